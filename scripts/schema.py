@@ -4,7 +4,9 @@ import json
 
 import msgspec
 
+from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer
 from jupyter_mntrain.metrics.page_entries import JobBundle
+from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.server import messages
@@ -15,6 +17,7 @@ RECORDS = (
     messages.PageMessage,
     messages.AddNode,
     messages.AskStacks,
+    CheckpointChange,
     messages.EndJob,
     messages.Invitation,
     messages.Invite,
@@ -22,6 +25,8 @@ RECORDS = (
     messages.LaunchJob,
     messages.MeasureLinks,
     Problem,
+    messages.ResumeJob,
+    ResumeOffer,
     messages.SaveJob,
     messages.SpecFile,
     ShownStacks,

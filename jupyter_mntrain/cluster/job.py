@@ -15,6 +15,7 @@ from jupyter_mntrain.cluster.launch.resume import (
     list_checkpoints,
     plan_resume,
 )
+from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer, offer_resume
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.history import JobHistory
@@ -240,6 +241,10 @@ class Job:
         """What :meth:`Cluster.resume` would start; raises the same errors, and starts nothing."""
         live = self._driver.live
         return self._driver.loop.run(plan_resume(live, self.id, spec, begin))
+
+    def resume_offer(self) -> ResumeOffer:
+        """What :meth:`Cluster.resume` would go on from, or what is in the way. Starts nothing."""
+        return self._driver.loop.run(offer_resume(self._driver.live, self.id))
 
     def change_checkpoint(self, step: int, action: CheckpointAction) -> RunCheckpoints:
         """Delete a checkpoint of its run on all nodes, or pin it: it is then never pruned.

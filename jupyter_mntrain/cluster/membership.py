@@ -40,6 +40,12 @@ class ClusterMembership:
         """Whether this user has keys of the cluster. The first invitation creates them."""
         return self._session.live.desk.identity is not None
 
+    @property
+    def is_read_only(self) -> bool:
+        """Whether this user may only watch."""
+        identity = self._session.live.desk.identity
+        return identity is not None and identity.is_read_only
+
     def required(self) -> DriverMembership:
         """This driver's membership.
 

@@ -26,8 +26,7 @@ def refuse_running(chain: Sequence[JobView]) -> None:
         RefusedError: one is running, queued, or will restart.
     """
     for view in chain:
-        known = [part.state for part in view.parts if part.state != "unknown"]
-        if known and all(state in TERMINAL for state in known) and view.restart is None:
+        if not still_running(view):
             continue
         what = "waits for its next attempt" if view.restart is not None else f"is {view.state}"
         raise RefusedError(
@@ -36,6 +35,13 @@ def refuse_running(chain: Sequence[JobView]) -> None:
             fix=f"watch it: mntrain attach {view.job_id}; or end it first: mntrain stop "
             f"{view.job_id} --save",
         )
+
+
+def still_running(view: JobView) -> bool:
+    """Whether a job may still write checkpoints."""
+    known = [part.state for part in view.parts if part.state != "unknown"]
+    has_ended = bool(known) and all(state in TERMINAL for state in known)
+    return not has_ended or view.restart is not None
 
 
 def choose_checkpoint(
@@ -128,7 +134,7 @@ def origin_of(
         path: of a branch: directory of the checkpoint.
     """
     first = min(chain, key=lambda one: one.attempt.submitted_s)
-    reached = max((_reached(one) for one in chain), default=0) or None
+    reached = last_reached(chain) or None
     return Origin(
         job=view.job_id,
         run=view.run,
@@ -139,6 +145,11 @@ def origin_of(
         world_size=_first_world_size(first),
         reached=step if branch else reached,
     )
+
+
+def last_reached(chain: Sequence[JobView]) -> int:
+    """The last step that any job of a run finished; 0 if none."""
+    return max((_reached(one) for one in chain), default=0)
 
 
 def reported_step(chain: Sequence[JobView]) -> int | None:

@@ -14,7 +14,7 @@ from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.server.cluster_opening import ClusterOpening
-from jupyter_mntrain.server.handlers import events, job_routes, node_routes
+from jupyter_mntrain.server.handlers import events, job_routes, node_routes, resume_routes
 
 PREFIX = "mntrain/v1"
 
@@ -34,6 +34,8 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (rf"/jobs{JOB}/stop", job_routes.StopResource),
     (rf"/jobs{JOB}/save", job_routes.SaveResource),
     (rf"/jobs{JOB}/kill", job_routes.KillResource),
+    (rf"/jobs{JOB}/resume", resume_routes.ResumeResource),
+    (rf"/jobs{JOB}/checkpoints", resume_routes.CheckpointsResource),
     (r"/events", events.Events),
     (r"/.*", node_routes.NowhereResource),
 )

@@ -28,7 +28,10 @@ when ``stream`` and ``since`` are still known, with :class:`StreamResumed` and w
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from jupyter_mntrain.cluster.history.logs import LogLine
 from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
@@ -40,6 +43,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.records.node_view import Liveness
 from jupyter_mntrain.model.text.foreign import shown_json
+from jupyter_mntrain.recipe.sections import MOST_STEPS
 from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
 
 EVENTS_VERSION = 1
@@ -53,6 +57,7 @@ class ServerStatus(Record, frozen=True):
         discovery_problem: why discovery may miss nodes.
         strangers: nodes of other clusters on this network, each with its cluster's name.
         is_driver: whether this user holds a driver's key; the first invitation creates it.
+        is_read_only: whether this user may only watch.
     """
 
     version: str
@@ -61,6 +66,7 @@ class ServerStatus(Record, frozen=True):
     discovery_problem: Problem | None = None
     strangers: tuple[str, ...] = ()
     is_driver: bool = True
+    is_read_only: bool = False
 
 
 class AddNode(Record, frozen=True, forbid_unknown_fields=True):
@@ -103,6 +109,20 @@ class SaveJob(Record, frozen=True, forbid_unknown_fields=True):
     """Save a checkpoint on all ranks; with ``is_last`` the job then ends."""
 
     is_last: bool = False
+
+
+class ResumeJob(Record, frozen=True, forbid_unknown_fields=True):
+    """Go on where a run ended.
+
+    Args:
+        expected_step: that the person saw; refused if the newest checkpoint is another by now.
+        begin: begin a new run with the checkpoint of this step instead.
+        steps: that the run is to make in all.
+    """
+
+    expected_step: int | None = None
+    begin: int | None = None
+    steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = None
 
 
 class AskStacks(Record, frozen=True, forbid_unknown_fields=True):

@@ -313,6 +313,7 @@ class PageUpdates:
             discovery_problem=self.cluster.discovery.problem,
             strangers=self.cluster.discovery.strangers,
             is_driver=self.cluster.membership.is_driver,
+            is_read_only=self.cluster.membership.is_read_only,
         )
 
 

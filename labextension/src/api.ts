@@ -8,9 +8,12 @@ import type {
   Invitation,
   JobEntry,
   JobLog,
+  CheckpointChange,
   LinkMeasurement,
   NodeEntry,
   Problem,
+  ResumeJob,
+  ResumeOffer,
   ServerStatus,
   ShownStacks,
   SpecFile
@@ -66,6 +69,22 @@ export class Api {
 
   kill(jobId: string): Promise<JobEntry> {
     return this.request('POST', jobPath(jobId, 'kill'), {});
+  }
+
+  /** What an ended job can go on from, or what is in the way. */
+  resumeOffer(jobId: string): Promise<ResumeOffer> {
+    return this.request('GET', jobPath(jobId, 'resume'));
+  }
+
+  resume(jobId: string, asked: ResumeJob): Promise<JobEntry> {
+    return this.request('POST', jobPath(jobId, 'resume'), asked);
+  }
+
+  changeCheckpoint(
+    jobId: string,
+    change: CheckpointChange
+  ): Promise<ResumeOffer> {
+    return this.request('POST', jobPath(jobId, 'checkpoints'), change);
   }
 
   log(jobId: string, query: ILogQuery): Promise<JobLog> {

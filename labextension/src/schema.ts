@@ -196,6 +196,7 @@ export interface Everything {
   Unwatch?: Unwatch;
   AddNode?: AddNode;
   AskStacks?: AskStacks;
+  CheckpointChange?: CheckpointChange;
   EndJob?: EndJob;
   Invitation?: Invitation;
   Invite?: Invite;
@@ -203,6 +204,10 @@ export interface Everything {
   LogLine?: LogLine;
   LaunchJob?: LaunchJob;
   MeasureLinks?: MeasureLinks;
+  ResumeJob?: ResumeJob;
+  ResumeOffer?: ResumeOffer;
+  RunCheckpoints?: RunCheckpoints;
+  RunCheckpoint?: RunCheckpoint;
   SaveJob?: SaveJob;
   SpecFile?: SpecFile;
   ShownStacks?: ShownStacks;
@@ -231,6 +236,7 @@ export interface Snapshot {
  *         discovery_problem: why discovery may miss nodes.
  *         strangers: nodes of other clusters on this network, each with its cluster's name.
  *         is_driver: whether this user holds a driver's key; the first invitation creates it.
+ *         is_read_only: whether this user may only watch.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "ServerStatus".
@@ -242,6 +248,7 @@ export interface ServerStatus {
   discovery_problem?: Problem | null;
   strangers?: string[];
   is_driver?: boolean;
+  is_read_only?: boolean;
 }
 /**
  * A problem: what is wrong, where, and what to do about it.
@@ -1420,6 +1427,16 @@ export interface AskStacks {
   rank?: number | null;
 }
 /**
+ * Request to change a node's part of a checkpoint.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "CheckpointChange".
+ */
+export interface CheckpointChange {
+  step: number;
+  action: "delete" | "pin" | "unpin";
+}
+/**
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "EndJob".
  */
@@ -1486,6 +1503,106 @@ export interface LaunchJob {
  */
 export interface MeasureLinks {
   nodes?: string[];
+}
+/**
+ * Go on where a run ended.
+ *
+ *     Args:
+ *         expected_step: that the person saw; refused if the newest checkpoint is another by now.
+ *         begin: begin a new run with the checkpoint of this step instead.
+ *         steps: that the run is to make in all.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ResumeJob".
+ */
+export interface ResumeJob {
+  expected_step?: number | null;
+  begin?: number | null;
+  steps?: number | null;
+}
+/**
+ * What an ended job can go on from.
+ *
+ *     Args:
+ *         run: that it belongs to.
+ *         newest_job: of the run.
+ *         obstacle: why it cannot; ``None`` if it can.
+ *         step: finished steps of the newest checkpoint; ``None`` if there is none, or a script's
+ *             that only the nodes know.
+ *         steps: that the recipe makes in all; ``None`` for a script.
+ *         reached: the last step that the run finished.
+ *         losses: of the steps to come.
+ *         changes: settings and ranks that differ from the run's newest job.
+ *         checkpoints: of the run.
+ *         running_job: if one is in the way.
+ *         problem: if the obstacle needs words.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ResumeOffer".
+ */
+export interface ResumeOffer {
+  job_id: string;
+  run: string;
+  newest_job: string;
+  checkpoints: RunCheckpoints;
+  obstacle?: ("finished" | "not-whole" | "nothing-saved" | "refused" | "running") | null;
+  step?: number | null;
+  steps?: number | null;
+  reached?: number;
+  losses?: "by-script" | "equal" | "other" | "rounding";
+  changes?: string[];
+  running_job?: string | null;
+  problem?: Problem | null;
+}
+/**
+ * The checkpoints of a run on all of its nodes.
+ *
+ *     Args:
+ *         checkpoints: the newest first.
+ *         directories: of each node that answered, by its name.
+ *         other_bytes: size of what else is in them.
+ *         silent: nodes of the run that do not answer.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RunCheckpoints".
+ */
+export interface RunCheckpoints {
+  run: string;
+  checkpoints?: RunCheckpoint[];
+  directories?: {
+    [k: string]: string;
+  };
+  other_bytes?: {
+    [k: string]: number;
+  };
+  silent?: string[];
+}
+/**
+ * A checkpoint of a run, as all nodes together have it.
+ *
+ *     Args:
+ *         size_bytes: of all shards, once.
+ *         saved_s: Unix time.
+ *         world_size: ranks that saved it.
+ *         nodes: ranks whose shard a node has, by the node's name.
+ *         missing: ranks whose shard no node that answers has.
+ *         missing_on: nodes that saved those.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RunCheckpoint".
+ */
+export interface RunCheckpoint {
+  step: number;
+  attempt: number;
+  size_bytes: number;
+  saved_s: number;
+  world_size: number;
+  nodes: {
+    [k: string]: number[];
+  };
+  missing?: number[];
+  missing_on?: string[];
+  is_pinned?: boolean;
 }
 /**
  * Save a checkpoint on all ranks; with ``is_last`` the job then ends.

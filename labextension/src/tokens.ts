@@ -91,8 +91,14 @@ export namespace CommandIDs {
   export const save = 'mntrain:save';
   /** Args: jobId. After a confirmation. */
   export const kill = 'mntrain:kill';
-  /** Args: jobId. */
+  /** Args: jobId. Start over: a new run of the same settings, after a confirmation. */
   export const launchAgain = 'mntrain:launch-again';
+  /** Args: jobId, expectedStep? | begin? | more?. Without them it asks. */
+  export const resume = 'mntrain:resume';
+  /** Args: jobId. What its run has saved. */
+  export const checkpoints = 'mntrain:checkpoints';
+  /** Args: jobId, step, action: pin, unpin or delete. The last asks first. */
+  export const changeCheckpoint = 'mntrain:change-checkpoint';
   /** Args: jobId. Its spec as TOML to the clipboard. */
   export const copySpec = 'mntrain:copy-spec';
   /** Args: nodes? | jobId?. */

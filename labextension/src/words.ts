@@ -101,6 +101,14 @@ export function savedStep(job: JobEntry): number | null {
   return Math.max(0, ...steps) || null;
 }
 
+/** Step that an ended job could go on from, as far as its own ranks told; `null` if they did not. */
+export function canGoOnFrom(job: JobEntry): number | null {
+  const steps = job.parts.map(
+    part => part.saved_step ?? part.resumed_step ?? 0
+  );
+  return (OVER.has(job.state) && Math.max(0, ...steps)) || null;
+}
+
 /** Share of steps done, 0..1; `null` if their number is unknown. */
 export function progressOf(job: JobEntry): number | null {
   const { step, total_steps } = job.numbers;
@@ -119,7 +127,10 @@ interface IAction {
 export function jobActions(job: JobEntry): IAction[] {
   if (OVER.has(job.state)) {
     return [
-      { command: CommandIDs.launchAgain, label: trans.__('Launch again') }
+      ...(canGoOnFrom(job) === null
+        ? []
+        : [{ command: CommandIDs.resume, label: trans.__('Resume…') }]),
+      { command: CommandIDs.launchAgain, label: trans.__('Start over…') }
     ];
   }
   const isOff = job.state === 'stopping';

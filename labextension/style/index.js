@@ -5,3 +5,4 @@ import './liveview.css';
 import './charts.css';
 import './logs.css';
 import './stacks.css';
+import './resume.css';

@@ -27,6 +27,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.events import Exited, Launched, RankStepped, RankUp, StopAsked
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
+from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord, PartStatus
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
 from jupyter_mntrain.model.records.node import Beat, Interface, NodeInfo
@@ -70,6 +71,8 @@ class FakeAgent:
     journals: dict[JobId, list[JournalLine]] = field(default_factory=lambda: defaultdict(list))
     logs: dict[JobId, bytes] = field(default_factory=dict)
     stacks: dict[JobId, list[RankStack]] = field(default_factory=dict)
+    checkpoints: dict[JobId, NodeCheckpoints] = field(default_factory=dict)
+    """By run."""
     log_limit: int = 1 << 20
     requests: list[tuple[str, str]] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)

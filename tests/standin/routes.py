@@ -15,6 +15,7 @@ from jupyter_mntrain.model import api
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.metrics import encoder
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
@@ -208,6 +209,29 @@ class _Stacks(_Handler):
         self.answer(self.agent.stacks.get(JobId(job), []))
 
 
+class _Checkpoints(_Handler):
+    route = "checkpoints"
+
+    def get(self, job: str) -> None:
+        run = self.agent.jobs[JobId(job)].run
+        self.answer(self.agent.checkpoints.get(run, NodeCheckpoints(run=run, directory="/x")))
+
+    def post(self, job: str) -> None:
+        run, change = self.agent.jobs[JobId(job)].run, self.body_as(api.CheckpointChange)
+        listed = self.agent.checkpoints[run]
+        if change.action == "delete":
+            kept = [one for one in listed.checkpoints if one.manifest.step != change.step]
+        else:
+            kept = [
+                msgspec.structs.replace(one, is_pinned=change.action == "pin")
+                if one.manifest.step == change.step
+                else one
+                for one in listed.checkpoints
+            ]
+        self.agent.checkpoints[run] = msgspec.structs.replace(listed, checkpoints=tuple(kept))
+        self.get(job)
+
+
 class _Listen(_Handler):
     route = "listen"
 
@@ -250,6 +274,7 @@ def application(agent: FakeAgent) -> Application:
         (rf"{job}/journal", _Journal),
         (rf"{job}/log", _Log),
         (rf"{job}/stacks", _Stacks),
+        (rf"{job}/checkpoints", _Checkpoints),
         (r"/v1/probe/listen", _Listen),
         (r"/v1/probe/send", _Send),
     ]

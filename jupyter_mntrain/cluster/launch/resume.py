@@ -72,7 +72,12 @@ class ResumePlan(Record, frozen=True):
 
 
 async def plan_resume(
-    live: ClusterView, job_id: JobId, spec: JobSpec | None, begin: int | str | None
+    live: ClusterView,
+    job_id: JobId,
+    spec: JobSpec | None,
+    begin: int | str | None,
+    *,
+    listed: RunCheckpoints | None = None,
 ) -> ResumePlan:
     """Find what a job goes on from, and check that it can.
 
@@ -80,6 +85,7 @@ async def plan_resume(
         spec: what to run; ``None`` = the same again.
         begin: begin a new run with the checkpoint of this step, or with the one in this directory,
             which is on the nodes.
+        listed: the run's checkpoints, if the nodes were just asked.
 
     Raises:
         RefusedError: a job of the run is running; or there is no checkpoint, or not on these nodes.
@@ -95,7 +101,7 @@ async def plan_resume(
     checkpoint = None
     notes: tuple[Problem, ...] = ()
     if path is None:
-        listed = await list_checkpoints(live, chain)
+        listed = listed or await list_checkpoints(live, chain)
         if recipe is None:
             step = reported_step(chain) if step is None else step
         else:

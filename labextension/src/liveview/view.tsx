@@ -11,6 +11,8 @@ import type { IViewProps } from './props';
 import { recall, remember } from './remembered';
 import { Samples } from './samples';
 import { PartNotes } from '../part_notes';
+import { ResumeBar } from '../resume/bar';
+import type { IClusterModel } from '../tokens';
 import { FailureCard } from './status/failure';
 import { Header } from './status/header';
 import { Numbers } from './status/numbers';
@@ -29,11 +31,12 @@ import { FIRST_LOOK, type ILook, Toolbar } from './toolbar';
 export interface ILiveViewProps {
   controller: LiveController;
   commands: CommandRegistry | null;
+  model?: IClusterModel | null;
   isTab?: boolean;
 }
 
 export function LiveView(props: ILiveViewProps): JSX.Element {
-  const { controller, commands, isTab = false } = props;
+  const { controller, commands, model = null, isTab = false } = props;
   const root = React.useRef<HTMLDivElement>(null);
   const [isPaused, pause] = React.useState(false);
   const [, redraw] = React.useReducer((n: number) => n + 1, 0);
@@ -64,8 +67,12 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
             {...{ job, store, isTab }}
             isLive={controller.isLive}
             run={(command, args) => void commands?.execute(command, args)}
+            isReadOnly={model?.status?.is_read_only ?? false}
             can={command => commands?.hasCommand(command) ?? false}
           />
+          {model && commands && controller.isLive && (
+            <ResumeBar {...{ job, model, commands }} />
+          )}
           <Numbers {...{ job, store }} />
           <Starting {...{ job }} />
           {store.hasSteps && (

@@ -32,11 +32,12 @@ export class LiveWidget extends ReactWidget {
   }
 
   protected render(): JSX.Element {
-    const { commands } = this.services;
+    const { commands, model } = this.services;
     return (
       <LiveView
         controller={this.controller}
         commands={commands}
+        model={model}
         isTab={this.isTab}
       />
     );

@@ -14,6 +14,7 @@ import type { JobEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import {
   activity,
+  canGoOnFrom,
   jobActions,
   notFiniteLine,
   OVER,
@@ -63,7 +64,8 @@ export function Job(props: IJobProps): JSX.Element {
   );
 }
 
-function menuItems({ job, commands, insert }: IJobProps): MenuItem[] {
+function menuItems(props: IJobProps): MenuItem[] {
+  const { job, commands, insert } = props;
   const run = (command: string) => () =>
     commands.execute(command, { jobId: job.job_id });
   return [
@@ -73,9 +75,28 @@ function menuItems({ job, commands, insert }: IJobProps): MenuItem[] {
       : [[trans.__('Show stacks'), run(CommandIDs.stacks)] as MenuItem]),
     [trans.__('Copy spec'), run(CommandIDs.copySpec)],
     [trans.__('Copy id'), () => copy(job.job_id)],
-    [trans.__('Launch again'), run(CommandIDs.launchAgain)]
+    ...(isReadOnly(props) ? [] : runItems(job, run))
   ];
 }
+
+/** What to do with the run. */
+function runItems(
+  job: JobEntry,
+  run: (command: string) => () => unknown
+): MenuItem[] {
+  const step = canGoOnFrom(job);
+  const resume: MenuItem = [
+    trans.__('Resume from step %1…', formats.count(step)),
+    run(CommandIDs.resume)
+  ];
+  return [
+    ...(step === null ? [] : [resume]),
+    [trans.__('Start over…'), run(CommandIDs.launchAgain)],
+    [trans.__('Checkpoints…'), run(CommandIDs.checkpoints)]
+  ];
+}
+
+const isReadOnly = ({ model }: IContext) => model.status?.is_read_only ?? false;
 
 function stateLine(job: JobEntry): string {
   const word = stateWord(job.state);
@@ -172,14 +193,16 @@ function stepLine(job: JobEntry): string {
   ].join(', ');
 }
 
-function Buttons({ job, commands }: IJobProps): JSX.Element {
+function Buttons(props: IJobProps): JSX.Element {
+  const { job, commands } = props;
+  const actions = isReadOnly(props) ? [] : jobActions(job);
   const run = (command: string) => () =>
     commands.execute(command, { jobId: job.job_id });
   return (
     <div className="mnt-buttons">
       <Button label={trans.__('Attach')} run={run(CommandIDs.attach)} />
       <Button label={trans.__('Logs')} run={run(CommandIDs.logs)} />
-      {jobActions(job).map(action => (
+      {actions.map(action => (
         <Button key={action.label} {...action} run={run(action.command)} />
       ))}
     </div>

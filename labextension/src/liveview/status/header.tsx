@@ -19,12 +19,16 @@ import { trans } from '../../trans';
 export interface IHeaderProps extends IViewProps {
   isLive: boolean;
   isTab: boolean;
+  /** This person may only watch. */
+  isReadOnly: boolean;
   run: (command: string, args: Record<string, string>) => void;
   can: (command: string) => boolean;
 }
 
 export function Header(props: IHeaderProps): JSX.Element {
-  const { job, isLive, isTab, run, can } = props;
+  const { job, isLive, isTab, isReadOnly, run, can } = props;
+  // What to do with an ended job stands in the resume bar.
+  const hasActions = !isReadOnly && !OVER.has(job.state);
   const args = { jobId: job.job_id };
   const logs = { command: CommandIDs.logs, label: trans.__('Logs') };
   const stacks = { command: CommandIDs.stacks, label: trans.__('Stacks') };
@@ -41,7 +45,7 @@ export function Header(props: IHeaderProps): JSX.Element {
         <span className="mnt-head-name">{job.name}</span>
         <span className="m s">{identity(props)}</span>
         <span className="sp" />
-        {[...reads, ...jobActions(job)]
+        {[...reads, ...(hasActions ? jobActions(job) : [])]
           .filter(action => can(action.command))
           .map(action => (
             <Button

@@ -1,4 +1,4 @@
-/** Commands for a job: stop, save, kill, launch again, copy its spec. */
+/** Commands for a job: stop, save, kill, resume, start over, copy its spec. */
 
 import { Notification } from '@jupyterlab/apputils';
 
@@ -7,6 +7,7 @@ import type { JobEntry, SpecFile } from '../../schema';
 import { CommandIDs } from '../../tokens';
 import { OVER, saves } from '../../words';
 import { isSure } from './confirmation';
+import { addResumeCommands } from './resume';
 import { describe, type ICommandContext, request, succeeded } from './context';
 import { trans } from '../../trans';
 
@@ -22,10 +23,17 @@ interface IJobCommand {
   /** Which jobs it is for; default: all. */
   fits?: (job: JobEntry) => boolean;
   run: (job: JobEntry, args: Arguments) => Promise<unknown>;
+  /** Whether it makes sense without arguments; default: yes. */
+  isListed?: boolean;
 }
 
+export type AddJobCommand = ReturnType<typeof adder>;
+
 function adder({ commands, model }: ICommandContext) {
-  return (id: string, { label, args, fits, run }: IJobCommand) => {
+  return (
+    id: string,
+    { label, args, fits, run, isListed = true }: IJobCommand
+  ) => {
     /** The job with the given id, else the newest that fits. */
     const chosen = ({ jobId }: Arguments) =>
       jobId === undefined
@@ -35,10 +43,11 @@ function adder({ commands, model }: ICommandContext) {
     commands.addCommand(id, {
       label,
       describedBy: describe({ jobId, ...args }),
+      isVisible: () => isListed,
       isEnabled: given => chosen(given) !== undefined,
       execute: async given => {
         const job = chosen(given);
-        await (job && run(job, given));
+        return job && run(job, given);
       }
     });
   };
@@ -76,17 +85,7 @@ export function addJobCommands(
     run: (job, { andStop }) =>
       request(() => api.save(job.job_id, andStop === true))
   });
-  add(CommandIDs.launchAgain, {
-    label: () => trans.__('Launch a job again'),
-    run: async job => {
-      const again = await request(() => api.launchAgain(job.job_id));
-      if (again) {
-        succeeded(
-          trans.__('Launched %1 again as %2.', again.name, again.job_id)
-        );
-      }
-    }
-  });
+  addResumeCommands(context, add);
   add(CommandIDs.copySpec, {
     label: () => trans.__('Copy the spec of a job'),
     run: async job => {

@@ -1,0 +1,57 @@
+"""Resume resources: what an ended job can go on from, going on, and its run's checkpoints."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.cluster import Job as ClusterJob
+from jupyter_mntrain.http.json_handler import refusal
+from jupyter_mntrain.model.api import CheckpointChange
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.recipe.stored import with_settings
+from jupyter_mntrain.server.handlers.base import allowed
+from jupyter_mntrain.server.handlers.job_routes import OneJobResource
+from jupyter_mntrain.server.messages import ResumeJob
+
+
+class ResumeResource(OneJobResource):
+    @allowed
+    async def get(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        job = updates.cluster.known_job(entry.job_id)
+        self.answer(await self.work(job.resume_offer))
+
+    @allowed
+    async def post(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        body = self.body_as(ResumeJob)
+        job = updates.cluster.known_job(entry.job_id)
+        spec = await self.work(_planned, job, body)
+        started = await self.work(updates.cluster.launch, spec, submitted_by=self.person)
+        updates.look_now()
+        again = updates.job(JobId(started.id))
+        assert again is not None  # noqa: S101  # launch() added it to the cluster's view
+        self.answer(again, 201)
+
+
+class CheckpointsResource(OneJobResource):
+    @allowed
+    async def post(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        change = self.body_as(CheckpointChange)
+        job = updates.cluster.known_job(entry.job_id)
+        await self.work(job.change_checkpoint, change.step, change.action)
+        self.answer(await self.work(job.resume_offer))
+
+
+def _planned(job: ClusterJob, body: ResumeJob) -> JobSpec:
+    more = [] if body.steps is None else [f"train.steps={body.steps}"]
+    plan = job.plan_resume(with_settings(job.view().spec, more), begin=body.begin)
+    if body.expected_step not in (None, plan.step):
+        raise refusal(
+            409,
+            Kind.NO_CHECKPOINT,
+            f"the newest checkpoint is of step {plan.step} by now, not {body.expected_step}",
+            "look at the list of checkpoints again",
+        )
+    return plan.spec
