@@ -88,7 +88,7 @@ class Job:
         self._driver.loop.run(self._driver.unfollow(self.id))
 
     def history(self) -> JobHistory:
-        """The history read so far, from the job's first step. Starts watching.
+        """The history read so far: the newest steps, and blocks of those before. Starts watching.
 
         Cheap at any length: old steps are not copied. The first call returns before much has
         arrived; ``is_complete`` tells when an ended job has been read to its end.

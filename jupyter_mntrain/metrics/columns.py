@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from statistics import median
+from typing import Any
 
 from jupyter_mntrain.metrics.recent import MOST_RECENT_STEPS, RECENT_S
 from jupyter_mntrain.metrics.series import Column
+from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 from jupyter_mntrain.model.records.number import Number, carried
 
 CHUNK = 1024
 """The newest rows, one to two of these, stay as they were written."""
 
-MOST_OLDER = 2048
+MOST_OLDER = 4096
 """Of the rows before: when there are more, neighbors are joined. All of them span the same
 number of steps, so the beginning of a long job is drawn as finely as its middle."""
 
 DIGITS = 5
 """Significant ones that go to a page: a picture shows fewer."""
 
+LEAST_CHUNK, LEAST_OLDER = 128, 256
+
 KEEP_LAST = frozenset({"time_s", "step", "tokens"})
 """Where rows are joined these take the last value, all others the mean."""
 
-UNKNOWN = -sys.float_info.max
-"""Not known. NaN is a value: a loss can be it."""
+
+LOW, HIGH = "low_", "high_"
+"""Begin the names of a column's extremes, of rows that stand for several."""
 
 
 class Table:
@@ -35,10 +40,22 @@ class Table:
     Args:
         names: of the columns; ``time_s`` is one of them.
         warm_up: so many of the first rows are never recent.
+        extremes: columns whose lowest and highest finite values are kept where rows are joined.
+        room: of the usual number of rows; for one of very many tables.
     """
 
-    def __init__(self, names: Sequence[str], warm_up: int = 0) -> None:
-        self._names = tuple(names)
+    def __init__(
+        self,
+        names: Sequence[str],
+        warm_up: int = 0,
+        *,
+        extremes: Sequence[str] = (),
+        room: float = 1.0,
+    ) -> None:
+        self._extremes = tuple(extremes)
+        self._names = (*names, *(end + name for end in (LOW, HIGH) for name in extremes))
+        self._chunk = max(LEAST_CHUNK, int(CHUNK * room))
+        self._most_older = max(LEAST_OLDER, int(MOST_OLDER * room))
         self._older = self._empty()
         self._newest = self._empty()
         self._numbers: array[int] = array("q")
@@ -59,16 +76,37 @@ class Table:
         Args:
             number: greater than that of every row before.
         """
-        if len(self._numbers) >= 2 * CHUNK:
+        if len(self._numbers) >= 2 * self._chunk:
             self._retire()
         self._numbers.append(number)
-        for name, column in self._newest.items():
+        self._add(self._newest, row)
+
+    def begin(self, number: int, rows: Sequence[Mapping[str, float | None]], size: int) -> None:
+        """Begin with rows that stand for ``size`` steps each, and tell their extremes.
+
+        Args:
+            number: of the last of them.
+        """
+        if len(self) or not rows:
+            raise ValueError("a table begins once")
+        for row in rows:
+            self._add(self._older, row)
+        self._size, self._warm_up, self.joined_up_to = size, 0, number
+        self._bound()
+
+    def _add(self, columns: dict[str, array[float]], row: Mapping[str, float | None]) -> None:
+        for name, column in columns.items():
             value = row.get(name)
             column.append(UNKNOWN if value is None else float(value))
+        for name in self._extremes:
+            if LOW + name not in row:
+                value = columns[name][-1]
+                for end in (LOW, HIGH):
+                    columns[end + name][-1] = value if isfinite(value) else UNKNOWN
 
     def last(self, name: str) -> float | None:
         """The newest value of a column; ``None`` if it is not known."""
-        column = self._newest[name]
+        column = self._newest[name] or self._older[name]
         return column[-1] if column and column[-1] != UNKNOWN else None
 
     def recent_rows(self) -> slice:
@@ -99,32 +137,45 @@ class Table:
             number: not below :attr:`joined_up_to`.
         """
         begin = bisect_right(self._numbers, number)
-        return {name: list(self._newest[name][begin:]) for name in self._names}
-
-    def whole(self, points: int) -> dict[str, list[float]]:
-        """All rows, neighbors joined until there are at most ``points``."""
-        # Older rows stand for more steps each: joined first, so that all points span the same.
-        steps = len(self._older["time_s"]) * self._size + len(self._numbers)
-        size = max(1, -(-steps // points))
-        older = max(1, size // self._size)
         return {
-            name: [
-                *_joined(name, self._older[name], older),
-                *_joined(name, self._newest[name], size),
-            ]
+            name: [] if name.startswith((LOW, HIGH)) else list(self._newest[name][begin:])
             for name in self._names
         }
+
+    def whole(self, points: int) -> dict[str, list[float]]:
+        """All rows, neighbors joined until there are at most ``points``.
+
+        Columns of extremes end with the last row that stands for several steps.
+        """
+        # Older rows stand for more steps each: joined first, so that all points span the same.
+        steps = len(self._older["time_s"]) * self._size + len(self._numbers)
+        size = 1 if steps <= points else -(-steps // max(1, points - 1))
+        older = max(1, -(-size // self._size))
+        told = {}
+        for name in self._names:
+            before = _joined(name, self._older[name], older)
+            after = _joined(name, self._newest[name], size)
+            is_extreme = name.startswith((LOW, HIGH))
+            is_single = older * self._size == 1
+            told[name] = [
+                *(before if not (is_extreme and is_single and size == 1) else ()),
+                *(after if not (is_extreme and size == 1) else ()),
+            ]
+        return told
 
     def _retire(self) -> None:
         """Make the older half of the newest rows older ones."""
         for name in self._names:
             column = self._newest[name]
-            self._older[name].extend(_joined(name, column[:CHUNK], self._size))
-            self._newest[name] = column[CHUNK:]
-        self.joined_up_to = self._numbers[CHUNK - 1]
-        self._numbers = self._numbers[CHUNK:]
+            self._older[name].extend(_joined(name, column[: self._chunk], self._size))
+            self._newest[name] = column[self._chunk :]
+        self.joined_up_to = self._numbers[self._chunk - 1]
+        self._numbers = self._numbers[self._chunk :]
         self._warm_up = 0
-        if len(self._older["time_s"]) > MOST_OLDER:
+        self._bound()
+
+    def _bound(self) -> None:
+        while len(self._older["time_s"]) > self._most_older:
             self._older = {
                 name: array("d", _joined(name, column, 2)) for name, column in self._older.items()
             }
@@ -140,6 +191,9 @@ def _joined(name: str, column: Sequence[float], size: int) -> list[float]:
         return list(column)
     if name in KEEP_LAST:
         return [column[min(i + size, len(column)) - 1] for i in range(0, len(column), size)]
+    if name.startswith((LOW, HIGH)):
+        rule = _low if name.startswith(LOW) else max
+        return [rule(column[i : i + size]) for i in range(0, len(column), size)]
     import numpy as np  # takes a while: not when the extension is loaded
 
     padded = np.full(-(-len(column) // size) * size, UNKNOWN)
@@ -153,9 +207,25 @@ def _joined(name: str, column: Sequence[float], size: int) -> list[float]:
     return means
 
 
-def page_columns(columns: Mapping[str, Sequence[float]]) -> dict[str, Column]:
-    """As JSON carries them: rounded, ``None`` for what is not known; empty if nothing is."""
-    return {name: _page_column(name, values) for name, values in columns.items()}
+def _low(values: Sequence[float]) -> float:
+    low = min(values)
+    return low if low != UNKNOWN else min((v for v in values if v != UNKNOWN), default=UNKNOWN)
+
+
+def page_columns(columns: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """As JSON carries them: rounded, ``None`` for what is not known; empty if nothing is.
+
+    Extremes are under ``low`` and ``high``, by the name of their column.
+    """
+    told: dict[str, Any] = {}
+    for name, values in columns.items():
+        column = _page_column(name, values)
+        if not name.startswith((LOW, HIGH)):
+            told[name] = column
+        elif column:
+            which, _, of = name.partition("_")
+            told.setdefault(which, {})[of] = column
+    return told
 
 
 def _page_column(name: str, values: Sequence[float]) -> Column:

@@ -10,9 +10,10 @@ from ipaddress import ip_address
 import msgspec
 
 from jupyter_mntrain.metrics.columns import Table
-from jupyter_mntrain.metrics.history import JobHistory, RankSeries
-from jupyter_mntrain.metrics.rank_rows import WARM_UP, all_tell, short
+from jupyter_mntrain.metrics.history import JobHistory
+from jupyter_mntrain.metrics.rank_rows import WARM_UP, all_tell, short, take_rows
 from jupyter_mntrain.metrics.summary import Basis, Direction, LinkSummary
+from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Placement
@@ -38,7 +39,7 @@ NO_RATES: Rates = {"sent": None, "received": None}
 class LinkRows:
     """The rows of one participant's interface."""
 
-    def __init__(self, placement: Placement) -> None:
+    def __init__(self, placement: Placement, room: float = 1.0) -> None:
         self.placement = placement
         self.basis: Basis = (
             # Several nodes on one machine share the counters of its loopback interface.
@@ -47,7 +48,7 @@ class LinkRows:
         self.given: Capacity | None = None
         self.links: tuple[LinkMeasurement, ...] = ()
         """Measured when the node sent."""
-        self.table = Table(COLUMNS)
+        self.table = Table(COLUMNS, extremes=("sent", "received"), room=room)
         self._samples = 0
         self._steps = 0
         self._times: array[float] = array("d")
@@ -58,15 +59,16 @@ class LinkRows:
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take what is new; returns the number of the last row."""
         samples = history.links.get(self.placement.node, ())
-        new = samples[self._samples :]
-        self._samples = len(samples)
+        gone = getattr(samples, "gone", 0)
+        new = samples[max(0, self._samples - gone) :]
+        self._samples = gone + len(samples)
         for sample in new:
             self.given = sample.given or self.given
             self.links = self.links if sample.links is None else sample.links
         ranks = [
             series
             for rank in self.placement.ranks
-            if (series := history.ranks.get(Rank(rank))) is not None and series.steps
+            if (series := history.ranks.get(Rank(rank))) is not None and series.count
         ]
         if self.basis == "ranks":
             return self._extend_by_steps(ranks, seq)
@@ -78,18 +80,28 @@ class LinkRows:
     def _extend_by_steps(self, ranks: Sequence[RankSeries], seq: int) -> int:
         if len(ranks) < self.placement.nproc:
             return seq
-        ready = min(len(series.steps) for series in ranks)
+        rows = []
+        for both in together(ranks, self._steps):
+            self._steps = both.end
+            blocks = zip(ranks, both.rows, strict=True)
+            rows.append(self._row_of([series.mean(block) for series, block in blocks]))
+        seq = take_rows(self.table, rows, max(one.blocks.size for one in ranks), seq)
+        if self._steps < max(series.first for series in ranks):
+            return seq  # a rank has not told what others have joined to blocks
+        ready = min(series.count for series in ranks)
         for index in range(self._steps, ready):
             seq += 1
-            steps = [series.steps[index] for series in ranks]
-            rates = self._payload(steps)
-            self.table.append(seq, {"time_s": max(s.time_s for s in steps)} | _named(rates, rates))
+            self.table.append(seq, self._row_of([series.step(index) for series in ranks]))
         self._steps = max(self._steps, ready)
         return seq
 
+    def _row_of(self, steps: Sequence[RankStep]) -> dict[str, float | None]:
+        rates = self._payload(steps)
+        return {"time_s": max(step.time_s for step in steps)} | _named(rates, rates)
+
     def _row(self, sample: LinkSample, ranks: Sequence[RankSeries]) -> dict[str, float | None]:
         # A step that has not ended yet is taken to be like the one before it.
-        steps = [_step_at(series, sample.time_s) for series in ranks]
+        steps = [series.step_at(sample.time_s) for series in ranks]
         self._count(sample)
         window = max([LEAST_WINDOW_S, *(2 * step.step_s for step in steps)])
         end = self._times[-1]
@@ -239,10 +251,3 @@ def _own(payload: Rates, counted: Rates) -> Rates:
         )
 
     return {direction: own(payload[direction], counted[direction]) for direction in DIRECTIONS}
-
-
-def _step_at(series: RankSeries, time_s: float) -> RankStep:
-    """The step that ran at a time, or the last one before it that has ended."""
-    steps = series.steps
-    index = bisect_left(steps, time_s, key=lambda step: step.time_s)
-    return steps[min(index, len(steps) - 1)]

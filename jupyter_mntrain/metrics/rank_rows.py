@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from jupyter_mntrain.metrics.columns import UNKNOWN, Table
-from jupyter_mntrain.metrics.history import RankSeries
+from jupyter_mntrain.metrics.columns import HIGH, LOW, Table
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
 from jupyter_mntrain.metrics.summary import RankSummary
+from jupyter_mntrain.metrics.thinned.blocks import AT, busy_rate, extremes
+from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
+from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobState, Placement
 from jupyter_mntrain.model.records.metrics import RankStart, RankStep
@@ -16,6 +18,9 @@ from jupyter_mntrain.telemetry import formulas
 SHARES = ("compute", "send", "wait", "schedule_bubble")
 RATES = ("tokens_per_s", "pace_tokens_per_s", "flops_per_s")
 COLUMNS = ("time_s", "step", "step_s", *RATES, *SHARES, "memory_bytes")
+EXTREMES = ("step_s", "tokens_per_s", "pace_tokens_per_s", "flops_per_s", "compute")
+
+MEMORY, BUSY = AT["memory_bytes"], AT["busy_flops_per_s"]
 
 WARM_UP = f"the first {WARM_UP_STEPS} steps are warm-up"
 NOT_WHOLE = "not every rank reports"
@@ -36,10 +41,10 @@ SUMMARY_DIGITS = 7
 class RankRows:
     """The rows of one rank, and the peak that its MFU is of."""
 
-    def __init__(self, rank: Rank, placement: Placement) -> None:
+    def __init__(self, rank: Rank, placement: Placement, room: float = 1.0) -> None:
         self.rank = rank
         self.placement = placement
-        self.table = Table(COLUMNS, WARM_UP_STEPS)
+        self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=EXTREMES, room=room)
         self.series: RankSeries | None = None
         self.replicas: int | None = None
         """Ranks with the same stages, this one among them: each has tokens of its own. ``None``
@@ -92,21 +97,25 @@ class RankRows:
             capacity: payload per second to another rank's node, where that is known.
         """
         self.series = series
-        for step in series.steps[self._taken :]:
+        rows = []
+        for both in together([series], self._taken):
+            block, self._taken = both.rows[0], both.end
+            self._see(block[MEMORY], block[BUSY])
+            rows.append(self._row(series.mean(block), bubble, capacity))
+            rows[-1].update(extremes(block))
+        seq = take_rows(self.table, rows, series.blocks.size, seq)
+        for step in series.steps[self._taken - series.first :]:
             seq += 1
-            self._see(step)
+            memory = UNKNOWN if step.memory_bytes is None else step.memory_bytes
+            self._see(memory, busy_rate(step, self._taken))
             self.table.append(seq, self._row(step, bubble, capacity))
             self._taken += 1
         return seq
 
-    def _see(self, step: RankStep) -> None:
-        if step.memory_bytes is not None:
-            self._most_memory = max(step.memory_bytes, self._most_memory or 0)
-        seconds = step.step_s
-        if step.compute_s and self._taken >= WARM_UP_STEPS:
-            seconds = min(step.compute_s, step.step_s)
-        if step.flops is not None and seconds > 0:
-            self._best_flops_per_s = max(self._best_flops_per_s, step.flops / seconds)
+    def _see(self, memory: float, busy_flops_per_s: float) -> None:
+        if memory != UNKNOWN:
+            self._most_memory = max(int(memory), self._most_memory or 0)
+        self._best_flops_per_s = max(self._best_flops_per_s, busy_flops_per_s)
 
     def _row(
         self, step: RankStep, bubble: float, capacity: Callable[[int], float | None]
@@ -153,7 +162,8 @@ class RankRows:
         """The columns with the tokens of all replicas, and the MFU in place of the FLOPs."""
         told = with_mfu(columns, self.peak_flops_per_s)
         of_all = self.replicas
-        for name in ("tokens_per_s", "pace_tokens_per_s"):
+        rates = ("tokens_per_s", "pace_tokens_per_s")
+        for name in (end + rate for end in ("", LOW, HIGH) for rate in rates):
             told[name] = [
                 UNKNOWN if one == UNKNOWN or of_all is None else one * of_all for one in told[name]
             ]
@@ -224,10 +234,24 @@ def exchanges(step: RankStep) -> bool:
 def with_mfu(columns: dict[str, list[float]], peak: float | None) -> dict[str, list[float]]:
     """With ``mfu``, of this peak, in place of ``flops_per_s``."""
     others = dict(columns)
-    flops = others.pop("flops_per_s")
     share = formulas.mfu(1.0, peak)  # of one FLOP per second: a call per value would be slow
-    others["mfu"] = [UNKNOWN if share is None or one == UNKNOWN else one * share for one in flops]
+    for end in ("", LOW, HIGH):
+        others[f"{end}mfu"] = [
+            UNKNOWN if share is None or one == UNKNOWN else one * share
+            for one in others.pop(f"{end}flops_per_s")
+        ]
     return others
+
+
+def take_rows(table: Table, rows: Sequence[Mapping[str, float | None]], size: int, seq: int) -> int:
+    """Take rows that stand for several steps each; returns the number of the last one."""
+    if rows and size > 1 and not len(table):
+        table.begin(seq + len(rows), rows, size)
+        return seq + len(rows)
+    for row in rows:
+        seq += 1
+        table.append(seq, row)
+    return seq
 
 
 def short(value: float | None) -> float | None:

@@ -36,6 +36,9 @@ class RankColumns(Record, frozen=True):
     wait: Column = ()
     schedule_bubble: Column = ()
     memory_bytes: Column = ()
+    low: dict[str, Column] = {}
+    high: dict[str, Column] = {}
+    """Lowest and highest values by column, of the first rows: those of several steps."""
 
 
 class JobColumns(Record, frozen=True):
@@ -51,6 +54,8 @@ class JobColumns(Record, frozen=True):
     mfu: Column = ()
     bubble: Column = ()
     loss: Column = ()
+    low: dict[str, Column] = {}
+    high: dict[str, Column] = {}
 
 
 class EvaluationColumns(Record, frozen=True):
@@ -76,6 +81,8 @@ class LinkColumns(Record, frozen=True):
     received: Column = ()
     own_sent: Column = ()
     own_received: Column = ()
+    low: dict[str, Column] = {}
+    high: dict[str, Column] = {}
 
 
 class JobSeries(Record, frozen=True):

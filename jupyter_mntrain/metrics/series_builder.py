@@ -35,6 +35,9 @@ TEXT_CHARACTERS = tunables.count("figures.text_characters")
 
 EVALUATION_COLUMNS = ("time_s", "step", "loss")
 
+FULL_TABLES = 8
+"""So many ranks have as many rows as a chart can show; of more, fewer each."""
+
 Read = Callable[[Table], dict[str, list[float]]]
 
 
@@ -90,11 +93,12 @@ class SeriesBuilder:
         attempt = history.view.attempt
         if attempt.number != self._attempt:
             self._begin(attempt.number)
+        room = room_of(attempt.world_size)
         for placement in attempt.placements:
             for rank in placement.ranks:
                 if (series := history.ranks.get(Rank(rank))) is not None:
                     if rank not in self._ranks:
-                        self._ranks[Rank(rank)] = RankRows(Rank(rank), placement)
+                        self._ranks[Rank(rank)] = RankRows(Rank(rank), placement, room)
                     self._ranks[Rank(rank)].series = series
         self._extend_links(history)
         self._extend_ranks(history)
@@ -132,7 +136,7 @@ class SeriesBuilder:
         placements = history.view.attempt.placements
         for placement in placements if len(placements) > 1 else ():
             if placement.node not in self._links:
-                self._links[placement.node] = LinkRows(placement)
+                self._links[placement.node] = LinkRows(placement, room_of(len(placements)))
             self.seq = self._links[placement.node].extend(history, self.seq)
         self._node_of = {rank: place.node for place in placements for rank in place.ranks}
         given = history.view.spec.link_capacity_bytes_per_s
@@ -223,6 +227,11 @@ class SeriesBuilder:
             evaluation=EvaluationColumns(**page_columns(read(self._evaluations))),
             texts=tuple(text for seq, text in self._texts if seq > since),
         )
+
+
+def room_of(tables: int) -> float:
+    """Share of the usual number of rows that each of so many tables has."""
+    return min(1.0, FULL_TABLES / max(1, tables))
 
 
 def _schedule_bubble(start: RankStart | None, stages: int) -> float:

@@ -103,7 +103,7 @@ def caught_up_history(context: Context, job: Job) -> JobHistory:
             history = job.history()
             if is_caught_up(history) or context.clock() >= deadline:
                 return history
-            steps = sum(len(series.steps) for series in history.ranks.values())
+            steps = sum(series.count for series in history.ranks.values())
             progress.report("reading the job's history, steps", steps, None)
             context.sleep(LOOK_EVERY_S)
 

@@ -1333,6 +1333,12 @@ export interface RankColumns {
   wait?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   schedule_bubble?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   memory_bytes?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  low?: {
+    [k: string]: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  };
+  high?: {
+    [k: string]: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  };
 }
 /**
  * The job as a whole: a row per step that every rank has finished.
@@ -1349,6 +1355,12 @@ export interface JobColumns {
   mfu?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   bubble?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   loss?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  low?: {
+    [k: string]: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  };
+  high?: {
+    [k: string]: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  };
 }
 /**
  * The interface a node trains over; bytes per second, per direction.
@@ -1367,6 +1379,12 @@ export interface LinkColumns {
   received?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   own_sent?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   own_received?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  low?: {
+    [k: string]: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  };
+  high?: {
+    [k: string]: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  };
 }
 /**
  * The loss on text that is not trained on: a row per evaluation.

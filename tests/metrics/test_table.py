@@ -19,7 +19,7 @@ def test_a_table_stays_bounded_and_tells_all_of_a_long_job_equally_finely() -> N
     gaps = [b - a for a, b in pairwise(times)]
     assert times[-1] == steps - 1
     assert set(gaps[-CHUNK:]) == {1.0}
-    assert set(gaps[:CHUNK]) == {32.0}
+    assert set(gaps[:CHUNK]) == {16.0}
     assert (
         table.since(table.joined_up_to)["time_s"]
         == times[-len(gaps) :][times.index(table.joined_up_to) :]

@@ -22,6 +22,7 @@ import msgspec
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
+from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
@@ -69,6 +70,7 @@ class FakeAgent:
     stopped_early: set[tuple[JobId, int]] = field(default_factory=set)
     jobs: dict[JobId, JobRecord] = field(default_factory=dict)
     journals: dict[JobId, list[JournalLine]] = field(default_factory=lambda: defaultdict(list))
+    samples: dict[JobId, NodeSamples] = field(default_factory=dict)
     logs: dict[JobId, bytes] = field(default_factory=dict)
     stacks: dict[JobId, list[RankStack]] = field(default_factory=dict)
     checkpoints: dict[JobId, NodeCheckpoints] = field(default_factory=dict)

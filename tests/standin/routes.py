@@ -11,6 +11,7 @@ import msgspec
 from tornado.iostream import StreamClosedError
 from tornado.web import Application, RequestHandler
 
+from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -190,6 +191,14 @@ class _Journal(_Handler):
         return record is None or record.part.state in TERMINAL
 
 
+class _Samples(_Handler):
+    route = "samples"
+
+    def get(self, job: str) -> None:
+        nothing = NodeSamples(attempt=0, seq=0, is_whole=False)
+        self.answer(self.agent.samples.get(JobId(job), nothing))
+
+
 class _Log(_Handler):
     route = "log"
 
@@ -272,6 +281,7 @@ def application(agent: FakeAgent) -> Application:
         (rf"{job}/attempts/(?P<attempt>\d+)", _Start),
         (rf"{job}/stop", _Stop),
         (rf"{job}/journal", _Journal),
+        (rf"{job}/samples", _Samples),
         (rf"{job}/log", _Log),
         (rf"{job}/stacks", _Stacks),
         (rf"{job}/checkpoints", _Checkpoints),

@@ -7,7 +7,7 @@ import asyncio
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.jobs.samples.answer import Range, SamplesAnswer
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
-from jupyter_mntrain.metrics.samples import NodeSamples
+from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank

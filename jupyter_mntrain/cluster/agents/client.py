@@ -22,7 +22,7 @@ from jupyter_mntrain.cluster.agents.transport import (
     split_lines,
     transport_error,
 )
-from jupyter_mntrain.metrics.samples import NodeSamples
+from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api, tunables
 from jupyter_mntrain.model.agent_calls import AgentCalls, Reply, not_an_agent, refusal
 from jupyter_mntrain.model.api import Route

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
+from jupyter_mntrain.metrics.thinned.attempt_lines import most_blocks
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, Placement
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange
@@ -73,6 +74,8 @@ class JournalFollower:
         while True:
             before = self._builder.last_seq(placement.node_id)
             try:
+                if not before:
+                    await self._begin(placement)
                 ended = await self._read_on(placement, attempt)
             except JobNotFoundError:
                 ended = True  # deleted on that node: nothing more to read
@@ -85,6 +88,18 @@ class JournalFollower:
             has_progressed = self._builder.last_seq(placement.node_id) > before
             retry_s = FIRST_RETRY_S if has_progressed else min(2 * retry_s, LAST_RETRY_S)
             await asyncio.sleep(retry_s)
+
+    async def _begin(self, placement: Placement) -> None:
+        """Take what the node has thinned, so that only the newest lines are left to read."""
+        points = most_blocks(self.view().attempt.world_size)
+        try:
+            samples = await self.client(placement).samples(self.job_id, points=points)
+            if self._builder.load(placement.node_id, placement.node, samples):
+                self.on_change()
+        except RefusedError:
+            pass  # an older agent: its whole journal is read
+        except ValueError:
+            pass  # damaged: the journal is not
 
     async def _read_on(self, placement: Placement, attempt: int) -> bool:
         """Read until the agent ends the stream; ``True`` if this part has ended as well."""

@@ -12,9 +12,9 @@ import msgspec
 from jupyter_mntrain.agent.jobs.samples.archive import NEWEST_LINKS, Archive, RankArchive
 from jupyter_mntrain.agent.jobs.samples.journal import Journal
 from jupyter_mntrain.agent.jobs.samples.pyramid import Pyramid
-from jupyter_mntrain.metrics.blocks import AT, Row, from_bytes, joined, packed, row_of
 from jupyter_mntrain.metrics.recent import MOST_RECENT_STEPS
-from jupyter_mntrain.metrics.samples import BLOCK, Blocks, NodeSamples, RankSamples
+from jupyter_mntrain.metrics.thinned.blocks import AT, Row, from_bytes, joined, packed, row_of
+from jupyter_mntrain.metrics.thinned.samples import BLOCK, Blocks, NodeSamples, RankSamples
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankStep, journal_decoder

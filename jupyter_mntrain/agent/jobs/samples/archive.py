@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jupyter_mntrain.agent.jobs.samples.pyramid import Kept, Pyramid
-from jupyter_mntrain.metrics.blocks import FACTOR, LINK_RULES, Row, link_row, row_of
+from jupyter_mntrain.metrics.thinned.blocks import FACTOR, LINK_RULES, Row, link_row, row_of
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import private_directory

@@ -7,7 +7,15 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
-from jupyter_mntrain.metrics.blocks import FACTOR, RULES, Row, Rule, as_bytes, from_bytes, joined
+from jupyter_mntrain.metrics.thinned.blocks import (
+    FACTOR,
+    RULES,
+    Row,
+    Rule,
+    as_bytes,
+    from_bytes,
+    joined,
+)
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import PRIVATE

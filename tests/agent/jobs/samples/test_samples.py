@@ -12,8 +12,8 @@ from jupyter_mntrain.agent.jobs.samples import answer, pyramid, samples
 from jupyter_mntrain.agent.jobs.samples.answer import NEWEST, Range, SamplesAnswer
 from jupyter_mntrain.agent.jobs.samples.pyramid import Kept, Pyramid
 from jupyter_mntrain.agent.jobs.samples.samples import Samples
-from jupyter_mntrain.metrics.blocks import AT, LINK_RULES, Row, from_bytes
-from jupyter_mntrain.metrics.samples import (
+from jupyter_mntrain.metrics.thinned.blocks import AT, LINK_RULES, Row, from_bytes
+from jupyter_mntrain.metrics.thinned.samples import (
     BLOCK,
     LINK_BLOCK,
     UNKNOWN,

@@ -40,7 +40,7 @@ MEANS: Final = (
 """Means over the steps that say them; bytes are those to and from all peers."""
 
 MOST: Final = ("memory_bytes", "busy_flops_per_s")
-"""The highest; the latter per second of computing: see :func:`metrics.blocks.busy_rate`."""
+"""The highest; the latter per second of computing: see :func:`metrics.thinned.blocks.busy_rate`."""
 
 FIRST: Final = ("first_loss", "first_not_finite_step")
 """The first that is known."""

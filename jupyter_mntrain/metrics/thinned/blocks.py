@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
-from jupyter_mntrain.metrics.samples import (
+from jupyter_mntrain.metrics.thinned.samples import (
     BLOCK,
     EXTREMES,
     FIRST,

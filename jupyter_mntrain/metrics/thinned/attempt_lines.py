@@ -1,0 +1,209 @@
+"""Attempt lines: what a driver keeps of an attempt's journals. It is bounded at any length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from jupyter_mntrain.metrics.thinned.blocks import StepBlocks, from_bytes, row_of, unpacked
+from jupyter_mntrain.metrics.thinned.prefix import Prefix
+from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
+from jupyter_mntrain.metrics.thinned.samples import LINK_BLOCK, Blocks, NodeSamples, RankSamples
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.metrics import (
+    LinkSample,
+    PartChange,
+    RankEnd,
+    RankEvaluation,
+    RankGroup,
+    RankProgress,
+    RankSaved,
+    RankStart,
+    RankStep,
+    RankText,
+    Sample,
+)
+
+LEAST_RATE_S = 1.0
+"""Progress in less time says nothing about its rate."""
+
+ROOM_STEPS = 8192
+"""Steps of all ranks together that stay single; each rank has at least :data:`LEAST_STEPS`."""
+
+ROOM_BLOCKS = 65536
+ROOM_LINKS = 65536
+LEAST_STEPS, MOST_STEPS = 128, 1024
+LEAST_BLOCKS, MOST_BLOCKS = 512, 8192
+
+
+def most_blocks(ranks: int) -> int:
+    """Blocks that are kept of each of so many ranks; when there are more, four become one."""
+    return min(MOST_BLOCKS, max(LEAST_BLOCKS, ROOM_BLOCKS // max(1, ranks)))
+
+
+def most_steps(ranks: int) -> int:
+    """Newest steps that stay single, of each of so many ranks, at least."""
+    return min(MOST_STEPS, max(LEAST_STEPS, ROOM_STEPS // max(1, ranks)))
+
+
+@dataclass(slots=True)
+class RankLines:
+    """One rank's: its older steps in blocks."""
+
+    start: RankStart | None = None
+    steps: list[RankStep] = field(default_factory=list)
+    end: RankEnd | None = None
+    progress: RankProgress | None = None
+    begun: RankProgress | None = None
+    """The first report of what it does now."""
+    evaluations: list[RankEvaluation] = field(default_factory=list)
+    texts: list[RankText] = field(default_factory=list)
+    blocks: StepBlocks = field(default_factory=StepBlocks)
+    sent_bytes: dict[int, float] = field(default_factory=dict)
+    received_bytes: dict[int, float] = field(default_factory=dict)
+    """Of the steps in blocks, by peer."""
+
+    def take_progress(self, new: RankProgress) -> None:
+        begun = self.begun
+        if begun is None or begun.what != new.what or new.done < begun.done:
+            begun = self.begun = new
+        passed_s = new.time_s - begun.time_s
+        if passed_s >= LEAST_RATE_S:
+            new = msgspec.structs.replace(new, per_s=(new.done - begun.done) / passed_s)
+        self.progress = new
+
+    def take_step(self, step: RankStep, ranks: int) -> None:
+        self.steps.append(step)
+        self.progress = None
+        kept = most_steps(ranks)
+        if len(self.steps) < 2 * kept + self.blocks.size:
+            return
+        # Whole blocks; what a snapshot has is not touched.
+        size = self.blocks.size
+        count = max(1, kept // size) * size
+        old, self.steps = self.steps[:count], self.steps[count:]
+        first = self.blocks.steps
+        rows = [row_of(one, first + index) for index, one in enumerate(old)]
+        self.blocks = self.blocks.extended(rows, most_blocks(ranks))
+        for one in old:
+            for peer, told in one.sent_bytes.items():
+                self.sent_bytes[peer] = self.sent_bytes.get(peer, 0.0) + told
+            for peer, told in one.received_bytes.items():
+                self.received_bytes[peer] = self.received_bytes.get(peer, 0.0) + told
+
+    def load(self, samples: RankSamples) -> None:
+        self.start, self.end, self.progress = samples.start, samples.end, samples.progress
+        self.evaluations, self.texts = list(samples.evaluations), list(samples.texts)
+        self.blocks, self.steps = unpacked(samples.blocks), list(samples.rest)
+        first = self.blocks.steps
+        self.sent_bytes = {peer: one * first for peer, one in samples.sent_bytes.items()}
+        self.received_bytes = {peer: one * first for peer, one in samples.received_bytes.items()}
+
+    def series(self, rank: Rank) -> RankSeries:
+        """A snapshot."""
+        return RankSeries(
+            self.start,
+            Prefix(self.steps),
+            self.end,
+            self.progress,
+            Prefix(self.evaluations),
+            Prefix(self.texts),
+            self.blocks.snapshot(),
+            dict(self.sent_bytes),
+            dict(self.received_bytes),
+            rank,
+        )
+
+
+@dataclass(slots=True)
+class LinkLines:
+    """One interface's: the older half is joined in pairs when there are too many."""
+
+    samples: list[LinkSample] = field(default_factory=list)
+    gone: int = 0
+
+    def take(self, sample: LinkSample, nodes: int) -> None:
+        self.samples.append(sample)
+        if len(self.samples) > max(2 * LEAST_BLOCKS, ROOM_LINKS // max(8, nodes)):
+            half = len(self.samples) // 4 * 2
+            pairs = zip(self.samples[:half:2], self.samples[1:half:2], strict=True)
+            self.samples = [*(_pair(*both) for both in pairs), *self.samples[half:]]
+            self.gone += half // 2
+
+    def load(self, blocks: Blocks, newest: LinkSample) -> None:
+        data, width = from_bytes(blocks.data), len(LINK_BLOCK)
+        if len(data) % width:
+            raise ValueError("not whole blocks")
+        self.samples = [
+            LinkSample(
+                time_s=data[at],
+                interface=newest.interface,
+                interval_s=data[at + 1],
+                sent_bytes=round(data[at + 2]),
+                received_bytes=round(data[at + 3]),
+                given=newest.given,
+                links=newest.links if at == 0 else None,
+            )
+            for at in range(0, len(data), width)
+        ]
+
+
+@dataclass(slots=True)
+class AttemptLines:
+    """All of it."""
+
+    ranks: dict[Rank, RankLines] = field(default_factory=dict)
+    links: dict[str, LinkLines] = field(default_factory=dict)
+
+    def load(self, node: str, samples: NodeSamples) -> None:
+        """Take a node's thinned samples.
+
+        Raises:
+            ValueError: they are damaged.
+        """
+        loaded = {one.rank: RankLines() for one in samples.ranks}
+        for one in samples.ranks:
+            loaded[one.rank].load(one)
+        if samples.link is not None:
+            link = LinkLines()
+            link.load(samples.links, samples.link)
+            self.links[node] = link
+        self.ranks |= loaded
+
+    def take(self, node: str, body: Sample) -> None:
+        """Take one line of a node's journal."""
+        if isinstance(body, PartChange):
+            return  # the live view has it sooner, from the agents' streams
+        if isinstance(body, LinkSample):
+            self.links.setdefault(node, LinkLines()).take(body, len(self.links))
+            return
+        lines = self.ranks.setdefault(body.rank, RankLines())
+        match body:
+            case RankStart():
+                lines.start = body
+            case RankStep():
+                lines.take_step(body, len(self.ranks))
+            case RankEvaluation():
+                lines.evaluations.append(body)
+                lines.progress = None
+            case RankText():
+                lines.texts.append(body)
+            case RankProgress():
+                lines.take_progress(body)
+            case RankEnd():
+                lines.end = body
+            case RankSaved() | RankGroup():
+                pass
+
+
+def _pair(one: LinkSample, two: LinkSample) -> LinkSample:
+    return LinkSample(
+        time_s=two.time_s,
+        interface=two.interface,
+        interval_s=one.interval_s + two.interval_s,
+        sent_bytes=one.sent_bytes + two.sent_bytes,
+        received_bytes=one.received_bytes + two.received_bytes,
+        given=two.given or one.given,
+        links=one.links if two.links is None else two.links,
+    )

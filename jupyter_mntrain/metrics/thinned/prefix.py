@@ -1,0 +1,42 @@
+"""Prefix: a snapshot of a list that only ever grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TypeVar, overload
+
+T = TypeVar("T")
+
+
+class Prefix(Sequence[T]):
+    """What a list that only ever grows held at one moment: a snapshot that copies nothing."""
+
+    __slots__ = ("_items", "_length")
+
+    def __init__(self, items: list[T]) -> None:
+        self._items = items
+        self._length = len(items)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        if isinstance(index, slice):
+            return [self._items[i] for i in range(self._length)[index]]
+        return self._items[range(self._length)[index]]
+
+    def __iter__(self) -> Iterator[T]:
+        return islice(self._items, self._length)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, like a list
+
+    def __repr__(self) -> str:
+        return f"Prefix({list(self)!r})"

@@ -1,0 +1,109 @@
+"""Rank series: what one rank wrote, its older steps in blocks, and ranks' steps side by side."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from jupyter_mntrain.metrics.thinned.blocks import Row, StepBlocks, joined, mean_step, row_of
+from jupyter_mntrain.metrics.thinned.samples import BLOCK
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.metrics import (
+    RankEnd,
+    RankEvaluation,
+    RankProgress,
+    RankStart,
+    RankStep,
+    RankText,
+)
+
+TIME = BLOCK.index("time_s")
+
+
+@dataclass(frozen=True, slots=True)
+class RankSeries:
+    """What one rank wrote: who it is, every step in order, how it ended.
+
+    ``end`` stays ``None`` for a rank that was killed. ``progress`` is the newest it said of
+    anything that is not a step, and ``None`` again once it has made a step or evaluated since.
+
+    Args:
+        steps: the newest ones; ``blocks`` stand for those before.
+        sent_bytes: per step, by peer, of all steps; ``received_bytes`` likewise.
+    """
+
+    start: RankStart | None
+    steps: Sequence[RankStep]
+    end: RankEnd | None
+    progress: RankProgress | None = None
+    evaluations: Sequence[RankEvaluation] = ()
+    texts: Sequence[RankText] = ()
+    blocks: StepBlocks = field(default_factory=StepBlocks)
+    sent_bytes: Mapping[int, float] = field(default_factory=dict)
+    received_bytes: Mapping[int, float] = field(default_factory=dict)
+    rank: Rank | None = None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether it has said who it is, or made a step."""
+        return bool(self.start or self.count)
+
+    @property
+    def first(self) -> int:
+        """How many steps its blocks stand for."""
+        return self.blocks.steps
+
+    @property
+    def count(self) -> int:
+        """How many steps it has made."""
+        return self.first + len(self.steps)
+
+    def step(self, index: int) -> RankStep:
+        """A step by its index from the first; not one that is in a block."""
+        return self.steps[index - self.first]
+
+    def row(self, begin: int, end: int) -> Row:
+        """The block of some steps, by their indices; of blocks that it touches, all steps."""
+        size, first = self.blocks.size, self.first
+        rows = [self.blocks[index] for index in range(begin // size, -(-min(end, first) // size))]
+        rows += [row_of(self.step(index), index) for index in range(max(begin, first), end)]
+        return rows[0] if len(rows) == 1 else joined(rows)
+
+    def mean(self, row: Row) -> RankStep:
+        """A block of its steps as the step that it is on average."""
+        return mean_step(row, self.rank or Rank(0), self.sent_bytes, self.received_bytes)
+
+    def step_at(self, time_s: float) -> RankStep:
+        """The step that ran at a time, or the last one before it that has ended."""
+        blocks, steps = self.blocks, self.steps
+        if len(blocks) and (not steps or time_s <= blocks[-1][TIME]):
+            numbers = range(len(blocks))
+            index = bisect_left(numbers, time_s, key=lambda number: blocks[number][TIME])
+            return self.mean(blocks[min(index, len(blocks) - 1)])
+        index = bisect_left(steps, time_s, key=lambda step: step.time_s)
+        return steps[min(index, len(steps) - 1)]
+
+
+class Together(NamedTuple):
+    """Steps ``begin`` to ``end`` (not included) of several ranks, a block of each."""
+
+    begin: int
+    end: int
+    rows: list[Row]
+
+
+def together(ranks: Sequence[RankSeries], begin: int) -> Iterator[Together]:
+    """The blocks of several ranks side by side, from a step on, as far as all of them have it.
+
+    They are as long as the longest of any rank; after them, every rank has single steps.
+    """
+    first = max((one.first for one in ranks), default=0)
+    size = max((one.blocks.size for one in ranks), default=1)
+    while begin < first:
+        end = min(begin - begin % size + size, first)
+        if any(one.count < end for one in ranks):
+            return
+        yield Together(begin, end, [one.row(begin, end) for one in ranks])
+        begin = end
