@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.logs import LogLine, tail_log
+from jupyter_mntrain.cluster.history.placements import placements_with
+from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
 from jupyter_mntrain.cluster.launch.resume import (
     ResumePlan,
     chain_of,
@@ -28,7 +30,7 @@ from jupyter_mntrain.model.api import (
     CheckpointChange,
     MachineDescription,
 )
-from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
@@ -114,6 +116,21 @@ class Job:
         with self._metrics_lock:
             self._metrics.extend(self.history(), self._driver.clock.time())
             return self._metrics.whole(points)
+
+    def zoom(self, begin: int, end: int, points: int = POINTS, *, by: Axis = "step") -> JobSeries:
+        """The figures of a range, asked from the nodes: single steps where it is narrow.
+
+        Args:
+            begin: first step, or Unix time; ``end`` is the last one.
+            points: rows, at most.
+
+        Raises:
+            NodeError: no node answered.
+        """
+        live, view = self._driver.live, self.view()
+        parts = read_zoom(view, live.client_of, begin=begin, end=end, points=points, by=by)
+        found = self._driver.loop.run(parts)
+        return zoomed(found, view, self.summary(), points, self._driver.clock.time())
 
     def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:
         """Wait until every part has ended, or for ``timeout_s`` seconds. Returns the view.
@@ -317,28 +334,3 @@ class Job:
 
         by_node = await asyncio.gather(*map(read, placements))
         return tuple(line for lines in by_node for line in lines)
-
-
-def placements_with(
-    view: JobView, rank: int | None = None, node: str | None = None
-) -> list[Placement]:
-    """The job's placements, or those of one rank or node.
-
-    Raises:
-        SpecError: the job has no such rank or node.
-    """
-    placements = view.attempt.placements
-    if node is not None and all(node not in (p.node, p.node_id) for p in placements):
-        names = ", ".join(p.node for p in placements)
-        raise SpecError(f"job {view.job_id} does not run on {node!r}", fix=f"use one of {names}")
-    if rank is not None and all(rank not in p.ranks for p in placements):
-        raise SpecError(
-            f"job {view.job_id} has no rank {rank}",
-            fix=f"use one from 0 to {view.attempt.world_size - 1}",
-        )
-    return [
-        placement
-        for placement in placements
-        if (node is None or node in (placement.node, placement.node_id))
-        and (rank is None or rank in placement.ranks)
-    ]

@@ -12,7 +12,8 @@ POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 GET     /jobs                                → [JobEntry]
 POST    /jobs                                LaunchJob → 201 JobEntry
 GET     /jobs/{job}                          → JobEntry
-GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins
+GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins; ``begin=&end=`` asks
+                                               nodes for a range, of ``by=step`` or ``by=time``
 GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines that contain it
 POST    /jobs/{job}/stacks                   AskStacks → ShownStacks
 GET     /jobs/{job}/spec                     → SpecFile

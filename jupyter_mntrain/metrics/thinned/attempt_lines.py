@@ -146,7 +146,7 @@ class LinkLines:
                 links=newest.links if at == 0 else None,
             )
             for at in range(0, len(data), width)
-        ]
+        ] or [newest]
 
 
 @dataclass(slots=True)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import msgspec
 
 from jupyter_mntrain.cluster import Job as ClusterJob
-from jupyter_mntrain.http.json_handler import refusal
+from jupyter_mntrain.cluster.history.zoom import AXES
+from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
 from jupyter_mntrain.metrics.page_entries import JobEntry
+from jupyter_mntrain.metrics.series_builder import POINTS
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LONGEST_GRACE_S
 from jupyter_mntrain.model.errors import job_not_found
@@ -97,9 +99,23 @@ class MetricsResource(OneJobResource):
         updates, entry = await self.entry(job_id)
         since = self.number("since", 0, 0, 2**53)
         points = self.number("points", 0, 1, MOST_POINTS)
+        if "begin" in self.request.query_arguments or "end" in self.request.query_arguments:
+            await self._zoom(updates, entry.job_id, points or POINTS)
+            return
         feed = updates.feed(entry.job_id)
         stream = self.get_query_argument("stream", "")
         self.answer(feed.series(stream, since, points or None))
+
+    async def _zoom(self, updates: PageUpdates, job_id: JobId, points: int) -> None:
+        """A range of steps or Unix seconds, both ends included."""
+        begin = self.number("begin", 0)
+        end = self.number("end", LARGEST, begin)
+        named = self.get_query_argument("by", "step")
+        by = next((axis for axis in AXES if axis == named), None)
+        if by is None:
+            raise refusal(400, Kind.BAD_REQUEST, f"by={named!r} is unknown", "use step or time")
+        job = updates.cluster.known_job(job_id)
+        self.answer(await self.work(job.zoom, begin, end, points, by=by))
 
 
 class LogsResource(OneJobResource):

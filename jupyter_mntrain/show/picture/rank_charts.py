@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from jupyter_mntrain.metrics.series import EvaluationColumns, JobColumns, JobSeries, RankColumns
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.picture.chart import Band, Chart, Curve, floats, scale
+from jupyter_mntrain.show.picture.chart import Band, Chart, Curve, Floats, floats, scale
 from jupyter_mntrain.show.picture.theme import MANY_RANKS, Stroke, Theme
 
 Spell = Callable[[float | None], str]
@@ -30,6 +30,7 @@ def throughput_chart(series: JobSeries, theme: Theme) -> Chart:
     if series.job.tokens_per_s:
         value = formats.rate(series.summary.tokens_per_s)
         stroke = Stroke(theme.text, width=JOB_WIDTH)
+        bands = (*bands, *_extremes(series.job, "tokens_per_s"))
         curves = (_curve(series.job, "tokens_per_s", "job", value, stroke), *curves)
     return _chart(
         series,
@@ -40,7 +41,7 @@ def throughput_chart(series: JobSeries, theme: Theme) -> Chart:
         spell=formats.short_count,
         curves=curves,
         bands=bands,
-        limits=scale([curve.y for curve in curves], floor=0.0),
+        limits=scale(_heights(curves, bands), floor=0.0),
         height_px=96,
     )
 
@@ -48,7 +49,7 @@ def throughput_chart(series: JobSeries, theme: Theme) -> Chart:
 def mfu_chart(series: JobSeries, theme: Theme) -> Chart:
     """Chart of each rank's model FLOPs utilization, of its own device's peak."""
     curves, bands = _rank_lines(series, "mfu", formats.percent, theme)
-    limits = scale([curve.y for curve in curves], floor=0.0)
+    limits = scale(_heights(curves, bands), floor=0.0)
     digits = 0 if limits[1] - limits[0] > 0.05 else 1
     return _chart(
         series,
@@ -66,7 +67,7 @@ def mfu_chart(series: JobSeries, theme: Theme) -> Chart:
 def compute_chart(series: JobSeries, theme: Theme) -> Chart:
     """Chart of the share of a step that each rank computes."""
     curves, bands = _rank_lines(series, "compute", formats.percent, theme)
-    low, _ = scale([curve.y for curve in curves], floor=0.0)
+    low, _ = scale(_heights(curves, bands), floor=0.0)
     words, summary = "forward, backward, optimizer: share of a step", series.summary
     if summary.bubble is not None:
         words += f"; bubble {formats.percent(summary.bubble)}"
@@ -103,7 +104,8 @@ def loss_chart(series: JobSeries, theme: Theme) -> Chart:
         if columns.loss
     )
     # Training begins high: what happens first belongs into the scale here.
-    limits = scale([curve.y for curve in curves])
+    bands = _extremes(series.job, "loss")
+    limits = scale(_heights(curves, bands))
     span = limits[1] - limits[0]
     digits = 0 if span >= 4 else 1 if span >= 0.4 else 2 if span >= 0.04 else 3
     return _chart(
@@ -114,6 +116,7 @@ def loss_chart(series: JobSeries, theme: Theme) -> Chart:
         alarm=formats.not_finite(summary),
         spell=lambda value: f"{value:.{digits}f}",
         curves=curves,
+        bands=bands,
         limits=limits,
         bad_s=tuple(
             float(time_s or 0)
@@ -143,6 +146,22 @@ def _curve(
     return Curve(name, value, floats(columns.time_s), y, stroke, is_bad=is_bad)
 
 
+def _extremes(columns: RankColumns | JobColumns, column: str) -> tuple[Band, ...]:
+    """The lowest and highest values of the steps that rows stand for, where they are several."""
+    low, high = (floats(of.get(column, ())) for of in (columns.low, columns.high))
+    length = min(len(low), len(high))
+    times = floats(columns.time_s[:length])
+    return (Band(times, low[:length], high[:length]),) if length else ()
+
+
+def _heights(curves: Sequence[Curve], bands: Sequence[Band]) -> list[Floats]:
+    """All that is drawn: the scale shows every point."""
+    return [
+        *(curve.y for curve in curves),
+        *(line for band in bands for line in (band.low, band.high)),
+    ]
+
+
 def _rank_lines(series: JobSeries, column: str, spell: Spell, theme: Theme) -> Lines:
     """A curve per rank, or, for many ranks, a band and the slowest one; labeled with the recent
     figures.
@@ -153,7 +172,7 @@ def _rank_lines(series: JobSeries, column: str, spell: Spell, theme: Theme) -> L
         return tuple(
             _curve(one, column, f"r{one.rank}", figures[one.rank], theme.rank(one.rank))
             for one in known
-        ), ()
+        ), tuple(band for one in known for band in _extremes(one, column))
     length = min(len(getattr(one, column)) for one in known)
     rows = np.array([floats(getattr(one, column)[:length]) for one in known])
     times = np.max([floats(one.time_s[:length]) for one in known], axis=0)
