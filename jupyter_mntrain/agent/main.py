@@ -32,8 +32,8 @@ from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.ports import port_owner
+from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
-from jupyter_mntrain.agent.membership import systemd as service
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.joining import join
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
@@ -104,11 +104,30 @@ def perform(options: Options) -> Done:
     state = options.state
     if options.action in ("install-service", "remove-service"):
         is_removed = options.action == "remove-service"
-        lines = service.remove() if is_removed else service.install(membership.joined(state), state)
+        lines = service.remove(state) if is_removed else _install(options)
         return Done("\n".join(lines), {"done": "; ".join(lines)})
     if options.owner is not None:
         name = membership.joined(state).settings.name
         return Done(*change_lending(options.owner, state, name))
+    done = _locked(options)
+    if not options.is_service:
+        return done
+    lines = _install(options)
+    return Done("\n".join([done.text, *lines]), done.data | {"service": lines})
+
+
+def _install(options: Options) -> list[str]:
+    return service.install(
+        membership.joined(options.state),
+        options.state,
+        without_systemd=options.without_systemd,
+        is_restarted=options.is_restarted,
+    )
+
+
+def _locked(options: Options) -> Done:
+    """What only one process may do with a state directory at a time."""
+    state = options.state
     with locked_state(state) as was_open:
         if options.action == "leave":
             cluster = membership.leave(state)
@@ -125,7 +144,11 @@ def perform(options: Options) -> Done:
             )
         warning = asyncio.run(_serve(options))
         found = membership.find(state)
-        data = {"node": options.settings.name, "cluster": found.cluster if found else ""}
+        data = {
+            "node": options.settings.name,
+            "node_id": load_node_id(state),
+            "cluster": found.cluster if found else "",
+        }
         done = "ran as a node" if options.stays else "joined as a node"
         warnings = {"warnings": msgspec.to_builtins([warning])} if warning else {}
         return Done(f"{done} of cluster {data['cluster']}: {data['node']}", data | warnings)
@@ -137,11 +160,20 @@ async def _serve(options: Options) -> Problem | None:
     announcer = Announcer()
     warning = None
     if options.token is not None:
-        warning = await join(options.token, options.settings, options.state, sockets, announcer)
+        warning = await join(
+            options.token,
+            options.settings,
+            options.state,
+            sockets,
+            announcer,
+            options.patience_s,
+        )
     if options.stays:
         await _run(options, sockets, announcer)
     else:
         await announcer.close()
+        for one in sockets:  # a service that follows needs the port
+            one.close()
     return warning
 
 

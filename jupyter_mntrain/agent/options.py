@@ -34,6 +34,10 @@ class Options(Record, frozen=True):
         state: directory of the node's id, keys and jobs.
         token: the invitation to join with; read from standard input or a file.
         stays: whether it keeps running after it has joined.
+        is_service: whether it is installed as a service then.
+        without_systemd: whether that service is no business of systemd.
+        is_restarted: whether an agent that runs is restarted.
+        patience_s: how long it waits to be admitted; default: as long as the token is valid.
         owner: what the owner says about lending this machine, if that is the action.
     """
 
@@ -42,6 +46,10 @@ class Options(Record, frozen=True):
     settings: Settings
     token: Token | None = None
     stays: bool = True
+    is_service: bool = False
+    without_systemd: bool = False
+    is_restarted: bool = False
+    patience_s: float | None = None
     wants_json: bool = False
     owner: Asked | None = None
 
@@ -75,7 +83,11 @@ def parse_options(argv: Sequence[str]) -> Options:
         state=state,
         settings=settings,
         token=_token(read_token_text(args, parser.prog)) if action == "join" else None,
-        stays=not getattr(args, "no_run", False),
+        stays=not (getattr(args, "no_run", False) or getattr(args, "service", False)),
+        is_service=getattr(args, "service", False),
+        without_systemd=getattr(args, "without_systemd", False),
+        is_restarted=getattr(args, "restart", False),
+        patience_s=getattr(args, "timeout", None),
         wants_json=args.json,
         owner=read_asked(action, args),
     )

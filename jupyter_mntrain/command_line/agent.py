@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from jupyter_mntrain.command_line.parser import Parser, bounded_int
+from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
 from jupyter_mntrain.command_line.token_input import add_token_arguments
 from jupyter_mntrain.model.api import DEFAULT_PORT, LAST_PORT
+from jupyter_mntrain.model.quantities import parse_duration
 
 PROGRAM = "mntrain agent"
 DESCRIPTION = "Run this machine as a node of a cluster."
@@ -21,7 +22,7 @@ ACTIONS: dict[Action, str] = {
     "resume": "take jobs again after drain",
     "lend": "show or change what this machine lends: hours, GPUs, memory",
     "leave": "leave the cluster: forget its keys and certificates",
-    "install-service": "start the agent at boot with systemd; jobs survive restarts",
+    "install-service": "start the agent now and at boot; jobs survive restarts",
     "remove-service": "remove the service; running jobs continue",
 }
 
@@ -31,6 +32,22 @@ def add_arguments(action: Action, parser: Parser) -> None:
     if action == "join":
         add_token_arguments(parser)
         parser.flag("--no-run", help="join only; run it later")
+        parser.flag(
+            "--service",
+            help="join, then install and start the service, which outlives this login",
+        )
+        parser.option(
+            "--timeout",
+            type=typed(parse_duration),
+            metavar="TIME",
+            help="give up if no driver admits it by then, like 2m; default: when the token expires",
+        )
+    if action in ("join", "install-service"):
+        parser.flag(
+            "--without-systemd", help="start the service on its own, also where systemd runs"
+        )
+    if action == "install-service":
+        parser.flag("--restart", help="restart an agent that runs; its jobs continue")
     if action in ("join", "run"):
         _running_options(parser)
     if action == "drain":

@@ -23,8 +23,10 @@ from jupyter_mntrain.verbs.membership.revoke import RevokeVerb
 from jupyter_mntrain.verbs.nodes.add import AddVerb
 from jupyter_mntrain.verbs.nodes.agent import AgentVerb
 from jupyter_mntrain.verbs.nodes.forget import ForgetVerb
+from jupyter_mntrain.verbs.nodes.install import InstallVerb
 from jupyter_mntrain.verbs.nodes.measure import MeasureVerb
 from jupyter_mntrain.verbs.nodes.nodes import NodesVerb
+from jupyter_mntrain.verbs.nodes.upgrade import UpgradeVerb
 from jupyter_mntrain.verbs.panel.open_panel import OpenPanelVerb
 from jupyter_mntrain.verbs.verb import Verb
 from jupyter_mntrain.verbs.watching.attach import AttachVerb
@@ -42,6 +44,8 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     AddVerb,
     ForgetVerb,
     InviteVerb,
+    InstallVerb,
+    UpgradeVerb,
     MembersVerb,
     RevokeVerb,
     DriverVerb,

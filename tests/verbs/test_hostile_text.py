@@ -46,7 +46,7 @@ MORE: dict[str, list[list[str]]] = {
 }
 """Beside what every verb is given: nothing, a job, and hostile words everywhere."""
 
-REAL_CLUSTER = {"invite", "members", "revoke", "driver"}
+REAL_CLUSTER = {"invite", "members", "revoke", "driver", "install", "upgrade"}
 """They need keys, which the cluster in memory does not have."""
 
 
@@ -135,6 +135,9 @@ def terminal(
     monkeypatch.setattr("jupyter_mntrain.cluster.view.grace_period.SETTLE_S", 0.0)
     monkeypatch.setenv("MNTRAIN_CLUSTER", "mine")
 
+    _hostile_ssh(here / "bin")
+    monkeypatch.setenv("PATH", f"{here / 'bin'}:{os.environ['PATH']}")
+
     mine = DriverMembership.make("mine")
     join(mine, mine.authorized().invite(), HOSTILE)
 
@@ -148,6 +151,16 @@ def terminal(
         return captured.out, captured.err
 
     return run
+
+
+def _hostile_ssh(folder: Path) -> None:
+    """No machine is called; what its server could say is shown."""
+    folder.mkdir()
+    said = folder / "said"
+    said.write_text(HOSTILE)
+    program = folder / "ssh"
+    program.write_text(f"#!/bin/sh\ncat {said} >&2\nexit 255\n")
+    program.chmod(0o755)
 
 
 @pytest.mark.parametrize("path", list(leaves(TABLE)), ids=" ".join)

@@ -34,12 +34,14 @@ async def join(
     state: Path,
     sockets: Sequence[socket.socket],
     announcer: Announcer,
+    patience_s: float | None = None,
 ) -> Problem | None:
     """Wait until a driver admits this node, and store the certificates.
 
     Args:
         state: the agent's state directory.
         sockets: to listen on for the driver.
+        patience_s: how long to wait; default: as long as the token is valid.
 
     Returns:
         What is wrong with this machine's clock, if it is: the node has joined all the same.
@@ -64,6 +66,7 @@ async def join(
             sources=settings.announced_from(interfaces),
             directory=state,
             hint=lambda: _hint(addresses),
+            patience_s=patience_s,
         )
     except TrustError as error:
         audit(outcome=f"refused: {error.cause}")

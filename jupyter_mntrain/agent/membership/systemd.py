@@ -1,7 +1,8 @@
-"""systemd unit: ``mntrain agent install-service`` starts the agent at boot."""
+"""systemd unit: starts the agent at boot. What a user edited in it is kept."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import shlex
@@ -17,8 +18,11 @@ from jupyter_mntrain.model.text.foreign import shown_name
 
 UNIT = "mntrain-agent.service"
 
+_HEAD = "# Written by: mntrain agent install-service. Remove with: mntrain agent remove-service\n"
+_AS_WRITTEN = "# As written: "
+"""Before the digest of all lines below it: whether somebody has edited them since."""
+
 _TEXT = """\
-# Written by: mntrain agent install-service. Remove with: mntrain agent remove-service
 [Unit]
 Description=jupyter_mntrain agent: node {name} of cluster {cluster}
 Wants=network-online.target
@@ -65,7 +69,7 @@ def unit_path(*, is_root: bool) -> Path:
 
 def unit_text(membership: Membership, state: Path, *, is_root: bool) -> str:
     command = [sys.executable, "-m", "jupyter_mntrain.agent", "run", "--state-dir", str(state)]
-    return _TEXT.format(
+    body = _TEXT.format(
         name=_described(membership.settings.name),
         cluster=_described(membership.cluster),
         # systemd reads % and $ itself.
@@ -73,6 +77,17 @@ def unit_text(membership: Membership, state: Path, *, is_root: bool) -> str:
         hardening=_HARDENING if is_root else "",
         target="multi-user.target" if is_root else "default.target",
     )
+    return f"{_HEAD}{_AS_WRITTEN}{_digest(body)}\n{body}"
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()[:16]
+
+
+def is_edited(text: str) -> bool:
+    """Whether a unit is not as :func:`unit_text` wrote it, by this version or another."""
+    head, _, body = text.removeprefix(_HEAD).partition("\n")
+    return head != f"{_AS_WRITTEN}{_digest(body)}"
 
 
 def _described(name: str) -> str:
@@ -86,33 +101,56 @@ def install(
     path: Path | None = None,
     is_root: bool | None = None,
     run: Run | None = None,
+    is_restarted: bool = False,
 ) -> list[str]:
-    """Write the unit and start it. Returns lines that say what was done and what is left to do.
+    """Write the unit and start it. What is right already stays, and a running agent runs on.
+
+    Args:
+        is_restarted: restart the agent even so: its package was changed.
+
+    Returns:
+        Lines that say what was done and what is left to do.
 
     Raises:
         MntrainError: the unit cannot be written, or systemd refuses it.
     """
     is_root = os.geteuid() == 0 if is_root is None else is_root
     path = path or unit_path(is_root=is_root)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(unit_text(membership, state, is_root=is_root))
-    except OSError as error:
-        raise MntrainError(f"cannot write {path}: {error.strerror}", fix="run it as root") from None
-    done = [f"wrote {path}"]
+    done, is_new = _write(path, unit_text(membership, state, is_root=is_root))
     control = _control(is_root=is_root)
-    if not _has_systemd():
-        later = f"{shlex.join([*control, 'enable', '--now', UNIT])}"
-        return [*done, f"systemd is not running here; enable the service later with: {later}"]
-    for words in (("daemon-reload",), ("enable", UNIT), ("restart", UNIT)):
+    start = "restart" if is_new or is_restarted else "start"
+    for words in (("daemon-reload",), ("enable", UNIT), (start, UNIT)):
         _tell([*control, *words], run or _run)
     done.append(f"{UNIT} is running and starts at boot")
     if not is_root:
-        user = pwd.getpwuid(os.geteuid()).pw_name
-        done.append(
-            f"to keep it running while you are logged out: sudo loginctl enable-linger {user}"
-        )
+        done += _lingering(pwd.getpwuid(os.geteuid()).pw_name, run or _run)
     return [*done, f"its log: {'journalctl' if is_root else 'journalctl --user'} -u {UNIT} -f"]
+
+
+def _write(path: Path, text: str) -> tuple[list[str], bool]:
+    """Write a unit that nobody has edited. Returns what to say, and whether it has changed."""
+    try:
+        before = path.read_text() if path.exists() else None
+        if before == text:
+            return [], False
+        if before is not None and is_edited(before):
+            kept = f"kept {path} as it was edited; for a new one, run mntrain agent remove-service"
+            return [f"{kept} first"], False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    except OSError as error:
+        raise MntrainError(f"cannot write {path}: {error.strerror}", fix="run it as root") from None
+    return [f"wrote {path}"], True
+
+
+def _lingering(user: str, run: Run) -> list[str]:
+    """Let a user's service outlive their logins, or say how."""
+    asked = run(["loginctl", "show-user", user, "--property=Linger", "--value"])
+    if asked.returncode == 0 and asked.stdout.strip() == "yes":
+        return []
+    if run(["loginctl", "enable-linger", user]).returncode == 0:
+        return [f"lingering is on for {user}: it keeps running while you are logged out"]
+    return [f"to keep it running while you are logged out: sudo loginctl enable-linger {user}"]
 
 
 def remove(
@@ -128,10 +166,10 @@ def remove(
     if not path.exists():
         raise MntrainError(f"there is no {path}")
     control = _control(is_root=is_root)
-    if _has_systemd():
+    if has_systemd():
         _tell([*control, "disable", "--now", UNIT], run or _run)
     path.unlink()
-    if _has_systemd():
+    if has_systemd():
         _tell([*control, "daemon-reload"], run or _run)
     return [f"removed {path}; running jobs continue"]
 
@@ -140,13 +178,25 @@ def _control(*, is_root: bool) -> list[str]:
     return ["systemctl"] if is_root else ["systemctl", "--user"]
 
 
-def _has_systemd() -> bool:
+def has_systemd() -> bool:
+    """Whether systemd runs this machine."""
     # The check of sd_booted(3).
     return Path("/run/systemd/system").is_dir() and shutil.which("systemctl") is not None
 
 
 def _run(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words, capture_output=True, text=True, check=False)
+    # Over ssh, without a login session, a user's systemd is found by this alone.
+    own = {"XDG_RUNTIME_DIR": f"/run/user/{os.geteuid()}"} if os.geteuid() else {}
+    return subprocess.run(
+        words, capture_output=True, text=True, check=False, env={**own, **os.environ}
+    )
+
+
+def is_active(*, is_root: bool | None = None, run: Run | None = None) -> bool:
+    """Whether systemd runs the agent now."""
+    is_root = os.geteuid() == 0 if is_root is None else is_root
+    asked = (run or _run)([*_control(is_root=is_root), "is-active", "--quiet", UNIT])
+    return asked.returncode == 0
 
 
 def _tell(words: Sequence[str], run: Run) -> None:

@@ -43,6 +43,27 @@ class Kind(StrEnum):
     BROKEN = "broken"
     """The other side failed itself; its log says more."""
 
+    # Reasons why a node cannot be installed over ssh.
+
+    HOST_KEY = "host-key"
+    """ssh does not know the host's key, or it has changed."""
+    NO_LOGIN = "no-login"
+    """The host lets this user not log in without a password."""
+    NO_SSH = "no-ssh"
+    """ssh itself failed, or is not installed."""
+    NO_PYTHON = "no-python"
+    """The host has no Python of the driver's version."""
+    NO_VENV = "no-venv"
+    """The host's Python cannot make environments."""
+    OTHER_PACKAGES = "other-packages"
+    """An environment that somebody else made lacks packages, or has others."""
+    JOBS_RUNNING = "jobs-running"
+    """Jobs run on the node with what would be changed."""
+    PORT_BLOCKED = "port-blocked"
+    """The agent runs, and its port cannot be reached."""
+    NOT_INSTALLED = "not-installed"
+    """A command of an installation failed on the host."""
+
     # Refusals of a node.
 
     NODE = "node"

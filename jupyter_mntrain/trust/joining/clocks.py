@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from jupyter_mntrain.model import tunables
@@ -59,4 +60,14 @@ def expired(expires_s: int, now_s: float) -> TrustError:
         "and no driver has connected",
         fix=f"if that clock is wrong, {SET_CLOCK}; otherwise create a new invitation: "
         "mntrain invite",
+    )
+
+
+def not_admitted(waited_s: float, addresses: Sequence[str]) -> TrustError:
+    """The error for an applicant that no driver has come to in the time that it was given."""
+    return TrustError(
+        f"no driver has connected to {' or '.join(addresses)} within {duration_text(waited_s)}",
+        kind=Kind.NO_ANSWER,
+        fix="open that TCP port in this machine's firewall for the notebook machine, then join "
+        "again",
     )

@@ -28,7 +28,7 @@ from jupyter_mntrain.trust.certificates import key_pem
 from jupyter_mntrain.trust.credentials import write_private
 from jupyter_mntrain.trust.joining.announcer import Announcer
 from jupyter_mntrain.trust.joining.candidate import Candidate
-from jupyter_mntrain.trust.joining.clocks import check_clock, expired
+from jupyter_mntrain.trust.joining.clocks import check_clock, expired, not_admitted
 from jupyter_mntrain.trust.joining.messages import (
     Admission,
     Greeting,
@@ -107,6 +107,7 @@ async def seek_admission(
     sources: tuple[str, ...],
     directory: Path,
     hint: Callable[[], object],
+    patience_s: float | None = None,
 ) -> Admission:
     """Announce the candidate, and wait until a driver admits it.
 
@@ -116,6 +117,7 @@ async def seek_admission(
         sources: this machine's addresses to announce from.
         directory: private; holds the key while the server starts.
         hint: called once if it takes long.
+        patience_s: gives up after this time; default: when the token expires.
 
     Raises:
         TrustError: the invitation has expired, the driver refuses, or this machine's clock is too
@@ -123,6 +125,7 @@ async def seek_admission(
     """
     # Only the driver's clock decides: this one may be ahead.
     left_s = max(candidate.token.expires_s - time.time(), LATE_WAIT_S)
+    is_short = patience_s is not None and patience_s < left_s
     server = JoinServer(candidate, sockets, directory)
     record = ServiceRecord(
         node_id=candidate.subject.name,
@@ -134,8 +137,10 @@ async def seek_admission(
     telling = asyncio.ensure_future(announcer.announce(record, addresses, sources))
     hinting = asyncio.get_running_loop().call_later(HINT_AFTER_S, hint)
     try:
-        admission = await asyncio.wait_for(server.outcome, left_s)
+        admission = await asyncio.wait_for(server.outcome, patience_s if is_short else left_s)
     except TimeoutError:
+        if is_short:
+            raise not_admitted(patience_s or 0.0, addresses) from None
         raise expired(candidate.token.expires_s, time.time()) from None
     finally:
         hinting.cancel()

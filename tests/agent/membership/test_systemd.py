@@ -80,32 +80,64 @@ def test_installing_starts_it_and_removing_ends_it(
     is_root: bool,
     control: list[str],
 ) -> None:
-    monkeypatch.setattr(service, "_has_systemd", lambda: True)
+    monkeypatch.setattr(service, "has_systemd", lambda: True)
     path, systemd = tmp_path / "units" / service.UNIT, Systemd()
-    said = service.install(membership, tmp_path, path=path, is_root=is_root, run=systemd)
+    service.install(membership, tmp_path, path=path, is_root=is_root, run=systemd)
     assert path.exists()
-    assert [words[len(control)] for words in systemd.told] == ["daemon-reload", "enable", "restart"]
-    assert all(words[: len(control)] == control for words in systemd.told)
-    assert any("enable-linger" in line for line in said) != is_root
+    told = [words for words in systemd.told if words[0] == "systemctl"]
+    assert [words[len(control)] for words in told] == ["daemon-reload", "enable", "restart"]
+    assert all(words[: len(control)] == control for words in told)
+    assert any("loginctl" in words for words in systemd.told) != is_root
     service.remove(path=path, is_root=is_root, run=systemd)
     assert not path.exists()
     assert systemd.told[-2][len(control) :] == ["disable", "--now", service.UNIT]
 
 
-def test_where_systemd_does_not_run_it_says_what_to_do(
-    membership: Membership, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_installing_again_changes_nothing_that_is_right(
+    membership: Membership, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(service, "_has_systemd", lambda: False)
-    path, systemd = tmp_path / service.UNIT, Systemd()
-    said = service.install(membership, tmp_path, path=path, is_root=True, run=systemd)
-    assert "systemctl enable --now mntrain-agent.service" in said[-1]
-    assert systemd.told == []
+    path = tmp_path / service.UNIT
+    service.install(membership, tmp_path, path=path, is_root=True, run=Systemd())
+    written, systemd = path.stat().st_mtime_ns, Systemd()
+    service.install(membership, tmp_path, path=path, is_root=True, run=systemd)
+    assert path.stat().st_mtime_ns == written
+    assert ["systemctl", "start", service.UNIT] in systemd.told
+    service.install(membership, tmp_path, path=path, is_root=True, run=systemd, is_restarted=True)
+    assert systemd.told[-1] == ["systemctl", "restart", service.UNIT]
+
+
+def test_a_unit_that_a_user_edited_is_kept_and_an_old_one_of_ours_is_not(
+    membership: Membership, tmp_path: Path
+) -> None:
+    path = tmp_path / service.UNIT
+    service.install(membership, tmp_path, path=path, is_root=True, run=Systemd())
+    ours = path.read_text()
+    other = msgspec.structs.replace(membership, cluster="other")
+    service.install(other, tmp_path, path=path, is_root=True, run=Systemd())
+    assert path.read_text() != ours, "written by us, for another cluster"
+    edited = ours.replace("Restart=always", "Restart=no")
+    for text in (edited, "[Service]\nExecStart=/mine\n", ""):
+        path.write_text(text)
+        said = service.install(membership, tmp_path, path=path, is_root=True, run=Systemd())
+        assert path.read_text() == text
+        assert str(path) in said[0]
+
+
+def test_lingering_is_tried_and_only_if_refused_left_to_the_user(
+    membership: Membership, tmp_path: Path
+) -> None:
+    path = tmp_path / service.UNIT
+    for refuses, is_left in (("", False), ("enable-linger", True)):
+        systemd = Systemd(refuses)
+        said = service.install(membership, tmp_path, path=path, is_root=False, run=systemd)
+        assert any(words[:2] == ["loginctl", "enable-linger"] for words in systemd.told)
+        assert any("sudo loginctl enable-linger" in line for line in said) == is_left
 
 
 def test_what_systemd_refuses_is_said(
     membership: Membership, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "_has_systemd", lambda: True)
+    monkeypatch.setattr(service, "has_systemd", lambda: True)
     path = tmp_path / service.UNIT
     with pytest.raises(MntrainError, match=r"systemctl enable .*: Unit is masked\."):
         service.install(membership, tmp_path, path=path, is_root=True, run=Systemd("enable"))

@@ -1,0 +1,90 @@
+"""Detached agent: one that runs on its own, where no systemd runs the machine."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+from filelock import FileLock, Timeout
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError
+
+START_S = tunables.seconds("agent.detached_start_s")
+LOOK_EVERY_S = tunables.seconds("agent.detached_interval_s")
+LOG = "agent.log"
+LAST_LINES = 5
+
+
+def running_pid(state: Path) -> int | None:
+    """Pid of the agent that uses a state directory; ``None`` if none does."""
+    try:
+        with FileLock(state / "lock", mode=0o600).acquire(timeout=0):
+            return None
+    except Timeout:
+        return int((state / "lock.owner").read_text().split()[0])
+    except OSError as error:
+        raise MntrainError(
+            f"the state directory {state} cannot be used: {error.strerror}",
+            fix="run this as the user who runs the agent",
+        ) from error
+
+
+def start(state: Path) -> list[str]:
+    """Start the agent in a session of its own: it outlives the login. Returns what to say.
+
+    Raises:
+        MntrainError: it ended at once, or did not start in time.
+    """
+    words = [sys.executable, "-P", "-m", "jupyter_mntrain.agent", "run", "--state-dir", str(state)]
+    path = state / LOG
+    with path.open("ab") as log:
+        path.chmod(0o600)
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+    deadline = time.monotonic() + START_S
+    while not _is_up(process, state):
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = path.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            raise MntrainError(
+                f"the agent did not start: {' '.join(said)}", fix=f"see {path}, then try again"
+            )
+        time.sleep(LOOK_EVERY_S)
+    return [
+        f"no systemd runs this machine: the agent was started on its own (pid {process.pid})",
+        f"it does not start at boot; for that, have this run then: {shlex.join(words)}",
+        f"its log: {path}",
+    ]
+
+
+def stop(state: Path) -> list[str]:
+    """End the agent that uses a state directory, if one does; its jobs continue.
+
+    Raises:
+        MntrainError: it does not end in time.
+    """
+    pid = running_pid(state)
+    if pid is None:
+        return []
+    try:
+        process = psutil.Process(pid)
+        process.terminate()
+        process.wait(START_S)
+    except psutil.NoSuchProcess:
+        pass
+    except (psutil.AccessDenied, psutil.TimeoutExpired) as error:
+        raise MntrainError(
+            f"the agent with pid {pid} cannot be ended: {error}", fix=f"end it: kill {pid}"
+        ) from None
+    return [f"ended the agent that ran (pid {pid}); its jobs continue"]
+
+
+def _is_up(process: subprocess.Popen[bytes], state: Path) -> bool:
+    """Whether it holds the lock. Not tried: holding it ourselves would keep the agent away."""
+    owner = state / "lock.owner"
+    return owner.exists() and owner.read_text().startswith(f"{process.pid} ")

@@ -1,0 +1,1 @@
+"""Installing: makes machines nodes through the system's own ssh."""
