@@ -133,6 +133,17 @@ class Cluster:
         self._search.settle(names, progress)
         return self.nodes()
 
+    def first_nodes(self) -> tuple[NodeView, ...]:
+        """Like :meth:`settled_nodes`, but never waits longer than discovery needs.
+
+        Nodes that have not answered yet are ``connecting``.
+        """
+        if self.membership.is_driver:
+            members = self.membership.members()
+            nodes = [one for one in members if one.role == "node" and not one.is_revoked]
+            self._search.glance(len(nodes))
+        return self.nodes()
+
     def awaited(self) -> str:
         """Which nodes have not answered this driver yet, and for how long; empty if all have."""
         return self._search.awaited()

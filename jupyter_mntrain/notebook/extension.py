@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from jupyter_mntrain.notebook.screen import NotebookScreen
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.screen import Screen
 from jupyter_mntrain.show.tables.job import status_view
+from jupyter_mntrain.show.tables.node_list import Surroundings, node_table
 from jupyter_mntrain.show.terminal import TerminalScreen, make_console
 from jupyter_mntrain.verbs.context import Clusters, connect
 
@@ -68,6 +70,7 @@ class Extension:
         shell.display_formatter.ipython_display_formatter.for_type(Job, self._show_job)
         atexit.register(self.close)
         print(self._greeting())  # noqa: T201 - the output of %load_ext
+        self._show_nodes()
 
     def unload(self) -> None:
         """Unregister everything. Jobs keep running."""
@@ -103,6 +106,29 @@ class Extension:
             return f"mntrain {__version__}: {error}"
         where = "" if name == DEFAULT_CLUSTER else f" of cluster {shown_name(name)}"
         return f"mntrain {__version__}: looking for nodes{where}. {PROGRAM} nodes, {PROGRAM} --help"
+
+    def _show_nodes(self) -> None:
+        """Show the nodes that are known soon, each of the others as not answering yet."""
+        try:
+            cluster = self.clusters.get(*default_cluster(os.environ))
+            if not cluster.membership.is_driver:
+                return
+            nodes = cluster.first_nodes()
+        except MntrainError:
+            return  # said by the greeting, or by the first verb
+        if nodes:
+            self.screen.say(
+                node_table(
+                    nodes,
+                    around=Surroundings(
+                        is_driver=True, discovery_problem=cluster.discovery.problem
+                    ),
+                    cluster=cluster.name,
+                    now_s=time.time(),
+                    program=PROGRAM,
+                    every=False,
+                )
+            )
 
     def _make_screen(self) -> Screen:
         if not hasattr(self._shell, "kernel"):

@@ -82,11 +82,18 @@ class Invite(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class Invitation(Record, frozen=True):
-    """The command with which machines join, valid until a Unix time."""
+    """The command with which machines join, valid until a Unix time.
+
+    Args:
+        port: of TCP, which the machine has to let this one reach.
+        versions: that it needs, by name; they are this machine's.
+    """
 
     command: str
     uses: int
     expires_s: float
+    port: int
+    versions: dict[str, str]
 
 
 class MeasureLinks(Record, frozen=True, forbid_unknown_fields=True):

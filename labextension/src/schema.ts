@@ -1473,6 +1473,10 @@ export interface EndJob {
 /**
  * The command with which machines join, valid until a Unix time.
  *
+ *     Args:
+ *         port: of TCP, which the machine has to let this one reach.
+ *         versions: that it needs, by name; they are this machine's.
+ *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Invitation".
  */
@@ -1480,6 +1484,10 @@ export interface Invitation {
   command: string;
   uses: number;
   expires_s: number;
+  port: number;
+  versions: {
+    [k: string]: string;
+  };
 }
 /**
  * How many nodes may join with one token, and for how long.

@@ -9,9 +9,10 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import jupyter_mntrain
 from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.records.node_view import NodeView
 from tests.hostile import HOSTILE, STYLING, assert_safe
 from tests.notebook.conftest import Notebook, begin_shell, end_shell
-from tests.standin.cluster import StandInCluster
+from tests.standin.cluster import StandInCluster, node
 from tests.wording import says
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
@@ -27,6 +28,7 @@ def plain_shell():
 def test_loading_says_one_line_and_begins_to_look(cluster, monkeypatch):
     monkeypatch.setenv("MNTRAIN_CLUSTER", "lab")
     monkeypatch.setenv("MNTRAIN_AGENTS", "10.0.0.1:8765")
+    cluster._nodes = ()
     book = Notebook(cluster)
     said = book.load()
     assert len(said.splitlines()) == 1
@@ -227,6 +229,17 @@ def test_load_ext_twice_is_once(plain_shell, monkeypatch):
     jupyter_mntrain.unload_ipython_extension(plain_shell)
     jupyter_mntrain.unload_ipython_extension(plain_shell)
     assert plain_shell.Completer.custom_matchers == []
+
+
+def test_load_ext_shows_the_nodes_and_those_that_have_not_answered():
+    late = NodeView(address="10.0.0.9:8765", found_by="typed", liveness="connecting")
+    for is_driver in (True, False):
+        cluster = StandInCluster([node("wopr"), late])
+        cluster.is_driver = is_driver
+        book = Notebook(cluster, InteractiveShell)
+        said = book.load()
+        assert ("wopr" in said) == ("10.0.0.9:8765" in said) == is_driver
+        book.close()
 
 
 def test_a_terminal_gets_words_and_is_told_why(cluster):

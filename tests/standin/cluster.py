@@ -141,6 +141,9 @@ class StandInCluster:
     def awaited(self) -> str:
         return awaited_words(self._nodes, BEGIN_S)
 
+    def first_nodes(self) -> tuple[NodeView, ...]:
+        return self._nodes
+
     def settled_nodes(
         self, names: Sequence[str] = (), *, progress: Progress = SILENT
     ) -> tuple[NodeView, ...]:

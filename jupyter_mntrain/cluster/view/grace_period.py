@@ -38,6 +38,10 @@ class GracePeriod:
             or changes.wait_until(lambda: is_enough() or self._is_heard(), self._left_s(CONNECT_S))
         ) and bool(is_enough())
 
+    def wait_briefly(self, is_enough: Callable[[], object]) -> None:
+        """As :meth:`wait`, but nodes that were found and have not answered are not waited for."""
+        self._live.changes.wait_until(is_enough, self._left_s(SETTLE_S))
+
     def _is_heard(self) -> bool:
         return not any(map(_is_connecting, self._live.nodes))
 

@@ -44,6 +44,14 @@ class NodeSearch:
 
         self._grace.wait(found)
 
+    def glance(self, expected: int) -> None:
+        """Wait, in a new driver, until this many nodes answer, but not longer than to find them.
+
+        Args:
+            expected: 0 if it is not known how many there are.
+        """
+        self._grace.wait_briefly(lambda: 0 < expected <= len(self.usable()))
+
     def usable(self) -> list[NodeInfo]:
         """Nodes that answer and can take part in a job."""
         return [

@@ -6,10 +6,12 @@ import math
 
 from jupyter_mntrain.command_line.token_input import piped
 from jupyter_mntrain.http.json_handler import refusal
+from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import AddNode, Invitation, Invite, MeasureLinks
 from jupyter_mntrain.trust.joining.token import read_token
+from jupyter_mntrain.verbs.nodes.installing.facts import needed_versions
 
 
 class NowhereResource(MntrainHandler):
@@ -69,8 +71,14 @@ class InvitationsResource(MntrainHandler):
         )
         updates.look_now()
         expires_s = read_token(text).expires_s
-        command = piped(text, "mntrain agent join")
-        self.answer(Invitation(command=command, uses=body.uses, expires_s=expires_s), 201)
+        invitation = Invitation(
+            command=piped(text, "mntrain agent join --service"),
+            uses=body.uses,
+            expires_s=expires_s,
+            port=DEFAULT_PORT,
+            versions=needed_versions(),
+        )
+        self.answer(invitation, 201)
 
 
 class MeasureResource(MntrainHandler):

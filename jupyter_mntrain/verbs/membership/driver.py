@@ -16,6 +16,9 @@ class InviteDriver(InviteVerb):
     joins = "mntrain driver join"
     where = "Run this on the other machine that will launch and watch jobs:"
 
+    def _needs(self) -> tuple[str, ...]:
+        return ()
+
 
 class RevokeDriver(RevokeVerb):
     help = "revoke the certificate of a driver"

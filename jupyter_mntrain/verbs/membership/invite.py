@@ -11,6 +11,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
 from jupyter_mntrain.command_line.token_input import piped
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.context import Context
@@ -28,7 +29,7 @@ class InviteVerb(Verb):
     name = "invite"
     help = "print a token with which a machine joins the cluster as a node"
     role: ClassVar[Role] = "node"
-    joins: ClassVar[str] = "mntrain agent join"
+    joins: ClassVar[str] = "mntrain agent join --service"
     where: ClassVar[str] = "Run this on the machine that will be a node:"
     takes_read_only: ClassVar[bool] = False
 
@@ -83,13 +84,27 @@ class InviteVerb(Verb):
         context.screen.say(explained)
         return Outcome(Text(), data | {"joined": _let_in(context, cluster, token)})
 
+    def _needs(self) -> tuple[str, ...]:
+        """What the machine needs, one line each."""
+        from jupyter_mntrain.verbs.nodes.installing.facts import needed_versions
+
+        versions = " and ".join(f"{name} {one}" for name, one in needed_versions().items())
+        return (
+            f"It needs TCP port {DEFAULT_PORT} open to the notebook machine, and these versions: "
+            + versions,
+            "--service: the agent outlives your login; without it, it ends with the ssh session.",
+            "Where ssh reaches it, all of that in one, from here: mntrain install USER@HOST",
+        )
+
     def _explained(self, token: str, args: Namespace, *, stays: bool) -> Group:
         runs = "this command, or a" if stays else "a"
         comma = "," if stays else ""
         noun = f"{self.role}s" if args.uses > 1 else self.role
+        needs = [Text(f"{line}\n", style="dim") for line in self._needs()]
         return Group(
             Text(self.where, style="bold"),
             Text(f"\n    pip install jupyter-mntrain && {piped(token, self.joins)}\n"),
+            *needs,
             Text(
                 f"Valid for {args.uses} {noun}, for {formats.duration(args.expires)}. Anyone with "
                 f"this line can join: send it like a password. To keep it out of the shell's "

@@ -26,6 +26,22 @@ function Explained(props: { invitation: Invitation }): JSX.Element {
       <p>{trans.__('On each machine that will be a node, run:')}</p>
       <Copyable text="pip install jupyter-mntrain" />
       <Copyable text={invitation.command} />
+      <p className="s">
+        {trans.__(
+          'It needs TCP port %1 open to the machine of this server, and these versions: %2.',
+          invitation.port,
+          Object.entries(invitation.versions)
+            .map(([name, version]) => `${name} ${version}`)
+            .join(', ')
+        )}
+      </p>
+      <p className="s">
+        {trans.__(
+          '--service has the agent outlive your login. Without it, the agent ends with the ssh session.'
+        )}
+      </p>
+      <p>{trans.__('Where ssh reaches it, in a terminal here, all of that in one:')}</p>
+      <Copyable text="mntrain install USER@HOST" />
       <p>
         {trans.__(
           'The node appears in the sidebar once it has joined. You can close this dialog.'

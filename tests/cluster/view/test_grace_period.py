@@ -68,6 +68,14 @@ def wait(time: StillTime, is_enough: Callable[[], object] = lambda: False) -> bo
     return GracePeriod(time, time).wait(is_enough)  # type: ignore[arg-type]
 
 
+def test_a_brief_wait_is_for_finding_nodes_not_for_their_answers(time):
+    time.become(0.1, node())
+    GracePeriod(time, time).wait_briefly(lambda: False)
+    assert time.waited_s == pytest.approx(SETTLE_S)
+    GracePeriod(time, time).wait_briefly(lambda: True)
+    assert time.waited_s == pytest.approx(SETTLE_S)
+
+
 def test_enough_ends_it_at_once(time):
     assert wait(time, lambda: True)
     assert time.waited_s == 0

@@ -209,7 +209,9 @@ def test_an_invitation_lets_a_real_node_join(
     invited = answer.json()
     assert invited["uses"] == 1
     assert 0 < invited["expires_s"] - time.time() <= 600
-    pasted = re.fullmatch(r"echo (mntrain-\w{40,}) \| mntrain agent join", invited["command"])
+    pasted = re.fullmatch(
+        r"echo (mntrain-\w{40,}) \| mntrain agent join --service", invited["command"]
+    )
     assert pasted is not None
     address = next(loopback_addresses)
     command = [sys.executable, "-m", "jupyter_mntrain.agent", "join"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain import __version__
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import Subject, new_key, request
@@ -60,7 +61,9 @@ def test_the_first_invitation_makes_the_cluster_and_prints_one_line(run):
     code, out, _ = run("invite", "--no-wait", "--uses", "3", "--expires", "2h")
     assert code == 0
     (line,) = (one for one in out.splitlines() if PREFIX in one)
-    assert "mntrain agent join" in line
+    assert line.endswith("mntrain agent join --service")
+    for needed in ("8765", __version__, "mntrain install"):
+        assert needed in out
     token = read_token(next(word for word in line.split() if word.startswith(PREFIX)))
     assert token.role == "node"
     identity = DriverMembership.find("mine")

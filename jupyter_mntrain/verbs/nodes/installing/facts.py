@@ -132,6 +132,11 @@ def driver_python() -> tuple[int, int]:
     return int(major), int(minor)
 
 
+def needed_versions() -> dict[str, str]:
+    """What a machine needs to be a node of this driver's clusters, by name."""
+    return {**driver_packages(), "Python": ".".join(map(str, driver_python()))}
+
+
 def read_facts(output: str, host: str) -> Facts:
     """Read what the look printed; a login's own greeting may precede it.
 
