@@ -234,7 +234,7 @@ def test_load_ext_twice_is_once(plain_shell, monkeypatch):
 def test_load_ext_shows_the_nodes_and_those_that_have_not_answered():
     late = NodeView(address="10.0.0.9:8765", found_by="typed", liveness="connecting")
     for is_driver in (True, False):
-        cluster = StandInCluster([node("wopr"), late])
+        cluster = StandInCluster([node("wopr", 1), late])
         cluster.is_driver = is_driver
         book = Notebook(cluster, InteractiveShell)
         said = book.load()

@@ -40,7 +40,11 @@ function Explained(props: { invitation: Invitation }): JSX.Element {
           '--service has the agent outlive your login. Without it, the agent ends with the ssh session.'
         )}
       </p>
-      <p>{trans.__('Where ssh reaches it, in a terminal here, all of that in one:')}</p>
+      <p>
+        {trans.__(
+          'Where ssh reaches it, in a terminal here, all of that in one:'
+        )}
+      </p>
       <Copyable text="mntrain install USER@HOST" />
       <p>
         {trans.__(
