@@ -22,6 +22,7 @@ RECORDS = (
     messages.Invitation,
     messages.Invite,
     messages.JobLog,
+    messages.JobSettings,
     messages.LaunchJob,
     messages.MeasureLinks,
     Problem,

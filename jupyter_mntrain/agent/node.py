@@ -245,7 +245,12 @@ class LocalNode:
         left_s = request.expires_in_s
         if lease.expires_s is not None:
             left_s = lease.expires_s - self.leases.clock()
-        return LeaseGrant(address=lease.address, port=lease.port, expires_s=time.time() + left_s)
+        return LeaseGrant(
+            address=lease.address,
+            port=lease.port,
+            expires_s=time.time() + left_s,
+            versions=self.inventory.versions,
+        )
 
     def _check_request(self, request: LeaseRequest) -> None:
         if not is_job_id(request.job_id):

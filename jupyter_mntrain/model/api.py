@@ -55,7 +55,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec
-from jupyter_mntrain.model.records.node import Beat, NodeInfo
+from jupyter_mntrain.model.records.node import Beat, NodeInfo, Versions
 
 
 class Route(enum.StrEnum):
@@ -129,6 +129,8 @@ class LeaseGrant(Record, frozen=True):
     """IPv4 address of the interface, without prefix length."""
     port: int | None
     expires_s: float
+    versions: Versions | None = None
+    """What is installed on the node now; ``None`` from an older agent."""
 
 
 class StartRequest(Record, frozen=True):

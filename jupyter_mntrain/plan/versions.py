@@ -16,8 +16,8 @@ KEYS = ("mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform"
 GPU_KEYS = frozenset({"cuda", "nccl", "driver"})
 """Not compared on nodes without GPUs."""
 
-MUST_AGREE = frozenset({"mntrain", "torch", "transformers", "nccl", "python"})
-"""Ranks can only communicate if these agree; drivers and processors may differ."""
+MUST_AGREE = frozenset({"mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform"})
+"""Ranks only communicate, and compute the same, if these agree; drivers may differ."""
 
 PIP_NAMES = {"mntrain": "jupyter-mntrain", "torch": "torch", "transformers": "transformers"}
 
@@ -43,9 +43,9 @@ class Divergence(Record, frozen=True):
 def divergences(nodes: Sequence[NodeInfo]) -> tuple[Divergence, ...]:
     """List all disagreements, by key, then in the order of ``nodes``.
 
-    Versions must be equal, except that Python's patch level is ignored.
+    Versions must be equal, except that the patch levels of Python and CUDA are ignored.
     """
-    return tuple(one for key in KEYS for one in _of_key(key, nodes))
+    return _differing([(node.name, node.inventory.versions) for node in nodes])
 
 
 def refuse_mixed(nodes: Sequence[NodeInfo]) -> None:
@@ -54,13 +54,40 @@ def refuse_mixed(nodes: Sequence[NodeInfo]) -> None:
     Raises:
         SpecError: naming node, package and versions.
     """
-    different = [one for one in divergences(nodes) if one.key in MUST_AGREE]
+    _refuse([one for one in divergences(nodes) if one.key in MUST_AGREE])
+
+
+def refuse_mixed_versions(installed: Sequence[tuple[str, Versions]]) -> None:
+    """Like :func:`refuse_mixed`, given each node's name and versions."""
+    _refuse([one for one in _differing(installed) if one.key in MUST_AGREE])
+
+
+def _refuse(different: Sequence[Divergence]) -> None:
     if different:
         keys = dict.fromkeys(one.key for one in different)
         said = "; ".join(_told([one for one in different if one.key == key]) for key in keys)
         fix = next((fix for one in different if (fix := _command(one))), _SAME)
         fix = f"{fix}; or, at your own risk, launch with --mixed-versions"
         raise SpecError(said, kind=Kind.MIXED_VERSIONS, fix=fix)
+
+
+def mixed_note(nodes: Sequence[NodeInfo], *, taken_over: bool) -> Problem | None:
+    """What to say of a launch although versions differ; ``None`` if they agree.
+
+    Args:
+        taken_over: it was acknowledged for an earlier job, not for this one.
+    """
+    different = [one for one in divergences(nodes) if one.key in MUST_AGREE]
+    if not different:
+        return None
+    keys = dict.fromkeys(one.key for one in different)
+    said = "; ".join(_told([one for one in different if one.key == key]) for key in keys)
+    whose = "the job that this repeats" if taken_over else "this launch"
+    return Problem(
+        kind=Kind.MIXED_VERSIONS,
+        cause=f"starts although versions differ, as acknowledged for {whose}: {said}",
+        fix=next((fix for one in different if (fix := _command(one))), _SAME),
+    )
 
 
 def _told(different: Sequence[Divergence]) -> str:
@@ -88,35 +115,48 @@ def _described(one: Divergence) -> str:
 
 
 def _command(one: Divergence) -> str | None:
-    """Return the command that installs the majority's version, where pip can."""
+    """Return what makes the node agree with the majority, where one command or step can."""
+    if one.key == "platform":
+        return f"leave out {one.node}, or the nodes of the other kind"
+    if one.key == "cuda":
+        builds = f"for CUDA {one.majority}" if one.majority else "for the same CUDA"
+        return f"install a torch built {builds} on {one.node}"
     package = PIP_NAMES.get(one.key)
     if package and one.majority and one.majority != ABSENT:
         return f"pip install {package}=={one.majority} on {one.node}"
     return None
 
 
-def _of_key(key: str, nodes: Sequence[NodeInfo]) -> list[Divergence]:
-    known = {node.node_id: _comparable(key, node.inventory.versions) for node in nodes}
-    compared = {one: of for one, of in known.items() if of is not None or key not in GPU_KEYS}
-    counts = Counter(compared.values()).most_common(2)
+def _differing(installed: Sequence[tuple[str, Versions]]) -> tuple[Divergence, ...]:
+    return tuple(one for key in KEYS for one in _of_key(key, installed))
+
+
+def _of_key(key: str, installed: Sequence[tuple[str, Versions]]) -> list[Divergence]:
+    compared = [
+        (name, versions, value)
+        for name, versions in installed
+        for value in [_comparable(key, versions)]
+        if value is not None or key not in GPU_KEYS
+    ]
+    counts = Counter(value for *_, value in compared).most_common(2)
     if len(counts) < 2:
         return []
     has_majority = counts[0][1] > counts[1][1]
     usual = counts[0][0] if has_majority else None
     return [
         Divergence(
-            node=node.name,
+            node=name,
             key=key,
-            value=getattr(node.inventory.versions, key),
+            value=getattr(versions, key),
             majority=usual or (ABSENT if has_majority else None),
         )
-        for node in nodes
-        if node.node_id in compared and not (has_majority and compared[node.node_id] == usual)
+        for name, versions, value in compared
+        if not (has_majority and value == usual)
     ]
 
 
 def _comparable(key: str, versions: Versions) -> str | None:
     value: str | None = getattr(versions, key)
-    if key == "python" and value is not None:
+    if key in ("python", "cuda") and value is not None:
         return ".".join(value.split(".")[:2])
     return value

@@ -31,6 +31,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (rf"/jobs{JOB}/logs", job_routes.LogsResource),
     (rf"/jobs{JOB}/stacks", job_routes.StacksResource),
     (rf"/jobs{JOB}/spec", job_routes.SpecResource),
+    (rf"/jobs{JOB}/settings", job_routes.SettingsResource),
     (rf"/jobs{JOB}/stop", job_routes.StopResource),
     (rf"/jobs{JOB}/save", job_routes.SaveResource),
     (rf"/jobs{JOB}/kill", job_routes.KillResource),

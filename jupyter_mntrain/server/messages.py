@@ -17,6 +17,7 @@ GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins; `
 GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines that contain it
 POST    /jobs/{job}/stacks                   AskStacks → ShownStacks
 GET     /jobs/{job}/spec                     → SpecFile
+GET     /jobs/{job}/settings                 → JobSettings
 POST    /jobs/{job}/stop                     EndJob → 202 JobEntry
 POST    /jobs/{job}/save                     SaveJob → 202 JobEntry
 POST    /jobs/{job}/kill                     → 202 JobEntry
@@ -45,6 +46,7 @@ from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.records.node_view import Liveness
 from jupyter_mntrain.model.text.foreign import shown_json
 from jupyter_mntrain.recipe.sections import MOST_STEPS
+from jupyter_mntrain.recipe.settings import Origin
 from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
 
 EVENTS_VERSION = 1
@@ -103,10 +105,16 @@ class MeasureLinks(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
-    """Either the id of a job to run again, or the text of a job file (TOML)."""
+    """Either the id of a job to run again, or the text of a job file (TOML).
+
+    Args:
+        mixed_versions: start even if versions differ between nodes. An acknowledgment for the
+            earlier job does not count for this one.
+    """
 
     job_id: JobId | None = None
     spec: str | None = None
+    mixed_versions: bool = False
 
 
 class EndJob(Record, frozen=True, forbid_unknown_fields=True):
@@ -137,6 +145,20 @@ class AskStacks(Record, frozen=True, forbid_unknown_fields=True):
     """Of one rank, or of all."""
 
     rank: int | None = None
+
+
+class ShownSetting(Record, frozen=True):
+    """A setting as shown: its value, and where that came from."""
+
+    name: str
+    value: str
+    origin: Origin
+
+
+class JobSettings(Record, frozen=True):
+    """All settings of a job: those of its recipe, then those of its launch."""
+
+    settings: tuple[ShownSetting, ...]
 
 
 class SpecFile(Record, frozen=True):

@@ -19,6 +19,8 @@ class Built(NamedTuple):
     Args:
         left_out: a problem for every node that would take part but does not answer, if the nodes
             were not named.
+        is_mixed_before: whether differing versions were acknowledged for the job that it repeats,
+            and not for this one.
         starts_over: what to say of a job that could be resumed instead.
     """
 
@@ -27,6 +29,7 @@ class Built(NamedTuple):
     workload: Workload
     left_out: tuple[Problem, ...] = ()
     starts_over: Problem | None = None
+    is_mixed_before: bool = False
 
     def memory(self) -> list[RankMemory] | None:
         """Estimate memory by rank; ``None`` for a script, or if the model is not on this machine.

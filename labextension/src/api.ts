@@ -9,6 +9,7 @@ import type {
   JobEntry,
   JobLog,
   CheckpointChange,
+  JobSettings,
   LinkMeasurement,
   NodeEntry,
   Problem,
@@ -55,8 +56,11 @@ export class Api {
   }
 
   /** Run a job again: a new job of the same spec. */
-  launchAgain(jobId: string): Promise<JobEntry> {
-    return this.request('POST', 'jobs', { job_id: jobId });
+  launchAgain(jobId: string, mixedVersions = false): Promise<JobEntry> {
+    return this.request('POST', 'jobs', {
+      job_id: jobId,
+      mixed_versions: mixedVersions
+    });
   }
 
   stop(jobId: string): Promise<JobEntry> {
@@ -102,6 +106,11 @@ export class Api {
 
   spec(jobId: string): Promise<SpecFile> {
     return this.request('GET', jobPath(jobId, 'spec'));
+  }
+
+  /** Every setting of a job, and where it came from. */
+  jobSettings(jobId: string): Promise<JobSettings> {
+    return this.request('GET', jobPath(jobId, 'settings'));
   }
 
   /** The WebSocket's URL, with the token where the page has no cookie. */

@@ -211,6 +211,8 @@ export interface Everything {
   Invite?: Invite;
   JobLog?: JobLog;
   LogLine?: LogLine;
+  JobSettings?: JobSettings;
+  ShownSetting?: ShownSetting;
   LaunchJob?: LaunchJob;
   MeasureLinks?: MeasureLinks;
   ResumeJob?: ResumeJob;
@@ -1521,7 +1523,31 @@ export interface LogLine {
   text: string;
 }
 /**
+ * All settings of a job: those of its recipe, then those of its launch.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "JobSettings".
+ */
+export interface JobSettings {
+  settings: ShownSetting[];
+}
+/**
+ * A setting as shown: its value, and where that came from.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ShownSetting".
+ */
+export interface ShownSetting {
+  name: string;
+  value: string;
+  origin: "--set" | "auto" | "default" | "option" | "panel" | "recipe";
+}
+/**
  * Either the id of a job to run again, or the text of a job file (TOML).
+ *
+ *     Args:
+ *         mixed_versions: start even if versions differ between nodes. An acknowledgment for the
+ *             earlier job does not count for this one.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LaunchJob".
@@ -1529,6 +1555,7 @@ export interface LogLine {
 export interface LaunchJob {
   job_id?: string | null;
   spec?: string | null;
+  mixed_versions?: boolean;
 }
 /**
  * Nodes by name; empty = every usable one. About a second per ordered pair.

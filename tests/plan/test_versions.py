@@ -7,7 +7,13 @@ import pytest
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.plan.versions import Divergence, divergences, refuse_mixed, version_problem
+from jupyter_mntrain.plan.versions import (
+    Divergence,
+    divergences,
+    mixed_note,
+    refuse_mixed,
+    version_problem,
+)
 from tests.standin.nodes import node
 from tests.wording import says
 
@@ -64,6 +70,35 @@ def test_a_refusal_of_mixed_versions_has_their_kind() -> None:
     with pytest.raises(SpecError) as refused:
         refuse_mixed([with_versions("a", torch="2.13"), with_versions("b", torch="2.9")])
     assert refused.value.kind is Kind.MIXED_VERSIONS
+
+
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [("platform", "x86_64 linux", "aarch64 linux"), ("cuda", "12.8.90", "13.0.1")],
+)
+def test_other_processors_and_other_builds_are_refused(key: str, first: str, second: str) -> None:
+    nodes = [with_versions("a", **{key: first}), with_versions("b", **{key: second})]
+    with pytest.raises(SpecError) as refused:
+        refuse_mixed(nodes)
+    assert refused.value.kind is Kind.MIXED_VERSIONS
+    assert first in refused.value.cause
+    assert second in refused.value.cause
+
+
+def test_builds_that_differ_by_a_patch_agree_and_a_node_without_cuda_is_not_compared() -> None:
+    nodes = [with_versions("a", cuda="12.8.90"), with_versions("b", cuda="12.8.93")]
+    refuse_mixed([*nodes, with_versions("c")])
+
+
+def test_what_was_acknowledged_is_said_with_what_differs() -> None:
+    nodes = [with_versions("a", torch="2.13"), with_versions("b", torch="2.9")]
+    own, taken = (mixed_note(nodes, taken_over=over) for over in (False, True))
+    assert own is not None
+    assert taken is not None
+    assert (own.kind, taken.kind) == (Kind.MIXED_VERSIONS, Kind.MIXED_VERSIONS)
+    assert own.cause != taken.cause
+    assert "2.9" in own.cause
+    assert mixed_note(nodes[:1], taken_over=True) is None
 
 
 def test_what_most_nodes_do_not_have_is_not_to_be_installed() -> None:

@@ -33,6 +33,7 @@ from jupyter_mntrain.model.lifecycle.restarts import (
 )
 from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, lost_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Placement, Restart
+from jupyter_mntrain.plan.versions import refuse_mixed_versions
 
 log = logging.getLogger("mntrain.agent")
 
@@ -178,6 +179,7 @@ class Restarter:
 
         def request(grants: Sequence[LeaseGrant]) -> StartRequest:
             refuse_if_stopped(job)
+            _refuse_mixed(job, places, grants)
             return _request(job, plan.number, places, grants)
 
         try:
@@ -209,6 +211,15 @@ class Restarter:
         names = ", ".join(place.node for place in places if place.node_id in gone)
         log.info("job %s continues without %s", job.record.job_id, names)
         return without(places, gone)
+
+
+def _refuse_mixed(job: LocalJob, places: Sequence[Placement], grants: Sequence[LeaseGrant]) -> None:
+    """Refuse nodes whose versions differ: one may have been upgraded while the job waited."""
+    if not job.record.spec.mixed_versions:
+        known = zip(places, grants, strict=True)
+        refuse_mixed_versions(
+            [(place.node, grant.versions) for place, grant in known if grant.versions]
+        )
 
 
 def _request(

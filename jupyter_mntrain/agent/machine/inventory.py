@@ -12,7 +12,7 @@ import psutil
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.versions import read_versions
-from jupyter_mntrain.model.records.node import Inventory
+from jupyter_mntrain.model.records.node import Inventory, Versions
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 
@@ -29,6 +29,11 @@ class InventoryReader:
         self._links = links
         self._versions = read_versions(python, self.gpus.driver)
         self._cpu_model = _cpu_model()
+
+    @property
+    def versions(self) -> Versions:
+        """As of the agent's start."""
+        return self._versions
 
     def read(self) -> Inventory:
         memory = psutil.virtual_memory()

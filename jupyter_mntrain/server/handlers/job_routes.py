@@ -20,9 +20,19 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.text.foreign import without_color
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
-from jupyter_mntrain.server.messages import AskStacks, EndJob, JobLog, LaunchJob, SaveJob, SpecFile
+from jupyter_mntrain.server.messages import (
+    AskStacks,
+    EndJob,
+    JobLog,
+    JobSettings,
+    LaunchJob,
+    SaveJob,
+    ShownSetting,
+    SpecFile,
+)
 from jupyter_mntrain.server.updates import PageUpdates
 from jupyter_mntrain.show.stacks import shown_stacks
+from jupyter_mntrain.show.tables.settings import setting_words
 
 MOST_POINTS = tunables.count("server.points")
 
@@ -74,13 +84,16 @@ class JobsResource(MntrainHandler):
         match body:
             case LaunchJob(job_id=None, spec=str(text)):
                 try:
-                    return read_spec(text)
+                    spec = read_spec(text)
                 except RecursionError as error:  # tomllib calls itself for every bracket
                     raise refusal(
                         400, Kind.BAD_SPEC, "this job file is nested too deeply"
                     ) from error
+                acknowledged = spec.mixed_versions or body.mixed_versions
+                return msgspec.structs.replace(spec, mixed_versions=acknowledged)
             case LaunchJob(job_id=str(job_id), spec=None):
-                return updates.cluster.known_job(self.job_id(job_id)).view().spec
+                spec = updates.cluster.known_job(self.job_id(job_id)).view().spec
+                return msgspec.structs.replace(spec, mixed_versions=body.mixed_versions)
             case _:
                 raise refusal(
                     400, Kind.BAD_REQUEST, "say what to launch", "give either job_id or spec"
@@ -155,6 +168,18 @@ class SpecResource(OneJobResource):
         text = write_spec(view.spec, job_id=entry.job_id, submitted_s=when)
         name, left_out = f"{entry.job_id}.toml", secret_names(view.spec)
         self.answer(SpecFile(name=name, text=text, left_out=left_out))
+
+
+class SettingsResource(OneJobResource):
+    @allowed
+    async def get(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        found = updates.cluster.known_job(entry.job_id).settings()
+        shown = (
+            ShownSetting(name=one.name, value=setting_words(one), origin=one.origin)
+            for one in found
+        )
+        self.answer(JobSettings(settings=tuple(shown)))
 
 
 class StopResource(OneJobResource):

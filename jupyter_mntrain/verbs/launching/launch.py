@@ -16,6 +16,7 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.plan.arrange import arrange, find_participants
+from jupyter_mntrain.plan.versions import mixed_note
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
@@ -90,7 +91,8 @@ def launch_built(
         notes: to say first.
         more: data of the outcome.
     """
-    told = (*notes, *built.left_out, _network_note(built), memory_note(built.memory() or ()))
+    memory = memory_note(built.memory() or ())
+    told = (*notes, *built.left_out, _mixed_note(built), _network_note(built), memory)
     said = [note for note in told if note is not None]
     for note in said:
         context.screen.say(problem_text(note, mark="⚠", style="yellow"))
@@ -105,6 +107,18 @@ def launch_built(
         return Outcome(data=data, job=job)
     hint = Text(f"follow: {context.program} attach {job.id}", style="dim")
     return Outcome(hint, data, job=job)
+
+
+def _mixed_note(built: Built) -> Problem | None:
+    """What is to be said of nodes whose versions differ, once that was acknowledged."""
+    if not built.spec.mixed_versions:
+        return None
+    infos = [view.info for view in built.cluster.nodes() if view.info]
+    try:
+        chosen = find_participants(built.spec.participants, infos)
+    except SpecError:
+        return None  # the launch says so itself
+    return mixed_note(chosen, taken_over=built.is_mixed_before)
 
 
 def _network_note(built: Built) -> Problem | None:

@@ -84,7 +84,14 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
     workload.check(spec.world_size)
     is_everywhere = not args.member and not before.participants
     left_out = _left_out(cluster, participants) if is_everywhere else ()
-    return Built(cluster, spec, workload, left_out, saved.starts_over if saved else None)
+    return Built(
+        cluster,
+        spec,
+        workload,
+        left_out,
+        saved.starts_over if saved else None,
+        is_mixed_before=before.mixed_versions and not args.mixed_versions,
+    )
 
 
 def _set_in(workload: Workload, before: JobSpec, spec: JobSpec) -> dict[str, SetIn]:

@@ -19,7 +19,7 @@ from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
-from jupyter_mntrain.verbs.panel.checks.gpu_check import check_members
+from jupyter_mntrain.verbs.panel.checks.gpu_check import check_members, mark_busy
 from jupyter_mntrain.verbs.panel.checks.network_check import check_network
 from jupyter_mntrain.verbs.panel.checks.port_check import check_port
 from jupyter_mntrain.verbs.panel.checks.version_check import check_versions
@@ -99,6 +99,7 @@ def make_form(
         rows[rows.index(head)] = msgspec.structs.replace(head, is_head=True)
     members = check_members(used, choices, usable, findings)
     participants, placements = check_network(members, head, choices, usable, findings)
+    mark_busy(rows, choices, usable, findings)
     check_versions(used, choices, usable, findings)
     if head is not None:
         check_port(head, choices, port, findings)

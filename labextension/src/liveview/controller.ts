@@ -3,7 +3,7 @@
 import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
 
-import type { JobBundle, JobEntry } from '../schema';
+import type { JobBundle, JobEntry, ShownSetting } from '../schema';
 import { SeriesStore } from '../series/store';
 import type { IClusterModel } from '../tokens';
 
@@ -64,6 +64,12 @@ export class LiveController implements IDisposable {
 
   get watchedCluster(): string | null {
     return this.model?.status?.cluster ?? null;
+  }
+
+  /** Every setting of the job, from the server. */
+  async settings(): Promise<ReadonlyArray<ShownSetting>> {
+    const answer = await this.model?.api.jobSettings(this.jobId);
+    return answer?.settings ?? [];
   }
 
   /** Use the job saved in the notebook, unless the server has newer data. */

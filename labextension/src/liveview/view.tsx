@@ -13,6 +13,7 @@ import { Samples } from './samples';
 import { PartNotes } from '../part_notes';
 import { ResumeBar } from '../resume/bar';
 import type { IClusterModel } from '../tokens';
+import { SettingsFold } from './settings';
 import { FailureCard } from './status/failure';
 import { Header } from './status/header';
 import { Numbers } from './status/numbers';
@@ -79,6 +80,9 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
             <Measurements {...{ isPaused, pause, job, store, theme, width }} />
           )}
           <Samples texts={store.texts} />
+          {controller.isLive && (
+            <SettingsFold read={() => controller.settings()} />
+          )}
         </>
       )}
     </div>

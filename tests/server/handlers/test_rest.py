@@ -157,6 +157,15 @@ def test_the_spec_is_a_file_to_launch_again(served: Served, job_id: JobId) -> No
     assert FILE in spec["text"]
 
 
+def test_the_settings_of_a_job_say_where_they_came_from(served: Served, job_id: JobId) -> None:
+    found = served.server.get(f"/jobs/{job_id}/settings")["settings"]
+    by_name = {one["name"]: one for one in found}
+    assert by_name["launch.priority"] == {
+        "name": "launch.priority", "value": "0", "origin": "default",
+    }  # fmt: skip
+    assert by_name["launch.name"]["value"]
+
+
 def test_environment_and_files_are_in_no_other_answer(served: Served, job_id: JobId) -> None:
     paths = (
         "/status",

@@ -71,6 +71,20 @@ def test_a_job_is_launched_once_more_by_its_id_or_its_beginning(launched, known)
     assert launched(known.id[:5]) == SCRIPT_JOB
 
 
+def test_an_acknowledgment_that_is_taken_over_is_said(do, cluster, known, tmp_path):
+    acknowledged = msgspec.structs.replace(SCRIPT_JOB, mixed_versions=True)
+    view = msgspec.structs.replace(known.view(), spec=acknowledged)
+    known.view = lambda: view
+    nodes = [node("wopr", 1, gpus=2, torch="2.12.0"), node("muthur", 2, gpus=2)]
+    cluster.become(*nodes)
+    words = ("launch", known.id, "--detach")
+    said = do(*words, directory=tmp_path).data["warnings"]
+    again = do(*words, "--mixed-versions", directory=tmp_path).data["warnings"]
+    assert [one["kind"] for one in said] == [one["kind"] for one in again] == ["mixed-versions"]
+    assert said[0]["cause"] != again[0]["cause"]
+    assert "2.12.0" in said[0]["cause"]
+
+
 def test_a_file_of_that_name_wins_over_a_job(launched, keep, known):
     other = msgspec.structs.replace(SCRIPT_JOB, name="the file")
     assert launched(keep(other, known.id)).name == "the file"

@@ -34,6 +34,21 @@ def check_members(
     return members
 
 
+def mark_busy(
+    rows: Sequence[FormRow], choices: Choices, usable: Sequence[NodeInfo], findings: Findings
+) -> None:
+    """Say why nodes were left out that could run the job if their GPUs were free."""
+    for row in rows:
+        info = next((one for one in usable if reference(one, usable) == row.name), None)
+        is_chosen = choices.node(row.name).is_used is not None or not choices.others_take_part
+        if row.is_used or is_chosen or not (info and info.inventory.gpus):
+            continue
+        try:
+            choose_participants([parse_member(f"{row.name}:1")], usable)
+        except MntrainError as error:
+            findings.put(row.name, Check(level="warning", problem=error.problem))
+
+
 def _fewer(choices: Choices, row: FormRow, usable: Sequence[NodeInfo]) -> Fix | None:
     info = next((one for one in usable if reference(one, usable) == row.name), None)
     idle = len(idle_gpus(info)) if info else 0

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.versions import MUST_AGREE, divergences, version_problem
-from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.checks.check import Check, Fix, leave_out
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.node_row import FormRow
@@ -22,6 +24,11 @@ def check_versions(
     infos = [info for info in usable if reference(info, usable) in names]
     different = divergences(infos)
     for info in infos:
+        if info.inventory.versions.torch is None:
+            fix = leave_out(choices, reference(info, usable))
+            missing = Check(level="error", problem=_no_torch(info), fix=fix)
+            findings.put(reference(info, usable), missing)
+            continue
         own = [one for one in different if one.node == info.name]
         for one in own:
             # The row names the node.
@@ -34,3 +41,12 @@ def check_versions(
             findings.put(reference(info, usable), check)
         if not own:
             findings.passed(reference(info, usable))
+
+
+def _no_torch(info: NodeInfo) -> Problem:
+    where = f" into {info.python}" if info.python else ""
+    return Problem(
+        kind=Kind.MIXED_VERSIONS,
+        cause="torch is not installed",
+        fix=f"install the version that the other nodes have{where}, then restart its agent",
+    )

@@ -2,6 +2,7 @@
 
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 
+import { type IProblem, problemText } from '../../problem';
 import type { JobEntry } from '../../schema';
 import { trans } from '../../trans';
 
@@ -33,6 +34,20 @@ export async function isSure(
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),
       Dialog.warnButton({ label })
+    ]
+  });
+  return answer.button.accept;
+}
+
+/** Ask whether to launch although versions differ between the nodes. */
+export async function isAcknowledged(problem: IProblem): Promise<boolean> {
+  const answer = await showDialog({
+    title: trans.__('Launch although versions differ?'),
+    body: problemText(problem),
+    defaultButton: 0,
+    buttons: [
+      Dialog.cancelButton({ label: trans.__('Cancel') }),
+      Dialog.warnButton({ label: trans.__('Launch anyway') })
     ]
   });
   return answer.button.accept;

@@ -15,6 +15,7 @@ import type { JobEntry, ResumeJob, ResumeOffer } from '../../schema';
 import { CommandIDs, RequestError } from '../../tokens';
 import { trans } from '../../trans';
 import { OVER } from '../../words';
+import { launchedAgain } from './again';
 import { type ICommandContext, request } from './context';
 import type { AddJobCommand } from './jobs';
 
@@ -40,7 +41,7 @@ class Runs {
   async startOver(job: JobEntry): Promise<void> {
     const { api } = this.context.model;
     if (await askToStartOver(job)) {
-      this.tell(await request(() => api.launchAgain(job.job_id)));
+      this.tell(await request(() => launchedAgain(api, job.job_id)));
     }
   }
 
