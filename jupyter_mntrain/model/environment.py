@@ -47,6 +47,9 @@ allocates no more."""
 CLOCK_VARIABLE = "MNTRAIN_CLOCK"
 """Unix time, by the attempt's clock, at which this machine's monotonic clock was zero."""
 
+WEBHOOK_VARIABLE = "MNTRAIN_WEBHOOK"
+"""In a job's environment: address that is told when the job ends or stalls."""
+
 CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
 """A driver's default cluster."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LAST_PORT
@@ -21,6 +22,7 @@ from jupyter_mntrain.model.environment import (
     RUN_ATTEMPT_VARIABLE,
     RUN_VARIABLE,
     SAVED_STEP_VARIABLE,
+    WEBHOOK_VARIABLE,
 )
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
@@ -182,6 +184,22 @@ def _check_surroundings(spec: JobSpec) -> None:
             )
     for name in sorted(_OWN_VARIABLES.intersection(spec.environment)):
         raise SpecError(f"the variable {name} is set for each rank by the launch", fix="omit it")
+    if WEBHOOK_VARIABLE in spec.environment:
+        _check_webhook(spec.environment[WEBHOOK_VARIABLE])
+
+
+def _check_webhook(address: str) -> None:
+    """Refuse what no notice can be sent to; the address itself is a secret."""
+    try:
+        parts = urlsplit(address)
+        is_usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise SpecError(
+            f"the value of {WEBHOOK_VARIABLE} is not the address of a web page",
+            fix="begin it with https://",
+        )
 
 
 def _check_unicode(spec: JobSpec) -> None:

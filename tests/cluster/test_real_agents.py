@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
+from jupyter_mntrain.model.environment import WEBHOOK_VARIABLE
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
@@ -19,6 +20,7 @@ from jupyter_mntrain.trust.driver_membership import clusters_directory
 from tests import trusted
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
+from tests.standin.web_page import Listener
 from tests.wording import says, wording
 
 pytestmark = pytest.mark.slow
@@ -105,10 +107,12 @@ def test_agents_are_found_by_multicast_alone(agents: list[LiveAgent]) -> None:
 
 
 def test_a_job_from_launch_to_its_last_line_seen_by_two_kernels(
-    cluster: Cluster, agents: list[LiveAgent]
+    cluster: Cluster, agents: list[LiveAgent], request: pytest.FixtureRequest
 ) -> None:
     cluster.measure()
-    job = launch(cluster, 40, name="small")
+    page = Listener()
+    request.addfinalizer(page.close)
+    job = launch(cluster, 40, name="small", environment={WEBHOOK_VARIABLE: page.url})
     assert wait_for(lambda: len(job.history().ranks) == 2)
     assert job.wait(JOB_S).state == "succeeded", job.logs()
     history = job.wait_for_history(20)
@@ -137,6 +141,8 @@ def test_a_job_from_launch_to_its_last_line_seen_by_two_kernels(
 
     assert [line.text for line in job.logs(rank=1, tail=3) if "done" in line.text] == ["done at 40"]
     assert processes_of(job.id) == []
+    (told,) = wait_for(lambda: page.taken)
+    assert (told["job"], told["event"], told["state"]) == (job.id, "ended", "succeeded")
 
     with Cluster(
         cluster.name, addresses=[agents[1].where, agents[0].where], discovery=StaticDiscovery()

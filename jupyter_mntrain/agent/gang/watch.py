@@ -19,6 +19,7 @@ import msgspec
 from jupyter_mntrain.agent.gang.link_trial import try_links
 from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.gang.slowness_watch import SlownessWatch
+from jupyter_mntrain.agent.gang.webhook import Webhook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StopRequest
@@ -52,11 +53,13 @@ class GangWatch:
     """Watches the other participants of one attempt from this node.
 
     Args:
+        webhook: told of a stall.
         clock: monotonic seconds.
     """
 
     job: LocalJob
     peers: Peers
+    webhook: Webhook | None = None
     clock: Callable[[], float] = time.monotonic
     _symptom_since_s: float | None = None
     _parts: tuple[PartStatus, ...] = ()
@@ -121,7 +124,10 @@ class GangWatch:
         silent = [p for p, record in zip(after, answers, strict=True) if record is None]
         known = {part.node_id for part in parts}
         silent += [placement for placement in before if placement.node_id not in known]
-        self._give_up_on_a_stall([*parts, *map(unknown_part, silent)])
+        everyone = [*parts, *map(unknown_part, silent)]
+        if self.webhook is not None and (stall := diagnose(everyone)) is not None:
+            self.webhook.tell_stall(stall)
+        self._give_up_on_a_stall(everyone)
         reason = reason_to_end(parts)
         if reason is not None and not self.waits_for_a_cause(parts):
             self._end_without_record(next(filter(has_lost_record, parts), None))

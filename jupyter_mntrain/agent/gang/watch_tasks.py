@@ -8,9 +8,11 @@ import logging
 from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.gang.restarter import Restarter
 from jupyter_mntrain.agent.gang.watch import GIVE_UP_AFTER_S, GangWatch
+from jupyter_mntrain.agent.gang.webhook import Webhook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.lifecycle.restarts import may_succeed
+from jupyter_mntrain.model.records.job import TERMINAL
 
 log = logging.getLogger("mntrain.agent")
 
@@ -40,7 +42,8 @@ class WatchTasks:
     async def _follow(self, job: LocalJob) -> None:
         try:
             is_begun = not job.record.is_queued
-            parts = await GangWatch(job, self._peers).run() if is_begun else ()
+            webhook = Webhook(job)
+            parts = await GangWatch(job, self._peers, webhook).run() if is_begun else ()
             restarted = None
             if _is_to_restart(job):
                 restarted = await self._restarter.run(job, parts)
@@ -48,6 +51,8 @@ class WatchTasks:
                 restarted = await self._restarter.succeed(job)
             if restarted is not None:
                 self.watch(restarted)
+            elif parts and all(part.state in TERMINAL for part in parts):
+                webhook.tell_end(parts)
         except Exception as error:  # noqa: BLE001 - ends the part; logged with an id
             job.give_up()
             self._node.jobs.fail(job, error, "cannot watch the job")

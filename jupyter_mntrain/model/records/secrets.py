@@ -19,7 +19,7 @@ _SECRET_WORDS = frozenset(
     {
         *("APIKEY", "AUTH", "AUTHORIZATION", "COOKIE", "CREDENTIAL", "CREDENTIALS", "CREDS"),
         *("KEY", "KEYS", "PASS", "PASSPHRASE", "PASSWD", "PASSWORD", "PAT", "PWD"),
-        *("SECRET", "SECRETS", "TOKEN", "TOKENS"),
+        *("SECRET", "SECRETS", "TOKEN", "TOKENS", "WEBHOOK"),
     }
 )
 _SECRET_PART = re.compile(

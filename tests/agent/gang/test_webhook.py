@@ -1,0 +1,101 @@
+"""Webhook: what the address of a job is told, and how often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from jupyter_mntrain.agent.gang import webhook
+from jupyter_mntrain.agent.gang.webhook import Webhook
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.model.environment import WEBHOOK_VARIABLE
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.telemetry.gpus import GpuReader
+from tests.standin.jobs import record
+from tests.standin.web_page import Listener
+
+CAUSE = Problem(kind=Kind.OUT_OF_MEMORY, cause="CUDA out of memory", node="node1", rank=Rank(0))
+
+
+@pytest.fixture
+def listener(request) -> Iterator[Listener]:
+    made = Listener(getattr(request, "param", 0))
+    yield made
+    made.close()
+
+
+def job_with(tmp_path, url: str | None, state="failed") -> LocalJob:
+    environment = {} if url is None else {WEBHOOK_VARIABLE: url}
+    known = record(0, state, spec={"environment": environment, "name": "llama"})
+    return LocalJob(tmp_path, known, GpuReader())
+
+
+async def sent(hook: Webhook) -> None:
+    while hook._sending:
+        await next(iter(hook._sending))
+
+
+@pytest.mark.anyio
+async def test_an_end_is_told_once_with_its_cause_whoever_asks_again(tmp_path, listener):
+    job = job_with(tmp_path, listener.url)
+    parts = [job.record.part]
+    for hook in (Webhook(job), Webhook(job)):  # the second: of an agent that began again
+        hook.tell_end(parts)
+        hook.tell_end(parts)
+        await sent(hook)
+    (told,) = listener.taken
+    assert (told["event"], told["state"], told["job"]) == ("ended", "failed", job.record.job_id)
+    assert told["text"] == told["content"]
+    assert "llama" in told["text"]
+
+
+@pytest.mark.anyio
+async def test_a_stall_and_then_the_end_are_two_events(tmp_path, listener):
+    job = job_with(tmp_path, listener.url)
+    hook = Webhook(job)
+    hook.tell_stall(CAUSE)
+    await sent(hook)
+    hook.tell_stall(CAUSE)
+    hook.tell_end([job.record.part])
+    await sent(hook)
+    assert [one["event"] for one in listener.taken] == ["stalled", "ended"]
+    first = listener.taken[0]
+    assert (first["kind"], first["node"], first["rank"]) == (Kind.OUT_OF_MEMORY, "node1", 0)
+    assert "CUDA out of memory" in first["text"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("listener", [2], indirect=True)
+async def test_it_is_tried_again_and_the_address_is_never_logged(
+    tmp_path, listener, monkeypatch, caplog
+):
+    monkeypatch.setattr(webhook, "AGAIN_AFTER_S", 0.01)
+    hook = Webhook(job_with(tmp_path, listener.url))
+    with caplog.at_level("INFO", logger="mntrain.agent"):
+        hook.tell_stall(CAUSE)
+        await sent(hook)
+    assert (listener.asked, len(listener.taken)) == (3, 1)
+    assert "127.0.0.1" in caplog.text
+    assert "key=123" not in caplog.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/hook?key=123", "http://no-such-host.invalid/"])
+async def test_a_page_that_is_not_there_ends_nothing(tmp_path, monkeypatch, caplog, url):
+    monkeypatch.setattr(webhook, "AGAIN_AFTER_S", 0.01)
+    hook = Webhook(job_with(tmp_path, url))
+    hook.tell_stall(CAUSE)
+    await sent(hook)
+    assert len(caplog.records) == webhook.TRIES
+    assert "key=123" not in caplog.text
+
+
+@pytest.mark.anyio
+async def test_without_an_address_nothing_is_stored_nor_sent(tmp_path):
+    hook = Webhook(job_with(tmp_path, None))
+    hook.tell_stall(CAUSE)
+    assert not hook._sending
+    assert not hook._told.exists()

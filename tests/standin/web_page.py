@@ -1,0 +1,37 @@
+"""Web page that a webhook writes to, on a free port of this machine."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+
+class Listener:
+    """A web page that stores what it is sent, and refuses the first ``busy`` times."""
+
+    def __init__(self, busy: int = 0) -> None:
+        self.taken: list[dict[str, Any]] = []
+        self.asked = 0
+        listener = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                listener.asked += 1
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if listener.asked > busy:
+                    listener.taken.append(json.loads(body))
+                self.send_response(204 if listener.asked > busy else 503)
+                self.end_headers()
+
+            def log_message(self, *words: Any) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?key=123"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
