@@ -22,6 +22,7 @@ from jupyter_mntrain.metrics.series import (
 )
 from jupyter_mntrain.metrics.summarizer import summarize
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
+from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.metrics import RankStart, RankText
@@ -30,7 +31,6 @@ from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.telemetry import formulas
 
 POINTS = tunables.count("figures.points")
-MOST_TEXTS = tunables.count("figures.texts")
 TEXT_CHARACTERS = tunables.count("figures.text_characters")
 
 EVALUATION_COLUMNS = ("time_s", "step", "loss")

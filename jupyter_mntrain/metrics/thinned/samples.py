@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import (
@@ -21,6 +22,9 @@ from jupyter_mntrain.model.records.metrics import (
     RankStep,
     RankText,
 )
+
+MOST_TEXTS: Final = tunables.count("figures.texts")
+"""Texts that the model wrote: the newest."""
 
 UNKNOWN: Final = -sys.float_info.max
 """Not known. NaN is a value: a loss can be it."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jupyter_mntrain.agent.jobs.samples.pyramid import Kept, Pyramid
 from jupyter_mntrain.metrics.thinned.blocks import FACTOR, LINK_RULES, Row, link_row, row_of
+from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import private_directory
@@ -28,7 +29,6 @@ from jupyter_mntrain.model.records.metrics import (
 
 MOST_EVALUATIONS = tunables.count("journal.evaluations")
 NEWEST_LINKS = tunables.count("journal.newest_links")
-MOST_TEXTS = tunables.count("figures.texts")
 
 
 class KeptRank(Record, frozen=True):
