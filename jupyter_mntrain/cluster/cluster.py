@@ -17,23 +17,22 @@ from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.membership import ClusterMembership
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.job_search import JobSearch
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
-from jupyter_mntrain.model.errors import SpecError, job_not_found, not_answered
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
+from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import choose_participants, parse_member
 from jupyter_mntrain.recipe.stored import with_settings
-
-MOST_NAMESAKES = 3
-"""Ids in the refusal of a job's name; the newest."""
 
 
 class Cluster:
@@ -83,6 +82,7 @@ class Cluster:
             on_seen=partial(self._peers.has_answered, name, clock),
         )
         self._search = NodeSearch(self._driver.live, self._driver.grace, clock)
+        self._jobs = JobSearch(self._driver, clock)
         self.discovery = ClusterDiscovery(self._driver, self._peers)
         self.membership = ClusterMembership(self._driver)
         # Also at interpreter exit, while threads still run.
@@ -260,15 +260,32 @@ class Cluster:
         """
         job = self.job(job_id, progress=progress)
         more = [] if steps is None else [f"train.steps={steps}"]
-        spec = with_settings(spec or job.view().spec, [*settings, *more])
+        spec = with_settings(spec or job.spec(), [*settings, *more])
         self._settle(spec.participants, progress)
         plan = job.plan_resume(spec, begin=begin)
         return self.launch(
             plan.spec, is_queued=is_queued, submitted_by=submitted_by, progress=progress
         )
 
-    def jobs(self) -> tuple[JobView, ...]:
-        """All jobs known to reachable nodes, newest first. From the live view: contacts no node."""
+    def jobs(
+        self, *, search: str = "", everything: bool = False, sort: JobSort = "started"
+    ) -> tuple[JobView, ...]:
+        """The jobs that have not ended, and the newest 20 ended ones, of all reachable nodes.
+
+        Args:
+            search: only jobs with this text in name, id, nodes, command or person, however old.
+            everything: all ended jobs, however old.
+            sort: newest first, longest first, or in the order of names or states.
+
+        Raises:
+            SpecError: the text is too long.
+        """
+        return self._jobs.listed(search, sort, everything=everything)
+
+    def known_jobs(self) -> tuple[JobView, ...]:
+        """The jobs that this driver has heard of, newest first. From the live view: returns at
+        once and contacts no node.
+        """
         return tuple(self._driver.live.jobs.values())
 
     def known_job(self, job_id: JobId) -> Job:
@@ -283,18 +300,7 @@ class Cluster:
             SpecError: several jobs begin like this.
         """
         progress.report(f"looking for job {job_id}", 0, None)
-        if not self._driver.grace.wait(lambda: self._matches(job_id)):
-            if (awaited := self.awaited()) and job_id:
-                raise not_answered(awaited, f"whether there is a job {job_id} is not known")
-            named = [view.job_id for view in self.jobs() if view.spec.name == job_id]
-            raise job_not_found(job_id, named[:MOST_NAMESAKES])
-        matches = self._matches(job_id)
-        if len(matches) > 1:
-            raise SpecError(
-                f"{len(matches)} jobs begin with {job_id!r}", fix=f"use one of {', '.join(matches)}"
-            )
-        self._hear_everybody(matches[0])
-        return Job(self._driver, matches[0])
+        return Job(self._driver, self._jobs.find(job_id))
 
     def measure(
         self,
@@ -320,29 +326,7 @@ class Cluster:
         launcher = self._driver.launcher()
         return self._driver.loop.run(measure_participants(launcher, chosen, progress))
 
-    def _matches(self, text: str) -> list[JobId]:
-        jobs = self._driver.live.jobs
-        exact = [job_id for job_id in jobs if job_id == text]
-        return exact or [
-            job_id for job_id in jobs if text and job_id.startswith((text, f"j-{text}"))
-        ]
-
     def _settle(self, participants: Sequence[Participant], progress: Progress) -> None:
         names = [one.node for one in participants]
         self.settled_nodes(names, progress=progress)
         self._search.refuse_awaited(names)
-
-    def _hear_everybody(self, job_id: JobId) -> None:
-        """Wait, in a new driver, until every participant of a job has answered.
-
-        Any one of them knows the addresses of all, so discovery need not find each.
-        """
-        live = self._driver.live
-        placements = self._driver.live.job(job_id).attempt.placements
-
-        async def expect() -> None:
-            for placement in placements:
-                live.expect(placement)
-
-        self._driver.loop.run(expect())
-        self._driver.grace.wait(lambda: all(map(live.was_heard, placements)))

@@ -12,13 +12,13 @@ from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
 from jupyter_mntrain.cluster.launch.resume import (
     ResumePlan,
-    chain_of,
     change_checkpoints,
-    list_checkpoints,
+    checkpoints_of_job,
     plan_resume,
 )
 from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer, offer_resume
 from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.series import JobSeries
@@ -76,9 +76,20 @@ class Job:
 
     def settings(self) -> tuple[Setting, ...]:
         """Every setting of the job, with where it came from: default, recipe, panel, ``--set``, an
-        option of the launch, or chosen by mntrain (``auto``). Contacts no node.
+        option of the launch, or chosen by mntrain (``auto``). Asks its nodes.
+
+        Raises:
+            NodeError: none of them answers.
         """
-        return settings_of_job(self.view().spec)
+        return settings_of_job(self.spec())
+
+    def spec(self) -> JobSpec:
+        """What it runs, with all files: :meth:`view` has it without. Asks its nodes.
+
+        Raises:
+            NodeError: none of them answers.
+        """
+        return self._driver.loop.run(whole_spec(self._driver.live, self.view()))
 
     def watch(self) -> None:
         """Start reading the ranks' samples. Idempotent; returns at once."""
@@ -249,8 +260,7 @@ class Job:
 
     def checkpoints(self) -> RunCheckpoints:
         """The checkpoints of its run, as the nodes that answer have them."""
-        live = self._driver.live
-        return self._driver.loop.run(list_checkpoints(live, chain_of(live, self.view())))
+        return self._driver.loop.run(checkpoints_of_job(self._driver.live, self.view()))
 
     def plan_resume(
         self, spec: JobSpec | None = None, *, begin: int | str | None = None
@@ -272,7 +282,7 @@ class Job:
         self._driver.refuse_read_only()
         live = self._driver.live
         change = CheckpointChange(step=step, action=action)
-        return self._driver.loop.run(change_checkpoints(live, chain_of(live, self.view()), change))
+        return self._driver.loop.run(change_checkpoints(live, self.view(), change))
 
     def kill(self, *, progress: Progress = SILENT) -> JobView:
         """Kill every process of the job at once; otherwise like :meth:`stop`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 
@@ -17,8 +17,9 @@ from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
-from jupyter_mntrain.model.records.job import JobRecord
+from jupyter_mntrain.model.records.job import JobRecord, JobSpec
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.stall import RankStack
 
@@ -83,8 +84,12 @@ class AgentCalls(ABC):
     async def tell_news(self, news: api.TrustNews) -> None:
         await self._ask("PUT", Route.TRUST, dict[str, Any], news)
 
-    async def jobs(self) -> list[JobRecord]:
-        return await self._ask("GET", Route.JOBS, list[JobRecord])
+    async def jobs(self, query: JobQuery) -> JobPage:
+        words = urlencode(msgspec.to_builtins(query))
+        return await self._ask("GET", f"{Route.JOBS}?{words}", JobPage)
+
+    async def spec(self, job_id: JobId) -> JobSpec:
+        return await self._ask("GET", Route.SPEC.format(job_id=job_id), JobSpec)
 
     async def job(self, job_id: JobId) -> JobRecord:
         return await self._ask("GET", Route.JOB.format(job_id=job_id), JobRecord)

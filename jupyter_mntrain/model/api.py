@@ -8,8 +8,10 @@ GET     /v1/node/description                       → MachineDescription; takes
 GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, then Beat/s
 POST    /v1/leases                                 LeaseRequest → LeaseGrant; repeat = renew
 DELETE  /v1/leases/{job}/{attempt}                 → {}
-GET     /v1/jobs                                   → [JobRecord]
+GET     /v1/jobs?limit=&after=                     → JobPage of ended jobs, newest first; also
+                                                     ``search=``, ``run=`` and ``begins=``
 GET     /v1/jobs/{job}                             → JobRecord (newest attempt)
+GET     /v1/jobs/{job}/spec                        → JobSpec with its files
 PUT     /v1/jobs/{job}                             StartRequest of attempt 0 → JobRecord: it waits
                                                      here until its head can start it everywhere
 PUT     /v1/jobs/{job}/attempts/{attempt}          StartRequest → JobRecord; repeat = no-op
@@ -37,7 +39,8 @@ All connections are TLS with a certificate of the cluster on both sides. Drivers
 request. A node may send other nodes ``POST /v1/probe/listen``, read and stop a job that both take
 part in, and, as the head of a job that may be restarted, lease and start its next attempt exactly
 as a driver has deposited it; anything else is answered 403. Before it has joined, an agent answers
-only :mod:`jupyter_mntrain.trust.joining.messages`. A refusal is 4xx with a
+only :mod:`jupyter_mntrain.trust.joining.messages`. Records come without the files of their spec,
+which may be megabytes. A refusal is 4xx with a
 :class:`~jupyter_mntrain.model.failure.problem.Problem`. Every request that changes something is
 idempotent by job id and attempt number: a repeated or late one changes nothing.
 """
@@ -68,6 +71,7 @@ class Route(enum.StrEnum):
     LEASE = "/v1/leases/{job_id}/{attempt}"
     JOBS = "/v1/jobs"
     JOB = "/v1/jobs/{job_id}"
+    SPEC = "/v1/jobs/{job_id}/spec"
     ATTEMPT = "/v1/jobs/{job_id}/attempts/{attempt}"
     STOP = "/v1/jobs/{job_id}/stop"
     JOURNAL = "/v1/jobs/{job_id}/journal"
@@ -84,8 +88,10 @@ class Route(enum.StrEnum):
     JOIN = "/v1/join"
 
 
-PROTOCOL = 2
-"""Version of this API, raised when an agent can no longer serve older drivers. 1 had no TLS."""
+PROTOCOL = 3
+"""Version of this API, raised when an agent can no longer serve older drivers. 1 had no TLS; with 2
+every stream began with all jobs and their files.
+"""
 
 DEFAULT_PORT = 8765
 LAST_PORT = 65535
@@ -249,7 +255,11 @@ class ProbeSend(Record, frozen=True):
 
 
 class Hello(Record, frozen=True, tag_field="kind", tag="hello"):
-    """First message of every stream: the node's whole state."""
+    """First message of every stream: the node, and its jobs that have not ended.
+
+    Every other job has ended or is unknown there; pages have the ended ones, see
+    :mod:`jupyter_mntrain.model.lifecycle.listing`.
+    """
 
     node: NodeInfo
     jobs: tuple[JobRecord, ...]
@@ -263,13 +273,19 @@ class JobChanged(Record, frozen=True, tag_field="kind", tag="job"):
     record: JobRecord
 
 
+class JobDeleted(Record, frozen=True, tag_field="kind", tag="gone"):
+    """The node has deleted an ended job."""
+
+    job_id: JobId
+
+
 class Goodbye(Record, frozen=True, tag_field="kind", tag="goodbye"):
     """The agent is shutting down; its jobs continue under their keepers."""
 
     reason: str
 
 
-StreamMessage = Hello | NodeChanged | JobChanged | Beat | Goodbye
+StreamMessage = Hello | NodeChanged | JobChanged | JobDeleted | Beat | Goodbye
 stream_decoder = msgspec.json.Decoder(StreamMessage)
 
 

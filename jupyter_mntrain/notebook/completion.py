@@ -91,7 +91,7 @@ class Completer:
         return chain.from_iterable(cluster.nodes() for cluster in self._clusters.opened())
 
     def _jobs(self) -> Iterator[Any]:
-        return chain.from_iterable(cluster.jobs() for cluster in self._clusters.opened())
+        return chain.from_iterable(cluster.known_jobs() for cluster in self._clusters.opened())
 
     def _launchable(self, begun: str) -> Iterator[str]:
         """Files; also jobs to launch again, once a character is typed."""

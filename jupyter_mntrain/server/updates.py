@@ -214,7 +214,7 @@ class PageUpdates:
 
     def _look_at_jobs(self) -> None:
         before = self._jobs
-        self._jobs = {view.job_id: self._job_entry(view) for view in self.cluster.jobs()}
+        self._jobs = {view.job_id: self._job_entry(view) for view in self.cluster.known_jobs()}
         for job_id in before.keys() - self._jobs.keys():
             self._forget_rows(job_id)
             self._ended.pop(job_id, None)
@@ -266,7 +266,7 @@ class PageUpdates:
             for entry in self._nodes.values()
             if entry.view.info and entry.view.liveness == "up"
         }
-        for view in self.cluster.jobs()[:MOST_READ_BACK]:
+        for view in self.cluster.known_jobs()[:MOST_READ_BACK]:
             is_known = view.job_id in self._feeds or view.job_id in self._ended
             # A silent node would block the jobs after it.
             can_be_read = all(part.node_id in there for part in view.parts)

@@ -6,7 +6,7 @@ In a notebook, which has been listening for a while, nothing waits.
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
@@ -60,11 +60,15 @@ def job_argument(parser: Parser) -> None:
     )
 
 
-def all_jobs(context: Context, args: Namespace) -> tuple[JobView, ...]:
-    """The jobs of all nodes, newest first: the first node to answer may not have the newest."""
+def all_jobs(context: Context, args: Namespace, **which: Any) -> tuple[JobView, ...]:
+    """The jobs of all nodes, newest first: the first node to answer may not have the newest.
+
+    Args:
+        which: for :meth:`jupyter_mntrain.Cluster.jobs`.
+    """
     cluster = joined_cluster(context, args)
     reachable_nodes(context, cluster)
-    return cluster.jobs()
+    return cluster.jobs(**which)
 
 
 def refuse_awaited(cluster: Cluster, meant: str) -> None:

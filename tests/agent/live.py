@@ -22,8 +22,9 @@ import psutil
 
 from jupyter_mntrain.agent.attempt.processes import kill_all, marked
 from jupyter_mntrain.agent.membership.state import Settings
-from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest
+from jupyter_mntrain.model.api import Hello, LeaseGrant, LeaseRequest, StartRequest, stream_decoder
 from jupyter_mntrain.model.ids import JobId, Rank, new_job_id
+from jupyter_mntrain.model.lifecycle.listing import JobPage
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
     Attempt,
@@ -172,7 +173,12 @@ class LiveAgent:
         return msgspec.json.decode(self.get(f"/v1/jobs/{job_id}").content, type=JobRecord)
 
     def records(self) -> list[JobRecord]:
-        return msgspec.json.decode(self.get("/v1/jobs").content, type=list[JobRecord])
+        """Live ones and ended ones, as a driver hears of them."""
+        with self.stream() as stream:
+            hello = stream_decoder.decode(next(stream.iter_lines()))
+        assert isinstance(hello, Hello)
+        ended = msgspec.json.decode(self.get("/v1/jobs").content, type=JobPage)
+        return [*hello.jobs, *ended.records]
 
     def ended(self, job_id: JobId) -> JobRecord:
         until(lambda: self.record(job_id).part.state in TERMINAL, f"the end of {job_id}")

@@ -75,7 +75,7 @@ class Runs:
     def on(self, job: Job, *members: str) -> JobSpec:
         """The job's spec on other nodes."""
         participants = self.cluster.participants(members)
-        return msgspec.structs.replace(job.view().spec, participants=participants)
+        return msgspec.structs.replace(job.spec(), participants=participants)
 
     def ended(self, job: Job) -> dict[int, float]:
         """Wait for the end. Its losses by step, which are those of the unbroken run."""

@@ -49,8 +49,7 @@ def nothing_left(agents: list[LiveAgent]) -> None:
     for agent in agents:
         assert agent.info().leases == ()
         assert all(
-            record["part"]["state"] in {"failed", "canceled", "succeeded"}
-            for record in agent.get("/v1/jobs").json()
+            record.part.state in {"failed", "canceled", "succeeded"} for record in agent.records()
         )
 
 

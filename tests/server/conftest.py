@@ -85,7 +85,7 @@ def put_job(agent: FakeAgent, number: int, job_id: JobId, state: JobState = "run
             neighbors=(1 - number,),
         ),
     )
-    agent.say(JobChanged(record=agent.jobs[job_id]))
+    agent.say(JobChanged(record=agent.jobs[job_id].without_files()))
 
 
 @cache

@@ -174,7 +174,7 @@ class FakeAgent:
     def set_part(self, job_id: JobId, part: PartStatus) -> None:
         self.jobs[job_id] = msgspec.structs.replace(self.jobs[job_id], part=part)
         self.write(job_id, PartChange(time_s=time.time(), part=part))
-        self.say(api.JobChanged(record=self.jobs[job_id]))
+        self.say(api.JobChanged(record=self.jobs[job_id].without_files()))
 
     def write(self, job_id: JobId, *samples: Sample) -> None:
         """Append to the journal."""

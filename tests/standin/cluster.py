@@ -15,6 +15,7 @@ from jupyter_mntrain.model.errors import job_not_found, no_cluster
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.lifecycle.listing import JobSort, is_found, sorted_jobs
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import (
     Capacity,
@@ -209,8 +210,14 @@ class StandInCluster:
         for tell in tuple(self.listeners):
             tell()
 
-    def jobs(self) -> tuple[JobView, ...]:
+    def known_jobs(self) -> tuple[JobView, ...]:
         return tuple(job.view() for job in self._jobs.values())
+
+    def jobs(
+        self, *, search: str = "", everything: bool = False, sort: JobSort = "started"
+    ) -> tuple[JobView, ...]:
+        found = [view for view in self.known_jobs() if is_found(view, search)]
+        return tuple(sorted_jobs(found, sort, BEGIN_S))
 
     def job(self, job_id: str, *, progress: Progress = SILENT) -> StandInJob:
         progress.report(f"looking for job {job_id}", 0, None)

@@ -10,7 +10,7 @@ from jupyter_mntrain.cluster import JobHistory, JobSummary, LogLine
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
-from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView
 from jupyter_mntrain.recipe.settings import Setting, settings_of_job
 from tests.standin.jobs import MACHINE
 from tests.standin.resuming import ResumableJob
@@ -42,7 +42,10 @@ class StandInJob(ResumableJob):
         return self._sample.history.view
 
     def settings(self) -> tuple[Setting, ...]:
-        return settings_of_job(self.view().spec)
+        return settings_of_job(self.spec())
+
+    def spec(self) -> JobSpec:
+        return self.view().spec
 
     def watch(self) -> None:
         self.calls.append(("watch", None))

@@ -78,7 +78,7 @@ def record(
     participants = tuple(Participant(node=p.node, nproc=p.nproc) for p in places)
     return JobRecord(
         job_id=job_id,
-        spec=JobSpec(entry=("-m", "trainer"), participants=participants, **(spec or {})),
+        spec=JobSpec(**{"entry": ("-m", "trainer"), "participants": participants, **(spec or {})}),
         attempt=Attempt(
             number=number,
             placements=tuple(places),

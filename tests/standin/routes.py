@@ -11,11 +11,13 @@ import msgspec
 from tornado.iostream import StreamClosedError
 from tornado.web import Application, RequestHandler
 
+from jupyter_mntrain.agent.jobs.ended_jobs import page_of
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.listing import JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.metrics import encoder
@@ -105,7 +107,9 @@ class _Stream(_Handler):
 
     async def get(self) -> None:
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        hello = api.Hello(node=self.agent.info, jobs=tuple(self.agent.jobs.values()))
+        live = (record for record in self.agent.jobs.values() if record.is_live)
+        jobs = tuple(record.without_files() for record in live)
+        hello = api.Hello(node=self.agent.info, jobs=jobs)
         queue.put_nowait(msgspec.json.encode(hello) + b"\n")
         self.agent._listeners.add(queue)
         try:
@@ -137,7 +141,10 @@ class _Jobs(_Handler):
     route = "jobs"
 
     def get(self) -> None:
-        self.answer(list(self.agent.jobs.values()))
+        names = JobQuery.__struct_fields__
+        asked = {name: text for name in names if (text := self.get_query_argument(name, ""))}
+        query = msgspec.convert(asked, JobQuery, strict=False)
+        self.answer(page_of(self.agent.jobs.values(), query))
 
 
 class _Job(_Handler):
@@ -146,21 +153,28 @@ class _Job(_Handler):
     def get(self, job: str) -> None:
         if JobId(job) not in self.agent.jobs:
             raise ScriptedRefusalError(Refuse(cause="unknown", kind=Kind.NO_SUCH_JOB, status=404))
-        self.answer(self.agent.jobs[JobId(job)])
+        self.answer(self.agent.jobs[JobId(job)].without_files())
+
+
+class _Spec(_Job):
+    route = "spec"
+
+    def answer(self, content: Any) -> None:
+        super().answer(self.agent.jobs[content.job_id].spec)
 
 
 class _Start(_Handler):
     route = "start"
 
     def put(self, job: str, attempt: str) -> None:
-        self.answer(self.agent.start_part(self.body_as(api.StartRequest)))
+        self.answer(self.agent.start_part(self.body_as(api.StartRequest)).without_files())
 
 
 class _Stop(_Handler):
     route = "stop"
 
     def post(self, job: str) -> None:
-        self.answer(self.agent.stop_part(JobId(job), self.body_as(api.StopRequest)))
+        self.answer(self.agent.stop_part(JobId(job), self.body_as(api.StopRequest)).without_files())
 
 
 class _Journal(_Handler):
@@ -279,6 +293,7 @@ def application(agent: FakeAgent) -> Application:
         (r"/v1/jobs", _Jobs),
         (job, _Job),
         (rf"{job}/attempts/(?P<attempt>\d+)", _Start),
+        (rf"{job}/spec", _Spec),
         (rf"{job}/stop", _Stop),
         (rf"{job}/journal", _Journal),
         (rf"{job}/samples", _Samples),

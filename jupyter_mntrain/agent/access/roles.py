@@ -25,6 +25,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.JOBS, "GET"): _WATCHING,
     (Route.JOB, "GET"): _ALL,
     (Route.JOB, "PUT"): _DRIVERS,
+    (Route.SPEC, "GET"): _WATCHING,
     (Route.ATTEMPT, "PUT"): _GANG,
     (Route.STOP, "POST"): _GANG,
     (Route.JOURNAL, "GET"): _WATCHING,

@@ -12,12 +12,12 @@ from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, body_length
 from jupyter_mntrain.agent.http.checkpoint_routes import CheckpointsHandler
+from jupyter_mntrain.agent.http.history_routes import JobsHandler, SpecHandler
 from jupyter_mntrain.agent.http.job_routes import (
     AttemptsHandler,
     JobJournalHandler,
     JobLogHandler,
     JobSaveHandler,
-    JobsHandler,
     JobStacksHandler,
     JobStopHandler,
     QueueHandler,
@@ -51,6 +51,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.PORT: PortHandler,
     Route.JOBS: JobsHandler,
     Route.JOB: QueueHandler,
+    Route.SPEC: SpecHandler,
     Route.ATTEMPT: AttemptsHandler,
     Route.STOP: JobStopHandler,
     Route.JOURNAL: JobJournalHandler,

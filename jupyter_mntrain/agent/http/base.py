@@ -90,7 +90,7 @@ class AgentHandler(JsonHandler):
 
     def shown(self, record: JobRecord) -> JobRecord:
         """A job's record as the caller may see it."""
-        return for_viewer(record) if self.caller.role == "viewer" else record
+        return for_viewer(record) if self.caller.role == "viewer" else record.without_files()
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

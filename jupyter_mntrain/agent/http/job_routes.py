@@ -35,11 +35,6 @@ MAX_LOG_BYTES = tunables.size("limits.log_answer_bytes")
 GONE_CHECK_S = tunables.seconds("agent.gone_check_interval_s")
 
 
-class JobsHandler(AgentHandler):
-    def get(self) -> None:
-        self.answer([self.shown(job.record) for job in self.node.jobs.all()])
-
-
 class _SharedJob(AgentHandler):
     """A route that a job's participants may call, too: each of them has the job already."""
 
@@ -80,7 +75,7 @@ class QueueHandler(_SharedJob):
         with self.audited("queue", job=job_id):
             job = self.node.jobs.deposit(request)
         self.watch_tasks.watch(job)
-        self.answer(job.record)
+        self.answer(self.shown(job.record))
 
 
 class AttemptsHandler(RestartHandler):
@@ -95,7 +90,7 @@ class AttemptsHandler(RestartHandler):
             job = self.node.jobs.start(request)
         self.watch_tasks.watch(job)
         self.node.tell_leases()
-        self.answer(job.record)
+        self.answer(self.shown(job.record))
 
 
 class JobStopHandler(_SharedJob):
@@ -107,7 +102,7 @@ class JobStopHandler(_SharedJob):
                 record = self.node.jobs.stop(known, request)
         finally:
             self.node.tell_leases()  # a stop before the start releases the lease
-        self.answer(record)
+        self.answer(self.shown(record))
 
 
 class JobJournalHandler(AgentHandler):
@@ -162,7 +157,7 @@ class JobSaveHandler(AgentHandler):
         job = self.node.jobs.get(self.job_id(job_id))
         with self.audited("save", job=job_id):
             job.save_checkpoint(request)
-        self.answer(job.record)
+        self.answer(self.shown(job.record))
 
 
 class RankKillHandler(AgentHandler):
@@ -171,7 +166,7 @@ class RankKillHandler(AgentHandler):
         job = self.node.jobs.get(self.job_id(job_id))
         with self.audited("kill rank", job=job_id, rank=rank):
             job.kill_rank(Rank(int(rank)), request)
-        self.answer(job.record)
+        self.answer(self.shown(job.record))
 
 
 class JobStacksHandler(AgentHandler):

@@ -31,7 +31,8 @@ class NodeStreamHandler(AgentHandler):
             suppress(StreamClosedError),
         ):
             self.set_header("Content-Type", "application/x-ndjson")
-            jobs = tuple(self.shown(job.record) for job in self.node.jobs.all())
+            live = (job.record for job in self.node.jobs.all() if job.record.is_live)
+            jobs = tuple(map(self.shown, live))
             hello = Hello(node=self.node.info(), jobs=jobs)
             await self.send_block(msgspec.json.encode(hello) + b"\n")
             while (message := await messages.get()) is not None:

@@ -9,6 +9,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.cluster.view.ended_jobs import jobs_of_run, whole_spec
 from jupyter_mntrain.launch.checkpoints.directory import step_in
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import CheckpointChange
@@ -92,11 +93,11 @@ async def plan_resume(
         SpecError: no steps are left, or a setting does not fit the checkpoint.
     """
     view = live.job(job_id)
-    chain = chain_of(live, view)
+    chain = await jobs_of_run(live, view.run)
     refuse_running(chain)
     last = max(chain, key=lambda one: one.attempt.submitted_s)
-    spec = spec or view.spec
-    before, recipe = recipe_of(last.spec), recipe_of(spec)
+    spec = spec or await whole_spec(live, view)
+    before, recipe = recipe_of(await whole_spec(live, last)), recipe_of(spec)
     path, step = _place_of(begin)
     checkpoint = None
     notes: tuple[Problem, ...] = ()
@@ -133,24 +134,25 @@ async def plan_resume(
     )
 
 
-def chain_of(live: ClusterView, view: JobView) -> list[JobView]:
-    """The jobs of a job's run, as far as reachable nodes know them."""
-    return [one for one in live.jobs.values() if one.run == view.run]
-
-
 async def list_checkpoints(live: ClusterView, chain: Sequence[JobView]) -> RunCheckpoints:
     """Ask every node that took part in a run for its checkpoints."""
     return await _ask(live, chain, AgentClient.checkpoints)
 
 
+async def checkpoints_of_job(live: ClusterView, view: JobView) -> RunCheckpoints:
+    """Ask every node that took part in a job's run for its checkpoints."""
+    return await list_checkpoints(live, await jobs_of_run(live, view.run))
+
+
 async def change_checkpoints(
-    live: ClusterView, chain: Sequence[JobView], change: CheckpointChange
+    live: ClusterView, view: JobView, change: CheckpointChange
 ) -> RunCheckpoints:
-    """Delete, pin or unpin a checkpoint on every node that has a part of it.
+    """Delete, pin or unpin a checkpoint of a job's run on every node that has a part of it.
 
     Raises:
         RefusedError: there is none of that step, or a node refuses.
     """
+    chain = await jobs_of_run(live, view.run)
     listed = await list_checkpoints(live, chain)
     if all(one.step != change.step for one in listed.checkpoints):
         known = ", ".join(str(one.step) for one in listed.checkpoints) or "none"

@@ -11,13 +11,13 @@ import msgspec
 
 from jupyter_mntrain.cluster.launch.resume import (
     ResumePlan,
-    chain_of,
     list_checkpoints,
     plan_resume,
 )
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.cluster.view.ended_jobs import jobs_of_run, whole_spec
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
@@ -75,9 +75,13 @@ class ResumeOffer(Record, frozen=True):
 async def offer_resume(live: ClusterView, job_id: JobId) -> ResumeOffer:
     """Ask the nodes of a run what it can go on from. Raises only what :meth:`Job.view` raises."""
     view = live.job(job_id)
-    chain = chain_of(live, view)
+    chain = await jobs_of_run(live, view.run)
     listed = await list_checkpoints(live, chain)
-    recipe = recipe_of(view.spec)
+    unknown: MntrainError | None = None
+    try:
+        recipe = recipe_of(await whole_spec(live, view))
+    except MntrainError as error:
+        recipe, unknown = None, error
     newest = max(chain, key=lambda one: one.attempt.submitted_s)
     saved = listed.checkpoints[0].step if listed.checkpoints else None
     basis = ResumeOffer(
@@ -89,16 +93,16 @@ async def offer_resume(live: ClusterView, job_id: JobId) -> ResumeOffer:
         steps=None if recipe is None else recipe.train.steps,
         reached=last_reached(chain),
     )
+    if unknown is not None:
+        return _hindered(basis, chain, unknown)
     try:
         plan = await plan_resume(live, job_id, None, None, listed=listed)
-    except (RefusedError, SpecError) as error:
+    except MntrainError as error:
         return _hindered(basis, chain, error)
     return _planned(basis, plan, is_script=recipe is None)
 
 
-def _hindered(
-    basis: ResumeOffer, chain: Sequence[JobView], error: RefusedError | SpecError
-) -> ResumeOffer:
+def _hindered(basis: ResumeOffer, chain: Sequence[JobView], error: MntrainError) -> ResumeOffer:
     obstacle: Obstacle = "refused"
     running = next((one.job_id for one in chain if still_running(one)), None)
     if running is not None:

@@ -19,9 +19,10 @@ from jupyter_mntrain.cluster.view.change_bell import Changes
 from jupyter_mntrain.cluster.view.job_ledger import JobLedger
 from jupyter_mntrain.cluster.view.liveness import forgiven
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
+from jupyter_mntrain.cluster.view.record_search import RecordSearch
 from jupyter_mntrain.cluster.view.sightings import merge
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import Hello, JobChanged, NodeChanged, StreamMessage
+from jupyter_mntrain.model.api import Hello, JobChanged, JobDeleted, NodeChanged, StreamMessage
 from jupyter_mntrain.model.errors import job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -67,6 +68,7 @@ class ClusterView:
 
     def __post_init__(self) -> None:
         self._ledger = JobLedger(self.clock)
+        self.records = RecordSearch(self._ledger, self.client_at, self._on_records)
         self.desk = AdmissionDesk(
             self.cluster, now=self.clock.time, on_member=self._on_member, on_open=self._on_open
         )
@@ -92,6 +94,7 @@ class ClusterView:
     async def close(self) -> None:
         await end_tasks([*self._tasks, *self._watches.values()])
         self._watches.clear()
+        await self.records.close()
         await self.discovery.close()
         await self.desk.close()
 
@@ -139,6 +142,18 @@ class ClusterView:
                 return self.desk.client(view.address, placement.node_id, placement.node)
         return self.desk.client(placement.agent[0], placement.node_id, placement.node)
 
+    def client_at(self, node_id: NodeId) -> AgentClient | None:
+        """A client for a node that answers; ``None`` if it does not."""
+        for view in self.nodes:
+            if view.info and view.info.node_id == node_id and not view.is_conflict:
+                return self.desk.client(view.address, node_id, view.name)
+        return None
+
+    @property
+    def reachable(self) -> list[NodeInfo]:
+        """Nodes that answer."""
+        return reachable_of(self.nodes)
+
     def job(self, job_id: JobId) -> JobView:
         """The job with this id.
 
@@ -184,7 +199,11 @@ class ClusterView:
             self.on_seen(message.node)
         match message:
             case Hello(jobs=records):
-                self._ledger.replace(node_id, records)
+                self._ledger.begin(node_id, records)
+                self._publish_jobs()
+                self.records.heard(node_id)
+            case JobDeleted(job_id=job_id):
+                self._ledger.lacks(job_id, node_id)
                 self._publish_jobs()
             case JobChanged(record=record):
                 if self._ledger.update(record):
@@ -192,13 +211,16 @@ class ClusterView:
 
     def _publish(self) -> None:
         nodes = merge(watch.view for watch in self._watches)
-        reachable = [
-            view.info for view in nodes if view.info and view.liveness in ("up", "suspect")
-        ]
-        # Jobs first: another thread that sees a node must see its jobs, too.
-        if self._ledger.set_reachable(reachable):
+        # Jobs first: another thread that sees a node must see its live jobs, too.
+        if self._ledger.set_reachable(reachable_of(nodes)):
             self._publish_jobs()
         self.nodes = nodes
+        self.records.look()
+        self.changes.notify()
+
+    def _on_records(self) -> None:
+        self._publish_jobs()
+        self.records.look()
         self.changes.notify()
 
     def _publish_jobs(self) -> None:
@@ -259,6 +281,11 @@ class ClusterView:
                 if is_waiting(view) and await self.desk.lets_in(view.address):
                     self.watch(view.address, view.found_by)
             await asyncio.sleep(TRUST_EVERY_S)
+
+
+def reachable_of(nodes: Iterable[NodeView]) -> list[NodeInfo]:
+    """Those that answer."""
+    return [view.info for view in nodes if view.info and view.liveness in ("up", "suspect")]
 
 
 def is_waiting(view: NodeView) -> bool:

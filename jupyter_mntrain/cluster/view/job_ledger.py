@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -12,6 +12,9 @@ from jupyter_mntrain.model.lifecycle.rollup import START_PATIENCE_S, roll_up, un
 from jupyter_mntrain.model.lifecycle.state import UNDER_WAY
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobView, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
+
+Missing = tuple[JobId, NodeId]
+"""A record that a node may have."""
 
 _Whereabouts = tuple[str, frozenset[str]]
 """Name and addresses of a node."""
@@ -28,32 +31,81 @@ class JobLedger:
         self._clock = clock
         self._records: dict[JobId, dict[NodeId, JobRecord]] = {}
         self._reachable: dict[NodeId, _Whereabouts] = {}
-        self._told: set[NodeId] = set()
-        """Nodes that have sent all their records."""
+        self._doubtful: set[Missing] = set()
+        """Records that may have changed while nobody listened: the node must be asked."""
+        self._lacking: set[Missing] = set()
+        """Records that a node said it does not have."""
+        self._missing: dict[JobId, tuple[NodeId, ...]] = {}
+        self._settled: set[JobId] = set()
+        """Jobs that have ended everywhere: who is reachable changes nothing about them."""
         self._first_seen_s: dict[JobId, float] = {}
         self._is_to_settle = False
         """Whether a record is missing that may still arrive."""
         self._views: dict[JobId, JobView] = {}
 
-    def replace(self, node_id: NodeId, records: Iterable[JobRecord]) -> None:
-        """Replace all records of a node, when its stream starts."""
-        self._told.add(node_id)
-        for by_node in self._records.values():
-            by_node.pop(node_id, None)
-        for record in records:
-            self._records.setdefault(record.job_id, {})[node_id] = record
-        self._records = {job_id: nodes for job_id, nodes in self._records.items() if nodes}
+    def begin(self, node_id: NodeId, live: Iterable[JobRecord]) -> None:
+        """Take a node's jobs that have not ended, when its stream starts.
+
+        What it has else is asked for: see :attr:`missing`.
+        """
+        self._lacking = {one for one in self._lacking if one[1] != node_id}
+        self._doubtful = {one for one in self._doubtful if one[1] != node_id}
+        records = {record.job_id: record for record in live}
+        for job_id, by_node in self._records.items():
+            known = by_node.get(node_id)
+            if known is not None and job_id not in records and _may_change(known):
+                self._doubt(job_id, node_id)
+        for job_id, record in records.items():
+            self._records.setdefault(job_id, {})[node_id] = record
+            self._settled.discard(job_id)
         self._rebuild()
+
+    def confirm(self, node_id: NodeId, newest: Sequence[JobRecord], *, is_all: bool) -> None:
+        """Take a node's newest ended jobs. Others as new that it had are asked for again.
+
+        Args:
+            is_all: it has no older ones.
+        """
+        listed = {record.job_id for record in newest}
+        oldest_s = min((record.attempt.submitted_s for record in newest), default=0.0)
+        since_s = 0.0 if is_all else oldest_s
+        for job_id, by_node in self._records.items():
+            known = by_node.get(node_id)
+            is_recent = known is not None and known.attempt.submitted_s > since_s
+            if known is not None and is_recent and not known.is_live and job_id not in listed:
+                self._doubt(job_id, node_id)
+        self.take(newest)
+
+    def take(self, records: Iterable[JobRecord]) -> None:
+        """Store many records, where no newer ones are known."""
+        for record in records:
+            self._store(record)
+        self._rebuild()
+
+    def lacks(self, job_id: JobId, node_id: NodeId) -> None:
+        """Note that a node has no record of a job."""
+        by_node = self._records.get(job_id, {})
+        by_node.pop(node_id, None)
+        self._doubtful.discard((job_id, node_id))
+        self._settled.discard(job_id)
+        if by_node:
+            self._lacking.add((job_id, node_id))
+            self._views[job_id] = self._view(by_node)
+            return
+        self._lacking = {one for one in self._lacking if one[0] != job_id}
+        for known in (self._records, self._views, self._missing):
+            known.pop(job_id, None)
+
+    @property
+    def missing(self) -> list[Missing]:
+        """Records that nodes which answer must be asked for."""
+        return [(job_id, node) for job_id, nodes in self._missing.items() for node in nodes]
 
     def update(self, record: JobRecord) -> bool:
         """Store a record; ``False`` if a newer one is known, as after a late reply."""
-        by_node = self._records.setdefault(record.job_id, {})
-        known = by_node.get(record.part.node_id)
-        if known is not None and _age(record) < _age(known):
-            return False
-        by_node[record.part.node_id] = record
-        self._views[record.job_id] = self._view(by_node)
-        return True
+        is_news = self._store(record)
+        self._views[record.job_id] = self._view(self._records[record.job_id])
+        return is_news
 
     def set_reachable(self, nodes: Iterable[NodeInfo]) -> bool:
         """Set which nodes answer; ``True`` if a job's view may have changed. Parts of other nodes
@@ -76,11 +128,34 @@ class JobLedger:
             job_id: self._first_seen_s.get(job_id, self._clock.monotonic())
             for job_id in self._records
         }
-        self._views = {job_id: self._view(by_node) for job_id, by_node in self._records.items()}
+        self._missing = {
+            job_id: ids for job_id, ids in self._missing.items() if job_id in self._records
+        }
+        self._views = {
+            job_id: self._views[job_id] if job_id in self._settled else self._view(by_node)
+            for job_id, by_node in self._records.items()
+        }
+
+    def _store(self, record: JobRecord) -> bool:
+        job_id, node_id = record.job_id, record.part.node_id
+        by_node = self._records.setdefault(job_id, {})
+        known = by_node.get(node_id)
+        self._doubtful.discard((job_id, node_id))
+        self._lacking.discard((job_id, node_id))
+        if known is not None and _age(record) < _age(known):
+            return False
+        by_node[node_id] = record
+        self._settled.discard(job_id)
+        return True
+
+    def _doubt(self, job_id: JobId, node_id: NodeId) -> None:
+        self._doubtful.add((job_id, node_id))
+        self._settled.discard(job_id)
 
     def _view(self, by_node: dict[NodeId, JobRecord]) -> JobView:
         newest = max(by_node.values(), key=lambda record: record.attempt.number)
         absent = self._absent(newest, by_node)
+        self._note_missing(newest, by_node)
         return roll_up(
             (
                 self._as_known(node_id, record)
@@ -90,21 +165,43 @@ class JobLedger:
             absent,
         )
 
+    def _note_missing(self, newest: JobRecord, by_node: Mapping[NodeId, JobRecord]) -> None:
+        job_id, places = newest.job_id, newest.attempt.placements
+        unknown = tuple(
+            place.node_id
+            for place in places
+            if place.node_id in self._reachable
+            and (job_id, place.node_id) not in self._lacking
+            and ((job_id, place.node_id) in self._doubtful or place.node_id not in by_node)
+        )
+        if unknown and not self._is_started(newest):
+            self._is_to_settle = True
+            unknown = tuple(one for one in unknown if (job_id, one) in self._doubtful)
+        self._missing[job_id] = unknown
+        attempts = {record.attempt.number for record in by_node.values()}
+        if (
+            not unknown
+            and len(attempts) == 1
+            and all(place.node_id in by_node for place in places)
+            and not any(_may_change(record) for record in by_node.values())
+        ):
+            self._settled.add(job_id)
+
     def _absent(self, newest: JobRecord, by_node: Mapping[NodeId, JobRecord]) -> set[NodeId]:
         """Participants that have lost their record of a job, if its start is over everywhere."""
         found = {
             place.node_id
             for place in newest.attempt.placements
-            if self._has_lost(place, by_node.get(place.node_id))
+            if self._has_lost(newest.job_id, place, by_node.get(place.node_id))
         } - {newest.part.node_id}
         if not found or self._is_started(newest):
             return found
         self._is_to_settle = True
         return set()
 
-    def _has_lost(self, place: Placement, record: JobRecord | None) -> bool:
+    def _has_lost(self, job_id: JobId, place: Placement, record: JobRecord | None) -> bool:
         if place.node_id in self._reachable:
-            return record is None and place.node_id in self._told
+            return record is None and (job_id, place.node_id) in self._lacking
         # A node that has joined anew with an empty state directory has another id.
         is_replaced = any(
             name == place.node and not addresses.isdisjoint(place.agent)
@@ -121,12 +218,18 @@ class JobLedger:
 
     def _as_known(self, node_id: NodeId, record: JobRecord) -> JobRecord:
         """The record; its part is unknown if it had not ended and the node does not answer."""
-        if node_id in self._reachable or record.part.state in TERMINAL:
+        is_known = node_id in self._reachable and (record.job_id, node_id) not in self._doubtful
+        if is_known or record.part.state in TERMINAL:
             return record
         for placement in record.attempt.placements:
             if placement.node_id == node_id:
                 return msgspec.structs.replace(record, part=unknown_part(placement))
         return record
+
+
+def _may_change(record: JobRecord) -> bool:
+    """Whether a later record of this job may differ: it has not ended, or may be restarted."""
+    return record.is_live or (record.spec.max_restarts > 0 and not record.is_over)
 
 
 def _age(record: JobRecord) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
@@ -264,7 +265,9 @@ class Restart(Record, frozen=True):
 
 
 class JobRecord(Record, frozen=True):
-    """Record of a job on a participant: the whole spec, the attempt, and its own part.
+    """Record of a job on a participant: the spec, the attempt, and its own part.
+
+    Only the node itself has the spec's files: what it tells others is :meth:`without_files`.
 
     Args:
         members: every node of the first attempt; later ones may lack some.
@@ -294,9 +297,22 @@ class JobRecord(Record, frozen=True):
         """Whether no attempt has started yet."""
         return self.attempt.number == 0
 
+    @property
+    def is_live(self) -> bool:
+        """Whether its part has not ended, or its node plans another attempt."""
+        return self.part.state not in TERMINAL or self.restart is not None
+
+    def without_files(self) -> JobRecord:
+        if not self.spec.files:
+            return self
+        return msgspec.structs.replace(self, spec=msgspec.structs.replace(self.spec, files={}))
+
 
 class JobView(Record, frozen=True):
-    """A job's state, merged from its participants by :func:`model.lifecycle.rollup.roll_up`."""
+    """A job's state, merged from its participants by :func:`model.lifecycle.rollup.roll_up`.
+
+    Its spec is without files; :meth:`jupyter_mntrain.Job.spec` has them.
+    """
 
     job_id: JobId
     spec: JobSpec

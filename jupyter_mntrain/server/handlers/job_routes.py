@@ -73,14 +73,14 @@ class JobsResource(MntrainHandler):
     @allowed
     async def post(self) -> None:
         updates, body = await self.updates(), self.body_as(LaunchJob)
-        spec = self._spec(updates, body)
+        spec = await self._spec(updates, body)
         job = await self.work(updates.cluster.launch, spec, submitted_by=self.person)
         updates.look_now()
         entry = updates.job(JobId(job.id))
         assert entry is not None  # noqa: S101  # launch() added it to the cluster's view
         self.answer(entry, 201)
 
-    def _spec(self, updates: PageUpdates, body: LaunchJob) -> JobSpec:
+    async def _spec(self, updates: PageUpdates, body: LaunchJob) -> JobSpec:
         match body:
             case LaunchJob(job_id=None, spec=str(text)):
                 try:
@@ -92,7 +92,8 @@ class JobsResource(MntrainHandler):
                 acknowledged = spec.mixed_versions or body.mixed_versions
                 return msgspec.structs.replace(spec, mixed_versions=acknowledged)
             case LaunchJob(job_id=str(job_id), spec=None):
-                spec = updates.cluster.known_job(self.job_id(job_id)).view().spec
+                job = await self.work(updates.cluster.job, self.job_id(job_id))
+                spec = await self.work(job.spec)
                 return msgspec.structs.replace(spec, mixed_versions=body.mixed_versions)
             case _:
                 raise refusal(
@@ -163,10 +164,11 @@ class SpecResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
-        view = updates.cluster.known_job(entry.job_id).view()
-        when = view.attempt.submitted_s
-        text = write_spec(view.spec, job_id=entry.job_id, submitted_s=when)
-        name, left_out = f"{entry.job_id}.toml", secret_names(view.spec)
+        job = updates.cluster.known_job(entry.job_id)
+        spec = await self.work(job.spec)
+        when = job.view().attempt.submitted_s
+        text = write_spec(spec, job_id=entry.job_id, submitted_s=when)
+        name, left_out = f"{entry.job_id}.toml", secret_names(spec)
         self.answer(SpecFile(name=name, text=text, left_out=left_out))
 
 

@@ -46,7 +46,7 @@ class CheckpointsResource(OneJobResource):
 
 def _planned(job: ClusterJob, body: ResumeJob) -> JobSpec:
     more = [] if body.steps is None else [f"train.steps={body.steps}"]
-    plan = job.plan_resume(with_settings(job.view().spec, more), begin=body.begin)
+    plan = job.plan_resume(with_settings(job.spec(), more), begin=body.begin)
     if body.expected_step not in (None, plan.step):
         raise refusal(
             409,

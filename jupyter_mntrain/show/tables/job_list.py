@@ -7,24 +7,39 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.model.lifecycle.listing import duration_s, ended_s
+from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.job import state_text
 
 
 def job_table(
-    jobs: Sequence[JobView], *, now_s: float, program: str, awaited: str = ""
+    jobs: Sequence[JobView],
+    *,
+    now_s: float,
+    program: str,
+    awaited: str = "",
+    search: str = "",
+    may_have_more: bool = False,
 ) -> RenderableType:
     """One row per job; below, whose jobs may be missing.
 
     Args:
         awaited: which nodes have not answered yet.
+        search: what was searched for.
+        may_have_more: older jobs are not listed.
     """
+    rows = _rows(jobs, now_s, program, search) if jobs or not awaited else Text()
+    more = [Text(f"older ones: {program} jobs --all", style="dim")] if may_have_more else []
     if awaited:
-        missing = Text(f"⚠ {awaited}, so jobs may be missing", style="yellow")
-        rows = job_table(jobs, now_s=now_s, program=program) if jobs else Text()
-        return Group(rows, missing)
+        more.append(Text(f"⚠ {awaited}, so jobs may be missing", style="yellow"))
+    return Group(rows, *more) if more else rows
+
+
+def _rows(jobs: Sequence[JobView], now_s: float, program: str, search: str) -> RenderableType:
+    if not jobs and search:
+        return Text(f"No job on the reachable nodes has {search!r}. All: {program} jobs --all")
     if not jobs:
         return Text(f"No jobs on the reachable nodes. Start one: {program} launch RECIPE")
     table = plain_table(
@@ -56,7 +71,6 @@ def job_step(job: JobView) -> int | None:
 
 def _since(job: JobView, now_s: float) -> str:
     since = f"{formats.duration(now_s - job.attempt.submitted_s)} ago"
-    ended = [part.ended_s for part in job.parts if part.ended_s is not None]
-    if job.state not in TERMINAL or not ended:
+    if ended_s(job) is None:
         return since
-    return f"{since}, ran {formats.duration(max(ended) - job.attempt.submitted_s)}"
+    return f"{since}, ran {formats.duration(duration_s(job, now_s))}"

@@ -43,10 +43,11 @@ class ExportVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)
         view = job.view()
-        secrets = secret_names(view.spec)
+        spec = job.spec()
+        secrets = secret_names(spec)
         left_out = () if args.with_secrets else secrets
         text = write_spec(
-            view.spec,
+            spec,
             job_id=job.id,
             submitted_s=view.attempt.submitted_s,
             with_secrets=args.with_secrets,

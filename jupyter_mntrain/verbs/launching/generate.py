@@ -64,7 +64,7 @@ class GenerateVerb(Verb):
         if not args.prompt.strip():
             raise SpecError("the prompt is empty", fix='give one: "Once upon a time"')
         job = find_job(context, args)
-        spec = generating_spec(job.id, job.view(), args)
+        spec = generating_spec(job.view(), job.spec(), args)
         cluster = context.cluster(args)
         with context.screen.progress() as progress:
             made = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
@@ -79,16 +79,19 @@ class GenerateVerb(Verb):
         return Outcome(Group(heading, shown), data, job=job)
 
 
-def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
-    """A job with one process on each node of ``job_id``, without GPUs, which may be in use.
+def generating_spec(view: JobView, spec: JobSpec, args: Namespace) -> JobSpec:
+    """A job with one process on each node of another job, without GPUs, which may be in use.
+
+    Args:
+        spec: of that job, with its files.
 
     Raises:
         SpecError: the job does not run the built-in trainer.
     """
-    spec = view.spec
     if spec.entry[:3] != ("-m", TRAINER, RECIPE_FILE):
         raise SpecError(
-            f"job {job_id} runs {' '.join(spec.entry[:2])}, not a recipe of the built-in trainer",
+            f"job {view.job_id} runs {' '.join(spec.entry[:2])}, not a recipe of the built-in "
+            "trainer",
             fix="load its checkpoint with your script",
         )
     wishes = ["--tokens", str(args.tokens), "--temperature", str(args.temperature)]
@@ -100,7 +103,7 @@ def generating_spec(job_id: str, view: JobView, args: Namespace) -> JobSpec:
             Participant(node=place.node_id, nproc=1, interface=place.interface)
             for place in view.attempt.placements
         ),
-        name=f"generate {job_id}",
+        name=f"generate {view.job_id}",
         files={RECIPE_FILE: spec.files[RECIPE_FILE]},
         environment=spec.environment,
         from_environment=spec.from_environment,

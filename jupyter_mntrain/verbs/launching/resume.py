@@ -58,7 +58,7 @@ class ResumeVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         refuse_start_options(context, args)
         job = named_job(context, args, args.job)
-        before = job.view().spec
+        before = job.spec()
         if args.steps is not None:
             if overrides_of(before) is None:
                 raise SpecError(

@@ -107,7 +107,7 @@ def _from_job(context: Context, args: Namespace) -> StoredJob:
             fix=f"see {context.program} jobs; jobs known only to unreachable nodes are not listed",
         ) from None
     view = job.view()
-    return StoredJob(view.spec, f"job {job.id} again", context.directory, _starts_over(view))
+    return StoredJob(job.spec(), f"job {job.id} again", context.directory, _starts_over(view))
 
 
 def _starts_over(view: JobView) -> Problem | None:

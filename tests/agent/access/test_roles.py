@@ -36,6 +36,7 @@ VIEWERS = {
     (Route.STREAM, "GET"),
     (Route.JOBS, "GET"),
     (Route.JOB, "GET"),
+    (Route.SPEC, "GET"),
     (Route.JOURNAL, "GET"),
     (Route.SAMPLES, "GET"),
     (Route.LOG, "GET"),

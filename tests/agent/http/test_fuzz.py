@@ -44,6 +44,8 @@ ODD = st.sampled_from(
     ]
 )
 SEGMENT = ODD | st.text(max_size=12)
+NUMBERS = st.integers() | st.floats() | st.sampled_from([2**63, -(2**63), 10**400, 1e308])
+QUERIES = st.sampled_from(["limit", "after", "search", "run", "begins"])
 PATHS = st.one_of(
     st.sampled_from(
         [
@@ -52,6 +54,7 @@ PATHS = st.one_of(
             "/v1/jobs/j-00000000/journal?since=99999999999999999999999&follow=0",
             "/v1/jobs/j-00000000/samples?points=0&begin=-1&end=1e9&by=%00&rank=-1",
             "/v1/port/99999?interface=../../lo",
+            "/v1/jobs?limit=0", "/v1/jobs?limit=1e99", "/v1/jobs?after=1.5 j-1", "/v1/jobs?limit=٣",
         ]
     ),
     st.builds("/v1/jobs/{}".format, SEGMENT),
@@ -59,8 +62,8 @@ PATHS = st.one_of(
     st.builds("/v1/jobs/{}/attempts/{}".format, SEGMENT, SEGMENT),
     st.builds("/v1/leases/{}/{}".format, SEGMENT, SEGMENT),
     st.builds("/v1/port/{}?interface={}".format, SEGMENT, SEGMENT),
+    st.builds("/v1/jobs?{}={}".format, QUERIES, SEGMENT | NUMBERS.map(str)),
 )  # fmt: skip
-NUMBERS = st.integers() | st.floats() | st.sampled_from([2**63, -(2**63), 10**400, 1e308])
 JSON = st.recursive(
     st.none() | st.booleans() | NUMBERS | st.text(max_size=20),
     lambda inner: (

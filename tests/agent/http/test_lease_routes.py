@@ -70,7 +70,7 @@ def test_a_stop_that_overtakes_its_start_wins(agent):
     request = start_request([agent], "", job_id, 1, live_lease(agent, job_id, 1, 0).port)
     late = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/1", request)
     assert (late.status_code, late.json()["kind"]) == (409, "out-of-turn")
-    assert agent.get("/v1/jobs").json() == []
+    assert agent.get("/v1/jobs").json()["records"] == []
 
 
 def test_nothing_starts_without_its_lease(agent):
@@ -90,7 +90,7 @@ def test_nothing_starts_without_its_lease(agent):
     )
     answer = put(spoilt)
     assert (answer.status_code, answer.json()["kind"]) == (400, "bad-spec")
-    assert agent.get("/v1/jobs").json() == []
+    assert agent.get("/v1/jobs").json()["records"] == []
     assert list((agent.state / "jobs").iterdir()) == []
     assert agent.info().leases == ()
 

@@ -12,7 +12,7 @@ from jupyter_mntrain.model.lifecycle.rollup import START_PATIENCE_S
 from jupyter_mntrain.model.records.job import JobState
 from jupyter_mntrain.model.records.node import NodeInfo
 from tests.cluster.conftest import FakeClock
-from tests.standin.jobs import record
+from tests.standin.jobs import JOB, record
 from tests.standin.nodes import node
 
 ONE, TWO = NodeId("id-of-node1"), NodeId("id-of-node2")
@@ -33,8 +33,8 @@ def ledger(clock: FakeClock) -> JobLedger:
     clock.now += record(0).attempt.submitted_s - clock.time()
     made = JobLedger(clock)
     made.set_reachable(BOTH)
-    made.replace(ONE, [record(0)])
-    made.replace(TWO, [record(1)])
+    made.begin(ONE, [record(0)])
+    made.begin(TWO, [record(1)])
     return made
 
 
@@ -90,11 +90,64 @@ def test_progress_within_a_state_is_taken(ledger: JobLedger) -> None:
     assert view.parts[0].started_s == 5.0
 
 
-def test_hello_is_the_whole_truth_about_a_node(ledger: JobLedger) -> None:
-    ledger.replace(ONE, [])
+def test_what_a_hello_no_longer_has_is_unknown_until_its_node_was_asked(ledger: JobLedger) -> None:
+    ledger.begin(ONE, [])
     assert states(ledger) == ["running", "unknown", "running"]
-    ledger.replace(TWO, [])
+    assert ledger.missing == [(JOB, ONE)]
+    ledger.update(record(0, "succeeded"))
+    assert states(ledger) == ["running", "succeeded", "running"]
+    ledger.begin(TWO, [])
+    assert ledger.missing == [(JOB, TWO)]
+    ledger.update(record(1, "succeeded"))
+    assert ledger.missing == []
+    assert states(ledger) == ["succeeded", "succeeded", "succeeded"]
+
+
+def test_an_ended_job_needs_no_hello_and_is_gone_once_no_node_has_it(
+    ledger: JobLedger, clock: FakeClock
+) -> None:
+    clock.now += START_PATIENCE_S + 1
+    for one in (record(0, "failed"), record(1, "failed")):
+        ledger.update(one)
+    ledger.begin(ONE, [])
+    ledger.begin(TWO, [])
+    assert ledger.missing == []
+    assert states(ledger) == ["failed", "failed", "failed"]
+    ledger.lacks(JOB, ONE)
+    assert states(ledger) == ["failed", "failed", "failed"]
+    ledger.lacks(JOB, TWO)
     assert ledger.views() == ()
+    assert ledger.missing == []
+
+
+def test_a_job_that_may_have_been_restarted_meanwhile_is_asked_for(ledger: JobLedger) -> None:
+    again = {"spec": {"max_restarts": 1}}
+    for one in (record(0, "failed", **again), record(1, "failed", **again)):
+        ledger.update(one)
+    ledger.begin(ONE, [])
+    assert ledger.missing == [(JOB, ONE)]
+    assert not ledger.update(record(0, "running", **again)), "older than what is known"
+    assert ledger.missing == [], "its node was asked"
+
+
+def test_what_a_node_has_deleted_meanwhile_is_noticed(ledger: JobLedger) -> None:
+    for one in (record(0, "succeeded"), record(1, "succeeded")):
+        ledger.update(one)
+    older = record(0, "succeeded", job_id=JobId("j-00000002"), submitted_s=90.0)
+    ledger.confirm(ONE, [older], is_all=False)
+    assert ledger.missing == [(JOB, ONE)]
+    ledger.lacks(JOB, ONE)
+    ledger.confirm(TWO, [], is_all=True)
+    assert ledger.missing == [(JOB, TWO)]
+
+
+def test_a_part_that_no_page_had_is_asked_for(ledger: JobLedger, clock: FakeClock) -> None:
+    clock.now += START_PATIENCE_S + 1
+    job = JobId("j-00000002")
+    ledger.take([record(0, "succeeded", job_id=job)])
+    assert ledger.missing == [(job, TWO)]
+    ledger.set_reachable([NODE1])
+    assert ledger.missing == []
 
 
 def test_newest_job_first(ledger: JobLedger) -> None:
@@ -106,7 +159,7 @@ def test_newest_job_first(ledger: JobLedger) -> None:
 def test_a_node_that_lost_its_record_has_failed_once_no_start_can_be_on_its_way(
     ledger: JobLedger, clock: FakeClock
 ) -> None:
-    ledger.replace(TWO, [])
+    ledger.lacks(JOB, TWO)
     assert states(ledger) == ["running", "running", "unknown"]
     clock.now += START_PATIENCE_S + 1
     assert ledger.set_reachable(BOTH), "the same nodes, but later"
@@ -123,7 +176,7 @@ def test_a_driver_whose_clock_is_behind_waits_by_its_own_time(
     ledger: JobLedger, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clock, "time", lambda: 0.0)
-    ledger.replace(TWO, [])
+    ledger.lacks(JOB, TWO)
     clock.now += START_PATIENCE_S + 1
     ledger.set_reachable(BOTH)
     assert states(ledger) == ["stopping", "running", "failed"]
@@ -136,7 +189,7 @@ def test_a_job_that_had_ended_keeps_its_state_when_a_node_joins_anew(
     clock.now += START_PATIENCE_S + 1
     ledger.update(record(0, ended))
     # With its state directory it lost its id; it has its name and address.
-    ledger.replace(TWO, [])
+    ledger.lacks(JOB, TWO)
     ledger.set_reachable([NODE1, info(2, NodeId("another-id"))])
     assert states(ledger) == [ended, ended, ended]
     ledger.set_reachable([NODE1, info(3, NodeId("another-id"))])

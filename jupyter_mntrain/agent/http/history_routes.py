@@ -1,0 +1,31 @@
+"""History routes: ended jobs in pages, and whole specs, whose files no record carries."""
+
+from __future__ import annotations
+
+import msgspec
+
+from jupyter_mntrain.agent.access.viewing import for_viewer
+from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.jobs.ended_jobs import page_of
+from jupyter_mntrain.http.json_handler import refusal
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.lifecycle.listing import JobQuery
+
+
+class JobsHandler(AgentHandler):
+    def get(self) -> None:
+        names = JobQuery.__struct_fields__
+        asked = {name: text for name in names if (text := self.get_query_argument(name, ""))}
+        try:
+            query = msgspec.convert(asked, JobQuery, strict=False)
+        except msgspec.ValidationError as error:
+            raise refusal(400, Kind.BAD_REQUEST, f"the query is not valid: {error}") from error
+        page = page_of((job.record for job in self.node.jobs.all()), query)
+        shown = tuple(self.shown(record) for record in page.records)
+        self.answer(msgspec.structs.replace(page, records=shown))
+
+
+class SpecHandler(AgentHandler):
+    def get(self, job_id: str) -> None:
+        record = self.node.jobs.get(self.job_id(job_id)).record
+        self.answer((for_viewer(record) if self.caller.role == "viewer" else record).spec)

@@ -1,0 +1,111 @@
+"""Listing of jobs: pages of ended ones, which a list shows, and in which order. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobView
+from jupyter_mntrain.model.records.secrets import shown_words
+
+MOST_LISTED = tunables.count("limits.jobs_listed")
+MOST_SEARCHED = 200
+"""Characters of a search."""
+
+JobSort = Literal["started", "duration", "name", "state"]
+
+_STATES = ("unknown", "stopping", "starting", "running", "pending", "failed", "canceled")
+"""In the order of a list by state: what may need somebody first."""
+
+
+class JobQuery(Record, frozen=True, omit_defaults=True):
+    """Query for a page of a node's ended jobs. All conditions must hold.
+
+    Args:
+        after: ``next`` of the page before.
+        search: in name, id, nodes, command and person, in any case.
+        run: only jobs of this run.
+        begins: of ids, with or without ``j-``.
+    """
+
+    limit: Annotated[int, Meta(ge=1, le=MOST_LISTED)] = MOST_LISTED
+    after: Annotated[str, Meta(max_length=64)] = ""
+    search: Annotated[str, Meta(max_length=MOST_SEARCHED)] = ""
+    run: Annotated[str, Meta(max_length=64)] = ""
+    begins: Annotated[str, Meta(max_length=64)] = ""
+
+
+class JobPage(Record, frozen=True):
+    """Ended jobs of a node, newest first.
+
+    Args:
+        next: ``after`` of the next page; ``None`` = this is the last one.
+    """
+
+    records: tuple[JobRecord, ...]
+    next: str | None = None
+
+
+def newest_jobs(jobs: Iterable[JobView], most_ended: int) -> list[JobView]:
+    """All jobs that have not ended, and the newest ended ones; newest first."""
+    listed, ended = [], 0
+    for job in sorted_jobs(jobs, "started"):
+        if job.state in TERMINAL:
+            ended += 1
+        if job.state not in TERMINAL or ended <= most_ended:
+            listed.append(job)
+    return listed
+
+
+def sorted_jobs(jobs: Iterable[JobView], sort: JobSort, now_s: float = 0.0) -> list[JobView]:
+    """Newest first, longest first, or in the order of names or states; equal ones newest first.
+
+    Args:
+        now_s: Unix time, for the duration of running jobs.
+    """
+    newest = sorted(jobs, key=lambda job: (-job.attempt.submitted_s, job.job_id))
+    match sort:
+        case "started":
+            return newest
+        case "duration":
+            return sorted(newest, key=lambda job: -duration_s(job, now_s))
+        case "name":
+            return sorted(newest, key=lambda job: job.spec.name.casefold())
+        case "state":
+            return sorted(newest, key=_state_place)
+
+
+def duration_s(job: JobView, now_s: float) -> float:
+    """Seconds from the start of the newest attempt to its end, or until now."""
+    end_s = ended_s(job)
+    return max(0.0, (now_s if end_s is None else end_s) - job.attempt.submitted_s)
+
+
+def ended_s(job: JobView) -> float | None:
+    """Unix time at which its last part ended; ``None`` if it has not, or nobody knows."""
+    ends = [part.ended_s for part in job.parts if part.ended_s is not None]
+    return max(ends) if job.state in TERMINAL and ends else None
+
+
+def is_found(job: JobView, search: str) -> bool:
+    """Whether a search finds a job: in name, id, nodes, command and person, in any case."""
+    nodes = (place.node for place in job.attempt.placements)
+    return holds(
+        search,
+        (job.job_id, job.run, job.spec.name, *nodes, job.submitted_by),
+        job.spec.entry,
+    )
+
+
+def holds(search: str, words: Iterable[str], command: tuple[str, ...]) -> bool:
+    """Whether one of these words contains a text, or the command without its secrets does."""
+    found = search.casefold()
+    return any(found in word.casefold() for word in (*words, *shown_words(command)))
+
+
+def _state_place(job: JobView) -> int:
+    return _STATES.index(job.state) if job.state in _STATES else len(_STATES)
