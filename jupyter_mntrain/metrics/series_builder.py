@@ -35,6 +35,9 @@ TEXT_CHARACTERS = tunables.count("figures.text_characters")
 
 EVALUATION_COLUMNS = ("time_s", "step", "loss")
 
+FINE_TABLES, LEAST_POINTS = 64, 100
+"""Up to so many ranks are told as finely as asked for; more are drawn as a band."""
+
 FULL_TABLES = 8
 """So many ranks have as many rows as a chart can show; of more, fewer each."""
 
@@ -119,8 +122,12 @@ class SeriesBuilder:
         )
 
     def whole(self, points: int = POINTS) -> JobSeries:
-        """Everything, thinned to at most ``points`` rows per table."""
-        return self._series(0, lambda table: table.whole(points))
+        """Everything, thinned to at most ``points`` rows per table; of very many ranks, fewer."""
+        tables = max(len(self._ranks), len(self._links))
+        fewer = min(points, max(LEAST_POINTS, points * FINE_TABLES // max(1, tables)))
+        return self._series(
+            0, lambda table: table.whole(points if table is self._job.table else fewer)
+        )
 
     def since(self, seq: int) -> JobSeries:
         """Rows numbered above ``seq``; everything, if those are no longer told apart."""
