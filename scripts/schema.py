@@ -19,6 +19,7 @@ RECORDS = (
     messages.AskStacks,
     CheckpointChange,
     messages.EndJob,
+    messages.ChangedMachine,
     messages.Invitation,
     messages.Invite,
     messages.JobLog,

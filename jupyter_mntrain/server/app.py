@@ -14,7 +14,13 @@ from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.server.cluster_opening import ClusterOpening
-from jupyter_mntrain.server.handlers import events, job_routes, node_routes, resume_routes
+from jupyter_mntrain.server.handlers import (
+    events,
+    job_routes,
+    node_routes,
+    own_machine_routes,
+    resume_routes,
+)
 
 PREFIX = "mntrain/v1"
 
@@ -25,6 +31,9 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/nodes/(?P<key>[^/]+)", node_routes.NodeResource),
     (r"/invitations", node_routes.InvitationsResource),
     (r"/links/measure", node_routes.MeasureResource),
+    (r"/own-machine/node", own_machine_routes.OwnNodeResource),
+    (r"/own-machine/membership", own_machine_routes.OwnMembershipResource),
+    (r"/own-machine/service", own_machine_routes.OwnServiceResource),
     (r"/jobs", job_routes.JobsResource),
     (rf"/jobs{JOB}", job_routes.JobResource),
     (rf"/jobs{JOB}/metrics", job_routes.MetricsResource),

@@ -8,6 +8,9 @@ GET     /nodes                               → [NodeEntry]
 POST    /nodes                               AddNode → 201 NodeEntry
 DELETE  /nodes/{key}                         → 204
 POST    /invitations                         Invite → 201 Invitation
+POST    /own-machine/node                    MakeNode → 201 ChangedMachine
+POST    /own-machine/membership              JoinCluster → 201 ChangedMachine
+POST    /own-machine/service                 {} → 201 ChangedMachine
 POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 GET     /jobs                                → [JobEntry]
 POST    /jobs                                LaunchJob → 201 JobEntry
@@ -96,6 +99,44 @@ class Invitation(Record, frozen=True):
     expires_s: float
     port: int
     versions: dict[str, str]
+
+
+class MakeNode(Record, frozen=True, forbid_unknown_fields=True):
+    """Make the server's own machine a node. No other machine can be named.
+
+    Args:
+        name: of the node; default: the machine's.
+        port: of its agent; default: the usual one.
+        listen: addresses of this machine to listen on; empty = all.
+        without_systemd: start the agent on its own, also where systemd runs.
+    """
+
+    name: str | None = None
+    port: int | None = None
+    listen: tuple[str, ...] = ()
+    without_systemd: bool = False
+
+
+class JoinCluster(Record, frozen=True, forbid_unknown_fields=True):
+    """The token with which the server's own machine joins, as node or driver."""
+
+    token: str
+
+
+class ChangedMachine(Record, frozen=True):
+    """What the server's own machine is now.
+
+    Args:
+        role: ``node``, ``driver`` or ``viewer``.
+        name: of the node or driver; empty if it was one before.
+        cluster: that it has joined; empty if it was a member before.
+        said: lines about its service.
+    """
+
+    role: str
+    name: str = ""
+    cluster: str = ""
+    said: tuple[str, ...] = ()
 
 
 class MeasureLinks(Record, frozen=True, forbid_unknown_fields=True):

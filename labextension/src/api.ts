@@ -5,6 +5,7 @@ import { ServerConnection } from '@jupyterlab/services';
 
 import type { IProblem } from './problem';
 import type {
+  ChangedMachine,
   Invitation,
   JobEntry,
   JobLog,
@@ -49,6 +50,20 @@ export class Api {
   /** Invite `uses` machines with one command. The first invitation creates the cluster. */
   invite(uses: number): Promise<Invitation> {
     return this.request('POST', 'invitations', { uses });
+  }
+
+  /** Make the server's own machine a node of its cluster; the agent outlives the server. */
+  makeNode(): Promise<ChangedMachine> {
+    return this.request('POST', 'own-machine/node', {});
+  }
+
+  /** Have the server's own machine join the cluster of a token, as node or driver. */
+  joinCluster(token: string): Promise<ChangedMachine> {
+    return this.request('POST', 'own-machine/membership', { token });
+  }
+
+  installService(): Promise<ChangedMachine> {
+    return this.request('POST', 'own-machine/service', {});
   }
 
   measureLinks(nodes: string[]): Promise<LinkMeasurement[]> {

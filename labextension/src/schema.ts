@@ -207,6 +207,7 @@ export interface Everything {
   AskStacks?: AskStacks;
   CheckpointChange?: CheckpointChange;
   EndJob?: EndJob;
+  ChangedMachine?: ChangedMachine;
   Invitation?: Invitation;
   Invite?: Invite;
   JobLog?: JobLog;
@@ -1471,6 +1472,24 @@ export interface CheckpointChange {
  */
 export interface EndJob {
   grace_s?: number;
+}
+/**
+ * What the server's own machine is now.
+ *
+ *     Args:
+ *         role: ``node``, ``driver`` or ``viewer``.
+ *         name: of the node or driver; empty if it was one before.
+ *         cluster: that it has joined; empty if it was a member before.
+ *         said: lines about its service.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ChangedMachine".
+ */
+export interface ChangedMachine {
+  role: string;
+  name?: string;
+  cluster?: string;
+  said?: string[];
 }
 /**
  * The command with which machines join, valid until a Unix time.

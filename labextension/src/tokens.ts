@@ -107,6 +107,12 @@ export namespace CommandIDs {
   export const addNode = 'mntrain:add-node';
   /** Args: uses?. Shows the command with which machines join. */
   export const inviteNodes = 'mntrain:invite-nodes';
+  /** Make the Jupyter server's own machine a node of the cluster. */
+  export const makeNode = 'mntrain:make-node';
+  /** Have the server's own machine join the cluster of a pasted token. */
+  export const joinCluster = 'mntrain:join-cluster';
+  /** Have the server's own machine start its agent as a service. */
+  export const installService = 'mntrain:install-service';
   /** Args: key. */
   export const forgetNode = 'mntrain:forget-node';
   /** Args: nodes?. */

@@ -99,7 +99,13 @@ function Title({ model, commands }: IContext): JSX.Element {
         items={[
           [invite, run(CommandIDs.inviteNodes)],
           [trans.__('Add a node by address…'), run(CommandIDs.addNode)],
-          [trans.__('Measure all links'), run(CommandIDs.measureLinks)]
+          [trans.__('Measure all links'), run(CommandIDs.measureLinks)],
+          [trans.__('Make this machine a node…'), run(CommandIDs.makeNode)],
+          [trans.__('Join a cluster…'), run(CommandIDs.joinCluster)],
+          [
+            trans.__('Install the agent as a service…'),
+            run(CommandIDs.installService)
+          ]
         ]}
       />
     </div>

@@ -89,6 +89,14 @@ export function Empty(props: IContext): JSX.Element {
         label={trans.__('Invite nodes…')}
         run={() => commands.execute(CommandIDs.inviteNodes)}
       />
+      <Button
+        label={trans.__('Make this machine a node…')}
+        run={() => commands.execute(CommandIDs.makeNode)}
+      />
+      <Button
+        label={trans.__('Join a cluster…')}
+        run={() => commands.execute(CommandIDs.joinCluster)}
+      />
       <p>
         {trans.__(
           'Nodes that have joined appear automatically. On networks without multicast, add them by address.'

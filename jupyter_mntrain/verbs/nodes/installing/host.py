@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.verbs.nodes.installing import look
+from jupyter_mntrain.verbs.nodes.installing.admission import INTERVAL_S, MULTICAST_S, admit
 from jupyter_mntrain.verbs.nodes.installing.facts import Facts, Wanted, read_facts
 from jupyter_mntrain.verbs.nodes.installing.plan import (
     Input,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, NodeView
 
 LOOK_S = tunables.seconds("install.look_timeout_s")
-MULTICAST_S = tunables.seconds("install.multicast_s")
-INTERVAL_S = tunables.seconds("install.interval_s")
 SEEN_S = tunables.seconds("install.seen_timeout_s")
 JOBS_S = tunables.seconds("install.jobs_interval_s")
 LOOK = Path(look.__file__)
@@ -181,7 +180,7 @@ class Host:
                     self.ssh.run, step.command, stdin=given[step.stdin], timeout_s=step.timeout_s
                 )
                 if step.stdin == "token":
-                    self._admit(running, cluster)
+                    admit(running, cluster, self.address)
                 done = running.result()
             if done.code:
                 raise self._failed(step, done)
@@ -202,16 +201,6 @@ class Host:
     def address(self) -> str:
         """Where its agent should be reached: where ssh reaches it."""
         return f"{self.ssh.hostname()}:{self._port}"
-
-    def _admit(self, running: Future[Said], cluster: Cluster) -> None:
-        """Ask it to join while it waits, where multicast does not find it."""
-        deadline = time.monotonic() + MULTICAST_S
-        while not running.done():
-            if time.monotonic() > deadline:
-                # It may not listen yet, or multicast was quicker.
-                with suppress(MntrainError):
-                    cluster.discovery.add(self.address)
-            time.sleep(INTERVAL_S)
 
     def _failed(self, step: Step, done: Said) -> NodeError:
         """The agent says what is wrong as data; pip and shells say it in words."""

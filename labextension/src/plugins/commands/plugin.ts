@@ -5,6 +5,7 @@ import type {
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { ICommandPalette } from '@jupyterlab/apputils';
+import { ILauncher } from '@jupyterlab/launcher';
 import { IMainMenu } from '@jupyterlab/mainmenu';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -15,6 +16,7 @@ import { setting } from '../setting';
 import { addCellCommands } from './cells';
 import { addJobCommands } from './jobs';
 import { addNodeCommands } from './nodes';
+import { addOwnMachineCommands } from './own_machine';
 import { trans, useLanguage } from '../../trans';
 
 const PLUGIN = 'jupyter-mntrain:commands';
@@ -36,6 +38,9 @@ const LISTED = [
   CommandIDs.insertCell,
   CommandIDs.inviteNodes,
   CommandIDs.addNode,
+  CommandIDs.makeNode,
+  CommandIDs.joinCluster,
+  CommandIDs.installService,
   CommandIDs.measureLinks
 ];
 
@@ -49,7 +54,8 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     ICommandPalette,
     IMainMenu,
     INotebookTracker,
-    ISettingRegistry
+    ISettingRegistry,
+    ILauncher
   ],
   activate: (
     app: JupyterFrontEnd,
@@ -58,7 +64,8 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     palette: ICommandPalette | null,
     menu: IMainMenu | null,
     notebooks: INotebookTracker | null,
-    settings: ISettingRegistry | null
+    settings: ISettingRegistry | null,
+    launcher: ILauncher | null
   ) => {
     useLanguage(translator);
     const { commands } = app;
@@ -66,6 +73,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     addCellCommands(app, model, notebooks);
     addJobCommands({ commands, model }, confirms);
     addNodeCommands({ commands, model });
+    addOwnMachineCommands({ commands, model });
 
     const category = trans.__('Multi-node training');
     for (const command of LISTED) {
@@ -73,6 +81,7 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     }
     const args = { andStop: true };
     palette?.addItem({ command: CommandIDs.save, category, args });
+    launcher?.add({ command: CommandIDs.show, category: trans.__('Other') });
     menu?.viewMenu.addGroup([{ command: CommandIDs.show }], 30);
   }
 };

@@ -1,0 +1,36 @@
+"""Routes that change the machine of the Jupyter server, and no other."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.server import own_machine
+from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
+from jupyter_mntrain.server.messages import JoinCluster, MakeNode
+
+TOKEN_LIFE_S = tunables.seconds("install.token_life_s")
+
+
+class OwnNodeResource(MntrainHandler):
+    @allowed
+    async def post(self) -> None:
+        updates, choice = await self.updates(), self.body_as(MakeNode)
+        invite = updates.cluster.membership.invite
+        token = await self.work(invite, expires_in_s=TOKEN_LIFE_S)
+        changed = await self.work(own_machine.become_node, token, choice, updates.cluster)
+        updates.look_now()
+        self.answer(changed, 201)
+
+
+class OwnMembershipResource(MntrainHandler):
+    @allowed
+    async def post(self) -> None:
+        await self.updates()
+        changed = await self.work(own_machine.join, self.body_as(JoinCluster).token)
+        self.answer(changed, 201)
+
+
+class OwnServiceResource(MntrainHandler):
+    @allowed
+    async def post(self) -> None:
+        await self.updates()
+        self.answer(await self.work(own_machine.install_service), 201)

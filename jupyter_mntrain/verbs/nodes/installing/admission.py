@@ -1,0 +1,32 @@
+"""Admission: asks a machine to join while it waits, where multicast does not find it."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster
+
+MULTICAST_S = tunables.seconds("install.multicast_s")
+INTERVAL_S = tunables.seconds("install.interval_s")
+
+
+def admit(running: Future[Any], cluster: Cluster, address: str) -> None:
+    """Until the command that joins has ended, ask at an address, after multicast had its time.
+
+    Args:
+        address: ``host:port`` at which the machine waits.
+    """
+    deadline = time.monotonic() + MULTICAST_S
+    while not running.done():
+        if time.monotonic() > deadline:
+            # It may not listen yet, or multicast was quicker.
+            with suppress(MntrainError):
+                cluster.discovery.add(address)
+        time.sleep(INTERVAL_S)
