@@ -10,6 +10,7 @@ from functools import partial
 from typing import Self
 
 from jupyter_mntrain.cluster.agents.address import parse_address
+from jupyter_mntrain.cluster.checkpoints import Checkpoints
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.job import Job
@@ -266,6 +267,14 @@ class Cluster:
         return self.launch(
             plan.spec, is_queued=is_queued, submitted_by=submitted_by, progress=progress
         )
+
+    def checkpoints(self, job_id: str, *, progress: Progress = SILENT) -> Checkpoints:
+        """What the run of a job has saved: to list, pin, delete, copy elsewhere and export.
+
+        Raises:
+            JobNotFoundError, SpecError: as for :meth:`job`.
+        """
+        return Checkpoints(self, self.job(job_id, progress=progress))
 
     def jobs(
         self, *, search: str = "", everything: bool = False, sort: JobSort = "started"

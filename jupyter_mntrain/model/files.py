@@ -16,7 +16,8 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 def write_atomically(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
     """Replace a file: after a crash it has either the old or the new content."""
-    mine = f"{os.getpid()}.{threading.get_native_id()}"
+    # Nodes that share a directory may have equal process ids.
+    mine = f"{os.getpid()}.{threading.get_native_id()}.{os.urandom(4).hex()}"
     temporary = path.with_name(f".{path.name}.{mine}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:

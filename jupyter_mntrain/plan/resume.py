@@ -78,6 +78,26 @@ def choose_checkpoint(
     return found
 
 
+def whole_checkpoint(listed: RunCheckpoints, step: int | None) -> RunCheckpoint:
+    """The checkpoint of that step, or the newest whole one, to copy or export.
+
+    Raises:
+        RefusedError: there is none, or the nodes that answer do not have all of it.
+    """
+    wanted = [one for one in listed.checkpoints if step in (None, one.step)]
+    found = next((one for one in wanted if one.is_whole), None)
+    if found is not None:
+        return found
+    which = "checkpoint" if step is None else f"checkpoint of step {step}"
+    missing = dict.fromkeys(node for one in wanted for node in one.missing_on)
+    away = " and ".join(missing or listed.silent)
+    raise RefusedError(
+        f"run {listed.run} has no {'whole ' if wanted else ''}{which} on nodes that answer",
+        kind=Kind.NO_CHECKPOINT,
+        fix=f"start {away} again" if away else f"see mntrain checkpoints {listed.run}",
+    )
+
+
 def _not_whole(
     found: RunCheckpoint,
     lacking: dict[str, tuple[int, ...]],

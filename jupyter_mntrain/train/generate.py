@@ -17,7 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoTokenizer
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, RUN_VARIABLE
@@ -31,7 +31,7 @@ from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.policy import directory_of
 from jupyter_mntrain.train.checkpoint.resuming import find_newest, load
 from jupyter_mntrain.train.data.chat import ChatWriter
-from jupyter_mntrain.train.model.decoder import StageModule, materialize, meta_stage
+from jupyter_mntrain.train.model.decoder import materialize, whole_model
 from jupyter_mntrain.train.world import World, agree, join_world
 
 TIMEOUT_S = tunables.seconds("train.generate_timeout_s")
@@ -86,7 +86,7 @@ def load_newest(
         cause = f"{directory / DESCRIPTION} does not exist"
         error = RecipeError(cause, fix="launch the job again")
     agree(world, error)
-    stage = _whole_model(directory / DESCRIPTION) if world.is_head else None
+    stage = whole_model(directory / DESCRIPTION) if world.is_head else None
     names = [] if stage is None else list(stage.weights())
     loaded = load(
         world,
@@ -124,12 +124,6 @@ def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
             pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
         )
     return str(tokenizer.decode(ids[0, given.shape[1] :], skip_special_tokens=True))
-
-
-def _whole_model(description: Path) -> StageModule:
-    config = AutoConfig.from_pretrained(description, local_files_only=True)
-    layers = range(config.num_hidden_layers)
-    return meta_stage(config, layers, first=True, last=True, dtype=config.dtype, attention="sdpa")
 
 
 def _parser() -> argparse.ArgumentParser:

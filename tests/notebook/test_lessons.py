@@ -92,6 +92,11 @@ def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed
     assert (
         "succeeded" in cells["%mntrain launch long.toml --name again --set train.steps=12 --wait"]
     )
+    resumed = cells["%mntrain resume {first.id} --wait -o second"]
+    assert "succeeded" in resumed
+    assert says("resumed after step", resumed)
+    assert says("whole", cells["%mntrain checkpoints {first.id}"])
+    assert "equal: True" in cells["def losses(job):"]
     panel = cells["%mntrain panel llama-tiny"]
     assert "%%mntrain launch --member node1 --member node2" in panel
     assert 'preset = "llama-tiny"' in panel

@@ -22,6 +22,7 @@ from jupyter_mntrain.plan.resume import (
     refuse_finished,
     refuse_running,
     reported_step,
+    whole_checkpoint,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
 from tests.plan.views import job_view
@@ -174,3 +175,16 @@ def test_the_newest_job_knows_the_newest_checkpoint() -> None:
     waited = job_view(RUN, "failed", earlier=Earlier(world_size=2, saved_step=30))
     assert reported_step([waited]) == 30
     assert reported_step([job_view(RUN, "failed")]) is None
+
+
+def test_the_newest_whole_one_is_copied_and_a_node_that_has_all_suffices() -> None:
+    listed = run(node1=node((1, 200, (0, 1)), (1, 400, (0,))), node2=node((1, 200, (1,))))
+    one = whole_checkpoint(listed, None)
+    assert (one.step, one.fewest_nodes()) == (200, ("node1",))
+    assert set(whole_checkpoint(BOTH, 400).fewest_nodes()) == {"node1", "node2"}
+    with pytest.raises(RefusedError) as caught:
+        whole_checkpoint(listed, 400)
+    assert caught.value.kind is Kind.NO_CHECKPOINT
+    assert "node2" in caught.value.fix
+    with pytest.raises(RefusedError):
+        whole_checkpoint(run(), None)

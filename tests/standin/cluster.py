@@ -30,6 +30,7 @@ from jupyter_mntrain.plan.members import choose_participants, parse_member
 from tests.standin.job_handle import StandInJob
 from tests.standin.jobs import measured_links
 from tests.standin.pipeline import BEGIN_S, GIGABIT
+from tests.standin.resuming import StandInCheckpoints
 from tests.standin.training import sample_job
 
 VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
@@ -225,6 +226,9 @@ class StandInCluster:
             if known.startswith(job_id):
                 return job
         raise job_not_found(job_id)
+
+    def checkpoints(self, job_id: str) -> StandInCheckpoints:
+        return StandInCheckpoints(self.job(job_id).calls, self.job(job_id).id)
 
     def measure(
         self, participants: Any = None, *, progress: Progress = SILENT

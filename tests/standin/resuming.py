@@ -7,7 +7,9 @@ from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.cluster.checkpoints import KeptCheckpoint
 from jupyter_mntrain.cluster.launch.resume import ResumePlan
+from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model.api import CheckpointAction
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -30,6 +32,23 @@ CHECKPOINTS = RunCheckpoints(
     directories={"wopr": "/state/runs/j-0000feed/checkpoints"},
     silent=("hal",),
 )
+
+
+class StandInCheckpoints:
+    """Copies and exports at once; notes what was asked."""
+
+    def __init__(self, calls: list[tuple[str, Any]], job_id: JobId) -> None:
+        self._calls, self._job_id = calls, job_id
+
+    def copy(self, path: str, *, step: int | None = None, progress: Progress) -> KeptCheckpoint:
+        return self._kept("copy", path, step)
+
+    def export(self, path: str, *, step: int | None = None, progress: Progress) -> KeptCheckpoint:
+        return self._kept("export", path, step)
+
+    def _kept(self, what: str, path: str, step: int | None) -> KeptCheckpoint:
+        self._calls.append((what, (path, step)))
+        return KeptCheckpoint(CHECKPOINTS.run, step or 400, path, ("wopr",), self._job_id)
 
 
 class ResumableJob(ABC):

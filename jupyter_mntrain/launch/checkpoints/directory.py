@@ -181,10 +181,16 @@ class CheckpointDirectory:
 
     @staticmethod
     def _merge(unfinished: Path, target: Path) -> None:
+        """Several nodes may do so at once: each moves what is still there, and none deletes a
+        shard that another has not moved yet.
+        """
         (target / MANIFEST).unlink(missing_ok=True)
+        names: list[str] = []
         with suppress(FileNotFoundError):
-            for shard in unfinished.iterdir():
-                shard.replace(target / shard.name)
+            names = [one.name for one in unfinished.iterdir() if _SHARD.fullmatch(one.name)]
+        for name in names:
+            with suppress(FileNotFoundError):
+                (unfinished / name).replace(target / name)
         shutil.rmtree(unfinished, ignore_errors=True)
 
 

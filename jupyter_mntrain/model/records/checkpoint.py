@@ -119,6 +119,16 @@ class RunCheckpoint(Record, frozen=True):
     def is_whole(self) -> bool:
         return not self.missing
 
+    def fewest_nodes(self) -> tuple[str, ...]:
+        """Nodes that together have all shards which any has: one, where one has all."""
+        chosen: list[str] = []
+        left = {rank for ranks in self.nodes.values() for rank in ranks}
+        while left:
+            best = max(self.nodes, key=lambda name: len(left.intersection(self.nodes[name])))
+            chosen.append(best)
+            left.difference_update(self.nodes[best])
+        return tuple(chosen)
+
     def missing_without(self, nodes: Collection[str]) -> dict[str, tuple[int, ...]]:
         """Shards that none of ``nodes`` has, by a node that has them; ``""`` = none that answers.
 

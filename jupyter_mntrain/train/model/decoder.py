@@ -178,3 +178,10 @@ def materialize(
         if tensor.is_meta:
             raise AssertionError(f"{name} was never materialized: {missing}")
     return stage.train()
+
+
+def whole_model(description: Path) -> StageModule:
+    """A model in one piece on the meta device, by the config in a directory."""
+    config = AutoConfig.from_pretrained(description, local_files_only=True)
+    layers = range(config.num_hidden_layers)
+    return meta_stage(config, layers, first=True, last=True, dtype=config.dtype, attention="sdpa")

@@ -1,48 +1,96 @@
-"""``checkpoints``: lists what a run has saved; deletes and pins."""
+"""``checkpoints``: lists what a run has saved; deletes, pins, copies and exports."""
 
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 import msgspec
+from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.api import CheckpointAction
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.recipe.sections import MOST_STEPS
+from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.checkpoints import checkpoint_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
 
 ACTIONS: tuple[tuple[CheckpointAction, str], ...] = (
     ("delete", "delete the checkpoint of this step on all nodes"),
     ("pin", "keep the checkpoint of this step: newer ones do not replace it"),
     ("unpin", "let newer ones replace it again"),
 )
+WHAT = ("delete", "pin", "unpin", "copy", "export")
 
 
 class CheckpointsVerb(Verb):
     name = "checkpoints"
-    help = "list what a job's run has saved, and where; delete or pin one"
+    help = "list what a run has saved; delete, pin, copy or export one"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         for action, text in ACTIONS:
             parser.option(f"--{action}", type=bounded_int(1, MOST_STEPS), metavar="STEP", help=text)
+        parser.option(
+            "--copy",
+            metavar="PATH",
+            help="copy one to this directory on the nodes, and prove every shard there; "
+            "resume --from PATH begins with it",
+        )
+        parser.option(
+            "--export",
+            metavar="DIR",
+            help="write the model of one as a Hugging Face directory on a node that has it",
+        )
+        parser.option(
+            "--step",
+            type=bounded_int(1, MOST_STEPS),
+            metavar="STEP",
+            help="which one to copy or export; default: the newest that is whole",
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        asked = [(action, getattr(args, action)) for action, _ in ACTIONS if getattr(args, action)]
+        asked = [what for what in WHAT if getattr(args, what)]
         if len(asked) > 1:
-            raise SpecError("only one of --delete, --pin and --unpin at a time", fix="use one")
+            names = ", ".join(f"--{one}" for one in asked)
+            raise SpecError(f"only one at a time: {names}", fix="use one")
         if asked and not args.job:
-            raise SpecError(f"--{asked[0][0]}: no job given", fix="name the job of the checkpoint")
+            raise SpecError(f"--{asked[0]}: no job given", fix="name the job of the checkpoint")
+        if args.step is not None and asked not in (["copy"], ["export"]):
+            raise SpecError("--step says what to copy or export", fix="add --copy or --export")
         job = find_job(context, args)
-        if asked:
-            action, step = asked[0]
-            listed = job.change_checkpoint(step, action)
-        else:
+        if args.copy or args.export:
+            return _kept(context, args, job)
+        action = next((one for one, _ in ACTIONS if one in asked), None)
+        if action is None:
             listed = job.checkpoints()
+        else:
+            listed = job.change_checkpoint(getattr(args, action), action)
         table = checkpoint_table(listed, now_s=context.clock(), program=context.program)
         data = msgspec.to_builtins(listed) | {"job_id": job.id}
         return Outcome(table, data, job=job)
+
+
+def _kept(context: Context, args: Namespace, job: Job) -> Outcome:
+    checkpoints = context.cluster(args).checkpoints(job.id)
+    with context.screen.progress() as progress:
+        if args.copy:
+            kept = checkpoints.copy(args.copy, step=args.step, progress=progress)
+        else:
+            kept = checkpoints.export(args.export, step=args.step, progress=progress)
+    text = Text.assemble(
+        "copied" if args.copy else "exported",
+        f" step {formats.count(kept.step)} of run {kept.run} to ",
+        (kept.path, "bold"),
+        f" on {', '.join(kept.nodes)}",
+    )
+    if args.copy:
+        hint = f"{context.program} resume {job.id} --from {kept.path}"
+        text.append(f"\n  every shard was read back and compared; begin with it: {hint}", "dim")
+    return Outcome(text, msgspec.to_builtins(kept), job=job)

@@ -31,6 +31,7 @@ test('an ended run goes on where it was saved, and keeps what is pinned', async 
   page,
   baseURL
 }) => {
+  test.slow(); // two launches, one after the other
   const base = `${baseURL}/`;
   const newest = async () => (await jobs(page, base))[0];
   const view = await launchFromCell(page, 'second-day.ipynb', RUN);

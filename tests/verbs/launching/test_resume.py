@@ -136,3 +136,26 @@ def test_one_checkpoint_is_deleted_or_pinned_at_a_time(do, job):
         do("checkpoints", job.id, "--delete", "200", "--pin", "400")
     with pytest.raises(SpecError, match=wording("no job given")):
         do("checkpoints", "--delete", "200")
+
+
+def test_a_checkpoint_is_copied_or_exported_where_it_was_asked(do, job, text, as_json):
+    outcome = do("checkpoints", job.id, "--copy", "/far/away")
+    assert as_json(outcome)["path"] == "/far/away"
+    assert says(f"resume {job.id} --from /far/away", text(outcome.renderable))
+    do("checkpoints", job.id, "--export", "/hf", "--step", "200")
+    assert job.calls == [("copy", ("/far/away", None)), ("export", ("/hf", 200))]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--copy", "/a", "--export", "/b"),
+        ("--copy", "/a", "--pin", "400"),
+        ("--step", "400"),
+        ("--pin", "400", "--step", "400"),
+    ],
+)
+def test_what_is_asked_of_a_checkpoint_is_one_thing(do, job, words):
+    with pytest.raises(SpecError):
+        do("checkpoints", job.id, *words)
+    assert job.calls == []

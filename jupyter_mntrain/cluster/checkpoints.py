@@ -1,0 +1,176 @@
+"""Checkpoints of a run: listed, pinned, deleted, copied elsewhere and exported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, Protocol
+
+from jupyter_mntrain.cluster.job import Job
+from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.api import CheckpointAction
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
+from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant
+from jupyter_mntrain.plan.resume import whole_checkpoint
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
+
+KEEPER = f"{TRAINER}.keep"
+
+What = Literal["copy", "export"]
+
+
+class KeptCheckpoint(Record, frozen=True):
+    """A checkpoint that was copied or exported.
+
+    Args:
+        path: where it is now.
+        nodes: that wrote there.
+        job_id: of the job that did it, for its log.
+    """
+
+    run: JobId
+    step: int
+    path: str
+    nodes: tuple[str, ...]
+    job_id: JobId
+
+
+class Launching(Protocol):
+    """What is needed of a cluster."""
+
+    def refuse_read_only(self) -> None: ...
+
+    def known_jobs(self) -> tuple[JobView, ...]: ...
+
+    def launch(self, spec: JobSpec, *, progress: Progress = SILENT) -> Job: ...
+
+
+class Checkpoints:
+    """The checkpoints of one run, from :meth:`Cluster.checkpoints`. Safe from any thread.
+
+    Args:
+        cluster: an open one.
+        job: any of the run.
+    """
+
+    def __init__(self, cluster: Launching, job: Job) -> None:
+        self._cluster, self._job = cluster, job
+
+    def list(self) -> RunCheckpoints:
+        """All of them, the newest first, as the nodes that answer have them."""
+        return self._job.checkpoints()
+
+    def change(self, step: int, action: CheckpointAction) -> RunCheckpoints:
+        """Delete, pin or unpin one, as :meth:`Job.change_checkpoint`."""
+        return self._job.change_checkpoint(step, action)
+
+    def copy(
+        self, path: str, *, step: int | None = None, progress: Progress = SILENT
+    ) -> KeptCheckpoint:
+        """Copy one to a directory on the nodes, and prove every shard there. Waits for the end.
+
+        The manifest comes last: a copy that was cut off is none. ``resume`` with ``begin=path``
+        begins with it, also after everything else is gone. Meanwhile the original is pinned.
+
+        Args:
+            path: absolute, or from ``~``; one that all nodes share, or each has its own.
+            step: default: the newest that is whole.
+
+        Raises:
+            RefusedError: there is none, the nodes that answer do not have all of it, or it could
+                not be written.
+            SpecError: the job runs a script, whose checkpoints are its own; or a relative path.
+            NodeError: as for :meth:`Cluster.launch`.
+        """
+        return self._keep("copy", path, step, progress)
+
+    def export(
+        self, directory: str, *, step: int | None = None, progress: Progress = SILENT
+    ) -> KeptCheckpoint:
+        """Write one as a Hugging Face directory on one node. Asks no GPU. Waits for the end.
+
+        Args:
+            directory: absolute, or from ``~``; new or empty.
+            step: default: the newest that is whole.
+
+        Raises:
+            RefusedError, SpecError, NodeError: as for :meth:`copy`.
+        """
+        return self._keep("export", directory, step, progress)
+
+    def _keep(self, what: What, path: str, step: int | None, progress: Progress) -> KeptCheckpoint:
+        if not path.startswith(("/", "~")):
+            cause = f"{path}: not an absolute path"
+            raise SpecError(cause, fix="give one on the nodes, from / or ~")
+        self._cluster.refuse_read_only()
+        view = self._job.view()
+        if overrides_of(view.spec) is None:
+            cause = f"job {view.job_id} runs a script, whose checkpoints are its own"
+            raise SpecError(cause, fix="copy or convert them as that script says")
+        one = whole_checkpoint(self.list(), step)
+        spec = self._spec(what, view, one, path)
+        with self._pinned(one):
+            job = self._cluster.launch(spec, progress=progress)
+            try:
+                ended = job.wait(progress=progress)
+            except KeyboardInterrupt:
+                job.kill()
+                raise
+        if ended.state != "succeeded":
+            raise _not_kept(what, one, ended)
+        names = tuple(place.node for place in ended.attempt.placements)
+        nodes = names if what == "copy" else names[:1]
+        return KeptCheckpoint(run=view.run, step=one.step, path=path, nodes=nodes, job_id=job.id)
+
+    def _spec(self, what: What, view: JobView, one: RunCheckpoint, path: str) -> JobSpec:
+        """A job with one process, without GPUs, on each node that is needed."""
+        known = {
+            place.node: place
+            for other in (*self._cluster.known_jobs(), view)
+            if other.run == view.run
+            for place in other.attempt.placements
+        }
+        return JobSpec(
+            entry=(
+                "-m",
+                KEEPER,
+                what,
+                view.run,
+                str(one.step),
+                path,
+                RECIPE_FILE,
+                *view.spec.entry[3:],
+            ),
+            participants=tuple(
+                Participant(node=known[name].node_id, nproc=1, interface=known[name].interface)
+                for name in one.fewest_nodes()
+            ),
+            name=f"{what} {view.run}",
+            files={RECIPE_FILE: view.spec.files[RECIPE_FILE]},
+            environment=view.spec.environment,
+            from_environment=view.spec.from_environment,
+            mixed_versions=view.spec.mixed_versions,
+        )
+
+    @contextmanager
+    def _pinned(self, one: RunCheckpoint) -> Iterator[None]:
+        """Keep it from being pruned by a running job."""
+        if one.is_pinned:
+            yield
+            return
+        self._job.change_checkpoint(one.step, "pin")
+        try:
+            yield
+        finally:
+            self._job.change_checkpoint(one.step, "unpin")
+
+
+def _not_kept(what: What, one: RunCheckpoint, ended: JobView) -> RefusedError:
+    problem = ended.problem
+    if problem is None:
+        cause = f"job {ended.job_id}, which was to {what} checkpoint {one.step}, is {ended.state}"
+        return RefusedError(cause, fix=f"see mntrain logs {ended.job_id}")
+    return RefusedError.of(problem)

@@ -1,0 +1,80 @@
+"""Keep: ``python -m jupyter_mntrain.train.keep`` copies or exports a checkpoint of another run.
+
+Runs beside the job, on the CPUs of the nodes that have the checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from jupyter_mntrain.model import tunables
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
+from jupyter_mntrain.model.errors import MntrainError, RecipeError
+from jupyter_mntrain.recipe.parse import load_recipe
+from jupyter_mntrain.telemetry.problem_file import hand_over
+from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.train.checkpoint.keeping import copy_checkpoint, export_checkpoint
+from jupyter_mntrain.train.checkpoint.resuming import find_newest
+from jupyter_mntrain.train.generate import checkpoints_of
+from jupyter_mntrain.train.world import join_world
+
+TIMEOUT_S = tunables.seconds("train.keep_timeout_s")
+
+
+@record
+def main(argv: list[str] | None = None) -> None:
+    """Copy or export, as the arguments say."""
+    arguments = _parser().parse_args(argv)
+    recipe = load_recipe(arguments.recipe, arguments.set)
+    path = Path(arguments.path).expanduser()
+    with Recorder() as recorder, join_world("cpu", TIMEOUT_S) as world:
+        source = CheckpointDirectory(checkpoints_of(arguments.run, recipe, os.environ))
+        found = find_newest(world, source, step=arguments.step, finishes=False)
+        if found is None:
+            cause = f"run {arguments.run} has no checkpoint {arguments.step} here any longer"
+            raise RecipeError(cause, fix=f"see mntrain checkpoints {arguments.run}")
+        if arguments.what == "copy":
+            target = CheckpointDirectory(path, found.manifest.attempt)
+            copy_checkpoint(world, source, found, target, recorder.progress)
+        else:
+            export_checkpoint(
+                world,
+                source,
+                found,
+                path,
+                run=arguments.run,
+                shard_bytes=int(recipe.output.shard_gb * 1e9),
+                progress=recorder.progress,
+            )
+        if world.is_head:
+            said = {"copy": "copied", "export": "exported"}[arguments.what]
+            step = found.manifest.step
+            print(f"{said} step {step} of run {arguments.run} to {path}", flush=True)  # noqa: T201 - the job's log
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.keep")
+    parser.add_argument("what", choices=("copy", "export"))
+    parser.add_argument("run", help="whose checkpoint it is")
+    parser.add_argument("step", type=int)
+    parser.add_argument("path", help="on the nodes")
+    parser.add_argument("recipe", help="the recipe of its job")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE")
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except MntrainError as error:
+        hand_over(error.problem)
+        if os.environ.get("LOCAL_RANK", "0") == "0":
+            raise SystemExit(f"mntrain: {error}") from None
+        raise SystemExit(error.exit_code) from None

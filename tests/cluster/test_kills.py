@@ -1,0 +1,17 @@
+"""A run that is killed twice at random moments has the losses of one that was never broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.kills import trial
+
+
+@pytest.mark.slow
+def test_two_kills_in_a_row_change_no_loss(tmp_path: Path) -> None:
+    with trial(tmp_path) as made:
+        told = made.run(3)
+    assert told.problem is None, told
+    assert len(told.story) == 4
