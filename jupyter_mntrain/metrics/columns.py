@@ -149,7 +149,9 @@ class Table:
         """
         # Older rows stand for more steps each: joined first, so that all points span the same.
         steps = len(self._older["time_s"]) * self._size + len(self._numbers)
-        size = 1 if steps <= points else -(-steps // max(1, points - 1))
+        # Each part may end with a row of fewer steps.
+        spare = 1 if len(self._older["time_s"]) and len(self._numbers) else 0
+        size = 1 if steps <= points else -(-steps // max(1, points - spare))
         older = max(1, -(-size // self._size))
         told = {}
         for name in self._names:

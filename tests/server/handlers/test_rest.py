@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from jupyter_mntrain import __version__
+from jupyter_mntrain.metrics.thinned.samples import NodeSamples, RankSamples
 from jupyter_mntrain.model.failure.calls import Call, GroupCalls
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.stall import RankStack
@@ -31,6 +32,7 @@ from tests.server.conftest import (
 )
 from tests.server.live_server import TOKEN
 from tests.standin.faults import Refuse
+from tests.standin.jobs import step
 from tests.wording import says
 
 # Each starts Jupyter servers of its own.
@@ -93,6 +95,22 @@ def test_metrics(served: Served, job_id: JobId) -> None:
     assert served.server.get(other).get("since", 0) == 0
     thin = served.server.get(f"/jobs/{job_id}/metrics?points=5")
     assert [len(rank["step"]) for rank in thin["ranks"]] == [5, 5]
+
+
+def test_a_range_is_asked_from_the_nodes(served: Served, job_id: JobId) -> None:
+    for number, agent in enumerate(served.agents):
+        rest = tuple(step(number, one) for one in (7, 8, 9))
+        ranks = (RankSamples(rank=Rank(number), steps=9, rest=rest),)
+        served.do(agent.samples.__setitem__, job_id, NodeSamples(attempt=1, seq=9, ranks=ranks))
+    zoom = served.server.get(f"/jobs/{job_id}/metrics?begin=7&end=9")
+    assert (zoom["job"]["step"], len(zoom["ranks"])) == ([7.0, 8.0, 9.0], 2)
+    assert zoom["summary"]["job_id"] == job_id
+    served.do(served.agents[0].samples.clear)
+    half = served.server.get(f"/jobs/{job_id}/metrics?begin=7&end=9&by=time&points=2")
+    assert [len(one["step"]) for one in half["ranks"]] == [2]
+    for bad in ("begin=9&end=8", "begin=1&by=x", "begin=-1"):
+        answer = served.server.ask("GET", f"/jobs/{job_id}/metrics?{bad}")
+        refused(answer, 400, "bad-request")
 
 
 def test_logs_are_safe_to_show(served: Served) -> None:
