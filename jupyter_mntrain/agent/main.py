@@ -19,6 +19,7 @@ from tornado.netutil import bind_sockets
 
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.log import set_up_log
+from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.beat import BeatSampler
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.gang.peer_client import PeerClient
@@ -46,6 +47,7 @@ from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM
 from jupyter_mntrain.command_line.error_output import print_defect, print_error
 from jupyter_mntrain.command_line.parser import HelpWanted
+from jupyter_mntrain.launch.project.tree import BLOBS
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
 from jupyter_mntrain.model.errors import MntrainError, TrustError
@@ -235,6 +237,7 @@ def _node(options: Options) -> LocalNode:
             lent_memory=lambda: owner.lending.memory_bytes,
             errors=OwnErrors.listening(),
         ),
+        blobs=BlobStore(options.state / BLOBS),
         listeners=listeners,
         audit=Audit(options.state / AUDIT_FILE),
         state=StateDirectory(options.state, node_id),

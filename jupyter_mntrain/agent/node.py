@@ -16,6 +16,7 @@ from jupyter_mntrain.agent.access.limits import (
     sink_quota,
     stream_quota,
 )
+from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
@@ -69,6 +70,7 @@ class LocalNode:
     links: LinkBook
     leases: LeaseBook
     jobs: JobBook
+    blobs: BlobStore
     listeners: Listeners
     audit: Audit
     state: StateDirectory

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Self
 
 from jupyter_mntrain.cluster.agents.address import parse_address
@@ -24,6 +25,7 @@ from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.launch.project.stage import StagedProject, with_project
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
@@ -206,6 +208,7 @@ class Cluster:
         self,
         spec: JobSpec,
         *,
+        project: str | Path | StagedProject | None = None,
         is_queued: bool = False,
         submitted_by: str = "",
         progress: Progress = SILENT,
@@ -213,6 +216,9 @@ class Cluster:
         """Start a job on all of its participants or on none. Ctrl-C releases every lease.
 
         Args:
+            project: folder whose files are sent to the nodes, as far as they lack them; or what
+                :func:`~jupyter_mntrain.launch.project.stage.stage_project` made of one. Default:
+                that of the spec, which nodes have from an earlier job.
             is_queued: queue the job on its participants, ``pending`` and without leases. Its head
                 starts it once everything it needs is free; no driver is needed.
             submitted_by: for people; default: user and host.
@@ -227,7 +233,8 @@ class Cluster:
         self._settle(spec.participants, progress)
         launcher = self._driver.launcher(submitted_by)
         start = launcher.queue if is_queued else launcher.launch
-        view = self._driver.loop.run(start(spec, new_job_id(), progress=progress))
+        spec, staged = with_project(spec, project)
+        view = self._driver.loop.run(start(spec, new_job_id(), project=staged, progress=progress))
         return Job(self._driver, view.job_id)
 
     def resume(

@@ -77,7 +77,7 @@ def torchrun_command(
         f"--log-dir={root / 'ranks'}",
         "--tee=3",
         *spec.torchrun_arguments,
-        *spec.entry,
+        *_entry(spec, root / "work"),
     )
     environment = {
         **network_environment(placement),
@@ -97,7 +97,21 @@ def torchrun_command(
         NODE_VARIABLE: placement.node,
         METRICS_VARIABLE: str(root / "metrics"),
     }
-    return NodeCommand(placement.node, argv, environment, directory=str(root / "work"))
+    directory = spec.workdir or str(root / "work")
+    return NodeCommand(placement.node, argv, environment, directory=directory)
+
+
+def _entry(spec: JobSpec, work: PurePosixPath) -> tuple[str, ...]:
+    """Return what ranks run. In a folder of the nodes, the job's own files have absolute paths."""
+    if spec.workdir is None:
+        return spec.entry
+    at = 2 if spec.runs_trainer else 0
+    is_sent = spec.entry[at] in spec.files
+    return (
+        *spec.entry[:at],
+        str(work / spec.entry[at]) if is_sent else spec.entry[at],
+        *spec.entry[at + 1 :],
+    )
 
 
 def recorder_environment(spec: JobSpec, root: PurePosixPath) -> dict[str, str]:

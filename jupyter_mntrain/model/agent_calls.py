@@ -27,6 +27,8 @@ DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
 
 CHECKPOINTS_S = tunables.seconds("connection.checkpoints_timeout_s")
 
+BLOBS_S = tunables.seconds("connection.blobs_timeout_s")
+
 T = TypeVar("T")
 
 
@@ -117,6 +119,36 @@ class AgentCalls(ABC):
     ) -> NodeCheckpoints:
         path = Route.CHECKPOINTS.format(job_id=job_id)
         return await self._ask("POST", path, NodeCheckpoints, change, extra_s=CHECKPOINTS_S)
+
+    async def missing_blobs(self, sizes: dict[str, int]) -> tuple[str, ...]:
+        """Which files' contents the node lacks; the others it keeps for a while.
+
+        Args:
+            sizes: bytes by SHA-256.
+        """
+        query = api.BlobQuery(sizes=sizes)
+        answer = await self._ask("POST", Route.BLOBS, api.BlobsMissing, query, extra_s=BLOBS_S)
+        return answer.sha256s
+
+    async def put_blob(self, sha256: str, part: bytes, *, offset: int, size: int, key: str) -> None:
+        """Send a part of a file's content.
+
+        Args:
+            size: of the whole.
+            key: of this upload; its parts come in order.
+        """
+        path = Route.BLOB.format(sha256=sha256) + f"?size={size}&offset={offset}&key={key}"
+        reply = await self.send("PUT", path, part, BLOBS_S)
+        if not reply.is_success:
+            raise refusal(reply.body, self.address, self.node)
+
+    async def blob(self, sha256: str, *, offset: int, limit: int) -> bytes:
+        """A part of a file's content; empty after its end."""
+        path = Route.BLOB.format(sha256=sha256) + f"?offset={offset}&limit={limit}"
+        reply = await self.send("GET", path, None, BLOBS_S)
+        if not reply.is_success:
+            raise refusal(reply.body, self.address, self.node)
+        return reply.body
 
     async def description(self) -> api.MachineDescription:
         answer = api.MachineDescription

@@ -28,6 +28,9 @@ POST    /v1/jobs/{job}/checkpoints                 CheckpointChange → NodeChec
                                                      then
 POST    /v1/jobs/{job}/stacks                      → [RankStack], of the ranks that live here
 POST    /v1/jobs/{job}/ranks/{rank}/kill           KillRequest → JobRecord; only this rank's process
+POST    /v1/blobs                                  BlobQuery → BlobsMissing
+PUT     /v1/blobs/{sha256}?size=&offset=&key=      bytes → {}; parts of one upload, in order
+GET     /v1/blobs/{sha256}?offset=&limit=          → bytes
 GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
 GET     /v1/trust                                  → TrustNews, what drivers left here
 PUT     /v1/trust                                  TrustNews → {}; what is newer is kept
@@ -81,6 +84,8 @@ class Route(enum.StrEnum):
     CHECKPOINTS = "/v1/jobs/{job_id}/checkpoints"
     STACKS = "/v1/jobs/{job_id}/stacks"
     KILL_RANK = "/v1/jobs/{job_id}/ranks/{rank}/kill"
+    BLOBS = "/v1/blobs"
+    BLOB = "/v1/blobs/{sha256}"
     PORT = "/v1/port/{port}"
     TRUST = "/v1/trust"
     PROBE_LISTEN = "/v1/probe/listen"
@@ -201,6 +206,20 @@ class KillRequest(Record, frozen=True):
 
     attempt: int
     reason: str = "killed by user"
+
+
+class BlobQuery(Record, frozen=True):
+    """Question which files' contents a node lacks.
+
+    Args:
+        sizes: bytes by SHA-256.
+    """
+
+    sizes: Annotated[dict[str, int], Meta(max_length=100_000)]
+
+
+class BlobsMissing(Record, frozen=True):
+    sha256s: tuple[str, ...]
 
 
 class MachineDescription(Record, frozen=True):

@@ -61,6 +61,15 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes // _SIZE_UNITS[unit]} {unit}"
 
 
+def rough_size(size_bytes: float) -> str:
+    """Write a size like ``1.2 MB``, rounded."""
+    units = ("B", "kB", "MB", "GB", "TB")
+    power = 0
+    while size_bytes >= 1000 and power < len(units) - 1:
+        size_bytes, power = size_bytes / 1000, power + 1
+    return f"{size_bytes:.{1 if power and size_bytes < 100 else 0}f} {units[power]}"
+
+
 def numbered(noun: str, numbers: Sequence[int]) -> str:
     """GPU 0; GPUs 0, 1."""
     return f"{noun}{agreeing(numbers, '', 's')} {', '.join(map(str, numbers))}"

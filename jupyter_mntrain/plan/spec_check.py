@@ -34,6 +34,7 @@ MOST_NAME_CHARACTERS = 128
 FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_PROJECT = re.compile(r"[0-9a-f]{64}")
 _NO_PYTHON = frozenset({"--no-python", "--no_python"})
 
 _OWN_OPTIONS = {
@@ -77,6 +78,7 @@ def check_spec(spec: JobSpec) -> None:
     check_name(spec.name)
     _check_unicode(spec)
     _check_entry(spec)
+    _check_places(spec)
     _check_files(spec)
     _check_surroundings(spec)
     if not spec.participants:
@@ -157,10 +159,34 @@ def _check_entry(spec: JobSpec) -> None:
         )
     path = PurePosixPath(script)
     sent = {PurePosixPath(name) for name in spec.files}
-    if not path.is_absolute() and path not in sent:
+    # A project, or a folder on the nodes, may have it.
+    is_elsewhere = spec.project is not None or spec.workdir is not None
+    if not path.is_absolute() and path not in sent and not is_elsewhere:
         raise SpecError(
             f"the script {script!r} is not sent with the job",
             fix="add it to files, or give its absolute path on the nodes",
+        )
+
+
+def _check_places(spec: JobSpec) -> None:
+    if spec.project is not None and not _PROJECT.fullmatch(spec.project):
+        raise SpecError(
+            f"project {spec.project[:80]!r} is no SHA-256",
+            fix="omit it, and name the folder: --project DIR",
+        )
+    workdir = spec.workdir
+    if workdir is None:
+        return
+    if not workdir.startswith(("/", "~")) or "\0" in workdir:
+        raise SpecError(
+            f"--workdir {workdir}: not an absolute path",
+            fix="give the path that the folder has on the nodes, from / or ~",
+        )
+    if spec.project is not None:
+        raise SpecError(
+            "--workdir and --project exclude each other: the first runs in a folder that the "
+            "nodes have, the second sends them one",
+            fix="use one of them",
         )
 
 

@@ -10,7 +10,7 @@ import re
 import tomllib
 import warnings
 from collections.abc import Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import msgspec
 
@@ -210,11 +210,6 @@ def _neighbors(path: Path) -> list[str]:
         ]
     except OSError:
         return []
-
-
-def read_files(paths: Sequence[Path]) -> dict[str, str]:
-    """Read additional small files, by the name that they get on every node."""
-    return {PurePosixPath(path.name).as_posix(): read_text(path, "file") for path in paths}
 
 
 def _recipe(

@@ -10,6 +10,7 @@ import msgspec
 from jupyter_mntrain.cluster import LinkMeasurement, NodeView
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import job_not_found, no_cluster
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -115,6 +116,7 @@ class StandInCluster:
         self._jobs = {job.id: job for job in jobs}
         self.launches: list[JobSpec] = []
         self.queued: list[JobSpec] = []
+        self.projects: list[StagedProject | None] = []
         self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
         self.closed = 0
         self.measured: list[tuple[str, ...]] = []
@@ -179,10 +181,12 @@ class StandInCluster:
         self,
         spec: JobSpec,
         *,
+        project: StagedProject | None = None,
         is_queued: bool = False,
         submitted_by: str = "",
         progress: Progress = SILENT,
     ) -> StandInJob:
+        self.projects.append(project)
         if is_queued:
             self.queued.append(spec)
             return self.to_launch

@@ -4,8 +4,8 @@ import pytest
 
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.workload.workload import from_cell, from_path, read_files
-from tests.wording import says, wording
+from jupyter_mntrain.workload.workload import from_cell, from_path
+from tests.wording import wording
 
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 
@@ -103,23 +103,6 @@ def test_files_that_cannot_run_are_refused_with_their_line(tmp_path, name, conte
     assert len(str(caught.value).splitlines()) == 1
     for word in says:
         assert word in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (None, "extra.txt: no such file"),
-        (b"\xff", "extra.txt: is not UTF-8 text. Fix: save it as UTF-8."),
-    ],
-)
-def test_an_extra_file_is_called_a_file(tmp_path, content, told):
-    path = tmp_path / "extra.txt"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(SpecError) as caught:
-        read_files([path])
-    assert caught.value.kind is Kind.BAD_SPEC
-    assert says(told, str(caught.value))
 
 
 @pytest.mark.wording

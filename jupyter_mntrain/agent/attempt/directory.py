@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.attempt.processes import (
     Alive,
     descendants,
@@ -25,14 +26,17 @@ from jupyter_mntrain.agent.attempt.processes import (
     signal_all,
     start_time,
 )
+from jupyter_mntrain.agent.machine.workplace import refuse_no_folder
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.launch.project.tree import BLOBS
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.clock import Clock, clock_of, epoch_s
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
 
@@ -91,7 +95,7 @@ class AttemptDirectory:
 
     def prepare(
         self,
-        files: Mapping[str, str],
+        spec: JobSpec,
         command: NodeCommand,
         *,
         heading: str = "",
@@ -102,13 +106,21 @@ class AttemptDirectory:
         Args:
             sent_s: the time now by the attempt's clock; ``None`` = by this machine's.
 
+        The keeper writes the project's files.
+
         Raises:
             SpecError: a file name leaves the working directory, or cannot be written.
+            RefusedError: files of the project, or the shared folder, are not on this node.
         """
+        if spec.project is not None:
+            BlobStore(self.path.parents[2] / BLOBS).tree(spec.project)
+        directory = Path(command.directory).expanduser()
+        if spec.workdir is not None:
+            refuse_no_folder(directory)
         work = self.path / "work"
         for folder in (work, self.path / "metrics", self.path / "ranks"):
             private_directory(folder)
-        for name, text in files.items():
+        for name, text in spec.files.items():
             _write_inside(work.resolve(), name, text)
         if heading:
             write_atomically(self.path / "log", f"{heading}\n".encode())
@@ -121,7 +133,8 @@ class AttemptDirectory:
                 CLOCK_VARIABLE: str(epoch_s(sent_s)),
                 PYTHON_PATH: _with_startup(command.environment),
             },
-            "directory": command.directory,
+            "directory": str(directory),
+            "project": spec.project,
         }
         write_atomically(self.path / "command.json", msgspec.json.encode(content))
 

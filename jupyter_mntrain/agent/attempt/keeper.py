@@ -57,6 +57,11 @@ def main(directory: Path) -> int:
     wakeup = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
+        if command.get("project"):
+            # Imported here: most launches need not wait for it.
+            from jupyter_mntrain.agent.attempt.project_files import write_project
+
+            write_project(directory, command["project"])
         torchrun = _start(directory, command)
     except (OSError, ValueError) as error:
         _finish(directory, clock=clock, exit_code=NOT_STARTED, leftovers=[], error=str(error))

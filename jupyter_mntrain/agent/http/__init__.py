@@ -11,6 +11,7 @@ from tornado.web import Application
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, body_length
+from jupyter_mntrain.agent.http.blob_routes import BlobHandler, BlobsHandler
 from jupyter_mntrain.agent.http.checkpoint_routes import CheckpointsHandler
 from jupyter_mntrain.agent.http.history_routes import JobsHandler, SpecHandler
 from jupyter_mntrain.agent.http.job_routes import (
@@ -33,6 +34,7 @@ from jupyter_mntrain.agent.http.probe_routes import ProbeListenHandler, ProbeSen
 from jupyter_mntrain.agent.http.sample_routes import JobSamplesHandler
 from jupyter_mntrain.agent.http.trust_routes import TrustHandler
 from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.launch.project.tree import SHA256
 from jupyter_mntrain.model.api import Route
 
 _PARTS = {
@@ -40,6 +42,7 @@ _PARTS = {
     "attempt": r"(?P<attempt>[1-9][0-9]{0,5})",
     "rank": r"(?P<rank>[0-9]{1,6})",
     "port": r"(?P<port>[1-9][0-9]{0,4})",
+    "sha256": rf"(?P<sha256>{SHA256})",
 }
 
 _HANDLERS: dict[Route, type[AgentHandler]] = {
@@ -49,6 +52,8 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.LEASES: LeasesHandler,
     Route.LEASE: LeaseHandler,
     Route.PORT: PortHandler,
+    Route.BLOBS: BlobsHandler,
+    Route.BLOB: BlobHandler,
     Route.JOBS: JobsHandler,
     Route.JOB: QueueHandler,
     Route.SPEC: SpecHandler,

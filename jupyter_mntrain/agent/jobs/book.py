@@ -304,7 +304,7 @@ class JobBook:
         run = checkpoints_of_run(self.directory, request.spec.run_of(request.job_id)).parent
         try:
             private_directory(run)  # scripts make only the folder in it
-            job.attempt.prepare(request.spec.files, command, heading=heading, sent_s=request.sent_s)
+            job.attempt.prepare(request.spec, command, heading=heading, sent_s=request.sent_s)
             job.gathering.note_at_launch()
             # Stored before anything runs: the next agent finds it if this one is killed now.
             job.file.write()

@@ -8,11 +8,13 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.gang_start import GangStart, all_or_error
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
+from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
 from jupyter_mntrain.model.api import (
     KillRequest,
@@ -82,14 +84,25 @@ class AgentLauncher:
             for placement, info in zip(placements, infos, strict=True)
         )
 
-    async def launch(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
+    async def launch(
+        self,
+        spec: JobSpec,
+        job_id: JobId,
+        *,
+        project: StagedProject | None = None,
+        progress: Progress = SILENT,
+    ) -> JobView:
         """Start on every participant, or on none.
+
+        Args:
+            project: its files, if they are on this machine.
 
         After an error nothing runs and nothing is leased, except what the error names.
         """
         if job_id in self.live.jobs:
             return self.live.jobs[job_id]
         placements = await self._place(spec, progress)
+        await self._send(spec, project, placements, progress)
 
         def request(grants: Sequence[LeaseGrant]) -> StartRequest:
             return self._request(spec, job_id, self._attempt(placements, grants[0].port or 0))
@@ -97,12 +110,40 @@ class AgentLauncher:
         gang = self._gang(spec, job_id, FIRST_ATTEMPT, placements, progress)
         return self._take(await _told(gang, gang.start(request, now=self.clock.time)))
 
-    async def queue(self, spec: JobSpec, job_id: JobId, *, progress: Progress = SILENT) -> JobView:
+    async def queue(
+        self,
+        spec: JobSpec,
+        job_id: JobId,
+        *,
+        project: StagedProject | None = None,
+        progress: Progress = SILENT,
+    ) -> JobView:
         """Queue the job on all of its participants. Its head starts it when everything is free."""
         placements = await self._place(spec, progress)
+        await self._send(spec, project, placements, progress)
         request = self._request(spec, job_id, self._attempt(placements, 0, number=0))
         gang = self._gang(spec, job_id, 0, placements, progress)
         return self._take(await _told(gang, gang.deposit(lambda client: client.deposit(request))))
+
+    async def _send(
+        self,
+        spec: JobSpec,
+        project: StagedProject | None,
+        placements: Sequence[Placement],
+        progress: Progress,
+    ) -> None:
+        """Send the nodes what they lack of the job's project."""
+        if spec.project is None:
+            return
+        own = {placement.node_id for placement in placements}
+        clients = [self.live.client_of(placement) for placement in placements]
+        client_at = self.live.desk.client
+        others = [
+            client_at(view.address, view.info.node_id, view.info.name)
+            for view in self.live.nodes
+            if view.info and view.liveness == "up" and view.info.node_id not in own
+        ]
+        await send_project(spec.project, project, clients, others, progress=progress)
 
     def _gang(
         self,

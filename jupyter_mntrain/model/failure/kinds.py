@@ -95,6 +95,11 @@ class Kind(StrEnum):
     NOT_LENT = "not-lent"
     """The node's owner does not lend this GPU, or what is lent cannot be read."""
 
+    NO_BLOB = "no-blob"
+    """A node lacks files of the job's project: they were never sent, or were deleted meanwhile."""
+    NO_WORKDIR = "no-workdir"
+    """A node does not have the folder that the job is to run in."""
+
     # A node cannot be reached; see SILENCES.
 
     CONNECTION_REFUSED = "connection-refused"
@@ -153,6 +158,11 @@ class Kind(StrEnum):
     """A job is launched again from step 1 although a checkpoint of it exists."""
     OTHER_LOSSES = "other-losses"
     """A resumed run will not have the losses of an unbroken one: a setting was changed."""
+
+    PRIVATE_FILE = "private-file"
+    """A file that is sent with a job looks like a secret."""
+    FILE_LEFT_OUT = "file-left-out"
+    """A file of a project is not sent: a link that leads out of it, or no regular file."""
 
     # Causes of a failed attempt.
 

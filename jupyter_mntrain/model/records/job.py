@@ -60,6 +60,8 @@ class JobSpec(UserRecord, frozen=True):
         participants: in node-rank order; the first is the head.
         name: for people.
         files: small files that are sent with the job, by relative path: recipe, script.
+        project: SHA-256 of the tree of its other files: see :mod:`jupyter_mntrain.launch.project`.
+        workdir: folder on every node that the ranks run in; ``None`` = that of the job's files.
         environment: added to every rank's environment; overrides mntrain's own variables.
         from_environment: names of variables whose values the driver took, or will take, from its
             own environment. They are never shown or exported.
@@ -85,6 +87,8 @@ class JobSpec(UserRecord, frozen=True):
     participants: tuple[Participant, ...]
     name: str = "job"
     files: dict[str, str] = {}
+    project: str | None = None
+    workdir: str | None = None
     environment: dict[str, str] = {}
     from_environment: tuple[str, ...] = ()
     torchrun_arguments: tuple[str, ...] = ()

@@ -41,10 +41,12 @@ def dry_run_outcome(built: Built) -> Outcome:
     spec, recipe = built.spec, built.workload.recipe
     commands = [_without_secrets(command, spec) for command in built.cluster.dry_run(spec)]
     data = {"spec": _data(spec), "nodes": msgspec.to_builtins(commands)}
-    shown = [dry_run_text(commands, spec)]
-    if built.left_out:
-        data["warnings"] = msgspec.to_builtins(built.left_out)
-        shown += [problem_text(one, mark="⚠", style="yellow") for one in built.left_out]
+    data |= built.project_data
+    shown = [dry_run_text(commands, spec, built.project_line)]
+    notes = (*built.left_out, *(built.project.notes if built.project else ()))
+    if notes:
+        data["warnings"] = msgspec.to_builtins(notes)
+        shown += [problem_text(one, mark="⚠", style="yellow") for one in notes]
     if recipe is not None:
         memory = built.memory()
         data["memory"] = memory_data(memory)
@@ -71,7 +73,9 @@ def _data(spec: JobSpec) -> Any:
     )
 
 
-def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableType:
+def dry_run_text(
+    commands: Sequence[NodeCommand], spec: JobSpec, project: str = ""
+) -> RenderableType:
     """Shell commands to paste on each node, in node-rank order; secrets are hidden."""
     parts: list[RenderableType] = []
     for command in commands:
@@ -81,7 +85,7 @@ def dry_run_text(commands: Sequence[NodeCommand], spec: JobSpec) -> RenderableTy
         lines.append(" ".join(map(escaped_shell, command.argv)))
         heading = Text(f"# {shown_name(command.node)}", style="bold", no_wrap=True)
         parts += [heading, verbatim("\n".join(lines) + "\n"), Text()]
-    files = ", ".join(spec.files) or "none"
+    files = ", ".join(filter(None, [*spec.files, project])) or "none"
     said = f"Files written there: {files}. Nothing was started."
     if any(HIDDEN in command.environment.values() for command in commands):
         said += f" {HIDDEN} stands for what is, or looks like, a secret."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
+from jupyter_mntrain.launch.project.stage import LIMIT_BYTES
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.quantities import parse_size, size_text
 from jupyter_mntrain.plan.rates import parse_bit_rate
 
 MOST_RESTARTS = 1000
@@ -45,13 +47,44 @@ def _what_runs(parser: Parser) -> None:
         completes="field",
         help="override a field of the recipe; repeatable",
     )
+    parser.option(
+        "--module",
+        metavar="NAME",
+        help="run a module, as python -m NAME: of the project (default: this folder, if it has "
+        "it), of --workdir, or installed on the nodes",
+    )
+    _files(parser)
+    parser.option("--name", metavar="NAME", help="name of the job")
+
+
+def _files(parser: Parser) -> None:
+    parser.option(
+        "--project",
+        metavar="DIR",
+        completes="file",
+        help="send the files of a folder, binary ones too, and run in them; without those that "
+        ".gitignore or .mntrainignore name, and those that a node has already. Default: the "
+        "script's own folder, if it imports from it",
+    )
+    parser.flag("--no-project", help="send only the script, whatever it imports")
+    parser.option(
+        "--project-limit",
+        type=typed(parse_size),
+        metavar="SIZE",
+        help=f"refuse larger projects; default: {size_text(LIMIT_BYTES)}",
+    )
     parser.repeatable(
         "--file",
         metavar="PATH",
         completes="file",
-        help="a small text file to copy to every node's working directory; repeatable",
+        help="a file or folder to send, with its path from here as its name; repeatable",
     )
-    parser.option("--name", metavar="NAME", help="name of the job")
+    parser.option(
+        "--workdir",
+        metavar="PATH",
+        help="run in this folder, which every node has: a shared file system. The target is then "
+        "a path in it, or a file from here that is sent",
+    )
 
 
 def _where(parser: Parser, *, default: str) -> None:

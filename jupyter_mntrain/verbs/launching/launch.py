@@ -92,16 +92,19 @@ def launch_built(
         more: data of the outcome.
     """
     memory = memory_note(built.memory() or ())
-    told = (*notes, *built.left_out, _mixed_note(built), _network_note(built), memory)
+    sent = built.project.notes if built.project else ()
+    told = (*notes, *built.left_out, *sent, _mixed_note(built), _network_note(built), memory)
     said = [note for note in told if note is not None]
     for note in said:
         context.screen.say(problem_text(note, mark="⚠", style="yellow"))
+    if built.project_line:
+        context.screen.say(Text(f"sending {built.project_line}", style="dim"))
     with context.screen.progress() as progress:
         job = start(context, built, progress, waits=args.queue)
     context.screen.say(started_line(job, built.workload))
     if args.wait:
         return follow(context, args, job)
-    data = {**started_data(job, said), **more}
+    data = {**started_data(job, said), **built.project_data, **more}
     if not args.detach and context.screen.in_background:
         context.screen.show(job)
         return Outcome(data=data, job=job)
@@ -139,7 +142,11 @@ def start(context: Context, built: Built, progress: Progress, *, waits: bool = F
         waits: whether to queue it if it cannot start now.
     """
     return built.cluster.launch(
-        built.spec, is_queued=waits, submitted_by=submitter(context), progress=progress
+        built.spec,
+        project=built.project,
+        is_queued=waits,
+        submitted_by=submitter(context),
+        progress=progress,
     )
 
 

@@ -20,15 +20,23 @@ from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.settings import OPTIONS
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.launching.job_files import (
+    choose_project,
+    in_project,
+    in_workdir,
+    module_workload,
+    refuse_contradictions,
+    stage_files,
+)
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
 from jupyter_mntrain.workload.built import Built
+from jupyter_mntrain.workload.given_files import given_files
 from jupyter_mntrain.workload.workload import (
     Workload,
     from_built_in,
     from_cell,
     from_path,
     from_spec,
-    read_files,
 )
 
 if TYPE_CHECKING:
@@ -47,8 +55,13 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
     joined_cluster(context, args).refuse_read_only()
     saved = saved or find_saved(context, args)
     before = saved.spec if saved else JobSpec(entry=(), participants=())
-    extra = read_files([context.directory / path for path in args.file])
-    workload = _workload(context, args, saved, extra)
+    refuse_contradictions(context, args)
+    sent = given_files(args.file, context.directory)
+    workload = _workload(context, args, saved, sent.texts)
+    folder = choose_project(context, args, is_stored=saved is not None)
+    project = stage_files(context, args, folder, sent, before.project)
+    if folder is not None and project is not None and saved is None:
+        workload = in_project(context, args, workload, folder, project)
     for member in args.member:
         parse_member(member)
     cluster = joined_cluster(context, args)
@@ -66,7 +79,9 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
         entry=workload.entry,
         participants=participants,
         name=args.name or workload.name,
-        files={**extra, **workload.files},
+        files={**sent.texts, **workload.files},
+        project=project.sha256 if project else before.project,
+        workdir=args.workdir or before.workdir,
         environment=given,
         from_environment=taken,
         torchrun_arguments=(*before.torchrun_arguments, *args.torchrun),
@@ -91,6 +106,8 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
         left_out,
         saved.starts_over if saved else None,
         is_mixed_before=before.mixed_versions and not args.mixed_versions,
+        project=project,
+        project_because=folder.because if folder else "",
     )
 
 
@@ -147,6 +164,8 @@ def _is_unfit(view: NodeView, problem: Problem) -> bool:
 def _workload(
     context: Context, args: Namespace, saved: StoredJob | None, extra: dict[str, str]
 ) -> Workload:
+    if args.module:
+        return module_workload(args.module, context.arguments)
     if saved is not None:
         return from_spec(
             msgspec.structs.replace(saved.spec, files=saved.spec.files | extra),
@@ -175,7 +194,10 @@ def _workload(
     ours = built_in(args.target)
     if ours is not None and not path.exists():
         return from_built_in(ours, arguments=context.arguments, overrides=args.set)
-    return from_path(path, arguments=context.arguments, overrides=args.set)
+    if args.workdir and path.suffix == ".py" and not path.exists():
+        return in_workdir(context, args, None)
+    made = from_path(path, arguments=context.arguments, overrides=args.set)
+    return in_workdir(context, args, made) if args.workdir else made
 
 
 def _with_head(participants: tuple[Participant, ...], head: str | None) -> tuple[Participant, ...]:

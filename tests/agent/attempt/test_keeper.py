@@ -10,6 +10,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
@@ -24,11 +25,13 @@ from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobSpec
 from tests.waiting import until
 from tests.wording import wording
 
 PROGRAMS = Path(__file__).parents[1] / "programs"
 PATIENCE_S = 20.0
+SPEC = JobSpec(entry=("x.py",), participants=())
 SHOWS_SIGNALS = """
 import signal as s
 is_default = s.getsignal(s.SIGHUP) is s.SIG_DFL, s.getsignal(s.SIGINT) is s.default_int_handler
@@ -48,7 +51,7 @@ def start(tmp_path):
         command = NodeCommand(
             node="node1", argv=argv, environment=environment, directory=str(path / "work")
         )
-        attempt.prepare({}, command)
+        attempt.prepare(SPEC, command)
         attempt.spawn()
         attempts.append(attempt)
         log = path / "log"
@@ -205,8 +208,8 @@ def test_files_stay_inside_the_job(tmp_path):
     command = NodeCommand(node="n", argv=(), environment={}, directory=".")
     for name in ("../evil.py", "/etc/evil", "a/../../evil", ""):
         with pytest.raises(SpecError, match=wording("is outside the job's directory")):
-            attempt.prepare({name: "x"}, command)
-    attempt.prepare({"pkg/inner.py": "x"}, command)
+            attempt.prepare(msgspec.structs.replace(SPEC, files={name: "x"}), command)
+    attempt.prepare(msgspec.structs.replace(SPEC, files={"pkg/inner.py": "x"}), command)
     assert (attempt.path / "work" / "pkg" / "inner.py").read_text() == "x"
 
 

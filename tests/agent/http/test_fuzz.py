@@ -61,6 +61,9 @@ PATHS = st.one_of(
     st.builds("/v1/jobs/{}/{}".format, SEGMENT, SEGMENT),
     st.builds("/v1/jobs/{}/attempts/{}".format, SEGMENT, SEGMENT),
     st.builds("/v1/leases/{}/{}".format, SEGMENT, SEGMENT),
+    st.sampled_from(["/v1/blobs", f"/v1/blobs/{'0' * 64}?size=4&offset=0&key=a"]),
+    st.builds("/v1/blobs/{}?size={}&offset={}&key={}".format, SEGMENT, SEGMENT, SEGMENT, SEGMENT),
+    st.builds(f"/v1/blobs/{'a' * 64}?size={{}}&offset={{}}&key=a".format, NUMBERS, NUMBERS),
     st.builds("/v1/port/{}?interface={}".format, SEGMENT, SEGMENT),
     st.builds("/v1/jobs?{}={}".format, QUERIES, SEGMENT | NUMBERS.map(str)),
 )  # fmt: skip
@@ -73,7 +76,7 @@ JSON = st.recursive(
 )
 FIELDS = st.sampled_from(
     ["job_id", "attempt", "ranks", "gpus", "interface", "hold_port", "expires_in_s", "spec",
-     "reason", "grace_s", "address", "port", "token", "seconds", "submitted_by"]
+     "reason", "sizes", "grace_s", "address", "port", "token", "seconds", "submitted_by"]
 )  # fmt: skip
 LIKELY = st.dictionaries(FIELDS, JSON | ODD, max_size=6)
 

@@ -1,0 +1,137 @@
+"""Tree: the files of a project by the hashes of their contents. Pure.
+
+A job's spec holds only the hash of its tree. Trees and contents are blobs: stored on every node by
+their SHA-256, and sent only to nodes that lack them. A tree has no symbolic links: nothing that is
+written from it can leave its directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.text.foreign import is_unicode
+
+MOST_FILES = tunables.count("projects.files")
+
+LONGEST_PATH_BYTES = 1024
+LONGEST_PART_BYTES = 255
+"""Longest name on Linux file systems."""
+
+SHA256 = r"[0-9a-f]{64}"
+Sha256 = Annotated[str, Meta(pattern=f"^{SHA256}$")]
+
+BLOBS = "blobs"
+"""Directory beside that of a node's jobs."""
+
+
+class TreeFile(Record, frozen=True):
+    """One file: its path from the tree's root, with ``/``."""
+
+    path: str
+    sha256: Sha256
+    size_bytes: Annotated[int, Meta(ge=0)]
+    is_executable: bool = False
+
+
+class Tree(Record, frozen=True):
+    """All files, sorted by path, and the folders without any."""
+
+    files: tuple[TreeFile, ...]
+    folders: tuple[str, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size_bytes for one in self.files)
+
+    @property
+    def blobs(self) -> dict[str, int]:
+        """Size of every content, by its hash."""
+        return {one.sha256: one.size_bytes for one in self.files}
+
+
+def encode_tree(tree: Tree) -> bytes:
+    """The tree's own content: the same for the same files."""
+    files = tuple(sorted(tree.files, key=lambda one: one.path))
+    return msgspec.json.encode(Tree(files=files, folders=tuple(sorted(tree.folders))))
+
+
+def sha256_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_tree(content: bytes) -> Tree:
+    """Read a tree that somebody sent, and check that it can be written below any directory.
+
+    Raises:
+        SpecError: it is not a tree; or a path leaves it, stands twice or cannot be a file's name.
+    """
+    try:
+        tree = msgspec.json.decode(content, type=Tree)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _refusal(f"the list of its files is not valid: {error}") from None
+    check_tree(tree)
+    return tree
+
+
+def check_tree(tree: Tree) -> None:
+    """Refuse a tree that cannot be written as it is.
+
+    Raises:
+        SpecError: naming the path.
+    """
+    count = len(tree.files) + len(tree.folders)
+    if count > MOST_FILES:
+        raise too_many_files(count)
+    paths = [one.path for one in tree.files]
+    for path in (*paths, *tree.folders):
+        _check_path(path)
+    taken: set[str] = set()
+    for path in (*paths, *tree.folders):
+        if path in taken:
+            raise _refusal(f"{path!r} stands twice in it")
+        taken.add(path)
+    files = set(paths)
+    for path in taken:
+        above = next((str(one) for one in PurePosixPath(path).parents if str(one) in files), None)
+        if above is not None:
+            raise _refusal(f"{above!r} is a file and the folder of {path!r}")
+
+
+def too_many_files(count: int) -> SpecError:
+    """The error for a project with more files than may be sent."""
+    return SpecError(
+        f"the project has {count} files or more; the limit is {MOST_FILES}",
+        fix="leave out what the job does not need: a .mntrainignore beside it takes the patterns "
+        "of .gitignore; the limit is the setting projects.files",
+    )
+
+
+def _check_path(path: str) -> None:
+    pure = PurePosixPath(path)
+    is_plain = str(pure) == path and path not in ("", ".") and not pure.is_absolute()
+    if not is_plain or ".." in pure.parts or "\0" in path or not is_unicode(path):
+        raise _refusal(f"{path!r} cannot be the path of a file in it")
+    is_long = len(path.encode()) > LONGEST_PATH_BYTES
+    if is_long or any(len(part.encode()) > LONGEST_PART_BYTES for part in pure.parts):
+        raise _refusal(f"the path {path[:80]!r}… is too long")
+
+
+def _refusal(why: str) -> SpecError:
+    return SpecError(f"the project cannot be used: {why}", fix="rename or leave out that file")
+
+
+def names_of(paths: Iterable[str]) -> set[str]:
+    """Every path and every folder above one."""
+    found: set[str] = set()
+    for path in paths:
+        found |= {path, *(str(one) for one in PurePosixPath(path).parents)}
+    return found - {"."}

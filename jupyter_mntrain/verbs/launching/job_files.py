@@ -1,0 +1,189 @@
+"""Job files: which files a launch sends, and which program of them it runs."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import msgspec
+
+from jupyter_mntrain.launch.project.own_imports import own_imports
+from jupyter_mntrain.launch.project.stage import (
+    LIMIT_BYTES,
+    Listing,
+    StagedProject,
+    list_folder,
+    staged,
+)
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.workload.given_files import GivenFiles, joined, same_name
+from jupyter_mntrain.workload.workload import CELL_SCRIPT, Workload, read_text
+
+_NAMED = 3
+
+
+class Chosen(NamedTuple):
+    """The folder to send.
+
+    Args:
+        because: why, if nobody named it.
+    """
+
+    root: Path
+    because: str = ""
+
+
+def refuse_contradictions(context: Context, args: Namespace) -> None:
+    """Refuse options that cannot be used together, before anything is read."""
+    if args.project and args.no_project:
+        raise SpecError("--project and --no-project cannot be used together", fix="use one of them")
+    if args.project and args.workdir:
+        raise SpecError(
+            "--workdir and --project exclude each other: the first runs in a folder that the "
+            "nodes have, the second sends them one",
+            fix="use one of them",
+        )
+    if args.module and (getattr(args, "target", None) or context.cell is not None):
+        what = args.target if getattr(args, "target", None) else "a cell"
+        raise SpecError(
+            f"--module {args.module} and {what} cannot be used together",
+            fix="name a module or a script; arguments go after --",
+        )
+
+
+def choose_project(context: Context, args: Namespace, *, is_stored: bool) -> Chosen | None:
+    """The folder whose files are sent; ``None`` = only the job's own small files.
+
+    Raises:
+        SpecError: the script cannot be read.
+    """
+    if args.project:
+        return Chosen((context.directory / Path(args.project).expanduser()).resolve())
+    if args.no_project or args.workdir:
+        return None
+    if args.module:
+        first = args.module.partition(".")[0]
+        here = context.directory
+        if (here / first).is_dir() or (here / f"{first}.py").is_file():
+            return Chosen(here.resolve(), f"it has the module {first}")
+        return None
+    if is_stored:
+        return None
+    if context.cell is not None:
+        return _of_imports(context.cell, context.directory, "the cell")
+    path = context.directory / Path(args.target or "").expanduser()
+    if path.suffix == ".py" and path.is_file():
+        return _of_imports(read_text(path), path.parent, path.name)
+    return None
+
+
+def _of_imports(source: str, folder: Path, what: str) -> Chosen | None:
+    names = own_imports(source, folder)
+    if not names:
+        return None
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return Chosen(folder.resolve(), f"{what} imports {', '.join(names[:_NAMED])}{more} from it")
+
+
+def module_workload(module: str, arguments: tuple[str, ...]) -> Workload:
+    """What runs a module by its name.
+
+    Raises:
+        SpecError: it is no module's name.
+    """
+    if not all(part.isidentifier() for part in module.split(".")):
+        raise SpecError(
+            f"--module {module}: not the name of a module",
+            fix="write it like pkg.train; a file is named without --module",
+        )
+    return Workload(
+        entry=("-m", module, *arguments),
+        files={},
+        name=module.rpartition(".")[2],
+        took=f"module {module}",
+    )
+
+
+def in_workdir(context: Context, args: Namespace, workload: Workload | None) -> Workload:
+    """A script as it runs in a folder of the nodes: from there, if it is one of its files.
+
+    Args:
+        workload: as read here; ``None`` = there is no such file here.
+    """
+    target = args.target or ""
+    if workload is None:
+        return Workload(
+            entry=(target, *context.arguments),
+            files={},
+            name=PurePosixPath(target).stem,
+            took=f"script {target} in {args.workdir}",
+        )
+    path = (context.directory / Path(target).expanduser()).resolve()
+    root = Path(args.workdir).expanduser().resolve()
+    if workload.recipe is not None or not target or not path.is_relative_to(root):
+        return workload
+    inside = path.relative_to(root).as_posix()
+    return msgspec.structs.replace(workload, entry=(inside, *workload.entry[1:]), files={})
+
+
+def stage_files(
+    context: Context,
+    args: Namespace,
+    chosen: Chosen | None,
+    given: GivenFiles,
+    before: str | None,
+) -> StagedProject | None:
+    """Read and hash what is sent like a project; ``None`` = nothing is.
+
+    Args:
+        before: the project of a stored job.
+
+    Raises:
+        SpecError: it is too large, a file cannot be read, or two would have one name.
+    """
+    if chosen is None and not given.others.files:
+        return None
+    if chosen is None and before is not None:
+        raise SpecError(
+            f"--file {given.others.files[0].name}: this job has a project, to which files cannot "
+            "be added here",
+            fix="launch it from its folder again: --project DIR",
+        )
+    root = chosen.root if chosen else context.directory
+    listing = joined(list_folder(root) if chosen else Listing((), (), ()), given)
+    return staged(root, listing, limit_bytes=args.project_limit or LIMIT_BYTES)
+
+
+def in_project(
+    context: Context, args: Namespace, workload: Workload, chosen: Chosen, project: StagedProject
+) -> Workload:
+    """A workload as it runs in a project that is sent.
+
+    Raises:
+        SpecError: a recipe has none; or the script is not in it.
+    """
+    if workload.recipe is not None:
+        raise SpecError(
+            "--project: a recipe runs the built-in trainer, which needs no project",
+            fix="omit it; a recipe names its data itself",
+        )
+    script = workload.entry[0]
+    if script == "-m":
+        return workload
+    if script == CELL_SCRIPT and context.cell is not None:
+        if CELL_SCRIPT in project.names:
+            raise same_name(CELL_SCRIPT, chosen.root / CELL_SCRIPT, Path("the cell"))
+        return workload
+    if script not in workload.files:
+        return workload
+    path = (context.directory / Path(args.target).expanduser()).resolve()
+    inside = path.relative_to(chosen.root).as_posix() if path.is_relative_to(chosen.root) else ""
+    if inside not in project.names:
+        raise SpecError(
+            f"the script {args.target} is not in the project {chosen.root}",
+            fix="name a script in it, or check what .gitignore and .mntrainignore leave out",
+        )
+    files = {name: text for name, text in workload.files.items() if name != script}
+    return msgspec.structs.replace(workload, entry=(inside, *workload.entry[1:]), files=files)

@@ -1,0 +1,115 @@
+"""Job files: which files a launch sends, and what it runs of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import JobSpec
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "pkg").mkdir()
+    for name in ("train.py", "pkg/__init__.py", "pkg/run.py", "alone.py"):
+        (tmp_path / name).write_text("import pkg\n" if name == "train.py" else "x = 1\n")
+    (tmp_path / "data.bin").write_bytes(b"\xff\x00")
+    (tmp_path / "r.toml").write_text('[model]\npreset = "llama-tiny"\n')
+    return tmp_path
+
+
+@pytest.fixture
+def launched(do, cluster, project):
+    def launch(*words: str, **changes: Any) -> tuple[JobSpec, Any]:
+        outcome = do("launch", "--detach", *words, **({"directory": project} | changes))
+        return cluster.launches[-1], outcome.data
+
+    return launch
+
+
+def test_a_script_that_imports_from_its_folder_brings_it_along(launched, cluster) -> None:
+    spec, data = launched("train.py")
+    (sent,) = cluster.projects
+    assert spec.project == sent.sha256 == data["project"]["sha256"]
+    assert (spec.entry, spec.files) == (("train.py",), {})
+    assert sent.names >= {"train.py", "pkg/run.py", "data.bin"}
+    assert data["project"]["files"] == len(sent.names)
+    for words in (["alone.py"], ["train.py", "--no-project"]):
+        spec, data = launched(*words)
+        assert (spec.project, list(spec.files)) == (None, words[:1])
+        assert "project" not in data
+
+
+def test_a_script_runs_by_its_path_in_the_named_project(launched, project) -> None:
+    spec, _ = launched("pkg/run.py", "--project", ".")
+    assert (spec.entry, spec.files) == (("pkg/run.py",), {})
+    spec, _ = launched("run.py", "--project", "..", directory=project / "pkg")
+    assert spec.entry == ("pkg/run.py",)
+    with pytest.raises(SpecError):
+        launched("train.py", "--project", "pkg")
+    (project / ".mntrainignore").write_text("train.py\n")
+    with pytest.raises(SpecError):
+        launched("train.py", "--project", ".")
+
+
+def test_a_module_runs_by_its_name(launched) -> None:
+    spec, data = launched("--module", "pkg.run")
+    assert (spec.entry, spec.name) == (("-m", "pkg.run"), "run")
+    assert data["project"]["files"] > 1
+    spec, data = launched("--module", "lm_eval")
+    assert spec.project is None, "it is installed on the nodes"
+    for words in (["train.py", "--module", "pkg"], ["--module", "pkg/run.py"]):
+        with pytest.raises(SpecError):
+            launched(*words)
+
+
+def test_a_cell_may_import_what_lies_beside_the_notebook(launched, cluster, project) -> None:
+    spec, _ = launched(cell="import pkg.run\n")
+    assert (spec.entry, list(spec.files)) == (("cell.py",), ["cell.py"])
+    assert spec.project is not None
+    (project / "cell.py").write_text("")
+    with pytest.raises(SpecError):
+        launched(cell="import pkg.run\n")
+
+
+def test_a_folder_of_the_nodes_is_where_it_runs(launched, project) -> None:
+    spec, _ = launched("train.py", "--workdir", "/shared/lm")
+    assert (spec.workdir, spec.entry, list(spec.files)) == (
+        "/shared/lm", ("train.py",), ["train.py"],
+    )  # fmt: skip
+    spec, _ = launched("sub/other.py", "--workdir", "/shared/lm")
+    assert (spec.entry, spec.files) == (("sub/other.py",), {})
+    spec, _ = launched("pkg/run.py", "--workdir", str(project))
+    assert (spec.entry, spec.files) == (("pkg/run.py",), {})
+    spec, _ = launched("--module", "pkg.run", "--workdir", "~/lm")
+    assert (spec.entry, spec.project) == (("-m", "pkg.run"), None)
+    with pytest.raises(SpecError):
+        launched("train.py", "--workdir", "/x", "--project", ".")
+
+
+def test_a_recipe_has_no_project(launched) -> None:
+    with pytest.raises(SpecError):
+        launched("r.toml", "--project", ".")
+
+
+def test_binary_files_are_sent_without_a_project_too(launched, cluster) -> None:
+    spec, _ = launched("alone.py", "--file", "data.bin", "--file", "pkg/run.py")
+    assert set(spec.files) == {"alone.py", "pkg/run.py"}
+    assert cluster.projects[-1].names == {"data.bin"}
+
+
+def test_a_dry_run_shows_what_would_be_sent(do, project, text, as_json) -> None:
+    (project / ".env").write_text("TOKEN=x")
+    outcome = do("dry-run", "train.py", directory=project)
+    assert str(project) in text(outcome.renderable, width=1000)
+    data = as_json(outcome)
+    assert data["project"]["files"] == 7
+    assert "private-file" in [one["kind"] for one in data["warnings"]]
+
+
+def test_a_limit_is_settable(launched) -> None:
+    with pytest.raises(SpecError):
+        launched("train.py", "--project-limit", "10 B")
