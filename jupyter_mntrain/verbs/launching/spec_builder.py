@@ -62,26 +62,16 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
     project = stage_files(context, args, folder, sent, before.project)
     if folder is not None and project is not None and saved is None:
         workload = in_project(context, args, workload, folder, project)
-    for member in args.member:
-        parse_member(member)
     cluster = joined_cluster(context, args)
-    chosen = () if args.member else before.participants
-    if chosen:
-        refuse_gone(context, cluster, chosen)
-    else:
-        with context.screen.progress() as progress:
-            chosen = cluster.participants(
-                args.member, even_busy=getattr(args, "queue", False), progress=progress
-            )
-    participants = _with_head(chosen, args.head)
+    participants = _participants(context, args, cluster, before)
     given, taken = _variables(before, args.env)
     spec = JobSpec(
         entry=workload.entry,
         participants=participants,
         name=args.name or workload.name,
         files={**sent.texts, **workload.files},
-        project=project.sha256 if project else before.project,
-        workdir=args.workdir or before.workdir,
+        project=project.sha256 if project else None if args.workdir else before.project,
+        workdir=args.workdir or (None if project else before.workdir),
         environment=given,
         from_environment=taken,
         torchrun_arguments=(*before.torchrun_arguments, *args.torchrun),
@@ -119,6 +109,23 @@ def _set_in(workload: Workload, before: JobSpec, spec: JobSpec) -> dict[str, Set
         for name, where in workload.set_in.items()
         if name not in fields or getattr(before, fields[name]) == getattr(spec, fields[name])
     }
+
+
+def _participants(
+    context: Context, args: Namespace, cluster: Cluster, before: JobSpec
+) -> tuple[Participant, ...]:
+    """The nodes that the options name, else those of a stored job, else all."""
+    for member in args.member:
+        parse_member(member)
+    chosen = () if args.member else before.participants
+    if chosen:
+        refuse_gone(context, cluster, chosen)
+    else:
+        with context.screen.progress() as progress:
+            chosen = cluster.participants(
+                args.member, even_busy=getattr(args, "queue", False), progress=progress
+            )
+    return _with_head(chosen, args.head)
 
 
 def _variables(
