@@ -34,7 +34,7 @@ UPLOADS = "uploads"
 _SHA256 = re.compile(SHA256)
 
 
-class Part(NamedTuple):
+class UploadPart(NamedTuple):
     """A part of an upload.
 
     Args:
@@ -112,7 +112,7 @@ class BlobStore:
             raise _lacking(f"{name}{more}")
         return tree
 
-    def take(self, part: Part, in_use: Collection[str]) -> None:
+    def take(self, part: UploadPart, in_use: Collection[str]) -> None:
         """Store a part; after the last one the whole is checked and kept. A repeated part changes
         nothing.
 
@@ -150,11 +150,11 @@ class BlobStore:
             return False
         return True
 
-    def _upload_path(self, part: Part) -> Path:
+    def _upload_path(self, part: UploadPart) -> Path:
         who = hashlib.sha256(part.who.encode()).hexdigest()[:16]
         return self.directory / UPLOADS / f"{who}-{part.key}-{part.sha256}"
 
-    def _append(self, path: Path, part: Part) -> None:
+    def _append(self, path: Path, part: UploadPart) -> None:
         private_directory(path.parent)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, PRIVATE)
         try:
@@ -170,7 +170,7 @@ class BlobStore:
                 fix="free space on its disk",
             ) from error
 
-    def _finish(self, path: Path, part: Part) -> None:
+    def _finish(self, path: Path, part: UploadPart) -> None:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != part.sha256:
@@ -194,7 +194,7 @@ class BlobStore:
             if time.time() - path.stat().st_mtime > PATIENCE_S:
                 path.unlink(missing_ok=True)
 
-    def _refuse_crowd(self, part: Part, path: Path) -> None:
+    def _refuse_crowd(self, part: UploadPart, path: Path) -> None:
         open_now = [one for one in self._uploads() if one != path]
         prefix = path.name.partition("-")[0]
         own = sum(one.name.startswith(prefix) for one in open_now)
@@ -253,7 +253,7 @@ class BlobStore:
         return kept
 
 
-def _check(part: Part) -> None:
+def _check(part: UploadPart) -> None:
     end = part.offset + len(part.content)
     is_short = not part.content and part.size_bytes
     if is_short or end > part.size_bytes or part.size_bytes > STORE_BYTES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from jupyter_mntrain.agent.attempt.blob_store import Part
+from jupyter_mntrain.agent.attempt.blob_store import UploadPart
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.model import tunables
@@ -35,7 +35,7 @@ class BlobHandler(AgentHandler):
         key = self.get_query_argument("key", "")
         if not (key.isalnum() and key.isascii() and len(key) <= LONGEST_KEY):
             raise refusal(400, Kind.BAD_REQUEST, "an upload needs a key of letters and digits")
-        part = Part(
+        part = UploadPart(
             who=self.caller.uri,
             key=key,
             sha256=sha256,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.attempt import blob_store
-from jupyter_mntrain.agent.attempt.blob_store import BlobStore, Part
+from jupyter_mntrain.agent.attempt.blob_store import BlobStore, UploadPart
 from jupyter_mntrain.agent.attempt.project_files import write_project
 from jupyter_mntrain.launch.project.tree import Tree, TreeFile, encode_tree, sha256_of
 from jupyter_mntrain.model.errors import RefusedError, SpecError
@@ -22,9 +22,9 @@ def store(tmp_path: Path) -> BlobStore:
     return BlobStore(tmp_path / "blobs")
 
 
-def part(content: bytes, *, offset: int = 0, of: bytes | None = None, key: str = "a") -> Part:
+def part(content: bytes, *, offset: int = 0, of: bytes | None = None, key: str = "a") -> UploadPart:
     whole = content if of is None else of
-    return Part("driver kim", key, sha256_of(whole), offset, len(whole), content)
+    return UploadPart("driver kim", key, sha256_of(whole), offset, len(whole), content)
 
 
 def put(
@@ -53,7 +53,7 @@ def test_parts_make_a_whole_and_repeated_ones_change_nothing(store: BlobStore) -
 
 
 def test_another_content_is_not_kept(store: BlobStore) -> None:
-    lie = Part("driver kim", "k", sha256_of(b"true"), 0, 4, b"lies")
+    lie = UploadPart("driver kim", "k", sha256_of(b"true"), 0, 4, b"lies")
     with pytest.raises(SpecError):
         store.take(lie, ())
     assert store.missing({lie.sha256: 4}) == (lie.sha256,)
