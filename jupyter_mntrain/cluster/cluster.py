@@ -7,7 +7,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Self
 
 from jupyter_mntrain.cluster.agents.address import parse_address
@@ -208,7 +207,7 @@ class Cluster:
         self,
         spec: JobSpec,
         *,
-        project: str | Path | StagedProject | None = None,
+        project: str | os.PathLike[str] | StagedProject | None = None,
         is_queued: bool = False,
         submitted_by: str = "",
         progress: Progress = SILENT,
@@ -216,9 +215,7 @@ class Cluster:
         """Start a job on all of its participants or on none. Ctrl-C releases every lease.
 
         Args:
-            project: folder whose files are sent to the nodes, as far as they lack them; or what
-                :func:`~jupyter_mntrain.launch.project.stage.stage_project` made of one. Default:
-                that of the spec, which nodes have from an earlier job.
+            project: folder to send; default: that of the spec, which nodes have from another job.
             is_queued: queue the job on its participants, ``pending`` and without leases. Its head
                 starts it once everything it needs is free; no driver is needed.
             submitted_by: for people; default: user and host.

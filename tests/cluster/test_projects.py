@@ -104,7 +104,7 @@ def test_a_project_that_no_node_has_is_refused_before_anything_is_leased(
     spec = JobSpec(entry=("train.py",), participants=members, project="0" * 64)
     with pytest.raises(RefusedError) as caught:
         cluster.launch(spec)
-    assert caught.value.kind is Kind.NO_BLOB
+    assert caught.value.kind is Kind.NO_FILE
     assert not any(agent.info().leases for agent in agents)
 
 
@@ -116,7 +116,7 @@ def test_a_folder_that_one_node_lacks_is_refused_with_its_name(
 
     with pytest.raises(MntrainError) as caught:
         launch(project / "gone")
-    assert caught.value.kind is Kind.NO_WORKDIR
+    assert caught.value.kind is Kind.NO_FILE
     assert caught.value.node in {agent.name for agent in agents}
     assert not any(agent.info().leases for agent in agents)
     words = ("--workdir", str(project), "--member", f"{agents[0].name}:1", "--detach")

@@ -90,7 +90,7 @@ class BlobStore:
         except FileNotFoundError:
             raise RefusedError(
                 "a file of the project is not here any more",
-                kind=Kind.NO_BLOB,
+                kind=Kind.NO_FILE,
                 fix="launch it from the project's folder again: --project DIR",
             ) from None
 
@@ -267,6 +267,6 @@ def _out_of_turn() -> SpecError:
 def _lacking(what: str) -> RefusedError:
     return RefusedError(
         f"lacks files of the job's project: {what}",
-        kind=Kind.NO_BLOB,
+        kind=Kind.NO_FILE,
         fix="launch it from the project's folder again: --project DIR",
     )

@@ -23,6 +23,6 @@ def refuse_no_folder(path: Path) -> None:
         return
     raise RefusedError(
         f"--workdir {path}: {what}",
-        kind=Kind.NO_WORKDIR,
+        kind=Kind.NO_FILE,
         fix="mount it, or correct the path; or send the files: --project DIR",
     )

@@ -173,6 +173,6 @@ def _read_part(sources: Mapping[str, Path], sha256: str, offset: int) -> bytes:
 def _gone() -> RefusedError:
     return RefusedError(
         "no node that answers still has the files of this job's project",
-        kind=Kind.NO_BLOB,
+        kind=Kind.NO_FILE,
         fix="launch it from the project's folder: --project DIR; or start the nodes that had it",
     )

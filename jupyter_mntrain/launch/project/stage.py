@@ -104,7 +104,7 @@ def stage_project(root: Path, *, limit_bytes: int = LIMIT_BYTES) -> StagedProjec
 
 
 def with_project(
-    spec: JobSpec, project: str | Path | StagedProject | None
+    spec: JobSpec, project: str | os.PathLike[str] | StagedProject | None
 ) -> tuple[JobSpec, StagedProject | None]:
     """The spec of a job that brings a project along, and the project, read if it is a folder.
 
@@ -223,14 +223,14 @@ class _FolderReader:
     def notes(self) -> Iterator[Problem]:
         if self._outside:
             yield Problem(
-                kind=Kind.FILE_LEFT_OUT,
+                kind=Kind.NO_FILE,
                 cause=f"symbolic links that lead out of the project are not sent: "
                 f"{_named(self._outside)}",
                 fix="name such files with --file, or put them on every node",
             )
         if self._odd:
             yield Problem(
-                kind=Kind.FILE_LEFT_OUT,
+                kind=Kind.NO_FILE,
                 cause=f"not sent, since they are no regular files: {_named(self._odd)}",
             )
 

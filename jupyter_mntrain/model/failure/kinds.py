@@ -95,11 +95,6 @@ class Kind(StrEnum):
     NOT_LENT = "not-lent"
     """The node's owner does not lend this GPU, or what is lent cannot be read."""
 
-    NO_BLOB = "no-blob"
-    """A node lacks files of the job's project: they were never sent, or were deleted meanwhile."""
-    NO_WORKDIR = "no-workdir"
-    """A node does not have the folder that the job is to run in."""
-
     # A node cannot be reached; see SILENCES.
 
     CONNECTION_REFUSED = "connection-refused"
@@ -161,8 +156,6 @@ class Kind(StrEnum):
 
     PRIVATE_FILE = "private-file"
     """A file that is sent with a job looks like a secret."""
-    FILE_LEFT_OUT = "file-left-out"
-    """A file of a project is not sent: a link that leads out of it, or no regular file."""
 
     # Causes of a failed attempt.
 

@@ -60,8 +60,7 @@ class JobSpec(UserRecord, frozen=True):
         participants: in node-rank order; the first is the head.
         name: for people.
         files: small files that are sent with the job, by relative path: recipe, script.
-        project: SHA-256 of the tree of its other files: see :mod:`jupyter_mntrain.launch.project`.
-        workdir: folder on every node that the ranks run in; ``None`` = that of the job's files.
+        project, workdir: SHA-256 of the tree of its other files; or a folder that the nodes share.
         environment: added to every rank's environment; overrides mntrain's own variables.
         from_environment: names of variables whose values the driver took, or will take, from its
             own environment. They are never shown or exported.

@@ -142,5 +142,5 @@ def test_what_is_damaged_on_disk_is_found_and_sent_again(store: BlobStore, tmp_p
         write_project(tmp_path / "jobs" / "j-1" / "attempt-1", tree)
     with pytest.raises(RefusedError) as caught:
         store.tree(tree)
-    assert caught.value.kind is Kind.NO_BLOB
+    assert caught.value.kind is Kind.NO_FILE
     assert store.missing({data: 4}) == (data,)

@@ -74,7 +74,7 @@ def test_links_never_lead_out(tmp_path: Path) -> None:
         "lib/b.py",
     ]
     outside, odd = project.notes
-    assert (outside.kind, odd.kind) == (Kind.FILE_LEFT_OUT, Kind.FILE_LEFT_OUT)
+    assert (outside.kind, odd.kind) == (Kind.NO_FILE, Kind.NO_FILE)
     assert all(name in outside.cause for name in ("out.txt", "outer"))
 
 
@@ -86,7 +86,7 @@ def test_devices_and_sockets_are_left_out(tmp_path: Path) -> None:
         project = stage_project(tmp_path)
     assert [one.path for one in project.tree.files] == ["a.py"]
     (note,) = project.notes
-    assert note.kind is Kind.FILE_LEFT_OUT
+    assert note.kind is Kind.NO_FILE
 
 
 @pytest.mark.parametrize("name", [".env", "deploy.key", "id_ed25519", "conf/.netrc"])
