@@ -175,3 +175,33 @@ def test_neither_text_nor_recipe_is_meant_as_a_job_file():
     assert is_spec("mntrain_job = 99\n")
     assert is_spec('mntrain_job = 1\nname = "open\n')
     assert tomllib.loads(write_spec(SPEC))["mntrain_job"] == 1
+
+
+def test_a_file_loses_no_field_of_the_record() -> None:
+    """Whoever adds a field to the spec gives it a value here, and it must come back."""
+    values: dict[str, object] = {
+        "entry": ("a.py",),
+        "participants": (Participant(node="wopr"),),
+        "name": "mine",
+        "files": {"a.py": "x\n"},
+        "project": "0" * 64,
+        "workdir": "/shared/lm",
+        "environment": {"A": "1"},
+        "from_environment": ("B",),
+        "torchrun_arguments": ("--tee=1",),
+        "port": 29511,
+        "link_capacity_bytes_per_s": 1e8,
+        "max_restarts": 3,
+        "on_stall": "abort",
+        "on_nan": "stop",
+        "priority": 5,
+        "min_nodes": 1,
+        "mixed_versions": True,
+        "set_in": {"train.steps": "recipe"},
+    }
+    plain = JobSpec(entry=(), participants=())
+    fields = [one for one in JobSpec.__struct_fields__ if one not in ("version", "origin")]
+    assert sorted(values) == sorted(fields)
+    assert all(value != getattr(plain, name) for name, value in values.items())
+    spec = msgspec.structs.replace(plain, **values)
+    assert read_spec(write_spec(spec, with_secrets=True)) == spec
