@@ -116,15 +116,15 @@ def install(
     """
     is_root = os.geteuid() == 0 if is_root is None else is_root
     path = path or unit_path(is_root=is_root)
-    done, is_new = _write(path, unit_text(membership, state, is_root=is_root))
+    lines, is_new = _write(path, unit_text(membership, state, is_root=is_root))
     control = _control(is_root=is_root)
     start = "restart" if is_new or is_restarted else "start"
     for words in (("daemon-reload",), ("enable", UNIT), (start, UNIT)):
         _tell([*control, *words], run or _run)
-    done.append(f"{UNIT} is running and starts at boot")
+    lines.append(f"{UNIT} is running and starts at boot")
     if not is_root:
-        done += _lingering(pwd.getpwuid(os.geteuid()).pw_name, run or _run)
-    return [*done, f"its log: {'journalctl' if is_root else 'journalctl --user'} -u {UNIT} -f"]
+        lines += _lingering(pwd.getpwuid(os.geteuid()).pw_name, run or _run)
+    return [*lines, f"its log: {'journalctl' if is_root else 'journalctl --user'} -u {UNIT} -f"]
 
 
 def _write(path: Path, text: str) -> tuple[list[str], bool]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError
@@ -130,30 +131,44 @@ def refuse_jobs(facts: Facts, host: str) -> None:
         )
 
 
+class StepMeaning(NamedTuple):
+    """What a message of pip or of a shell means."""
+
+    pattern: str
+    kind: Kind
+    fix: str
+
+
 _MEANINGS = (
-    (r"No space left on device|Disk quota exceeded", Kind.DISK_FULL, "free some space there"),
-    (
+    StepMeaning(
+        r"No space left on device|Disk quota exceeded", Kind.DISK_FULL, fix="free some space there"
+    ),
+    StepMeaning(
         r"ensurepip is not available|No module named venv",
         Kind.NO_VENV,
-        "install it there: sudo apt-get install python3-venv",
+        fix="install it there: sudo apt-get install python3-venv",
     ),
-    (
+    StepMeaning(
         r"Could not find a version|No matching distribution|ConnectionError|ReadTimeoutError",
         Kind.NO_DOWNLOAD,
-        "give it access to a package index, or name an environment that has all: --python FILE",
+        fix="give it access to a package index, or name an environment that has all: --python FILE",
     ),
-    (r"Permission denied|Read-only file system", Kind.NO_PERMISSION, "give the user permission"),
+    StepMeaning(
+        r"Permission denied|Read-only file system",
+        Kind.NO_PERMISSION,
+        fix="give the user permission to write there",
+    ),
 )
-"""What pip and the shell say, and what it means."""
 
 
 def step_failed(title: str, messages: str, host: str) -> NodeError:
     """The error for a command that failed there."""
     lines = [line for line in messages.strip().splitlines() if line.strip()]
     last = next((line for line in reversed(lines) if "ERROR" in line), lines[-1] if lines else "")
-    for pattern, kind, fix in _MEANINGS:
-        if re.search(pattern, messages):
-            return NodeError(f"{title} failed: {last.strip()}", kind=kind, fix=fix, node=host)
+    for one in _MEANINGS:
+        if re.search(one.pattern, messages):
+            cause = f"{title} failed: {last.strip()}"
+            return NodeError(cause, kind=one.kind, fix=one.fix, node=host)
     return NodeError(
         f"{title} failed: {last.strip() or 'no message'}",
         kind=Kind.NOT_INSTALLED,
