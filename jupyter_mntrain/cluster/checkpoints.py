@@ -106,14 +106,14 @@ class Checkpoints:
             cause = f"{path}: not an absolute path"
             raise SpecError(cause, fix="give one on the nodes, from / or ~")
         self._cluster.refuse_read_only()
-        view = self._job.view()
-        if overrides_of(view.spec) is None:
+        view, spec = self._job.view(), self._job.spec()
+        if overrides_of(spec) is None:
             cause = f"job {view.job_id} runs a script, whose checkpoints are its own"
             raise SpecError(cause, fix="copy or convert them as that script says")
         one = whole_checkpoint(self.list(), step)
-        spec = self._spec(what, view, one, path)
+        keeping = self._spec(what, spec, view, one, path)
         with self._pinned(one):
-            job = self._cluster.launch(spec, progress=progress)
+            job = self._cluster.launch(keeping, progress=progress)
             try:
                 ended = job.wait(progress=progress)
             except KeyboardInterrupt:
@@ -125,7 +125,9 @@ class Checkpoints:
         nodes = names if what == "copy" else names[:1]
         return KeptCheckpoint(run=view.run, step=one.step, path=path, nodes=nodes, job_id=job.id)
 
-    def _spec(self, what: What, view: JobView, one: RunCheckpoint, path: str) -> JobSpec:
+    def _spec(
+        self, what: What, spec: JobSpec, view: JobView, one: RunCheckpoint, path: str
+    ) -> JobSpec:
         """A job with one process, without GPUs, on each node that is needed."""
         known = {
             place.node: place
@@ -142,17 +144,17 @@ class Checkpoints:
                 str(one.step),
                 path,
                 RECIPE_FILE,
-                *view.spec.entry[3:],
+                *spec.entry[3:],
             ),
             participants=tuple(
                 Participant(node=known[name].node_id, nproc=1, interface=known[name].interface)
                 for name in one.fewest_nodes()
             ),
             name=f"{what} {view.run}",
-            files={RECIPE_FILE: view.spec.files[RECIPE_FILE]},
-            environment=view.spec.environment,
-            from_environment=view.spec.from_environment,
-            mixed_versions=view.spec.mixed_versions,
+            files={RECIPE_FILE: spec.files[RECIPE_FILE]},
+            environment=spec.environment,
+            from_environment=spec.from_environment,
+            mixed_versions=spec.mixed_versions,
         )
 
     @contextmanager

@@ -77,7 +77,7 @@ def test_a_copy_outlives_the_run_and_a_later_restart_never_goes_back_to_it(
     # Everything else is gone; a run that begins with the copy is killed after a newer save.
     for place in own:
         shutil.rmtree(place.path)
-    again = msgspec.structs.replace(first.view().spec, max_restarts=1)
+    again = msgspec.structs.replace(first.spec(), max_restarts=1)
     branch = cluster.resume(first.id, spec=again, begin=str(kept))
     until(lambda: (branch.view().saved_step or 0) >= 15, "a newer save", ENDED_S)
     pid = branch.view().parts[1].ranks[0].pid
