@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
@@ -184,8 +184,15 @@ class StepBlocks:
         begin = range(self._length)[index] * WIDTH
         return tuple(self._data[begin : begin + WIDTH])
 
-    def column(self, name: str) -> array[float]:
-        return self._data[AT[name] : self._length * WIDTH : WIDTH]
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, StepBlocks) and self.size == other.size and list(self) == list(other)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, like a list
+
+    def __iter__(self) -> Iterator[Row]:
+        return (self[index] for index in range(self._length))
 
     def snapshot(self) -> StepBlocks:
         """These, whatever is appended later; copies nothing."""
