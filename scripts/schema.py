@@ -26,6 +26,7 @@ RECORDS = (
     messages.JobSettings,
     messages.LaunchJob,
     messages.MeasureLinks,
+    messages.SavedOutput,
     Problem,
     messages.ResumeJob,
     ResumeOffer,

@@ -18,8 +18,8 @@ from jupyter_mntrain.command_line.parser import Completion, Parser
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.text.foreign import is_safe
 from jupyter_mntrain.model.tunables import all_tunables
-from jupyter_mntrain.notebook.display import PROGRAM
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.show.bundles import PROGRAM
 from jupyter_mntrain.verbs.command import top_parser, verb_parser
 from jupyter_mntrain.verbs.context import Clusters
 from jupyter_mntrain.verbs.table import TABLE

@@ -19,11 +19,11 @@ from jupyter_mntrain.model.api import DEFAULT_CLUSTER
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.notebook.completion import Completer
-from jupyter_mntrain.notebook.display import PROGRAM, text_bundle
 from jupyter_mntrain.notebook.magics import MntrainMagics
 from jupyter_mntrain.notebook.output import NotebookOutput, show_bundle
 from jupyter_mntrain.notebook.screen import NotebookScreen
 from jupyter_mntrain.notebook.updater import Updater
+from jupyter_mntrain.show.bundles import PROGRAM, text_bundle
 from jupyter_mntrain.show.screen import Screen
 from jupyter_mntrain.show.tables.job import status_view
 from jupyter_mntrain.show.tables.node_list import Surroundings, node_table

@@ -14,19 +14,12 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
-from jupyter_mntrain.notebook.display import (
-    PROGRAM,
-    Bundle,
-    job_bundle,
-    picture_metadata,
-    plain_text,
-)
 from jupyter_mntrain.notebook.updater import INTERVAL_S, View
-from jupyter_mntrain.show.tables.job import status_view
+from jupyter_mntrain.show.bundles import PROGRAM, Bundle
+from jupyter_mntrain.show.job_output import JobOutput, saved_bundle, saved_points, written_note
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, JobHistory
-    from jupyter_mntrain.show.picture import Picture
 
 LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
 
@@ -34,11 +27,6 @@ FIRST_INTERVAL_S = tunables.seconds("notebook.first_picture_after_s")
 
 SAVED_STREAM = "saved"
 """Stream id of rows saved in a notebook; no server uses it."""
-
-ALL_POINTS = tunables.count("notebook.saved_points")
-
-LEAST_POINTS = tunables.count("notebook.saved_least_points")
-MOST_POINTS = tunables.count("notebook.saved_most_points")
 
 MOST_OUTPUTS = tunables.count("notebook.outputs")
 
@@ -62,7 +50,7 @@ class LiveView(View):
     def __init__(self, job: Job, clock: Callable[[], float] = time.time) -> None:
         self.job = job
         self._clock = clock
-        self._picture: Picture | None = None
+        self._output = JobOutput()
         self._has_picture = False
         self._series = SeriesBuilder(JobId(job.id), SAVED_STREAM)
         self._lock = threading.Lock()
@@ -121,47 +109,30 @@ class LiveView(View):
         self._series.extend(history, now_s)
         summary, view = self._series.summary, history.view
         is_last = self._is_last(history)
-        text = plain_text(status_view(summary, view, program=PROGRAM, now_s=now_s))
-        note = "" if is_last else self._note()
         has_steps = any(series.steps for series in history.ranks.values())
-        png = self._png(view, note) if has_steps or is_last else None
-        bundle = job_bundle(self._job_bundle(history, now_s), text + f"\n{note}" * bool(note), png)
-
-        from jupyter_mntrain.show.picture import WIDTH_PX
-
+        drawn = self._series.whole() if has_steps or is_last else None
+        saved = self._saved(history, now_s)
+        note = written_note(view, now_s) if is_last else self._note(view, now_s)
+        bundle, metadata = self._output.make(saved, summary, drawn, view, now_s=now_s, note=note)
         with self._lock:
             self._problem = None
-            self._has_picture = png is not None
-            metadata = picture_metadata(WIDTH_PX) if png else {}
+            self._has_picture = drawn is not None
             if self._last is None or _shown(bundle) != _shown(self._last[0]):
                 self._last = (bundle, metadata)
                 self._send(bundle, metadata)
         return is_last
 
-    def _job_bundle(self, history: JobHistory, now_s: float) -> JobBundle:
-        points = max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // history.view.attempt.world_size))
-        numbers = self._series.summary.numbers
-        return JobBundle(
-            cluster=self.job.cluster,
-            job=job_entry(history.view, numbers=numbers, history=history),
-            series=self._series.whole(points),
-            saved_s=now_s,
-        )
+    def _saved(self, history: JobHistory, now_s: float) -> JobBundle:
+        view = history.view
+        entry = job_entry(view, numbers=self._series.summary.numbers, history=history)
+        series = self._series.whole(saved_points(view.attempt.world_size))
+        return saved_bundle(self.job.cluster, entry, series, now_s)
 
-    def _note(self) -> str:
-        clock = time.strftime("%H:%M:%S", time.localtime(self._clock()))
+    def _note(self, view: JobView, now_s: float) -> str:
         return (
-            f"As of {clock}, redrawn about every {INTERVAL_S:.0f} s. Live in JupyterLab and "
-            "Notebook 7 where jupyter_mntrain is installed with the Jupyter server."
+            f"{written_note(view, now_s)} Redrawn about every {INTERVAL_S:.0f} s. Live in "
+            "JupyterLab and Notebook 7 where jupyter_mntrain is installed with the Jupyter server."
         )
-
-    def _png(self, view: JobView, note: str) -> bytes:
-        if self._picture is None:
-            # matplotlib takes half a second: in this thread, not when the extension is loaded.
-            from jupyter_mntrain.show.picture import Picture
-
-            self._picture = Picture(program=PROGRAM)
-        return self._picture.draw(self._series.whole(), view, now_s=self._clock(), note=note)
 
     def _is_last(self, history: JobHistory) -> bool:
         if history.view.state not in TERMINAL:

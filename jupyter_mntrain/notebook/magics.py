@@ -13,8 +13,8 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import visible
-from jupyter_mntrain.notebook.display import PROGRAM, picture_bundle, picture_metadata, text_bundle
 from jupyter_mntrain.notebook.output import show_bundle
+from jupyter_mntrain.show.bundles import PROGRAM, picture_bundle, picture_metadata, text_bundle
 from jupyter_mntrain.verbs.command import Command, parse, split_line
 from jupyter_mntrain.verbs.context import Clusters, Context
 from jupyter_mntrain.verbs.run import run

@@ -7,7 +7,7 @@ from typing import Any
 from IPython.display import DisplayHandle, display
 
 from jupyter_mntrain.model.text.foreign import visible
-from jupyter_mntrain.notebook.display import Bundle
+from jupyter_mntrain.show.bundles import Bundle
 
 
 def safe_bundle(bundle: Bundle) -> Bundle:

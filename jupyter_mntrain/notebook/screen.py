@@ -11,9 +11,9 @@ from rich.console import RenderableType
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
-from jupyter_mntrain.notebook.display import Bundle, text_bundle
 from jupyter_mntrain.notebook.liveview import LiveOutput, LiveView
 from jupyter_mntrain.notebook.updater import Updater
+from jupyter_mntrain.show.bundles import Bundle, text_bundle
 from jupyter_mntrain.show.progress_bars import PatientBar
 from jupyter_mntrain.show.screen import Screen
 

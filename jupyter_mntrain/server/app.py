@@ -19,6 +19,7 @@ from jupyter_mntrain.server.handlers import (
     job_routes,
     node_routes,
     own_machine_routes,
+    output_route,
     resume_routes,
 )
 
@@ -37,6 +38,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/jobs", job_routes.JobsResource),
     (rf"/jobs{JOB}", job_routes.JobResource),
     (rf"/jobs{JOB}/metrics", job_routes.MetricsResource),
+    (rf"/jobs{JOB}/output", output_route.OutputResource),
     (rf"/jobs{JOB}/logs", job_routes.LogsResource),
     (rf"/jobs{JOB}/stacks", job_routes.StacksResource),
     (rf"/jobs{JOB}/spec", job_routes.SpecResource),

@@ -17,6 +17,7 @@ POST    /jobs                                LaunchJob → 201 JobEntry
 GET     /jobs/{job}                          → JobEntry
 GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins; ``begin=&end=`` asks
                                                nodes for a range, of ``by=step`` or ``by=time``
+GET     /jobs/{job}/output                   → SavedOutput
 GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines that contain it
 POST    /jobs/{job}/stacks                   AskStacks → ShownStacks
 GET     /jobs/{job}/spec                     → SpecFile
@@ -39,7 +40,7 @@ import msgspec
 from msgspec import Meta
 
 from jupyter_mntrain.cluster.history.logs import LogLine
-from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
+from jupyter_mntrain.metrics.page_entries import JobBundle, JobEntry, NodeEntry
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import STOP_GRACE_S
@@ -208,6 +209,20 @@ class SpecFile(Record, frozen=True):
     name: str
     text: str
     left_out: tuple[str, ...] = ()
+
+
+class SavedOutput(Record, frozen=True):
+    """What a notebook keeps of a job, all of one moment.
+
+    Args:
+        picture: PNG, base64; ``None`` = there is nothing to draw yet.
+        width_px: displayed width of the picture.
+    """
+
+    job: JobBundle
+    text: str
+    picture: str | None
+    width_px: int
 
 
 class JobLog(Record, frozen=True):

@@ -13,6 +13,7 @@ import type {
   JobSettings,
   LinkMeasurement,
   NodeEntry,
+  SavedOutput,
   Problem,
   ResumeJob,
   ResumeOffer,
@@ -112,6 +113,11 @@ export class Api {
       .map(([name, value]) => [name, String(value)]);
     const text = URLExt.objectToQueryString(Object.fromEntries(given));
     return this.request('GET', jobPath(jobId, 'logs') + text);
+  }
+
+  /** What a notebook keeps of a job: data, picture and text of one moment. */
+  output(jobId: string): Promise<SavedOutput> {
+    return this.request('GET', jobPath(jobId, 'output'));
   }
 
   /** Ask every rank, or one, where it is; takes up to two seconds. */

@@ -167,6 +167,16 @@ export function clock(time: Maybe, withSeconds = false): string {
   return `${date.toLocaleDateString('en-GB', { day, month })} ${text}`;
 }
 
+/** Date and time, with seconds: of what may be read on another day. */
+export function dateTime(time: Maybe): string {
+  return isNumber(time)
+    ? new Date(1000 * time).toLocaleString('en-GB', {
+        dateStyle: 'medium',
+        timeStyle: 'medium'
+      })
+    : ABSENT;
+}
+
 const BIT_UNITS = [
   [1e9, 'Gbit/s'],
   [1e6, 'Mbit/s'],

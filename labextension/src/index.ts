@@ -8,6 +8,7 @@ import { liveviewPlugin } from './plugins/liveview';
 import { logsPlugin } from './plugins/logs';
 import { modelPlugin } from './plugins/model';
 import { noticesPlugin } from './plugins/notices';
+import { savingPlugin } from './plugins/saving';
 import { sidebarPlugin } from './plugins/sidebar';
 import { stacksPlugin } from './plugins/stacks';
 import { statusPlugin } from './plugins/status';
@@ -23,6 +24,7 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   statusPlugin,
   noticesPlugin,
   liveviewPlugin,
+  savingPlugin,
   kernelPlugin
 ];
 

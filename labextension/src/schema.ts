@@ -217,6 +217,8 @@ export interface Everything {
   ShownSetting?: ShownSetting;
   LaunchJob?: LaunchJob;
   MeasureLinks?: MeasureLinks;
+  SavedOutput?: SavedOutput;
+  JobBundle?: JobBundle;
   ResumeJob?: ResumeJob;
   ResumeOffer?: ResumeOffer;
   RunCheckpoints?: RunCheckpoints;
@@ -225,7 +227,6 @@ export interface Everything {
   SpecFile?: SpecFile;
   ShownStacks?: ShownStacks;
   ShownStack?: ShownStack;
-  JobBundle?: JobBundle;
   ServerMessage?: ServerMessage;
 }
 /**
@@ -1587,6 +1588,35 @@ export interface MeasureLinks {
   nodes?: string[];
 }
 /**
+ * What a notebook keeps of a job, all of one moment.
+ *
+ *     Args:
+ *         picture: PNG, base64; ``None`` = there is nothing to draw yet.
+ *         width_px: displayed width of the picture.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "SavedOutput".
+ */
+export interface SavedOutput {
+  job: JobBundle;
+  text: string;
+  picture: string | null;
+  width_px: number;
+}
+/**
+ * The ``application/vnd.mntrain.job+json`` output: enough to draw the job with no server.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "JobBundle".
+ */
+export interface JobBundle {
+  cluster: string;
+  job: JobEntry;
+  series: JobSeries;
+  saved_s: number;
+  version?: number;
+}
+/**
  * Go on where a run ended.
  *
  *     Args:
@@ -1740,19 +1770,6 @@ export interface ShownStack {
   said: string;
   text: string;
   threads?: string;
-}
-/**
- * The ``application/vnd.mntrain.job+json`` output: enough to draw the job with no server.
- *
- * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "JobBundle".
- */
-export interface JobBundle {
-  cluster: string;
-  job: JobEntry;
-  series: JobSeries;
-  saved_s: number;
-  version?: number;
 }
 /** From this many ranks on, a band and the slowest rank are drawn instead of a line per rank. */
 export const MANY_RANKS = 9;

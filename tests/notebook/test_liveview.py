@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -87,6 +88,18 @@ def test_the_end_is_urgent_and_says_nothing_of_redrawing(running):
     assert view.is_urgent()
     assert view.frame()
     assert "redrawn" not in page.last["text/plain"]
+
+
+@pytest.mark.parametrize("scene", ["two", "starting"])
+def test_every_frame_says_when_it_was_written_and_its_data_forecast_nothing(scene):
+    view, page, clock = make(StandInJob(SCENES[scene]()))
+    view.frame()
+    bundle = msgspec.convert(page.last[JOB_MIME], JobBundle)
+    assert bundle.saved_s == clock()
+    assert bundle.job.numbers.remaining_s is None
+    assert bundle.series.summary.remaining_s is None
+    at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(clock()))
+    assert at in page.last["text/plain"]
 
 
 def test_the_same_frame_is_not_sent_twice(job):

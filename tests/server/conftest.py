@@ -115,8 +115,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def new_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LiveServer]]:
     made: list[LiveServer] = []
 
-    def new(agents: str, cluster: str = CLUSTER) -> LiveServer:
+    def new(
+        agents: str, cluster: str = CLUSTER, *, authority: Authority | None = None
+    ) -> LiveServer:
         home = tmp_path_factory.mktemp("server") / "home"
+        install_drivers(home / ".config", of=authority)
         server = LiveServer(home, free_port("127.0.0.1"), cluster, agents)
         made.append(server)
         return server.start()

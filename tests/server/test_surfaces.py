@@ -22,8 +22,8 @@ from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.notebook.display import text_bundle
 from jupyter_mntrain.notebook.liveview import LiveView
+from jupyter_mntrain.show.bundles import text_bundle
 from jupyter_mntrain.show.tables.job import status_view
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for

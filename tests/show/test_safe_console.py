@@ -8,7 +8,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_mntrain.notebook.display import text_bundle
+from jupyter_mntrain.show.bundles import text_bundle
 from jupyter_mntrain.show.safe_console import SafeConsole, safe_text, verbatim
 from jupyter_mntrain.show.terminal import make_console
 from tests.hostile import HOSTILE, LINK, STYLING, assert_safe

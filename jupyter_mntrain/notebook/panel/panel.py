@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets
 
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.notebook.display import Bundle, plain_text
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.action import LAUNCHING, Action
 from jupyter_mntrain.notebook.panel.field_bar import FieldBar
@@ -22,6 +21,7 @@ from jupyter_mntrain.notebook.panel.settings import SettingsBar
 from jupyter_mntrain.notebook.panel.style import CSS, ROOT
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
 from jupyter_mntrain.notebook.panel.worker import Worker
+from jupyter_mntrain.show.bundles import Bundle, plain_text
 from jupyter_mntrain.show.stacks import shown_stacks, stacks_text
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.choices import Choices

@@ -62,6 +62,11 @@ export class LiveController implements IDisposable {
       : 'not-known';
   }
 
+  /** Unix time of the values that a view shows while it is not live. */
+  get writtenAt(): number | null {
+    return this.wasLive ? (this.model?.lastHeard ?? null) : this.savedAt;
+  }
+
   get watchedCluster(): string | null {
     return this.model?.status?.cluster ?? null;
   }
@@ -75,6 +80,7 @@ export class LiveController implements IDisposable {
   /** Use the job saved in the notebook, unless the server has newer data. */
   takeBundle(bundle: JobBundle): void {
     this.cluster = bundle.cluster;
+    this.savedAt = bundle.saved_s;
     if (!this.isLive || !this.job) {
       this.job = bundle.job;
     }
@@ -106,6 +112,7 @@ export class LiveController implements IDisposable {
   private onModel(): void {
     const entry = this.model?.job(this.jobId);
     if (entry) {
+      this.wasLive = true;
       const isNews = entry !== this.job;
       const isTurn = entry.state !== this.job?.state;
       this.job = entry;
@@ -159,6 +166,8 @@ export class LiveController implements IDisposable {
     this.tell();
   };
 
+  private savedAt: number | null = null;
+  private wasLive = false;
   private watching: IDisposable | null = null;
   private leastMs: number;
   private drawnAt = -Infinity;

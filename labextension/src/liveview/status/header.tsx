@@ -40,7 +40,10 @@ export function Header(props: IHeaderProps): JSX.Element {
     <div className="mnt-head">
       <div className="mnt-head-row">
         <span className="nw">
-          <Icon name={job.state} /> {stateWord(job.state)}
+          <Icon name={job.state} />{' '}
+          {isLive || OVER.has(job.state)
+            ? stateWord(job.state)
+            : trans.__('was %1', stateWord(job.state))}
         </span>
         <span className="mnt-head-name">{job.name}</span>
         <span className="m s">{identity(props)}</span>
@@ -64,7 +67,7 @@ export function Header(props: IHeaderProps): JSX.Element {
           />
         )}
       </div>
-      <Progress job={job} />
+      <Progress {...{ job, isLive }} />
     </div>
   );
 }
@@ -90,7 +93,10 @@ function identity({ job, store }: IViewProps): string {
   ].join(', ');
 }
 
-function Progress({ job }: IJobProps): JSX.Element {
+function Progress({
+  job,
+  isLive
+}: IJobProps & { isLive: boolean }): JSX.Element {
   const { step, total_steps, elapsed_s, remaining_s } = job.numbers;
   const share = progressOf(job);
   const alarm = notFiniteLine(job.numbers);
@@ -112,7 +118,7 @@ function Progress({ job }: IJobProps): JSX.Element {
         {typeof elapsed_s === 'number' && (
           <span>{trans.__('elapsed %1', formats.duration(elapsed_s))}</span>
         )}
-        {typeof remaining_s === 'number' && !OVER.has(job.state) && (
+        {typeof remaining_s === 'number' && isLive && !OVER.has(job.state) && (
           <span>
             {trans.__(
               'done at %1, in %2',

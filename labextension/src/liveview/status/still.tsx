@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import * as formats from '../../formats';
 import { Icon } from '../../icons';
 import { type IProblem, problemText } from '../../problem';
 import type { LiveController, Stillness } from '../controller';
@@ -11,7 +12,7 @@ export function StillLine(props: {
   controller: LiveController;
 }): JSX.Element | null {
   const { controller } = props;
-  const { stillness } = controller;
+  const { stillness, writtenAt } = controller;
   if (stillness === null || stillness === 'connecting') {
     return null;
   }
@@ -19,6 +20,14 @@ export function StillLine(props: {
   return (
     <p className="mnt-still s">
       <Icon name="warning" size={12} /> {text}
+      {writtenAt !== null && (
+        <>
+          {' '}
+          <time dateTime={new Date(1000 * writtenAt).toISOString()}>
+            {trans.__('Written %1.', formats.dateTime(writtenAt))}
+          </time>
+        </>
+      )}
     </p>
   );
 }

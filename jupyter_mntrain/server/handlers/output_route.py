@@ -1,0 +1,72 @@
+"""Output resource: what a notebook keeps of a job, for the page that saves it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from jupyter_mntrain.metrics.series_builder import POINTS
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.server.handlers.base import allowed
+from jupyter_mntrain.server.handlers.job_routes import OneJobResource
+from jupyter_mntrain.server.messages import SavedOutput
+from jupyter_mntrain.server.series_feed import JobFeed
+from jupyter_mntrain.server.updates import PageUpdates
+from jupyter_mntrain.show.job_output import (
+    JobOutput,
+    saved_bundle,
+    saved_points,
+    without_forecast,
+    written_note,
+)
+
+LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
+LOOK_EVERY_S = tunables.seconds("server.round_s")
+
+
+class OutputResource(OneJobResource):
+    """Data, picture and text of one moment, as the kernel shows them."""
+
+    @allowed
+    async def get(self, job_id: str) -> None:
+        updates, entry = await self.entry(job_id)
+        feed = await self._read_to_end(updates, entry.job_id)
+        history, now_s = feed.history, time.time()
+        assert history is not None  # noqa: S101  # feed() has looked
+        entry = updates.job(entry.job_id) or entry
+        view = history.view
+        points = saved_points(view.attempt.world_size)
+        saved = saved_bundle(updates.cluster.name, entry, feed.series("", 0, points), now_s)
+        drawn = feed.series("", 0, POINTS)
+        has_picture = view.state in TERMINAL or any(rank.time_s for rank in drawn.ranks)
+        data, metadata = await self.work(
+            JobOutput().make,
+            saved,
+            without_forecast(drawn.summary),
+            drawn if has_picture else None,
+            view,
+            now_s=now_s,
+            note=written_note(view, now_s),
+        )
+        self.answer(
+            SavedOutput(
+                job=saved,
+                text=data["text/plain"],
+                picture=data.get("image/png"),
+                width_px=metadata.get("image/png", {}).get("width", 0),
+            )
+        )
+
+    async def _read_to_end(self, updates: PageUpdates, job_id: JobId) -> JobFeed:
+        """The job's feed; of an ended job, once its last rows are here or are not to be had."""
+        deadline = time.monotonic() + LAST_SAMPLES_S
+        feed = updates.feed(job_id)
+        while not feed.is_over and time.monotonic() < deadline:
+            if feed.history is None or feed.history.view.state not in TERMINAL:
+                break
+            await asyncio.sleep(LOOK_EVERY_S)
+            feed = updates.feed(job_id)
+        updates.look_now()
+        return feed

@@ -1,0 +1,103 @@
+"""Job output: what a notebook keeps of a job: data, picture and text, all of one moment.
+
+The kernel shows it while a job runs; the Jupyter server makes it when a page saves its notebook.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from jupyter_mntrain.metrics.page_entries import JobBundle, JobEntry
+from jupyter_mntrain.metrics.series import JobSeries
+from jupyter_mntrain.metrics.summary import JobSummary
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.show.bundles import (
+    PROGRAM,
+    Bundle,
+    job_bundle,
+    picture_metadata,
+    plain_text,
+)
+from jupyter_mntrain.show.tables.job import status_view
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.show.picture import Picture
+
+ALL_POINTS = tunables.count("notebook.saved_points")
+LEAST_POINTS = tunables.count("notebook.saved_least_points")
+MOST_POINTS = tunables.count("notebook.saved_most_points")
+
+
+def saved_points(ranks: int) -> int:
+    """Rows per table that a notebook keeps of a job: the file stays small, however many ranks."""
+    return max(LEAST_POINTS, min(MOST_POINTS, ALL_POINTS // max(1, ranks)))
+
+
+def written_note(view: JobView, now_s: float) -> str:
+    """When this was written: it may be read on another machine, and on another day."""
+    at = time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(now_s))
+    return f"Written {at}." if view.state in TERMINAL else f"As of {at}."
+
+
+def saved_bundle(cluster: str, entry: JobEntry, series: JobSeries, now_s: float) -> JobBundle:
+    """The data of a job, without the time it would have needed: nobody knows what became of it.
+
+    Args:
+        series: thinned to :func:`saved_points`.
+    """
+    return JobBundle(
+        cluster=cluster,
+        job=msgspec.structs.replace(entry, numbers=without_forecast(entry.numbers)),
+        series=msgspec.structs.replace(series, summary=without_forecast(series.summary)),
+        saved_s=now_s,
+    )
+
+
+def without_forecast(numbers: Any) -> Any:
+    """Figures of a job, or its summary, without when it is done."""
+    return msgspec.structs.replace(numbers, remaining_s=None)
+
+
+class JobOutput:
+    """Outputs of one job. Not safe for several threads at once."""
+
+    def __init__(self) -> None:
+        self._picture: Picture | None = None
+
+    def make(
+        self,
+        saved: JobBundle,
+        summary: JobSummary,
+        drawn: JobSeries | None,
+        view: JobView,
+        *,
+        now_s: float,
+        note: str,
+    ) -> tuple[Bundle, dict[str, Any]]:
+        """The output and its metadata.
+
+        Args:
+            summary: for the text.
+            drawn: with more rows than are saved; ``None`` = no picture.
+            note: below text and picture.
+        """
+        text = plain_text(status_view(summary, view, program=PROGRAM, now_s=now_s))
+        png = None if drawn is None else self._draw(drawn, view, now_s, note)
+        bundle = job_bundle(saved, f"{text}\n{note}", png)
+        if png is None:
+            return bundle, {}
+        from jupyter_mntrain.show.picture import WIDTH_PX
+
+        return bundle, picture_metadata(WIDTH_PX)
+
+    def _draw(self, series: JobSeries, view: JobView, now_s: float, note: str) -> bytes:
+        if self._picture is None:
+            # matplotlib takes half a second: in this thread, not when the module is loaded.
+            from jupyter_mntrain.show.picture import Picture
+
+            self._picture = Picture(program=PROGRAM)
+        return self._picture.draw(series, view, now_s=now_s, note=note)
