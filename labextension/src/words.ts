@@ -109,6 +109,22 @@ export function canGoOnFrom(job: JobEntry): number | null {
   return (OVER.has(job.state) && Math.max(0, ...steps)) || null;
 }
 
+/** Whether another job has the same name: then its id is shown, too. */
+export function hasNamesake(
+  job: JobEntry,
+  jobs: ReadonlyArray<JobEntry>
+): boolean {
+  return jobs.some(
+    other => other.name === job.name && other.job_id !== job.job_id
+  );
+}
+
+/** When the last of its parts ended; `null` while it runs, or if nobody knows. */
+export function endedAt(job: JobEntry): number | null {
+  const ends = job.parts.map(part => part.ended_s ?? 0);
+  return OVER.has(job.state) ? Math.max(0, ...ends) || null : null;
+}
+
 /** Share of steps done, 0..1; `null` if their number is unknown. */
 export function progressOf(job: JobEntry): number | null {
   const { step, total_steps } = job.numbers;

@@ -17,6 +17,7 @@ import { CommandIDs, IClusterModel } from '../tokens';
 import { setting } from './setting';
 import { addTabs } from './tabs';
 import { trans, useLanguage } from '../trans';
+import { hasNamesake } from '../words';
 
 const PLUGIN = 'jupyter-mntrain:liveview';
 
@@ -68,7 +69,11 @@ export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
       },
       entitle: (title, { jobId }, { controller }) => {
         const name = () => {
-          title.label = controller.job?.name ?? jobId;
+          const { job } = controller;
+          const isOneOfMany = job && hasNamesake(job, model?.jobs ?? []);
+          title.label = isOneOfMany
+            ? `${job.name} ${jobId}`
+            : (job?.name ?? jobId);
           title.caption = jobId;
         };
         controller.changed.connect(name);

@@ -9,6 +9,8 @@ import {
 import { MimeData } from '@lumino/coreutils';
 import { Drag } from '@lumino/dragdrop';
 
+import { LOAD } from '../cells';
+
 const CELLS = 'application/vnd.jupyter.cells';
 
 /** A press becomes a drag after this many pixels. */
@@ -35,12 +37,34 @@ export async function insertCell(
   if (active && active.model.sharedModel.getSource().trim() !== '') {
     NotebookActions.insertBelow(content);
   }
-  content.activeCell?.model.sharedModel.setSource(text);
+  const source = (await isLoaded(panel)) ? text.replace(`${LOAD}\n`, '') : text;
+  content.activeCell?.model.sharedModel.setSource(source);
   app.shell.activateById(panel.id);
   if (runs) {
     await panel.sessionContext.ready;
     await NotebookActions.run(content, panel.sessionContext);
   }
+}
+
+/** Whether the kernel says that it has our extension; a busy one is not asked. */
+async function isLoaded({ sessionContext }: NotebookPanel): Promise<boolean> {
+  const kernel = sessionContext.session?.kernel;
+  if (kernel?.status !== 'idle') {
+    return false;
+  }
+  const loaded = "'jupyter_mntrain' in get_ipython().extension_manager.loaded";
+  const reply = await kernel.requestExecute({
+    code: '',
+    silent: true,
+    store_history: false,
+    user_expressions: { loaded }
+  }).done;
+  if (reply.content.status !== 'ok') {
+    return false;
+  }
+  const said = reply.content.user_expressions?.loaded as
+    { data?: Record<string, string> } | undefined;
+  return said?.data?.['text/plain'] === 'True';
 }
 
 async function newNotebook(

@@ -15,6 +15,7 @@ import { CommandIDs } from '../tokens';
 import {
   activity,
   canGoOnFrom,
+  hasNamesake,
   jobActions,
   notFiniteLine,
   OVER,
@@ -43,6 +44,9 @@ export function Job(props: IJobProps): JSX.Element {
       >
         <span className="mnt-job-name">
           <Icon name={job.state} /> <span className="mnt-name">{job.name}</span>{' '}
+          {hasNamesake(job, props.model.jobs) && (
+            <span className="m s">{job.job_id}</span>
+          )}{' '}
           <span>{stateLine(job)}</span>
         </span>
         <RowMenu label={trans.__('More for %1', job.name)} items={items} />

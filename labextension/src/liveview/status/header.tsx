@@ -5,8 +5,11 @@ import * as React from 'react';
 import { Bar, Button } from '../../controls';
 import * as formats from '../../formats';
 import { Icon } from '../../icons';
+import type { JobEntry } from '../../schema';
 import { CommandIDs } from '../../tokens';
 import {
+  canGoOnFrom,
+  endedAt,
   jobActions,
   notFiniteLine,
   OVER,
@@ -93,11 +96,20 @@ function identity({ job, store }: IViewProps): string {
   ].join(', ');
 }
 
+/** What an ended job has left to go on from. */
+function savedWords(job: JobEntry): string {
+  const saved = canGoOnFrom(job);
+  return saved === null
+    ? trans.__('no checkpoint saved')
+    : trans.__('saved at step %1', formats.count(saved));
+}
+
 function Progress({
   job,
   isLive
 }: IJobProps & { isLive: boolean }): JSX.Element {
   const { step, total_steps, elapsed_s, remaining_s } = job.numbers;
+  const [isOver, ended] = [OVER.has(job.state), endedAt(job)];
   const share = progressOf(job);
   const alarm = notFiniteLine(job.numbers);
   return (
@@ -116,9 +128,17 @@ function Progress({
         )}
         {alarm && <span className="mnt-alarm">{alarm}</span>}
         {typeof elapsed_s === 'number' && (
-          <span>{trans.__('elapsed %1', formats.duration(elapsed_s))}</span>
+          <span>
+            {isOver
+              ? trans.__('ran %1', formats.duration(elapsed_s))
+              : trans.__('elapsed %1', formats.duration(elapsed_s))}
+          </span>
         )}
-        {typeof remaining_s === 'number' && isLive && !OVER.has(job.state) && (
+        {ended !== null && (
+          <span>{trans.__('ended %1', formats.clock(ended, true))}</span>
+        )}
+        {isOver && <span>{savedWords(job)}</span>}
+        {typeof remaining_s === 'number' && isLive && !isOver && (
           <span>
             {trans.__(
               'done at %1, in %2',

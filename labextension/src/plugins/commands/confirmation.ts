@@ -1,42 +1,78 @@
-/** Confirmation before a job is stopped or killed: says what will be lost. */
+/** Confirmation before a job is stopped or killed: says what will be lost, and offers to save. */
 
 import { Dialog, showDialog } from '@jupyterlab/apputils';
 
+import { count } from '../../formats';
 import { type IProblem, problemText } from '../../problem';
 import type { JobEntry } from '../../schema';
 import { trans } from '../../trans';
+import { savedStep, saves } from '../../words';
 
-export async function isSure(
-  { name, numbers }: JobEntry,
+/** `save`: save a checkpoint, then stop. `null`: do nothing. */
+export type Decision = 'save' | 'stop' | 'kill' | null;
+
+export async function decide(
+  job: JobEntry,
   how: 'stop' | 'kill'
-): Promise<boolean> {
-  const lost = numbers.step
-    ? trans.__(
-        'The job is at step %1. Progress since its last checkpoint will be lost.',
-        numbers.step
-      )
-    : trans.__('The job has not finished a step yet.');
-  const [title, label, effect] = {
-    stop: [
-      trans.__('Stop %1?', name),
-      trans.__('Stop'),
-      trans.__('Its processes have 2 s to exit before they are killed.')
-    ],
-    kill: [
-      trans.__('Kill %1?', name),
-      trans.__('Kill'),
-      trans.__('Its processes are killed immediately.')
-    ]
-  }[how];
+): Promise<Decision> {
+  const { title, label, effect } = words(job, how);
+  const canSave = how === 'stop' && saves(job);
+  const saving = Dialog.okButton({
+    label: trans.__('Save, then stop'),
+    actions: ['save']
+  });
+  const ending = Dialog.warnButton({ label, actions: [how] });
   const answer = await showDialog({
     title,
-    body: `${lost} ${effect}`,
+    body: `${atStake(job)} ${effect}`,
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),
-      Dialog.warnButton({ label })
-    ]
+      ...(canSave ? [saving] : []),
+      ending
+    ],
+    // Enter does no harm: the first button has the focus, and ends nothing.
+    defaultButton: 0
   });
-  return answer.button.accept;
+  const [action] = answer.button.accept ? answer.button.actions : [];
+  return (action as Decision | undefined) ?? null;
+}
+
+function words(
+  job: JobEntry,
+  how: 'stop' | 'kill'
+): Record<'title' | 'label' | 'effect', string> {
+  return how === 'stop'
+    ? {
+        title: trans.__('Stop %1 (%2)?', job.name, job.job_id),
+        label: saves(job) ? trans.__('Stop without saving') : trans.__('Stop'),
+        effect: trans.__(
+          'Its processes have 2 s to exit before they are killed.'
+        )
+      }
+    : {
+        title: trans.__('Kill %1 (%2)?', job.name, job.job_id),
+        label: trans.__('Kill'),
+        effect: trans.__('Its processes are killed immediately.')
+      };
+}
+
+/** What would be lost. */
+function atStake(job: JobEntry): string {
+  const { step } = job.numbers;
+  if (!step) {
+    return trans.__('The job has not finished a step yet.');
+  }
+  const saved = savedStep(job);
+  return saved === null
+    ? trans.__(
+        'The job is at step %1 and has saved no checkpoint: all of it will be lost.',
+        count(step)
+      )
+    : trans.__(
+        'The job is at step %1, its newest checkpoint is of step %2: what came after will be lost.',
+        count(step),
+        count(saved)
+      );
 }
 
 /** Ask whether to launch although versions differ between the nodes. */

@@ -6,9 +6,10 @@ import { copy } from '../../clipboard';
 import type { JobEntry, SpecFile } from '../../schema';
 import { CommandIDs } from '../../tokens';
 import { OVER, saves } from '../../words';
-import { isSure } from './confirmation';
+import { type Decision, decide } from './confirmation';
 import { addResumeCommands } from './resume';
 import { describe, type ICommandContext, request, succeeded } from './context';
+import { tellSave } from './saving';
 import { trans } from '../../trans';
 
 const isOpen = (job: JobEntry) => !OVER.has(job.state);
@@ -60,18 +61,28 @@ export function addJobCommands(
 ): void {
   const add = adder(context);
   const { api } = context.model;
+  const save = async (job: JobEntry, andStop: boolean) => {
+    if (await request(() => api.save(job.job_id, andStop))) {
+      tellSave(context.model, job, andStop);
+    }
+  };
+  const end = (job: JobEntry, how: Decision) => {
+    const calls = {
+      save: () => save(job, true),
+      stop: () => request(() => api.stop(job.job_id)),
+      kill: () => request(() => api.kill(job.job_id))
+    };
+    return how === null ? Promise.resolve() : calls[how]();
+  };
   add(CommandIDs.stop, {
     label: () => trans.__('Stop a job'),
     fits: isOpen,
-    run: async job =>
-      (!confirms() || (await isSure(job, 'stop'))) &&
-      request(() => api.stop(job.job_id))
+    run: async job => end(job, confirms() ? await decide(job, 'stop') : 'stop')
   });
   add(CommandIDs.kill, {
     label: () => trans.__('Kill a job'),
     fits: isOpen,
-    run: async job =>
-      (await isSure(job, 'kill')) && request(() => api.kill(job.job_id))
+    run: async job => end(job, await decide(job, 'kill'))
   });
   add(CommandIDs.save, {
     label: args =>
@@ -82,8 +93,7 @@ export function addJobCommands(
       andStop: ['boolean', 'Stop the job once the checkpoint is saved.']
     },
     fits: isSaving,
-    run: (job, { andStop }) =>
-      request(() => api.save(job.job_id, andStop === true))
+    run: (job, { andStop }) => save(job, andStop === true)
   });
   addResumeCommands(context, add);
   add(CommandIDs.copySpec, {
