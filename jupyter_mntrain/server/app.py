@@ -18,8 +18,8 @@ from jupyter_mntrain.server.handlers import (
     events,
     job_routes,
     node_routes,
-    own_machine_routes,
     output_route,
+    own_machine_routes,
     resume_routes,
 )
 
