@@ -4,6 +4,7 @@ import json
 
 import msgspec
 
+from jupyter_mntrain.cluster.launch.record_changes import JobRemoval
 from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer
 from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
@@ -24,11 +25,13 @@ RECORDS = (
     messages.Invite,
     messages.JobLog,
     messages.JobSettings,
+    messages.LabelJob,
     messages.LaunchJob,
     messages.MeasureLinks,
     messages.SavedOutput,
     Problem,
     messages.ResumeJob,
+    JobRemoval,
     ResumeOffer,
     messages.SaveJob,
     messages.SpecFile,

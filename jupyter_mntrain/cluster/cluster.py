@@ -286,7 +286,8 @@ class Cluster:
         """The jobs that have not ended, and the newest 20 ended ones, of all reachable nodes.
 
         Args:
-            search: only jobs with this text in name, id, nodes, command or person, however old.
+            search: only jobs with this text in name, id, note, nodes, command or person, however
+                old.
             everything: all ended jobs, however old.
             sort: newest first, longest first, or in the order of names or states.
 

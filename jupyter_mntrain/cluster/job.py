@@ -10,6 +10,7 @@ from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.logs import LogLine, tail_log
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
+from jupyter_mntrain.cluster.labeled_job import LabeledJob
 from jupyter_mntrain.cluster.launch.resume import (
     ResumePlan,
     change_checkpoints,
@@ -38,7 +39,7 @@ from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.recipe.settings import Setting, settings_of_job
 
 
-class Job:
+class Job(LabeledJob):
     """A job of any driver, from :meth:`Cluster.launch` or :meth:`Cluster.job`. It does not depend
     on this object, its process or its machine.
 

@@ -64,4 +64,5 @@ def job_entry(
         stall=view.stall,
         warnings=view.warnings,
         restart=view.restart,
+        note=view.label.note,
     )

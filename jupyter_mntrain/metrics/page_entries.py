@@ -65,6 +65,7 @@ class JobEntry(Record, frozen=True):
     stall: Problem | None = None
     warnings: tuple[Problem, ...] = ()
     restart: Restart | None = None
+    note: str = ""
 
 
 class JobBundle(Record, frozen=True):

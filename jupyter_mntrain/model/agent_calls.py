@@ -22,6 +22,7 @@ from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.text.label import JobLabel
 
 DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
 
@@ -95,6 +96,17 @@ class AgentCalls(ABC):
 
     async def job(self, job_id: JobId) -> JobRecord:
         return await self._ask("GET", Route.JOB.format(job_id=job_id), JobRecord)
+
+    async def deletion(self, job_id: JobId) -> api.JobDeletion:
+        path = Route.DELETION.format(job_id=job_id)
+        return await self._ask("GET", path, api.JobDeletion, extra_s=CHECKPOINTS_S)
+
+    async def delete_job(self, job_id: JobId, *, with_checkpoints: bool) -> api.JobDeletion:
+        path = Route.DELETION.format(job_id=job_id) + f"?checkpoints={int(with_checkpoints)}"
+        return await self._ask("DELETE", path, api.JobDeletion, extra_s=CHECKPOINTS_S)
+
+    async def label(self, job_id: JobId, label: JobLabel) -> JobRecord:
+        return await self._ask("PUT", Route.LABEL.format(job_id=job_id), JobRecord, label)
 
     async def deposit(self, request: api.StartRequest) -> JobRecord:
         return await self._ask("PUT", Route.JOB.format(job_id=request.job_id), JobRecord, request)

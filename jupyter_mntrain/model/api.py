@@ -15,6 +15,10 @@ GET     /v1/jobs/{job}/spec                        → JobSpec with its files
 PUT     /v1/jobs/{job}                             StartRequest of attempt 0 → JobRecord: it waits
                                                      here until its head can start it everywhere
 PUT     /v1/jobs/{job}/attempts/{attempt}          StartRequest → JobRecord; repeat = no-op
+GET     /v1/jobs/{job}/deletion                    → JobDeletion: what the next one would delete
+DELETE  /v1/jobs/{job}/deletion?checkpoints=       → JobDeletion, of an ended job; 1 = also the
+                                                     checkpoints of its run, if it is the last
+PUT     /v1/jobs/{job}/label                       JobLabel → JobRecord; an older one is ignored
 POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
 GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since
 GET     /v1/jobs/{job}/samples?points=             → NodeSamples: all steps thinned; also rank=,
@@ -75,6 +79,8 @@ class Route(enum.StrEnum):
     JOBS = "/v1/jobs"
     JOB = "/v1/jobs/{job_id}"
     SPEC = "/v1/jobs/{job_id}/spec"
+    DELETION = "/v1/jobs/{job_id}/deletion"
+    LABEL = "/v1/jobs/{job_id}/label"
     ATTEMPT = "/v1/jobs/{job_id}/attempts/{attempt}"
     STOP = "/v1/jobs/{job_id}/stop"
     JOURNAL = "/v1/jobs/{job_id}/journal"
@@ -195,6 +201,23 @@ class CheckpointChange(Record, frozen=True):
 
     step: int
     action: CheckpointAction
+
+
+class JobDeletion(Record, frozen=True):
+    """What the deletion of a job means on one node.
+
+    Args:
+        size_bytes: of its record, samples and logs.
+        is_last_of_run: no other job of its run is known here.
+        checkpoints: directory of the run's checkpoints, if this is its last job and has any.
+    """
+
+    node: str
+    directory: str
+    size_bytes: int
+    is_last_of_run: bool
+    checkpoints: str = ""
+    checkpoints_bytes: int = 0
 
 
 class KillRequest(Record, frozen=True):

@@ -28,6 +28,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
 from jupyter_mntrain.model.records.secrets import HIDDEN, has_hidden
 from jupyter_mntrain.model.text.foreign import is_safe, is_unicode
+from jupyter_mntrain.model.text.label import MOST_NOTE_CHARACTERS, JobLabel
 
 MOST_NAME_CHARACTERS = 128
 """It stands in every table and picture of the job."""
@@ -129,6 +130,25 @@ def check_name(name: str) -> None:
         raise SpecError(
             f"the job's name {name!r} has characters that cannot be shown",
             fix="choose another one: --name NAME",
+        )
+
+
+def check_label(label: JobLabel) -> None:
+    """Refuse a name or note that is too long, or cannot be shown as it is.
+
+    Raises:
+        SpecError: it is.
+    """
+    check_name(label.name)
+    if len(label.note) > MOST_NOTE_CHARACTERS:
+        raise SpecError(
+            f"the note has {len(label.note)} characters; the limit is {MOST_NOTE_CHARACTERS}",
+            fix="write a shorter one",
+        )
+    if not is_safe(label.note):
+        raise SpecError(
+            f"the note {label.note!r} has characters that cannot be shown",
+            fix="write it in one line, without control characters",
         )
 
 

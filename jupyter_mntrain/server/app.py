@@ -20,6 +20,7 @@ from jupyter_mntrain.server.handlers import (
     node_routes,
     output_route,
     own_machine_routes,
+    record_routes,
     resume_routes,
 )
 
@@ -43,6 +44,8 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (rf"/jobs{JOB}/stacks", job_routes.StacksResource),
     (rf"/jobs{JOB}/spec", job_routes.SpecResource),
     (rf"/jobs{JOB}/settings", job_routes.SettingsResource),
+    (rf"/jobs{JOB}/label", record_routes.LabelResource),
+    (rf"/jobs{JOB}/removal", record_routes.RemovalResource),
     (rf"/jobs{JOB}/stop", job_routes.StopResource),
     (rf"/jobs{JOB}/save", job_routes.SaveResource),
     (rf"/jobs{JOB}/kill", job_routes.KillResource),

@@ -12,7 +12,7 @@ POST    /own-machine/node                    MakeNode → 201 ChangedMachine
 POST    /own-machine/membership              JoinCluster → 201 ChangedMachine
 POST    /own-machine/service                 {} → 201 ChangedMachine
 POST    /links/measure                       MeasureLinks → [LinkMeasurement]
-GET     /jobs                                → [JobEntry]
+GET     /jobs?search=&all=&sort=             → [JobEntry]; ``all=1`` = however old
 POST    /jobs                                LaunchJob → 201 JobEntry
 GET     /jobs/{job}                          → JobEntry
 GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins; ``begin=&end=`` asks
@@ -22,6 +22,9 @@ GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines
 POST    /jobs/{job}/stacks                   AskStacks → ShownStacks
 GET     /jobs/{job}/spec                     → SpecFile
 GET     /jobs/{job}/settings                 → JobSettings
+PUT     /jobs/{job}/label                    LabelJob → 202 JobEntry
+GET     /jobs/{job}/removal                  → JobRemoval: what DELETE would delete
+DELETE  /jobs/{job}/removal?checkpoints=     → JobRemoval; 1 = also the run's checkpoints
 POST    /jobs/{job}/stop                     EndJob → 202 JobEntry
 POST    /jobs/{job}/save                     SaveJob → 202 JobEntry
 POST    /jobs/{job}/kill                     → 202 JobEntry
@@ -157,6 +160,13 @@ class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
     job_id: JobId | None = None
     spec: str | None = None
     mixed_versions: bool = False
+
+
+class LabelJob(Record, frozen=True):
+    """Another name or note of a job; ``None`` = as it was, empty = none of its own."""
+
+    name: str | None = None
+    note: str | None = None
 
 
 class EndJob(Record, frozen=True, forbid_unknown_fields=True):

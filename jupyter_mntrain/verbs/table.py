@@ -7,6 +7,9 @@ from typing import Final
 from jupyter_mntrain.verbs.config import ConfigVerb
 from jupyter_mntrain.verbs.controlling.checkpoints import CheckpointsVerb
 from jupyter_mntrain.verbs.controlling.kill import KillVerb
+from jupyter_mntrain.verbs.controlling.note import NoteVerb
+from jupyter_mntrain.verbs.controlling.rename import RenameVerb
+from jupyter_mntrain.verbs.controlling.rm import RmVerb
 from jupyter_mntrain.verbs.controlling.save import SaveVerb
 from jupyter_mntrain.verbs.controlling.stop import StopVerb
 from jupyter_mntrain.verbs.launching.dry_run import DryRunVerb
@@ -72,6 +75,9 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     SaveVerb,
     StopVerb,
     KillVerb,
+    RenameVerb,
+    NoteVerb,
+    RmVerb,
     ConfigVerb,
 )
 """All verbs, in the order of ``--help``."""

@@ -215,11 +215,14 @@ export interface Everything {
   LogLine?: LogLine;
   JobSettings?: JobSettings;
   ShownSetting?: ShownSetting;
+  LabelJob?: LabelJob;
   LaunchJob?: LaunchJob;
   MeasureLinks?: MeasureLinks;
   SavedOutput?: SavedOutput;
   JobBundle?: JobBundle;
   ResumeJob?: ResumeJob;
+  JobRemoval?: JobRemoval;
+  JobDeletion?: JobDeletion;
   ResumeOffer?: ResumeOffer;
   RunCheckpoints?: RunCheckpoints;
   RunCheckpoint?: RunCheckpoint;
@@ -604,6 +607,7 @@ export interface JobEntry {
   stall?: Problem | null;
   warnings?: Problem[];
   restart?: Restart | null;
+  note?: string;
 }
 /**
  * A participant as granted: its node, ranks, address and devices.
@@ -1564,6 +1568,16 @@ export interface ShownSetting {
   origin: "--set" | "auto" | "default" | "option" | "panel" | "recipe";
 }
 /**
+ * Another name or note of a job; ``None`` = as it was, empty = none of its own.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "LabelJob".
+ */
+export interface LabelJob {
+  name?: string | null;
+  note?: string | null;
+}
+/**
  * Either the id of a job to run again, or the text of a job file (TOML).
  *
  *     Args:
@@ -1631,6 +1645,41 @@ export interface ResumeJob {
   expected_step?: number | null;
   begin?: number | null;
   steps?: number | null;
+}
+/**
+ * What the deletion of a job means, or meant.
+ *
+ *     Args:
+ *         nodes: those that have it and answer.
+ *         silent: participants that do not answer: they keep what they have.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "JobRemoval".
+ */
+export interface JobRemoval {
+  job_id: string;
+  run: string;
+  nodes: JobDeletion[];
+  silent?: string[];
+}
+/**
+ * What the deletion of a job means on one node.
+ *
+ *     Args:
+ *         size_bytes: of its record, samples and logs.
+ *         is_last_of_run: no other job of its run is known here.
+ *         checkpoints: directory of the run's checkpoints, if this is its last job and has any.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "JobDeletion".
+ */
+export interface JobDeletion {
+  node: string;
+  directory: string;
+  size_bytes: number;
+  is_last_of_run: boolean;
+  checkpoints?: string;
+  checkpoints_bytes?: number;
 }
 /**
  * What an ended job can go on from.

@@ -13,6 +13,7 @@ from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, body_length
 from jupyter_mntrain.agent.http.blob_routes import BlobHandler, BlobsHandler
 from jupyter_mntrain.agent.http.checkpoint_routes import CheckpointsHandler
+from jupyter_mntrain.agent.http.deletion_routes import DeletionHandler, LabelHandler
 from jupyter_mntrain.agent.http.history_routes import JobsHandler, SpecHandler
 from jupyter_mntrain.agent.http.job_routes import (
     AttemptsHandler,
@@ -57,6 +58,8 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.JOBS: JobsHandler,
     Route.JOB: QueueHandler,
     Route.SPEC: SpecHandler,
+    Route.DELETION: DeletionHandler,
+    Route.LABEL: LabelHandler,
     Route.ATTEMPT: AttemptsHandler,
     Route.STOP: JobStopHandler,
     Route.JOURNAL: JobJournalHandler,

@@ -16,16 +16,17 @@ from jupyter_mntrain.agent.attempt.topology import topology_line
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.jobs.early_stops import EarlyStops
+from jupyter_mntrain.agent.jobs.forgetting import prune
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook, lease_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
-from jupyter_mntrain.agent.jobs.run_checkpoints import keep_of_forgotten, refuse_second
+from jupyter_mntrain.agent.jobs.run_checkpoints import refuse_second
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import JobChanged, StartRequest, StopRequest
+from jupyter_mntrain.model.api import JobChanged, JobDeleted, StartRequest, StopRequest
 from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
@@ -40,6 +41,7 @@ from jupyter_mntrain.model.lifecycle.events import Launched
 from jupyter_mntrain.model.lifecycle.restarts import first_start, is_same_start
 from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.job import JobRecord, Placement
+from jupyter_mntrain.model.text.label import JobLabel
 from jupyter_mntrain.plan.spec_check import check_name
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
@@ -105,6 +107,12 @@ class JobBook:
         """The jobs of a run that are known here."""
         return [job for job in self._jobs.values() if job.record.run == run]
 
+    def drop(self, job: LocalJob) -> None:
+        """Know a job no longer; its files stay."""
+        del self._jobs[job.record.job_id]
+        job.close()
+        self.listeners.publish(JobDeleted(job_id=job.record.job_id))
+
     def not_found(self, job_id: JobId) -> JobNotFoundError:
         return JobNotFoundError(
             f"job {job_id} is not known here", fix="see 'jobs' for the known ones", node=self.node
@@ -168,7 +176,7 @@ class JobBook:
                 shutil.rmtree(directory, ignore_errors=True)
                 raise
         self._jobs[request.job_id] = job
-        self._tell(job)
+        self.tell(job)
         log.info("job %s queued by %s", request.job_id, request.submitted_by)
         return job
 
@@ -190,7 +198,7 @@ class JobBook:
         job = self.get(job_id)
         if attempt is None or job.record.attempt.number == attempt:
             job.stop(request.reason, request.grace_s, after_failure=request.after_failure)
-            self._tell(job)
+            self.tell(job)
         return job.record
 
     def poll(self) -> None:
@@ -204,7 +212,7 @@ class JobBook:
             except Exception as error:  # noqa: BLE001 - ends this part only; logged with an id
                 self.fail(job, error, "cannot follow its part")
             if job.file.take_news(now):
-                self._tell(job)
+                self.tell(job)
 
     def close(self) -> None:
         """Close the files. Attempts continue under their keepers."""
@@ -233,7 +241,8 @@ class JobBook:
             problem = unexpected(error, doing, node=self.node, kind=kind)
             raise RefusedError.of(msgspec.structs.replace(problem, node=self.node)) from error
 
-    def _tell(self, job: LocalJob) -> None:
+    def tell(self, job: LocalJob) -> None:
+        """Tell drivers about a job, and give its lease back if it has ended."""
         record = job.record
         if not job.is_active and self.leases.release(record.job_id, record.attempt.number):
             log.info("job %s %s", record.job_id, record.part.state)
@@ -316,8 +325,8 @@ class JobBook:
             raise
         job.change(Launched(time_s=job.now_s()))
         self._jobs[request.job_id] = job
-        self._tell(job)
-        self._forget_oldest()
+        self.tell(job)
+        prune(self, KEPT_JOBS)
         log.info("job %s started by %s", request.job_id, request.submitted_by or "an unknown user")
         return job
 
@@ -333,16 +342,6 @@ class JobBook:
             members=previous.record.members
             if previous
             else tuple(place.node_id for place in request.attempt.placements),
+            label=previous.record.label if previous else JobLabel(),
             was_queued=previous.record.was_queued if previous else request.attempt.number == 0,
         )
-
-    def _forget_oldest(self) -> None:
-        ended = [job for job in self._jobs.values() if job.is_settled]
-        ended.sort(key=lambda job: job.record.attempt.submitted_s)
-        for job in ended[: max(0, len(ended) - KEPT_JOBS)]:
-            del self._jobs[job.record.job_id]
-            job.close()
-            shutil.rmtree(job.directory, ignore_errors=True)
-            run = job.record.run
-            if not self.of_run(run):
-                keep_of_forgotten(self.directory, run)

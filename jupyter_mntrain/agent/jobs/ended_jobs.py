@@ -59,5 +59,13 @@ def _matches(record: JobRecord, query: JobQuery) -> bool:
     if not query.search:
         return True
     nodes = (place.node for place in record.attempt.placements)
-    words = (record.job_id, record.run, record.spec.name, *nodes, record.submitted_by)
+    words = (
+        record.job_id,
+        record.run,
+        record.spec.name,
+        record.label.name,
+        record.label.note,
+        *nodes,
+        record.submitted_by,
+    )
     return holds(query.search, words, record.spec.entry)

@@ -59,6 +59,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
     Sample,
 )
+from jupyter_mntrain.model.text.label import JobLabel
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
 
@@ -214,6 +215,11 @@ class LocalJob:
             )
         self.change(RankUp(rank=rank, pid=pid))
         self.change(RankKilled(rank=rank, reason=request.reason))
+
+    def put_label(self, label: JobLabel) -> None:
+        """Name the job; a label that is not newer than the known one changes nothing."""
+        if label.time_s > self.record.label.time_s:
+            self._update(label=label)
 
     def plan(self, restart: Restart | None) -> None:
         """Record that another attempt will follow; ``None`` = not known yet."""

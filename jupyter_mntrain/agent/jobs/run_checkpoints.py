@@ -92,15 +92,15 @@ def refuse_second(record: JobRecord, active: Iterable[JobRecord]) -> None:
             )
 
 
-def keep_of_forgotten(jobs: Path, run: JobId) -> None:
-    """Keep what a run has saved although its last job is forgotten, and say so."""
+def drop_empty(jobs: Path, run: JobId) -> None:
+    """Delete a run's directory if nothing was saved; otherwise keep it, and say so."""
     checkpoints = checkpoints_of_run(jobs, run)
     for empty in (checkpoints, checkpoints.parent):
         with suppress(OSError):
             empty.rmdir()
     if checkpoints.exists():
         log.warning(
-            "the last job of run %s is forgotten; its checkpoints stay in %s: delete that "
+            "the last job of run %s is deleted; its checkpoints stay in %s: delete that "
             "directory if nobody needs them; mntrain resume JOB --from that directory begins with "
             "them, JOB being one with the same recipe",
             run,

@@ -27,7 +27,7 @@ class JobQuery(Record, frozen=True, omit_defaults=True):
 
     Args:
         after: ``next`` of the page before.
-        search: in name, id, nodes, command and person, in any case.
+        search: in name, id, note, nodes, command and person, in any case.
         run: only jobs of this run.
         begins: of ids, with or without ``j-``.
     """
@@ -92,11 +92,11 @@ def ended_s(job: JobView) -> float | None:
 
 
 def is_found(job: JobView, search: str) -> bool:
-    """Whether a search finds a job: in name, id, nodes, command and person, in any case."""
+    """Whether a search finds a job: in name, id, note, nodes, command and person, in any case."""
     nodes = (place.node for place in job.attempt.placements)
     return holds(
         search,
-        (job.job_id, job.run, job.spec.name, *nodes, job.submitted_by),
+        (job.job_id, job.run, job.spec.name, job.label.note, *nodes, job.submitted_by),
         job.spec.entry,
     )
 

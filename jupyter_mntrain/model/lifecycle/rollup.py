@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+import msgspec
+
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.fixes import fix_of
@@ -55,9 +57,10 @@ def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> Jo
     if state == "failed" and newest.spec.max_restarts and is_led and not (head and head.is_over):
         state = "pending"  # the attempt has failed; the head says when the job has
     problem = verdict.problem if verdict else None
+    label = max((record.label for record in known), key=lambda one: one.time_s)
     return JobView(
         job_id=newest.job_id,
-        spec=newest.spec,
+        spec=msgspec.structs.replace(newest.spec, name=label.name or newest.spec.name),
         attempt=newest.attempt,
         state=state,
         parts=parts,
@@ -68,6 +71,7 @@ def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> Jo
         restart=head.restart if head and state == "pending" else None,
         warnings=job_warnings(parts, newest.attempt.world_size, problem),
         slowdowns=job_slowdowns(parts),
+        label=label,
     )
 
 

@@ -16,6 +16,7 @@ from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 from jupyter_mntrain.model.records.verdict import Verdict
+from jupyter_mntrain.model.text.label import JobLabel
 
 SPEC_VERSION = 1
 
@@ -290,6 +291,7 @@ class JobRecord(Record, frozen=True):
     restart: Restart | None = None
     is_over: bool = False
     pressure: Pressure | None = None
+    label: JobLabel = JobLabel()
 
     @property
     def run(self) -> JobId:
@@ -334,6 +336,7 @@ class JobView(Record, frozen=True):
     """What makes its numbers doubtful, or it slow, although it has not failed: one per kind."""
     slowdowns: tuple[Slowdown, ...] = ()
     """When it was slower than before, and why, oldest first."""
+    label: JobLabel = JobLabel()
 
     @property
     def saved_step(self) -> int | None:

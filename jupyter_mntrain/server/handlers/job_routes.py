@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, get_args
 
 import msgspec
 
@@ -10,6 +11,7 @@ from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.cluster.history.zoom import AXES
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
+from jupyter_mntrain.metrics.entry_builder import job_entry
 from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.metrics.series_builder import POINTS
 from jupyter_mntrain.model import tunables
@@ -17,6 +19,7 @@ from jupyter_mntrain.model.api import LONGEST_GRACE_S
 from jupyter_mntrain.model.errors import job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.text.foreign import without_color
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
@@ -68,7 +71,21 @@ class OneJobResource(MntrainHandler):
 class JobsResource(MntrainHandler):
     @allowed
     async def get(self) -> None:
-        self.answer((await self.updates()).jobs)
+        updates = await self.updates()
+        search = self.get_query_argument("search", "")
+        everything = self.number("all", 0, 0, 1) == 1
+        sort: Any = self.get_query_argument("sort", "")
+        if not (search or everything or sort):
+            self.answer(updates.jobs)
+            return
+        if sort and sort not in get_args(JobSort):
+            fix = f"use one of {', '.join(get_args(JobSort))}"
+            raise refusal(400, Kind.BAD_REQUEST, f"sort={sort!r} is unknown", fix)
+        views = await self.work(
+            updates.cluster.jobs, search=search, everything=everything, sort=sort or "started"
+        )
+        entries = (updates.job(view.job_id) or job_entry(view) for view in views)
+        self.answer(tuple(entries))
 
     @allowed
     async def post(self) -> None:

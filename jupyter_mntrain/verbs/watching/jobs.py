@@ -29,7 +29,7 @@ class JobsVerb(Verb):
             "--search",
             metavar="TEXT",
             default="",
-            help="list only jobs with this text in name, id, nodes, command or person",
+            help="list only jobs with this text in name, id, note, nodes, command or person",
         )
         parser.option(
             "--sort",
@@ -57,6 +57,7 @@ def _data(job: JobView, now_s: float) -> dict[str, Any]:
         "job_id": job.job_id,
         "name": job.spec.name,
         "state": job.state,
+        "note": job.label.note,
         "nodes": [placement.node for placement in job.attempt.placements],
         "ranks": job.attempt.world_size,
         "step": job_step(job),

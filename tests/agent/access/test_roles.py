@@ -37,6 +37,7 @@ VIEWERS = {
     (Route.JOBS, "GET"),
     (Route.JOB, "GET"),
     (Route.SPEC, "GET"),
+    (Route.DELETION, "GET"),
     (Route.JOURNAL, "GET"),
     (Route.SAMPLES, "GET"),
     (Route.LOG, "GET"),

@@ -148,27 +148,3 @@ def test_two_jobs_of_a_run_never_run_at_once(book: JobBook) -> None:
     polled(book, lambda: not first.is_active, "its end")
     again = leased(book)
     book.start(msgspec.structs.replace(again, spec=request.spec))
-
-
-def test_forgetting_the_last_job_of_a_run_keeps_its_checkpoints_and_says_so(
-    book: JobBook, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("jupyter_mntrain.agent.jobs.book.KEPT_JOBS", 0)
-    jobs, ids = book.directory, []
-    for saves in (True, False):
-        job = start(book)
-        ids.append(job.record.job_id)
-        run = jobs.parent / "runs" / job.record.job_id
-        assert run.is_dir(), "scripts make only the folder in it"
-        if saves:
-            (run / "checkpoints").mkdir()
-            (run / "checkpoints" / "mine.pt").write_bytes(b"weights")
-        job.stop("enough", 0.0)
-        polled(book, lambda job=job: not job.is_active, "its end")
-    start(book)
-    assert not any((jobs / one).exists() for one in ids)
-    kept, empty = (jobs.parent / "runs" / one for one in ids)
-    assert (kept / "checkpoints" / "mine.pt").exists()
-    assert not empty.exists()
-    (warned,) = [one for one in caplog.records if one.levelname == "WARNING"]
-    assert ids[0] in warned.getMessage()

@@ -1,0 +1,24 @@
+"""``rename``: gives a job another name."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.controlling.labeling import labeled_outcome
+from jupyter_mntrain.verbs.find import named_job
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class RenameVerb(Verb):
+    name = "rename"
+    help = "give a job another name"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
+        parser.argument("text", metavar="NAME", help='the new name; "" = the first one again')
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        job = named_job(context, args, args.job)
+        return labeled_outcome(context, job, job.rename(args.text))
