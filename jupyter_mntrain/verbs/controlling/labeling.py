@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.text import Text
 
-from jupyter_mntrain.cluster import Job
 from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
 
 
 def labeled_outcome(context: Context, job: Job, silent: tuple[str, ...]) -> Outcome:
