@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
@@ -67,7 +67,7 @@ def test_a_live_job_is_refused(cluster: Cluster, do: Do) -> None:
     participants = cluster.participants(["node1:1"])
     spec = JobSpec(entry=("s.py", "x"), files={"s.py": SCRIPT}, participants=participants)
     job = cluster.launch(spec)
-    refused = do("rm", job.id, "--yes", exit_code=5)
+    refused = do("rm", job.id, "--yes", exit_code=RefusedError.exit_code)
     assert refused["kind"] == "still-running"
     job.kill()
     job.wait(60)
