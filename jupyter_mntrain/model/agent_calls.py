@@ -17,6 +17,7 @@ from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
@@ -97,13 +98,13 @@ class AgentCalls(ABC):
     async def job(self, job_id: JobId) -> JobRecord:
         return await self._ask("GET", Route.JOB.format(job_id=job_id), JobRecord)
 
-    async def deletion(self, job_id: JobId) -> api.JobDeletion:
+    async def deletion(self, job_id: JobId) -> JobDeletion:
         path = Route.DELETION.format(job_id=job_id)
-        return await self._ask("GET", path, api.JobDeletion, extra_s=CHECKPOINTS_S)
+        return await self._ask("GET", path, JobDeletion, extra_s=CHECKPOINTS_S)
 
-    async def delete_job(self, job_id: JobId, *, with_checkpoints: bool) -> api.JobDeletion:
+    async def delete_job(self, job_id: JobId, *, with_checkpoints: bool) -> JobDeletion:
         path = Route.DELETION.format(job_id=job_id) + f"?checkpoints={int(with_checkpoints)}"
-        return await self._ask("DELETE", path, api.JobDeletion, extra_s=CHECKPOINTS_S)
+        return await self._ask("DELETE", path, JobDeletion, extra_s=CHECKPOINTS_S)
 
     async def label(self, job_id: JobId, label: JobLabel) -> JobRecord:
         return await self._ask("PUT", Route.LABEL.format(job_id=job_id), JobRecord, label)

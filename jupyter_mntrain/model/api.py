@@ -203,23 +203,6 @@ class CheckpointChange(Record, frozen=True):
     action: CheckpointAction
 
 
-class JobDeletion(Record, frozen=True):
-    """What the deletion of a job means on one node.
-
-    Args:
-        size_bytes: of its record, samples and logs.
-        is_last_of_run: no other job of its run is known here.
-        checkpoints: directory of the run's checkpoints, if this is its last job and has any.
-    """
-
-    node: str
-    directory: str
-    size_bytes: int
-    is_last_of_run: bool
-    checkpoints: str = ""
-    checkpoints_bytes: int = 0
-
-
 class KillRequest(Record, frozen=True):
     """Request to kill one rank of an attempt at once.
 

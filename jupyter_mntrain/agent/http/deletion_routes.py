@@ -6,7 +6,7 @@ import asyncio
 
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.jobs.forgetting import delete, deletion_of
-from jupyter_mntrain.model.api import JobDeletion
+from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.text.label import JobLabel
 from jupyter_mntrain.plan.spec_check import check_label
 

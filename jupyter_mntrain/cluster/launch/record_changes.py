@@ -10,10 +10,10 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch.retry import persist
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.api import JobDeletion
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, RefusedError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.text.label import JobLabel
 

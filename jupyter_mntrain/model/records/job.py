@@ -271,8 +271,6 @@ class Restart(Record, frozen=True):
 class JobRecord(Record, frozen=True):
     """Record of a job on a participant: the spec, the attempt, and its own part.
 
-    Only the node itself has the spec's files: what it tells others is :meth:`without_files`.
-
     Args:
         members: every node of the first attempt; later ones may lack some.
         was_queued: the job was queued, so its head starts it instead of a driver.
@@ -314,10 +312,7 @@ class JobRecord(Record, frozen=True):
 
 
 class JobView(Record, frozen=True):
-    """A job's state, merged from its participants by :func:`model.lifecycle.rollup.roll_up`.
-
-    Its spec is without files; :meth:`jupyter_mntrain.Job.spec` has them.
-    """
+    """A job's state, merged by :func:`model.lifecycle.rollup.roll_up`. Its spec has no files."""
 
     job_id: JobId
     spec: JobSpec
