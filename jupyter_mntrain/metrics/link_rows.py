@@ -56,6 +56,12 @@ class LinkRows:
         self._most: dict[Direction, float] = dict.fromkeys(DIRECTIONS, 0.0)
         """The highest rates seen over :data:`LEAST_WINDOW_S` or longer."""
 
+    @property
+    def capacity_bytes_per_s(self) -> float | None:
+        """Of its interface, in one direction: the most that is known of it."""
+        known = [one.capacity for one in self.links] + ([self.given] if self.given else [])
+        return max((one.bytes_per_s for one in known), default=None)
+
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take what is new; returns the number of the last row."""
         samples = history.links.get(self.placement.node, ())

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from jupyter_mntrain.metrics.columns import Table, page_columns
+from jupyter_mntrain.metrics.events import OtherTraffic
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.job_rows import JobRows
 from jupyter_mntrain.metrics.link_rows import LinkRows
@@ -84,6 +85,7 @@ class SeriesBuilder:
         self._texts: deque[tuple[int, WrittenText]] = deque(maxlen=MOST_TEXTS)
         self._read_texts = 0
         self._links: dict[str, LinkRows] = {}
+        self._traffic: dict[str, OtherTraffic] = {}
         self._capacities = LinkCapacities()
         self._node_of: dict[int, str] = {}
 
@@ -119,6 +121,7 @@ class SeriesBuilder:
             sample=self._texts[-1][1] if self._texts else None,
             peak_flops_per_s=self._peak(),
             schedule_bubble=self._bubble_of_schedule(),
+            traffic=[one for traffic in self._traffic.values() for one in traffic.events],
         )
 
     def whole(self, points: int = POINTS) -> JobSeries:
@@ -143,8 +146,13 @@ class SeriesBuilder:
         placements = history.view.attempt.placements
         for placement in placements if len(placements) > 1 else ():
             if placement.node not in self._links:
+                self._traffic[placement.node] = OtherTraffic(placement.node)
                 self._links[placement.node] = LinkRows(placement, room_of(len(placements)))
-            self.seq = self._links[placement.node].extend(history, self.seq)
+            before, link = self.seq, self._links[placement.node]
+            self.seq = link.extend(history, before)
+            if link.basis == "interface" and self.seq > before:
+                rows = link.table.since(max(before, link.table.joined_up_to))
+                self._traffic[placement.node].see(rows, link.capacity_bytes_per_s)
         self._node_of = {rank: place.node for place in placements for rank in place.ranks}
         given = history.view.spec.link_capacity_bytes_per_s
         self._capacities = LinkCapacities(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.metrics.events import events_of
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.job_rows import JobRows
 from jupyter_mntrain.metrics.link_rows import NO_SAMPLE, LinkRows
 from jupyter_mntrain.metrics.rank_rows import NO_LOSS, WARM_UP, RankRows, short
 from jupyter_mntrain.metrics.summary import (
     EventMark,
+    JobEvent,
     JobSummary,
     LinkSummary,
     RankSpread,
@@ -47,11 +49,13 @@ def summarize(
     sample: WrittenText | None,
     peak_flops_per_s: float | None,
     schedule_bubble: float | None,
+    traffic: Sequence[JobEvent] = (),
 ) -> JobSummary:
     """The summary of what ``ranks``, ``job`` and ``links`` have taken of ``history``.
 
     Args:
         now_s: Unix time.
+        traffic: of others, on any of the links.
         peak_flops_per_s: of all devices together.
     """
     view = history.view
@@ -84,6 +88,7 @@ def summarize(
         missing=_missing(job, rank_summaries, link_summaries, **figures, loss=job.last_loss),
         ranks=rank_summaries,
         spreads=_spreads(rank_summaries),
+        events=events_of(view, traffic),
         links=link_summaries,
         sample=sample,
     )

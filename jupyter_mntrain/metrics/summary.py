@@ -164,6 +164,43 @@ class EventMark(Record, frozen=True):
     end_s: float | None = None
 
 
+EventKind = Literal[
+    "started",
+    "resumed",
+    "restarted",
+    "saved",
+    "stalled",
+    "slow",
+    "link-slow",
+    "traffic",
+    "warning",
+    "ended",
+    "failed",
+]
+
+
+class JobEvent(Record, frozen=True):
+    """Something that happened to a job at a time; what it means is data, not a sentence.
+
+    Args:
+        end_s: Unix time; ``None`` = at a moment, or not over.
+        step: of the checkpoint that was saved or resumed from.
+        node: whose link had other traffic.
+        label: of a slow-down or warning, a few words.
+        problem: its cause and fix, where it is one.
+        share: of other traffic: the most of the link's capacity, 0..1.
+    """
+
+    kind: EventKind
+    time_s: float
+    end_s: float | None = None
+    step: int | None = None
+    node: str | None = None
+    label: str = ""
+    problem: Problem | None = None
+    share: float | None = None
+
+
 class JobSummary(JobNumbers, frozen=True, kw_only=True):
     """A whole job, its newest attempt: what ``status`` and ``--json`` show."""
 
@@ -184,6 +221,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     """What makes its numbers doubtful, or it slow, although it has not failed."""
     marks: tuple[EventMark, ...] = ()
     """When warnings began, and ended, oldest first."""
+    events: tuple[JobEvent, ...] = ()
+    """What happened to the newest attempt, oldest first. Evaluations are in the series."""
     attempt: int = 1
     attempts: int = 1
     """How many there may be."""

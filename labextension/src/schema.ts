@@ -177,6 +177,7 @@ export interface Everything {
   OpenFiles?: OpenFiles;
   GpuHealth?: GpuHealth;
   LinkTry?: LinkTry;
+  SavedStep?: SavedStep;
   Slowdown?: Slowdown;
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
@@ -197,6 +198,7 @@ export interface Everything {
   WrittenText?: WrittenText;
   Verdict?: Verdict;
   EventMark?: EventMark;
+  JobEvent?: JobEvent;
   RankColumns?: RankColumns;
   JobColumns?: JobColumns;
   LinkColumns?: LinkColumns;
@@ -652,6 +654,7 @@ export interface PartStatus {
   evidence?: Evidence | null;
   saves?: boolean;
   saved_step?: number | null;
+  saved?: SavedStep[];
   resumed_step?: number | null;
   warnings?: Problem[];
   slowdowns?: Slowdown[];
@@ -946,6 +949,16 @@ export interface LinkTry {
   neighbor?: Neighbor | null;
 }
 /**
+ * A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "SavedStep".
+ */
+export interface SavedStep {
+  step: number;
+  time_s: number;
+}
+/**
  * A time in which a job was slower than before.
  *
  *     Args:
@@ -1188,6 +1201,7 @@ export interface JobSummary {
   stall?: Problem | null;
   warnings?: Problem[];
   marks?: EventMark[];
+  events?: JobEvent[];
   attempt?: number;
   attempts?: number;
   restart?: Restart | null;
@@ -1326,6 +1340,41 @@ export interface EventMark {
   time_s: number;
   label: string;
   end_s?: number | null;
+}
+/**
+ * Something that happened to a job at a time; what it means is data, not a sentence.
+ *
+ *     Args:
+ *         end_s: Unix time; ``None`` = at a moment, or not over.
+ *         step: of the checkpoint that was saved or resumed from.
+ *         node: whose link had other traffic.
+ *         label: of a slow-down or warning, a few words.
+ *         problem: its cause and fix, where it is one.
+ *         share: of other traffic: the most of the link's capacity, 0..1.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "JobEvent".
+ */
+export interface JobEvent {
+  kind:
+    | "ended"
+    | "failed"
+    | "link-slow"
+    | "restarted"
+    | "resumed"
+    | "saved"
+    | "slow"
+    | "stalled"
+    | "started"
+    | "traffic"
+    | "warning";
+  time_s: number;
+  end_s?: number | null;
+  step?: number | null;
+  node?: string | null;
+  label?: string;
+  problem?: Problem | null;
+  share?: number | null;
 }
 /**
  * One rank, a row per optimizer step (or per few, where they were thinned).

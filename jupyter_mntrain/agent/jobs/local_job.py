@@ -331,8 +331,8 @@ class LocalJob:
                 self.change(RankStepped(rank=rank, step=step))
                 self._watchdog.stepped(rank, step, step_s, now_s)
                 self._slowness.take(sample)
-            case RankSaved(step=step):
-                self.change(SavedEvent(step=step))
+            case RankSaved(step=step, time_s=time_s):
+                self.change(SavedEvent(step=step, time_s=time_s))
                 self._watchdog.got_on(now_s)
             case RankEnd(ok=True, rank=rank, time_s=time_s):
                 self.change(RankDone(rank=rank, time_s=time_s))

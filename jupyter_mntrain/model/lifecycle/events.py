@@ -73,9 +73,10 @@ class SlownessJudged(Record, frozen=True, tag=True):
 
 
 class SavedEvent(Record, frozen=True, tag=True):
-    """A checkpoint of ``step`` steps is complete."""
+    """A checkpoint of ``step`` steps is complete since ``time_s``, Unix time."""
 
     step: int
+    time_s: float = 0.0
 
 
 class RankDown(Record, frozen=True, tag=True):

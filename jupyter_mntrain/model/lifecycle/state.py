@@ -37,6 +37,7 @@ from jupyter_mntrain.model.lifecycle.events import (
     Warned,
     WarningOver,
 )
+from jupyter_mntrain.model.lifecycle.saves import saved_changes
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, PartStatus, RankStatus
 from jupyter_mntrain.model.records.pressure import Slowdown
 
@@ -79,8 +80,8 @@ def _apply_to_active(part: PartStatus, event: PartEvent) -> PartStatus:
             return _apply_to_rank(part, event)
         case Warned() | WarningOver():
             return _changed(part, warnings=_warnings_after(part, event))
-        case SavedEvent(step=step):
-            return _changed(part, saved_step=max(step, part.saved_step or 0))
+        case SavedEvent():
+            return _changed(part, **saved_changes(part, event))
         case StopAsked():
             return _stop(part, event)
         case EndWished() | EndAwaited() | StateLost() | SlownessJudged():

@@ -158,3 +158,10 @@ class RunCheckpoints(Record, frozen=True):
     directories: dict[str, str] = {}
     other_bytes: dict[str, int] = {}
     silent: tuple[str, ...] = ()
+
+
+class SavedStep(Record, frozen=True):
+    """A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time."""
+
+    step: int
+    time_s: float

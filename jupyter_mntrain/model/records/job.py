@@ -10,6 +10,7 @@ from msgspec import Meta
 from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.evidence import Evidence
 from jupyter_mntrain.model.records.leftover import NAMED_PROCESSES, Leftover
 from jupyter_mntrain.model.records.origin import Origin
@@ -233,10 +234,9 @@ class PartStatus(Record, frozen=True):
     """What this node found when its part failed, stalled, or was stopped after a failure."""
     saves: bool = False
     """Whether its ranks save a checkpoint on request."""
-    saved_step: int | None = None
-    """Step of this attempt's newest complete checkpoint."""
-    resumed_step: int | None = None
-    """Step of the checkpoint that this attempt has loaded, as its ranks report it."""
+    saved_step: int | None = None  # of its newest complete checkpoint
+    saved: tuple[SavedStep, ...] = ()  # the newest, oldest first
+    resumed_step: int | None = None  # of the checkpoint that it has loaded, as its ranks say
     warnings: tuple[Problem, ...] = ()
     """What makes its numbers doubtful, although it has not failed: one per kind."""
     slowdowns: tuple[Slowdown, ...] = ()

@@ -1,5 +1,6 @@
 /** Choices of the toolbar that the browser remembers. */
 
+import { SMOOTHINGS } from './axis/smoothing';
 import type { ILook } from './toolbar';
 
 const KEY = 'mntrain:charts';
@@ -9,8 +10,14 @@ const AXES = ['step', 'tokens', 'time'];
 /** What was chosen last; else what `first` says. */
 export function recall(first: ILook): ILook {
   try {
-    const { axis } = JSON.parse(window.localStorage.getItem(KEY) ?? '{}');
-    return { ...first, ...(AXES.includes(axis) ? { axis } : {}) };
+    const { axis, smoothing } = JSON.parse(
+      window.localStorage.getItem(KEY) ?? '{}'
+    );
+    return {
+      ...first,
+      ...(AXES.includes(axis) ? { axis } : {}),
+      ...(SMOOTHINGS.includes(smoothing) ? { smoothing } : {})
+    };
   } catch {
     return first; // storage that is off or holds something else
   }
@@ -18,7 +25,8 @@ export function recall(first: ILook): ILook {
 
 export function remember(look: ILook): ILook {
   try {
-    window.localStorage.setItem(KEY, JSON.stringify({ axis: look.axis }));
+    const { axis, smoothing } = look;
+    window.localStorage.setItem(KEY, JSON.stringify({ axis, smoothing }));
   } catch {
     // storage that is off or full: the choice holds for this view
   }

@@ -70,16 +70,19 @@ function SettingsTable(props: {
       <div className="mnt-tables">
         <Table
           caption={trans.__('Settings')}
-          columns={[trans.__('setting'), trans.__('value'), trans.__('from')]}
-        >
-          {shown.map(one => (
-            <tr key={one.name}>
-              <th scope="row">{one.name}</th>
-              <td>{one.value}</td>
-              <td>{originWords(one.origin)}</td>
-            </tr>
-          ))}
-        </Table>
+          columns={[
+            { name: trans.__('setting') },
+            { name: trans.__('value') },
+            { name: trans.__('from') }
+          ]}
+          rows={shown.map(one => ({
+            key: one.name,
+            cells: [one.name, one.value, originWords(one.origin)].map(text => ({
+              shown: text,
+              value: text
+            }))
+          }))}
+        />
       </div>
     </>
   );

@@ -6,6 +6,7 @@ import { Button, Select } from '../controls';
 import type { SeriesStore } from '../series/store';
 import { type AxisKind, hasTokens } from './axis/axis';
 import type { IZoom } from './axis/range';
+import { SMOOTHINGS } from './axis/smoothing';
 import { axisNames } from './axis/ticks';
 import type { IChoice } from './charts/chart';
 import type { Scale } from './charts/scale';
@@ -18,6 +19,8 @@ export interface ILook {
   /** Chosen range; `null` = as `range` says. */
   zoom: IZoom | null;
   axis: AxisKind;
+  /** What the mean keeps at each value; 0 = raw values. */
+  smoothing: number;
   scale: Scale;
   choice: IChoice;
   isTable: boolean;
@@ -27,6 +30,7 @@ export const FIRST_LOOK: ILook = {
   range: null,
   zoom: null,
   axis: 'time',
+  smoothing: 0,
   scale: 'auto',
   choice: { rank: null, node: null },
   isTable: false
@@ -44,11 +48,11 @@ export interface IToolbarProps {
   isPaused: boolean;
   pause: (isPaused: boolean) => void;
   goToNow: () => void;
-  copyCsv: () => void;
+  children: React.ReactNode;
 }
 
 export function Toolbar(props: IToolbarProps): JSX.Element {
-  const { store, look, change, isPaused, pause, goToNow, copyCsv } = props;
+  const { store, look, change, isPaused, pause, goToNow, children } = props;
   return (
     <div
       className="mnt-controls"
@@ -82,7 +86,7 @@ export function Toolbar(props: IToolbarProps): JSX.Element {
         isPressed={look.isTable}
         run={() => change({ isTable: !look.isTable })}
       />
-      <Button label={trans.__('Copy CSV')} run={copyCsv} />
+      {children}
     </div>
   );
 }
@@ -102,6 +106,15 @@ function Choices(
           .filter(kind => kind !== 'tokens' || hasTokens(store))
           .map(kind => [kind, axisNames()[kind]])}
         pick={axis => change({ axis, zoom: null })}
+      />
+      <Select<number>
+        label={trans.__('Smoothing')}
+        value={look.smoothing}
+        options={SMOOTHINGS.map(one => [
+          one,
+          one === 0 ? trans.__('off') : one
+        ])}
+        pick={smoothing => change({ smoothing })}
       />
       <Select<Scale>
         label={trans.__('Scale')}

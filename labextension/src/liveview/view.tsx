@@ -3,9 +3,9 @@
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
-import { copy } from '../clipboard';
 import type { ITheme } from './charts/theme';
 import type { LiveController } from './controller';
+import { ExportMenu } from './export/menu';
 import { usePage } from './page';
 import type { IViewProps } from './props';
 import { recall, remember } from './remembered';
@@ -24,7 +24,6 @@ import { WarningsCard } from './status/warnings';
 import { Charts } from './stack/stack';
 import { PaceStrip } from './strips/pace';
 import { PipelineStrip } from './strips/pipeline';
-import { csv } from './tables/csv';
 import { LinkTable } from './tables/links';
 import { RankTable } from './tables/ranks';
 import { FIRST_LOOK, type ILook, Toolbar } from './toolbar';
@@ -112,10 +111,9 @@ function Measurements(
     <>
       <PaceStrip {...{ store, theme, choice, pick }} />
       <PipelineStrip {...{ store, theme, choice, pick }} />
-      <Toolbar
-        {...{ store, look, change, isPaused, pause, goToNow }}
-        copyCsv={() => void copy(csv(store))}
-      />
+      <Toolbar {...{ store, look, change, isPaused, pause, goToNow }}>
+        <ExportMenu {...{ job, store }} />
+      </Toolbar>
       {look.isTable && (
         <div className="mnt-tables">
           <RankTable {...{ job, store }} />

@@ -20,7 +20,8 @@ function open(items: MenuItem[], from: HTMLElement, x: number, y: number) {
   menu.activateNextItem();
 }
 
-function openBelow(items: MenuItem[], from: HTMLElement): void {
+/** Open a menu below its button. */
+export function openMenu(items: MenuItem[], from: HTMLElement): void {
   const { left, bottom } = from.getBoundingClientRect();
   open(items, from, left, bottom);
 }
@@ -34,7 +35,7 @@ export function RowMenu(props: {
       className="btn ico"
       aria-haspopup="menu"
       aria-label={props.label}
-      onClick={event => openBelow(props.items, event.currentTarget)}
+      onClick={event => openMenu(props.items, event.currentTarget)}
     >
       <Icon name="more" />
     </button>
@@ -54,7 +55,7 @@ export function menuKeys(items: MenuItem[]): React.HTMLAttributes<HTMLElement> {
       if (event.key === 'F10' && event.shiftKey) {
         event.preventDefault();
         event.stopPropagation();
-        openBelow(items, event.target as HTMLElement);
+        openMenu(items, event.target as HTMLElement);
       }
     }
   };

@@ -207,13 +207,14 @@ function linksOf({ links }: ISaid): string[][] {
   ]);
 }
 
-/** The recent figures in what "Copy CSV" copies: of the job, and of each rank. */
+/** The recent figures in what "Copy everything as CSV" copies: of the job, and of each rank. */
 async function copied(
   page: Page,
   view: Locator
 ): Promise<Record<string, Texts>> {
   await page.evaluate(() => navigator.clipboard.writeText(''));
-  await view.getByRole('button', { name: 'Copy CSV' }).click();
+  await view.getByRole('button', { name: /Export/ }).click();
+  await page.getByRole('menuitem', { name: 'Copy everything as CSV' }).click();
   const read = () => page.evaluate(() => navigator.clipboard.readText());
   await expect.poll(read).not.toBe('');
   const [head, ...rows] = (await read())

@@ -1,20 +1,26 @@
 /** Pointing at the charts of a live view: zoom, pan, pointer, axes, by mouse and by keys. */
 
+import { readFileSync, writeFileSync } from 'fs';
+import * as path from 'path';
+
 import { expect, test } from '@jupyterlab/galata';
 import type { Locator, Page } from '@playwright/test';
 
-import { execute, expectAccessible, reload, shot } from './helpers';
+import {
+  execute,
+  expectAccessible,
+  expectNoSideways,
+  reload,
+  SCREENS,
+  shot
+} from './helpers';
 
 const port = Number(process.env.UI_PORT);
 const recorded = `http://127.0.0.1:${port + 5}`;
 const replay = `http://127.0.0.1:${port + 4}`;
 
 /** The view of one of a server's jobs, as a tab. */
-async function open(
-  page: Page,
-  base: string,
-  name?: string
-): Promise<Locator> {
+async function open(page: Page, base: string, name?: string): Promise<Locator> {
   const all = await (await page.request.get(`${base}/mntrain/v1/jobs`)).json();
   const found = all.find((one: any) => !name || one.name === name);
   await execute(page, 'mntrain:attach', { jobId: found.job_id });
@@ -146,6 +152,100 @@ test.describe('of a recorded job', () => {
   });
 });
 
+/** Use an item of the export menu; the file that comes, as bytes. */
+async function exported(
+  page: Page,
+  view: Locator,
+  item: string
+): Promise<{ name: string; bytes: Buffer }> {
+  const coming = page.waitForEvent('download');
+  await view.getByRole('button', { name: /Export/ }).click();
+  await page.getByRole('menuitem', { name: item }).click();
+  const file = await coming;
+  return {
+    name: file.suggestedFilename(),
+    bytes: readFileSync(await file.path())
+  };
+}
+
+test.describe('what is told and taken away', () => {
+  test.use({ baseURL: recorded });
+
+  for (const [width, theme] of [
+    [1440, 'light'],
+    [1000, 'dark']
+  ] as const) {
+    test(`CSV, picture and events of ${width} pixels, ${theme}`, async ({
+      page
+    }) => {
+      await page.setViewportSize({ width, height: 1200 });
+      if (theme === 'dark') {
+        await page.theme.setDarkTheme();
+      }
+      const view = await open(page, recorded, 'many');
+      await view.getByLabel('Smoothing').selectOption('0.9');
+      await view.getByLabel('Axis').selectOption('step');
+      const csv = await exported(page, view, 'Download everything as CSV');
+      expect(csv.name).toMatch(/^many-j-[0-9a-f]{8}\.csv$/);
+      const [head, ...rows] = csv.bytes
+        .toString()
+        .trim()
+        .split('\n')
+        .map(line => line.split(','));
+      await expect(view.getByRole('status').last()).toContainText(
+        `${rows.length} rows`
+      );
+      const of = (kind: string, rank?: string) =>
+        rows.filter(row => row[0] === kind && (!rank || row[1] === rank));
+      const step = Number(await view.getAttribute('data-mnt-step'));
+      expect(of('step', 'job')).toHaveLength(step);
+      for (let rank = 0; rank < 10; rank++) {
+        expect(of('step', String(rank))).toHaveLength(step);
+      }
+      expect(of('link').length).toBeGreaterThan(0);
+      const last = of('step', 'job').pop()!;
+      const loss = Number(last[head.indexOf('loss')]).toFixed(3);
+      await expect(view.locator('.mnt-numbers')).toContainText(loss);
+      expect(of('event').map(row => row[head.indexOf('event')])).toEqual(
+        expect.arrayContaining(['started', 'ended'])
+      );
+
+      const picture = await exported(page, view, 'Download the charts as PNG');
+      expect(picture.bytes.subarray(1, 4).toString()).toBe('PNG');
+      const drawn = (await view.locator('.mnt-charts').boundingBox())!;
+      expect(picture.bytes.readUInt32BE(16)).toBe(Math.ceil(drawn.width));
+      await shot(view, `charts-smoothed-${width}-${theme}`);
+      writeFileSync(
+        path.join(SCREENS, `charts-picture-${theme}.png`),
+        picture.bytes
+      );
+
+      const marks = view
+        .getByRole('list', { name: 'Events' })
+        .getByRole('listitem');
+      await marks.last().focus();
+      await expect(view.locator('.mnt-flag')).toHaveText(
+        (await marks.last().getAttribute('aria-label'))!
+      );
+      await expectAccessible(page, '.mnt-live');
+      await expectNoSideways(view);
+      await view.getByRole('button', { name: 'Table' }).click();
+      const ranks = view.locator('.mnt-tables table').first();
+      await ranks.getByRole('button', { name: 'rank', exact: true }).click();
+      await ranks.getByRole('button', { name: 'rank', exact: true }).click();
+      const numbers = await ranks.locator('tbody th').allTextContents();
+      expect(numbers.map(Number)).toEqual([9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+      await expect(
+        ranks.getByRole('columnheader', { name: 'rank', exact: true })
+      ).toHaveAttribute('aria-sort', 'descending');
+      await view.getByRole('button', { name: 'Table' }).click();
+      await view.getByLabel('Smoothing').selectOption('0');
+      await view.getByLabel('Axis').selectOption('time');
+      await page.theme.setLightTheme();
+    });
+  }
+});
+
 test.describe('of a running job', () => {
   test.use({ baseURL: replay });
 
@@ -184,9 +284,9 @@ test.describe('of a running job', () => {
     await expect.poll(step).toBeGreaterThan(then + 2);
     expect(await span(view)).toEqual(zoomed);
     await view.getByRole('button', { name: 'Go to now' }).click();
-    await expect.poll(async () => (await span(view))[1]).toBeGreaterThan(
-      zoomed[1]
-    );
+    await expect
+      .poll(async () => (await span(view))[1])
+      .toBeGreaterThan(zoomed[1]);
     const now = await span(view);
     expect(now[1] - now[0]).toBeCloseTo(zoomed[1] - zoomed[0], 1);
     await view.getByRole('button', { name: 'All steps' }).click();

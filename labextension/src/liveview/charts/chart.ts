@@ -18,6 +18,8 @@ export interface ILine {
   color: string;
   dash: number[];
   width: number;
+  /** 1 unless told. */
+  opacity?: number;
   /** Filled down to zero. */
   isFilled?: boolean;
   /** Filled up to this other line. */

@@ -16,5 +16,10 @@ export function charts(input: IChartInput): IChart[] {
     computeChart(input),
     lossChart(input)
   ];
-  return all.map((chart, i) => ({ ...chart, marks, namesMarks: i === 0 }));
+  return all.map((chart, i) => ({
+    ...chart,
+    marks,
+    // The lane names events; jobs saved before there was one have marks only.
+    namesMarks: i === 0 && !input.store.summary?.events?.length
+  }));
 }

@@ -126,6 +126,7 @@ function series(line: ILine): uPlot.Series {
     label: line.label,
     stroke: line.color,
     width: line.width,
+    alpha: line.opacity ?? 1,
     dash: line.dash.length ? line.dash : undefined,
     spanGaps: true,
     fill: line.isFilled ? translucent(line.color) : undefined,

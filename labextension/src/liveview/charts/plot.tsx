@@ -3,6 +3,7 @@
 import * as React from 'react';
 import uPlot from 'uplot';
 
+import { Term, type TermName } from '../../terms';
 import { Overlay } from '../stack/overlay';
 import { showsSeconds } from '../axis/ticks';
 import type { Range } from '../axis/range';
@@ -95,10 +96,20 @@ function said(chart: IChart, lines: ILine[], readings: IReading[]): string {
   return `${chart.title}: ${chart.note ?? all.join(', ')}`;
 }
 
+const TERMS: Record<IChart['key'], TermName> = {
+  throughput: 'throughput',
+  mfu: 'MFU',
+  links: 'link utilization',
+  compute: 'computing',
+  loss: 'loss'
+};
+
 function Title({ chart }: { chart: IChart }): JSX.Element {
   return (
     <div className="mnt-chart-title">
-      <span className="b">{chart.title}</span>{' '}
+      <span className="b">
+        <Term of={TERMS[chart.key]}>{chart.title}</Term>
+      </span>{' '}
       <span className="m s">{chart.subtitle}</span>
       {chart.alarm && <span className="mnt-alarm s"> {chart.alarm}</span>}
     </div>

@@ -6,6 +6,7 @@ import { Button } from '../../controls';
 import { trans } from '../../trans';
 import { Axis, type AxisKind } from '../axis/axis';
 import { before, type IZoom, type Range, shownRange } from '../axis/range';
+import { smooth } from '../axis/smoothing';
 import { rangeText, sampleText } from '../axis/ticks';
 import type { IChart, IChartInput } from '../charts/chart';
 import { charts } from '../charts/charts';
@@ -13,7 +14,9 @@ import { Plot, plotArea } from '../charts/plot';
 import type { Scale } from '../charts/scale';
 import type { ITheme } from '../charts/theme';
 import type { ILook } from '../toolbar';
-import { Flag } from './flag';
+import { laneEvents, type LaneEvent } from './events';
+import { Flag, type ISaid } from './flag';
+import { Lane } from './lane';
 import { Overview } from './overview';
 import { usePointing } from './pointing';
 
@@ -26,7 +29,9 @@ export function Charts(
 ): JSX.Element {
   const { store, theme, look, change, width } = props;
   const axis = Axis.of(store, look.axis);
-  const shown = charts(props).map(chart => axis.place(chart));
+  const shown = charts(props).map(chart =>
+    smooth(axis.place(chart), look.smoothing)
+  );
   const whole = wholeRange(axis, shown);
   const since =
     look.range === null
@@ -35,6 +40,7 @@ export function Charts(
   return (
     <Stack
       {...{ axis, shown, whole, theme, width }}
+      events={laneEvents(store)}
       span={shownRange(look.zoom, whole, since)}
       kind={axis.kind}
       scale={look.scale}
@@ -63,6 +69,7 @@ function wholeRange(axis: Axis, shown: IChart[]): Range {
 interface IStackProps {
   axis: Axis;
   shown: IChart[];
+  events: LaneEvent[];
   whole: Range;
   span: Range;
   kind: AxisKind;
@@ -81,6 +88,7 @@ function Stack(props: IStackProps): JSX.Element {
     ...{ axis, span, whole, area, isZoomed, zoom }
   });
   const last = shown.filter(chart => !chart.note).pop();
+  const [said, say] = React.useState<ISaid | null>(null);
   const keys = React.useId();
   return (
     <>
@@ -106,8 +114,10 @@ function Stack(props: IStackProps): JSX.Element {
           width={width}
           span={span}
           x={pointed?.x ?? null}
+          said={said}
           text={pointed ? sampleText(pointed) : ''}
         />
+        <Lane {...{ axis, span, area, width, say }} events={props.events} />
         {shown.map(chart => (
           <Plot
             key={chart.key}

@@ -4,11 +4,13 @@ import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
+import { Term, type TermName } from '../../terms';
 import type { IViewProps } from '../props';
 import { trans } from '../../trans';
 
 type Tile = [
   label: string,
+  term: TermName,
   value: formats.Maybe | formats.NonFinite,
   write: (value: any) => string,
   /** Why it is n/a. */
@@ -21,9 +23,11 @@ export function Numbers(props: IViewProps): JSX.Element | null {
   }
   return (
     <dl className="mnt-numbers">
-      {tiles(props).map(([label, value, write, reason]) => (
+      {tiles(props).map(([label, term, value, write, reason]) => (
         <div key={label}>
-          <dt className="m s">{label}</dt>
+          <dt className="m s">
+            <Term of={term}>{label}</Term>
+          </dt>
           <dd>
             <Measured value={value} write={write} reason={reason} />
           </dd>
@@ -44,17 +48,29 @@ function tiles({ job, store }: IViewProps): Tile[] {
   return [
     [
       trans.__('tok/s'),
+      'throughput',
       numbers.tokens_per_s,
       formats.rate,
       missing.tokens_per_s
     ],
-    [trans.__('job MFU'), numbers.mfu, percent, missing.mfu],
-    [trans.__('step time'), numbers.step_s, formats.seconds, missing.step_s],
-    [trans.__('bubble'), numbers.bubble, percent, missing.bubble],
-    [trans.__('busiest link'), ...busiest, missing.busiest_link],
-    [trans.__('loss'), numbers.loss, loss, missing.loss],
+    [trans.__('job MFU'), 'MFU', numbers.mfu, percent, missing.mfu],
+    [
+      trans.__('step time'),
+      'step time',
+      numbers.step_s,
+      formats.seconds,
+      missing.step_s
+    ],
+    [trans.__('bubble'), 'bubble', numbers.bubble, percent, missing.bubble],
+    [
+      trans.__('busiest link'),
+      'link utilization',
+      ...busiest,
+      missing.busiest_link
+    ],
+    [trans.__('loss'), 'loss', numbers.loss, loss, missing.loss],
     ...(formats.isKnown(evaluation_loss)
-      ? [[trans.__('evaluation'), evaluation_loss, loss] as Tile]
+      ? [[trans.__('evaluation'), 'loss', evaluation_loss, loss] as Tile]
       : [])
   ];
 }

@@ -7,7 +7,7 @@ import { Measured } from '../../measured';
 import { problemText } from '../../problem';
 import type { LinkSummary } from '../../schema';
 import type { IViewProps } from '../props';
-import { Table } from './table';
+import { type IColumn, type IRow, Table } from './table';
 import { trans } from '../../trans';
 
 export function LinkTable({ store }: IViewProps): JSX.Element {
@@ -27,41 +27,47 @@ export function LinkTable({ store }: IViewProps): JSX.Element {
         notMeasured
       ]
     ] as const;
+  const rowOf = (node: string, one: LinkSummary): IRow => {
+    const direction =
+      one.direction === 'sent' ? trans.__('→ sent') : trans.__('← received');
+    return {
+      key: `${node} ${one.direction}`,
+      cells: [
+        { shown: node, value: node },
+        { shown: one.interface, value: one.interface },
+        { shown: direction, value: one.direction },
+        ...cells(one).map(([value, write, reason]) => ({
+          shown: (
+            <Measured
+              value={value}
+              write={write}
+              reason={reason ?? undefined}
+            />
+          ),
+          value
+        }))
+      ]
+    };
+  };
   return (
     <Table
       caption={trans.__('Links, per direction')}
-      columns={[
-        trans.__('node'),
-        trans.__('interface'),
-        trans.__('direction'),
-        trans.__('rate'),
-        trans.__('by this job'),
-        trans.__('used'),
-        trans.__('of capacity')
-      ]}
-    >
-      {[...store.links.values()].flatMap(({ node, link }) =>
-        [link.sent, link.received].map(one => (
-          <tr key={`${node} ${one.direction}`}>
-            <th scope="row">{node}</th>
-            <td>{one.interface}</td>
-            <td>
-              {one.direction === 'sent'
-                ? trans.__('→ sent')
-                : trans.__('← received')}
-            </td>
-            {cells(one).map(([value, write, reason], i) => (
-              <td key={i}>
-                <Measured
-                  value={value}
-                  write={write}
-                  reason={reason ?? undefined}
-                />
-              </td>
-            ))}
-          </tr>
-        ))
+      columns={columns()}
+      rows={[...store.links.values()].flatMap(({ node, link }) =>
+        [link.sent, link.received].map(one => rowOf(node, one))
       )}
-    </Table>
+    />
   );
+}
+
+function columns(): IColumn[] {
+  return [
+    { name: trans.__('node'), term: 'node' },
+    { name: trans.__('interface') },
+    { name: trans.__('direction') },
+    { name: trans.__('rate') },
+    { name: trans.__('by this job') },
+    { name: trans.__('used'), term: 'link utilization' },
+    { name: trans.__('of capacity'), term: 'capacity' }
+  ];
 }

@@ -4,9 +4,10 @@ import * as React from 'react';
 
 import * as formats from '../../formats';
 import { Measured } from '../../measured';
+import type { IRankRows } from '../../series/store';
 import { ranksOf, stateWord } from '../../words';
 import type { IViewProps } from '../props';
-import { Table } from './table';
+import { type IColumn, type IRow, Table } from './table';
 import { trans } from '../../trans';
 
 const FIGURES = [
@@ -18,45 +19,56 @@ const FIGURES = [
   ['memory_bytes', formats.memory]
 ] as const;
 
+function columns(): IColumn[] {
+  return [
+    { name: trans.__('rank') },
+    { name: trans.__('node'), term: 'node' },
+    { name: trans.__('state') },
+    { name: trans.__('pid') },
+    { name: trans.__('stage'), term: 'stage' },
+    { name: trans.__('step') },
+    { name: trans.__('tok/s'), term: 'throughput' },
+    { name: trans.__('pace'), term: 'pace' },
+    { name: trans.__('MFU'), term: 'MFU' },
+    { name: trans.__('computing'), term: 'computing' },
+    { name: trans.__('waiting'), term: 'waiting' },
+    { name: trans.__('memory') }
+  ];
+}
+
 export function RankTable({ job, store }: IViewProps): JSX.Element {
   const ranks = new Map(ranksOf(job).map(rank => [rank.rank, rank]));
+  const rowOf = ({ who }: IRankRows): IRow => {
+    const rank = ranks.get(who.rank);
+    const state = stateWord(rank?.state ?? 'unknown');
+    const stages = who.stages?.join(', ');
+    return {
+      key: String(who.rank),
+      cells: [
+        { shown: who.rank, value: who.rank },
+        { shown: who.node, value: who.node },
+        { shown: state, value: state },
+        { shown: rank?.pid ?? trans.__('n/a'), value: rank?.pid },
+        { shown: stages || trans.__('none'), value: stages },
+        { shown: formats.count(who.step), value: who.step },
+        ...FIGURES.map(([name, write]) => ({
+          shown: (
+            <Measured
+              value={who[name]}
+              write={write}
+              reason={who.missing?.[name === 'wait' ? 'compute' : name]}
+            />
+          ),
+          value: who[name]
+        }))
+      ]
+    };
+  };
   return (
     <Table
       caption={trans.__('Ranks, recent figures')}
-      columns={[
-        trans.__('rank'),
-        trans.__('node'),
-        trans.__('state'),
-        trans.__('pid'),
-        trans.__('stage'),
-        trans.__('step'),
-        trans.__('tok/s'),
-        trans.__('pace'),
-        trans.__('MFU'),
-        trans.__('computing'),
-        trans.__('waiting'),
-        trans.__('memory')
-      ]}
-    >
-      {store.sorted.map(({ who }) => (
-        <tr key={who.rank}>
-          <th scope="row">{who.rank}</th>
-          <td>{who.node}</td>
-          <td>{stateWord(ranks.get(who.rank)?.state ?? 'unknown')}</td>
-          <td>{ranks.get(who.rank)?.pid ?? trans.__('n/a')}</td>
-          <td>{who.stages?.join(', ') || trans.__('none')}</td>
-          <td>{formats.count(who.step)}</td>
-          {FIGURES.map(([name, write]) => (
-            <td key={name}>
-              <Measured
-                value={who[name]}
-                write={write}
-                reason={who.missing?.[name === 'wait' ? 'compute' : name]}
-              />
-            </td>
-          ))}
-        </tr>
-      ))}
-    </Table>
+      columns={columns()}
+      rows={store.sorted.map(rowOf)}
+    />
   );
 }

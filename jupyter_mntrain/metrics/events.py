@@ -1,0 +1,121 @@
+"""Job events: what happened to a job and when, as data for the lane above the charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jupyter_mntrain.metrics.summary import JobEvent
+from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.kinds import SLOWNESS, Kind
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
+
+TRAFFIC_SHARE = tunables.ratio("figures.traffic_share")
+TRAFFIC_S = tunables.seconds("figures.traffic_s")
+MOST_TRAFFIC = 50
+"""Newest stretches of other traffic that are kept of a node."""
+
+
+def events_of(view: JobView, traffic: Sequence[JobEvent]) -> tuple[JobEvent, ...]:
+    """Everything that happened to the newest attempt, oldest first."""
+    found = [*_turns(view), *_saves(view), *_doubts(view), *traffic]
+    return tuple(sorted(found, key=lambda one: one.time_s))
+
+
+def _turns(view: JobView) -> Iterator[JobEvent]:
+    """Its start, its stall and its end."""
+    started = [part.started_s for part in view.parts if part.started_s is not None]
+    if started:
+        again = "restarted" if view.attempt.number > 1 else "started"
+        kind = again if view.resumed_step is None else "resumed"
+        yield JobEvent(kind=kind, time_s=min(started), step=view.resumed_step)  # type: ignore[arg-type]
+    if view.stall is not None and view.stall.time_s is not None:
+        yield JobEvent(kind="stalled", time_s=view.stall.time_s, problem=view.stall)
+    if view.state not in TERMINAL:
+        return
+    if view.problem is not None and view.problem.time_s is not None:
+        yield JobEvent(kind="failed", time_s=view.problem.time_s, problem=view.problem)
+    elif ended := [part.ended_s for part in view.parts if part.ended_s is not None]:
+        yield JobEvent(kind="ended", time_s=max(ended))
+
+
+def _saves(view: JobView) -> Iterator[JobEvent]:
+    """Complete checkpoints: of each step once, whichever node told of it first."""
+    first: dict[int, float] = {}
+    for part in view.parts:
+        for save in part.saved:
+            first[save.step] = min(save.time_s, first.get(save.step, save.time_s))
+    for step, time_s in first.items():
+        yield JobEvent(kind="saved", time_s=time_s, step=step)
+
+
+def _doubts(view: JobView) -> Iterator[JobEvent]:
+    """When it was slower than before, and what made its numbers doubtful."""
+    for slow in view.slowdowns:
+        if slow.problem.time_s is not None:
+            yield JobEvent(
+                kind="link-slow" if slow.problem.kind == Kind.LINK_SLOW else "slow",
+                time_s=slow.problem.time_s,
+                end_s=slow.end_s,
+                node=slow.problem.node,
+                label=slow.label,
+                problem=slow.problem,
+            )
+    for one in view.warnings:
+        if one.time_s is not None and one.kind not in SLOWNESS:
+            label = one.kind.replace("-", " ")
+            yield JobEvent(kind="warning", time_s=one.time_s, label=label, problem=one)
+
+
+class OtherTraffic:
+    """Finds when others used a node's link.
+
+    Args:
+        node: whose link.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self._over: list[JobEvent] = []
+        self._begin_s: float | None = None
+        self._last_s = 0.0
+        self._most = 0.0
+
+    @property
+    def events(self) -> list[JobEvent]:
+        """Stretches of at least :data:`TRAFFIC_S`, oldest first; the last may go on."""
+        return [*self._over, *self._open(None)]
+
+    def see(self, rows: Mapping[str, Sequence[float]], capacity: float | None) -> None:
+        """Take rows of the link.
+
+        Args:
+            capacity: bytes per second in one direction; without one nothing is found.
+        """
+        if not capacity:
+            return
+        names = ("time_s", "sent", "own_sent", "received", "own_received")
+        for time_s, *rates in zip(*(rows[name] for name in names), strict=True):
+            pairs = (rates[:2], rates[2:])
+            others = [all_ - own for all_, own in pairs if UNKNOWN not in (all_, own)]
+            self._take(time_s, max(others, default=0.0) / capacity)
+
+    def _take(self, time_s: float, share: float) -> None:
+        if share >= TRAFFIC_SHARE:
+            if self._begin_s is None:
+                self._begin_s, self._most = time_s, 0.0
+            self._last_s, self._most = time_s, max(self._most, share)
+        elif self._begin_s is not None and time_s - self._last_s >= TRAFFIC_S:
+            self._over = [*self._over, *self._open(self._last_s)][-MOST_TRAFFIC:]
+            self._begin_s = None
+
+    def _open(self, end_s: float | None) -> Iterator[JobEvent]:
+        """The stretch that has begun, if it is long enough to tell."""
+        if self._begin_s is not None and self._last_s - self._begin_s >= TRAFFIC_S:
+            yield JobEvent(
+                kind="traffic",
+                time_s=self._begin_s,
+                end_s=end_s,
+                node=self.node,
+                share=round(self._most, 3),
+            )

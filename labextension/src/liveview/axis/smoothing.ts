@@ -1,0 +1,57 @@
+/** Smoothing: exponential mean without start-up bias. Pure. */
+
+import type { IChart, ILine } from '../charts/chart';
+
+/** Choices of the toolbar: the share of the mean so far that the next value keeps. */
+export const SMOOTHINGS = [0, 0.5, 0.8, 0.9, 0.95, 0.99] as const;
+
+/** Opacity of the raw line behind. */
+const FAINT = 0.38;
+
+/**
+ * Exponential mean of the known values; NaN stays NaN and changes nothing.
+ *
+ * `weight`, 0 to 0.99, is what the mean keeps at each value. Divided by the weights so far, so that
+ * the first values are not drawn towards zero.
+ */
+export function smoothed(values: Float64Array, weight: number): Float64Array {
+  let [mean, weights] = [0, 0];
+  return values.map(value => {
+    if (Number.isNaN(value)) {
+      return NaN;
+    }
+    mean = weight * mean + (1 - weight) * value;
+    weights = weight * weights + (1 - weight);
+    return mean / weights;
+  });
+}
+
+/** The chart with smoothed lines and the raw ones behind; areas are left as they are. */
+export function smooth(chart: IChart, weight: number): IChart {
+  const areas = new Set(chart.lines.flatMap(line => line.fillTo ?? []));
+  const isPlain = (line: ILine) =>
+    !line.isFilled && !line.fillTo && !areas.has(line.key) && !line.isMarked;
+  if (!(weight > 0)) {
+    return chart;
+  }
+  const lines = chart.lines.filter(isPlain);
+  const raw = lines.map(line => ({
+    ...line,
+    key: `raw-${line.key}`,
+    opacity: FAINT,
+    width: 1,
+    dash: [],
+    isQuiet: true
+  }));
+  return {
+    ...chart,
+    lines: [
+      ...raw,
+      ...chart.lines.map(line =>
+        lines.includes(line)
+          ? { ...line, y: smoothed(line.y, weight), now: undefined }
+          : line
+      )
+    ]
+  };
+}

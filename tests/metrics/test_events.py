@@ -1,0 +1,105 @@
+"""Job events: what happened and when, as data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from jupyter_mntrain.metrics.events import MOST_TRAFFIC, TRAFFIC_S, OtherTraffic, events_of
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.checkpoint import SavedStep
+from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.records.pressure import Slowdown
+from tests.standin.jobs import view
+
+
+def told(job: JobView) -> list[tuple[str, float, int | None]]:
+    return [(one.kind, one.time_s, one.step) for one in events_of(job, ())]
+
+
+def with_parts(job: JobView, *changes: dict[str, Any]) -> JobView:
+    parts = [
+        msgspec.structs.replace(part, **change)
+        for part, change in zip(job.parts, changes, strict=True)
+    ]
+    return msgspec.structs.replace(job, parts=tuple(parts))
+
+
+def test_a_start_is_of_the_first_part_and_says_whether_it_went_on() -> None:
+    first = with_parts(view("running", "running"), {"started_s": 12.0}, {"started_s": 11.0})
+    assert told(first) == [("started", 11.0, None)]
+    second = with_parts(
+        view("running", "running", number=2), {"started_s": 12.0}, {"started_s": None}
+    )
+    assert told(second) == [("restarted", 12.0, None)]
+    resumed = with_parts(second, {"resumed_step": 40}, {"resumed_step": None})
+    assert told(resumed) == [("resumed", 12.0, 40)]
+
+
+def test_a_checkpoint_is_saved_once_although_every_node_tells_it() -> None:
+    both = with_parts(
+        view("running", "running"),
+        {"saved": (SavedStep(step=5, time_s=50.0), SavedStep(step=10, time_s=100.0))},
+        {"saved": (SavedStep(step=5, time_s=49.0),)},
+    )
+    assert told(both) == [("saved", 49.0, 5), ("saved", 100.0, 10)]
+
+
+def test_slowness_stalls_and_failures_carry_their_problem() -> None:
+    slow = Problem(Kind.LINK_SLOW, "c", node="node1", time_s=30.0)
+    warning = Problem(Kind.LOSS_CONSTANT, "w", time_s=20.0)
+    stall = Problem(Kind.NO_PROGRESS, "s", time_s=60.0)
+    job = msgspec.structs.replace(
+        view("running", "running"),
+        slowdowns=(Slowdown(problem=slow, label="l", end_s=40.0),),
+        warnings=(warning, slow),
+        stall=stall,
+    )
+    found = events_of(job, ())
+    assert [(one.kind, one.time_s, one.end_s) for one in found] == [
+        ("warning", 20.0, None),
+        ("link-slow", 30.0, 40.0),
+        ("stalled", 60.0, None),
+    ]
+    assert [one.problem for one in found] == [warning, slow, stall]
+
+
+def link(shares: list[float], begin_s: float = 0.0) -> dict[str, list[float]]:
+    """A row per second of a link of 1000 bytes per second; the job itself sends 300."""
+    return {
+        "time_s": [begin_s + second for second in range(len(shares))],
+        "sent": [300.0 + 1000.0 * share for share in shares],
+        "own_sent": [300.0] * len(shares),
+        "received": [300.0] * len(shares),
+        "own_received": [300.0] * len(shares),
+    }
+
+
+def test_other_traffic_has_a_beginning_an_end_and_its_share() -> None:
+    traffic = OtherTraffic("node1")
+    long = int(TRAFFIC_S) + 3
+    traffic.see(link([0.0] * 4 + [0.5] * long), 1000.0)
+    (still,) = traffic.events
+    assert (still.kind, still.node, still.time_s, still.end_s) == ("traffic", "node1", 4.0, None)
+    assert still.share == 0.5
+    traffic.see(link([0.0] * long, 4.0 + long), 1000.0)
+    (over,) = traffic.events
+    assert (over.time_s, over.end_s) == (4.0, 4.0 + long - 1)
+
+
+def test_bursts_and_links_of_unknown_capacity_tell_nothing() -> None:
+    traffic = OtherTraffic("node1")
+    traffic.see(link(([0.9] + [0.0] * 9) * 5), 1000.0)
+    traffic.see(link([0.05] * 60, 100.0), 1000.0)
+    traffic.see(link([0.9] * 60, 200.0), None)
+    assert traffic.events == []
+
+
+def test_only_the_newest_stretches_are_kept() -> None:
+    traffic = OtherTraffic("node1")
+    for number in range(MOST_TRAFFIC + 5):
+        traffic.see(link([0.9] * 9 + [0.0] * 9, 18.0 * number), 1000.0)
+    assert len(traffic.events) == MOST_TRAFFIC
+    assert traffic.events[0].time_s == 5 * 18.0

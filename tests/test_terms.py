@@ -1,0 +1,36 @@
+"""Terms: the page's tooltips say what docs/glossary.md says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TERM = re.compile(r"^    (?:'([^']+)'|(\w+)): trans\.__\(\s*'([^']*)'\s*\)", re.MULTILINE)
+
+
+def terms() -> dict[str, str]:
+    text = (ROOT / "labextension/src/terms.tsx").read_text(encoding="utf-8")
+    return {quoted or bare: meaning for quoted, bare, meaning in TERM.findall(text)}
+
+
+def glossary() -> dict[str, str]:
+    """The rows of its tables, without Markdown, with the page's apostrophes."""
+    rows: dict[str, str] = {}
+    for line in (ROOT / "docs/glossary.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| "):
+            word, meaning = line.strip("| ").split(" | ", 1)
+            rows[word] = re.sub(r"[`*]", "", meaning).replace("'", "’")
+    return rows
+
+
+@pytest.mark.parametrize("word", terms())
+def test_a_tooltip_says_what_the_glossary_says(word: str) -> None:
+    assert terms()[word] == glossary().get(word)
+
+
+def test_every_term_of_the_page_is_found() -> None:
+    text = (ROOT / "labextension/src/terms.tsx").read_text(encoding="utf-8")
+    assert len(terms()) == text.count("trans.__(") >= 10
