@@ -88,7 +88,7 @@ def test_a_copy_outlives_the_run_and_a_later_restart_never_goes_back_to_it(
     assert (view.attempt.number, view.run) == (2, branch.id)
     assert (view.resumed_step or 0) >= 15
     found = losses(branch)
-    assert (min(found), max(found)) == (11, STEPS)
+    assert (min(found), max(found)) == ((view.resumed_step or 0) + 1, STEPS)
     assert found == {step: unbroken[step] for step in found}
 
 
