@@ -16,12 +16,16 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.notebook.updater import INTERVAL_S, View
 from jupyter_mntrain.show.bundles import PROGRAM, Bundle
-from jupyter_mntrain.show.job_output import JobOutput, saved_bundle, saved_points, written_note
+from jupyter_mntrain.show.job_output import (
+    LAST_SAMPLES_S,
+    JobOutput,
+    saved_bundle,
+    saved_points,
+    written_note,
+)
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, JobHistory
-
-LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
 
 FIRST_INTERVAL_S = tunables.seconds("notebook.first_picture_after_s")
 

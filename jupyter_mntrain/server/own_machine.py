@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import MntrainError, NodeError, SpecError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -23,12 +22,10 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.server.messages import ChangedMachine, MakeNode
 from jupyter_mntrain.trust.joining.token import read_token
 from jupyter_mntrain.verbs.nodes.installing.admission import admit
+from jupyter_mntrain.verbs.nodes.installing.plan import JOIN_S, STEP_S
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
-
-JOIN_S = tunables.seconds("install.join_timeout_s")
-STEP_S = tunables.seconds("install.step_timeout_s")
 
 
 def become_node(token: str, choice: MakeNode, cluster: Cluster | None = None) -> ChangedMachine:

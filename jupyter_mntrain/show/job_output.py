@@ -27,6 +27,9 @@ from jupyter_mntrain.show.tables.job import status_view
 if TYPE_CHECKING:
     from jupyter_mntrain.show.picture import Picture
 
+LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
+"""How long a view of an ended job waits for its last samples."""
+
 ALL_POINTS = tunables.count("notebook.saved_points")
 LEAST_POINTS = tunables.count("notebook.saved_least_points")
 MOST_POINTS = tunables.count("notebook.saved_most_points")

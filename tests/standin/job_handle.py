@@ -13,11 +13,12 @@ from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView
 from jupyter_mntrain.recipe.settings import Setting, settings_of_job
 from tests.standin.jobs import MACHINE
+from tests.standin.labeled import LabeledJob
 from tests.standin.resuming import ResumableJob
 from tests.standin.training import Sample
 
 
-class StandInJob(ResumableJob):
+class StandInJob(ResumableJob, LabeledJob):
     """Ends when it is waited for, in the state it was made with."""
 
     def __init__(self, sample: Sample, *, ends_as: JobState | None = None) -> None:
@@ -60,13 +61,15 @@ class StandInJob(ResumableJob):
         return self._sample.series
 
     def become(self, state: JobState) -> None:
-        history = self._sample.history
-        view = history.view
+        view = self.view()
         ended_s = self._sample.now_s if state in TERMINAL else None
         change = {"state": state, "ended_s": ended_s}
         parts = tuple(msgspec.structs.replace(part, **change) for part in view.parts)
-        view = msgspec.structs.replace(view, state=state, parts=parts)
-        history = JobHistory(view=view, ranks=history.ranks, links=history.links, is_complete=True)
+        self.change_view(msgspec.structs.replace(view, state=state, parts=parts))
+
+    def change_view(self, view: JobView) -> None:
+        old = self._sample.history
+        history = JobHistory(view=view, ranks=old.ranks, links=old.links, is_complete=True)
         self._sample = Sample(history, self._sample.now_s)
 
     def wait(self, timeout_s: float | None = None, *, progress: Progress = SILENT) -> JobView:

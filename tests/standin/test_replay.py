@@ -44,7 +44,7 @@ def check(cluster: Cluster) -> None:
 
     def all_steps() -> bool:
         ranks = job.history().ranks
-        return len(ranks) == 64 and all(len(one.steps) > HISTORY_STEPS for one in ranks.values())
+        return len(ranks) == 64 and all(one.count > HISTORY_STEPS for one in ranks.values())
 
     wait_for(all_steps)  # the history, and at least one step written live
     history = job.history()

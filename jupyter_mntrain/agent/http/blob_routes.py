@@ -7,11 +7,9 @@ import asyncio
 from jupyter_mntrain.agent.attempt.blob_store import UploadPart
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
-from jupyter_mntrain.model import tunables
+from jupyter_mntrain.launch.project.tree import PART_BYTES
 from jupyter_mntrain.model.api import BlobQuery, BlobsMissing
 from jupyter_mntrain.model.failure.kinds import Kind
-
-PART_BYTES = tunables.size("projects.part_bytes")
 
 LONGEST_KEY = 32
 

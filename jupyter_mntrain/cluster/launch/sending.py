@@ -12,13 +12,12 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.launch.gang_start import all_or_error
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
-from jupyter_mntrain.launch.project.tree import read_tree, sha256_of
+from jupyter_mntrain.launch.project.tree import PART_BYTES, read_tree, sha256_of
 from jupyter_mntrain.launch.retry import persist
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 
-PART_BYTES = tunables.size("projects.part_bytes")
 PARALLEL = tunables.count("projects.parallel")
 
 T = TypeVar("T")

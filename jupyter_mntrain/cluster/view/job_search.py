@@ -5,12 +5,12 @@ from __future__ import annotations
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.ended_jobs import listed_jobs
-from jupyter_mntrain.cluster.view.record_search import RECENT
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError, job_not_found, not_answered
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import (
     MOST_SEARCHED,
+    RECENT,
     JobQuery,
     JobSort,
     is_found,

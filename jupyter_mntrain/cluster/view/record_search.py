@@ -13,13 +13,10 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.cluster.view.job_ledger import JobLedger, Missing
 from jupyter_mntrain.launch.retry import persist
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
+from jupyter_mntrain.model.lifecycle.listing import RECENT, JobPage, JobQuery
 from jupyter_mntrain.model.records.job import JobRecord
-
-RECENT = tunables.count("cluster.recent_jobs")
 
 MOST_AT_ONCE = 8
 """Requests to all nodes together: a driver of many nodes must not choke on its own questions."""

@@ -25,6 +25,7 @@ from jupyter_mntrain.launch.project.tree import (
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
@@ -226,7 +227,7 @@ class _FolderReader:
                 kind=Kind.NO_FILE,
                 cause=f"symbolic links that lead out of the project are not sent: "
                 f"{_named(self._outside)}",
-                fix="name such files with --file, or put them on every node",
+                fix=fix_of(Kind.NO_FILE, "outside"),
             )
         if self._odd:
             yield Problem(

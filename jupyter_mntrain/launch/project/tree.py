@@ -20,6 +20,9 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.text.foreign import is_unicode
 
+PART_BYTES = tunables.size("projects.part_bytes")
+"""Largest part of a file that is sent at once."""
+
 MOST_FILES = tunables.count("projects.files")
 
 LONGEST_PATH_BYTES = 1024

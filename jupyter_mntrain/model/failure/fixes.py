@@ -118,6 +118,7 @@ FIXES: dict[Kind, str] = {
 SPECIAL: dict[tuple[Kind, str], str] = {
     (Kind.GPU_OUT_OF_MEMORY, "shared"): "end that process on {node}, or choose other GPUs: "
     "--member NODE:gpu0,2",
+    (Kind.NO_FILE, "outside"): "name such files with --file, or put them on every node",
     (Kind.NO_FILE, "script"): "send it with --file, or give its full path",
     (Kind.KILLED, "wished"): _AGAIN,
     (Kind.LINK_DOWN, "gone"): "check the card and its driver on {node}, then launch again",

@@ -13,6 +13,8 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobView
 from jupyter_mntrain.model.records.secrets import shown_words
 
 MOST_LISTED = tunables.count("limits.jobs_listed")
+RECENT = tunables.count("cluster.recent_jobs")
+"""Ended jobs that a driver knows without being asked for more."""
 MOST_SEARCHED = 200
 """Characters of a search."""
 

@@ -6,24 +6,21 @@ import asyncio
 import time
 
 from jupyter_mntrain.metrics.series_builder import POINTS
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.server.handlers.base import allowed
 from jupyter_mntrain.server.handlers.job_routes import OneJobResource
 from jupyter_mntrain.server.messages import SavedOutput
 from jupyter_mntrain.server.series_feed import JobFeed
-from jupyter_mntrain.server.updates import PageUpdates
+from jupyter_mntrain.server.updates import ROUND_S, PageUpdates
 from jupyter_mntrain.show.job_output import (
+    LAST_SAMPLES_S,
     JobOutput,
     saved_bundle,
     saved_points,
     without_forecast,
     written_note,
 )
-
-LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
-LOOK_EVERY_S = tunables.seconds("server.round_s")
 
 
 class OutputResource(OneJobResource):
@@ -66,7 +63,7 @@ class OutputResource(OneJobResource):
         while not feed.is_over and time.monotonic() < deadline:
             if feed.history is None or feed.history.view.state not in TERMINAL:
                 break
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(ROUND_S)
             feed = updates.feed(job_id)
         updates.look_now()
         return feed

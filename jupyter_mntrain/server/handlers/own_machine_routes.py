@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.server import own_machine
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import JoinCluster, MakeNode
-
-TOKEN_LIFE_S = tunables.seconds("install.token_life_s")
+from jupyter_mntrain.verbs.nodes.installing.plan import TOKEN_LIFE_S
 
 
 class OwnNodeResource(MntrainHandler):

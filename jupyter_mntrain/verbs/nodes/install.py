@@ -60,9 +60,8 @@ class InstallVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         """Install on every machine at once; those that are right already stay as they are."""
-        from jupyter_mntrain.model import tunables
         from jupyter_mntrain.verbs.nodes.installing import work
-        from jupyter_mntrain.verbs.nodes.installing.plan import NodeChoices
+        from jupyter_mntrain.verbs.nodes.installing.plan import TOKEN_LIFE_S, NodeChoices
 
         targets = work.unique(args.hosts)
         if args.name and len(targets) > 1:
@@ -72,8 +71,8 @@ class InstallVerb(Verb):
         cluster = context.cluster(args)
         token = ""
         if not args.dry_run:
-            life_s = tunables.seconds("install.token_life_s")
-            token = cluster.membership.invite(uses=len(targets), expires_in_s=life_s)
+            uses = len(targets)
+            token = cluster.membership.invite(uses=uses, expires_in_s=TOKEN_LIFE_S)
         wheel = work.own_wheel()
         choices = NodeChoices(name=args.name, port=args.port, without_systemd=args.without_systemd)
 

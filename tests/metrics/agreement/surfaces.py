@@ -46,8 +46,8 @@ def saved(sample: Sample) -> tuple[str, Figure]:
     view.attach(page)
     view.frame()
     assert "image/png" in page.last
-    assert view._picture is not None
-    return str(page.last["text/plain"]), view._picture.painter.figure
+    assert view._output._picture is not None
+    return str(page.last["text/plain"]), view._output._picture.painter.figure
 
 
 def drawn(sample: Sample) -> Figure:

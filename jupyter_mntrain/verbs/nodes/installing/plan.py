@@ -18,6 +18,7 @@ from jupyter_mntrain.verbs.nodes.installing.facts import (
 
 JOIN_S = tunables.seconds("install.join_timeout_s")
 STEP_S = tunables.seconds("install.step_timeout_s")
+TOKEN_LIFE_S = tunables.seconds("install.token_life_s")
 PACKAGES_S = tunables.seconds("install.packages_timeout_s")
 
 Input = Literal["nothing", "wheel", "token"]
