@@ -2,6 +2,9 @@
 
 Plays the cases of N seeds on a simulated cluster and appends a line for each to a file; seeds that
 are in the file already are not played again. Prints a line per case and the share per stratum.
+
+``played.ndjson`` beside this file holds cases of unseen seeds that earlier sittings played, without
+their verdicts: give a copy of it as ``--file`` to go on with them.
 """
 
 from __future__ import annotations
