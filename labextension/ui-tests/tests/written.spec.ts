@@ -44,6 +44,9 @@ function isDirty(page: IJupyterLabPageFixture): Promise<boolean> {
   );
 }
 
+// A job of two nodes begins anew in each test, and training starts slowly on a small machine.
+test.beforeEach(() => test.slow());
+
 test.afterEach(async ({ page, baseURL }) => {
   await endAll(page, `${baseURL}/`);
 });
