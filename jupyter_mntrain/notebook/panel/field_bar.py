@@ -15,15 +15,15 @@ from jupyter_mntrain.verbs.panel.choices import with_field
 from jupyter_mntrain.verbs.panel.fields import FormField
 
 LABELS = {
-    "steps": ("Steps", "88px"),
-    "batch": ("Batch", "80px"),
-    "data": ("Data", "220px"),
-    "name": ("Name", "160px"),
-    "priority": ("Priority", "64px"),
-    "restarts": ("Restarts", "64px"),
-    "min_nodes": ("Min nodes", "64px"),
+    "steps": ("Steps", "140px"),
+    "batch": ("Batch", "110px"),
+    "data": ("Data", "240px"),
+    "name": ("Name", "190px"),
+    "priority": ("Priority", "120px"),
+    "restarts": ("Restarts", "120px"),
+    "min_nodes": ("Min nodes", "140px"),
 }
-"""Label and width of each field."""
+"""Label of each field, and the width of both together."""
 
 PLACEHOLDERS = {"min_nodes": "all"}
 

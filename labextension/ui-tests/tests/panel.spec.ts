@@ -61,6 +61,8 @@ test('the panel launches by clicking, its live view appears below, and it stops'
   await expect(page.locator('.mnt-live').last()).toBeVisible({
     timeout: 60_000
   });
+  // A view out of sight is not redrawn.
+  await page.locator('.mnt-live').last().scrollIntoViewIfNeeded();
   await expect(page.locator('.mnt-live').last()).toHaveAttribute(
     'data-mnt-step',
     /[1-9]/,
