@@ -172,6 +172,10 @@ class LiveAgent:
     def record(self, job_id: JobId) -> JobRecord:
         return msgspec.json.decode(self.get(f"/v1/jobs/{job_id}").content, type=JobRecord)
 
+    def spec(self, job_id: JobId) -> JobSpec:
+        """With its files, which a record leaves out."""
+        return msgspec.json.decode(self.get(f"/v1/jobs/{job_id}/spec").content, type=JobSpec)
+
     def records(self) -> list[JobRecord]:
         """Live ones and ended ones, as a driver hears of them."""
         with self.stream() as stream:

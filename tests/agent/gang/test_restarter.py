@@ -298,16 +298,15 @@ def test_a_head_cannot_start_what_no_driver_has_deposited(
         return answer.status_code
 
     def start(job_id: JobId, **changes: object) -> int:
-        known = other.record(job_id)
-        attempt = msgspec.structs.replace(known.attempt, number=2)
-        request = StartRequest(job_id=job_id, spec=known.spec, attempt=attempt)
+        attempt = msgspec.structs.replace(other.record(job_id).attempt, number=2)
+        request = StartRequest(job_id=job_id, spec=other.spec(job_id), attempt=attempt)
         return status(
             "PUT", f"/v1/jobs/{job_id}/attempts/2", msgspec.structs.replace(request, **changes)
         )
 
     job_id = jobs["restarts"]
     lease = LeaseRequest(job_id=job_id, attempt=2, ranks=1, interface="lo")
-    evil = msgspec.structs.replace(other.record(job_id).spec, files={"script.py": "evil()"})
+    evil = msgspec.structs.replace(other.spec(job_id), files={"script.py": "evil()"})
     moved = msgspec.structs.replace(
         other.record(job_id).attempt,
         number=2,

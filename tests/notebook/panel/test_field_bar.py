@@ -15,7 +15,7 @@ def test_what_is_typed_is_launched_and_the_recipes_own_value_is_no_change(open_o
     fields["steps"].value = "7"
     fields["restarts"].value = "2"
     until(lambda: page.panel.choices.restarts == "2")
-    assert page.view.settings.widgets["restart"].value == "failed"
+    until(lambda: page.view.settings.widgets["restart"].value == "failed")
     page.click(page.view.launch_bar.toggle)
     until(
         lambda: (
