@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -84,9 +86,10 @@ class NotebookScreen(Screen):
         if self._panel is not None:
             self._panel.close()
 
-    def follow(self, job: Job) -> None:
+    def follow(self, job: Job, timeout_s: float | None = None) -> None:
         view = self._view(job)
-        while not view.done.wait(LOOK_EVERY_S):
+        deadline = inf if timeout_s is None else time.monotonic() + timeout_s
+        while not view.done.wait(LOOK_EVERY_S) and time.monotonic() < deadline:
             pass
         view.publish()
 

@@ -29,8 +29,8 @@ class Screen(ABC):
         """Show the job and return at once."""
 
     @abstractmethod
-    def follow(self, job: Job) -> None:
-        """Show the job until it has ended. ``KeyboardInterrupt`` propagates."""
+    def follow(self, job: Job, timeout_s: float | None = None) -> None:
+        """Show the job until it has ended, or for so long. ``KeyboardInterrupt`` propagates."""
 
     def open_panel(self, panel: Any) -> str | None:  # noqa: ARG002
         """Show a submit panel, a :class:`jupyter_mntrain.verbs.panel.panel.Panel`.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from math import inf
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
@@ -65,29 +66,36 @@ class TerminalScreen(Screen):
     def show(self, job: Job) -> None:
         """Nothing: see :attr:`in_background`."""
 
-    def follow(self, job: Job) -> None:
+    def follow(self, job: Job, timeout_s: float | None = None) -> None:
         if self._console.is_terminal:
-            self._redraw(job)
+            self._redraw(job, timeout_s)
         else:
-            self._print_lines(job)
+            self._print_lines(job, timeout_s)
 
     def progress(self) -> AbstractContextManager[Progress]:
         if not self._bars.is_terminal or self._bars.is_dumb_terminal:
             return super().progress()
         return PatientBar(lambda: TerminalBar(self._bars))
 
-    def _redraw(self, job: Job) -> None:
+    def _redraw(self, job: Job, timeout_s: float | None) -> None:
         with Live(console=self._console, transient=True, auto_refresh=False) as live:
-            while job.state not in TERMINAL:
+            for wait_s in waits(job, REDRAW_EVERY_S, timeout_s):
                 report = status_view(job.summary(), job.view(), program=self._program)
                 live.update(report, refresh=True)
-                job.wait(REDRAW_EVERY_S)
+                job.wait(wait_s)
 
-    def _print_lines(self, job: Job) -> None:
+    def _print_lines(self, job: Job, timeout_s: float | None) -> None:
         job.watch()
-        while job.state not in TERMINAL:
-            job.wait(LINE_EVERY_S)
+        for wait_s in waits(job, LINE_EVERY_S, timeout_s):
+            job.wait(wait_s)
             self.say(progress_line(job.summary(), self._clock()))
+
+
+def waits(job: Job, every_s: float, timeout_s: float | None) -> Iterator[float]:
+    """How long to wait next, until the job has ended or the time is up."""
+    deadline = inf if timeout_s is None else time.monotonic() + timeout_s
+    while job.state not in TERMINAL and (left_s := deadline - time.monotonic()) > 0:
+        yield min(every_s, left_s)
 
 
 class QuietScreen(Screen):
@@ -107,7 +115,7 @@ class QuietScreen(Screen):
     def show(self, job: Job) -> None:
         """Nothing."""
 
-    def follow(self, job: Job) -> None:
+    def follow(self, job: Job, timeout_s: float | None = None) -> None:
         job.watch()
-        while job.state not in TERMINAL:
-            job.wait(REDRAW_EVERY_S)
+        for wait_s in waits(job, REDRAW_EVERY_S, timeout_s):
+            job.wait(wait_s)

@@ -24,7 +24,7 @@ class Outcome(Record, frozen=True):
         renderable: for people.
         data: for programs, convertible to JSON; ``--json`` prints it.
         exit_code: of the command line: 0 done, 1 the job failed or was canceled, 130 detached
-            by Ctrl-C; errors carry their own.
+            by Ctrl-C, 124 not over after ``--timeout``; errors carry their own.
         job: the job concerned, if there is one.
         picture: a PNG to show.
     """

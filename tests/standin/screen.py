@@ -39,9 +39,9 @@ class Paper(Screen):
     def progress(self) -> AbstractContextManager[Progress]:
         return nullcontext(self.heard)
 
-    def follow(self, job: Any) -> None:
+    def follow(self, job: Any, timeout_s: float | None = None) -> None:
         self.followed.append(job)
-        job.wait()
+        job.wait(timeout_s)
 
 
 class StillClock:

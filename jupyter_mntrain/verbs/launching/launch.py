@@ -24,7 +24,7 @@ from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.verbs.watching.following import follow
+from jupyter_mntrain.verbs.watching.following import follow, timeout_option
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.memory_fit import memory_note
 from jupyter_mntrain.workload.slow_links import slow_link_note
@@ -61,6 +61,7 @@ def start_options(parser: Parser) -> None:
         "--wait",
         help="return when the job has ended; exit code 0 only if every rank succeeded",
     )
+    timeout_option(parser)
     parser.flag("--detach", help="start and show nothing")
     parser.flag(
         "--queue",

@@ -9,7 +9,7 @@ from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.verbs.watching.following import follow, status_outcome
+from jupyter_mntrain.verbs.watching.following import follow, status_outcome, timeout_option
 
 
 class AttachVerb(Verb):
@@ -19,6 +19,7 @@ class AttachVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.flag("--wait", help="return once the job has ended")
+        timeout_option(parser)
         variable_option(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:

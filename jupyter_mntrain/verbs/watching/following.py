@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 from rich.text import Text
 
+from jupyter_mntrain.command_line.parser import Parser, bounded_float
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import status_view
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history
@@ -15,6 +18,11 @@ from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
+
+LONGEST_S = 1e8
+
+TIMED_OUT = 124
+"""The exit code of ``timeout``. The job continues."""
 
 DETACHED = 130
 """128 + SIGINT, the exit code of a program that Ctrl-C ended. The job continues."""
@@ -26,9 +34,11 @@ def follow(context: Context, args: Namespace, job: Job) -> Outcome:
     Exit code 0 only when every rank succeeded.
     """
     try:
-        context.screen.follow(job)
+        context.screen.follow(job, args.timeout)
     except KeyboardInterrupt:
         return detached_outcome(context, job)
+    if job.state not in TERMINAL:
+        return detached_outcome(context, job, waited_s=args.timeout)
     outcome = status_outcome(context, args, job)
     code = 0 if job.view().state == "succeeded" else 1
     # A live view already shows the picture and these numbers.
@@ -55,10 +65,21 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
     return Outcome(report, msgspec.to_builtins(summary), job=job)
 
 
-def detached_outcome(context: Context, job: Job) -> Outcome:
+def timeout_option(parser: Parser) -> None:
+    parser.option(
+        "--timeout",
+        metavar="SECONDS",
+        type=bounded_float(0.1, LONGEST_S),
+        help="stop waiting after this time, with exit code 124; the job continues",
+    )
+
+
+def detached_outcome(context: Context, job: Job, waited_s: float | None = None) -> Outcome:
+    why = "Detached" if waited_s is None else f"Not over after {formats.duration(waited_s)}"
     text = Text(
-        f"Detached: {job.id} continues. Watch it again: {context.program} attach {job.id}. "
+        f"{why}: {job.id} continues. Watch it again: {context.program} attach {job.id}. "
         f"End it: {context.program} stop {job.id}"
     )
     data = {"job_id": job.id, "state": job.view().state, "detached": True}
-    return Outcome(text, data, exit_code=DETACHED, job=job)
+    code = DETACHED if waited_s is None else TIMED_OUT
+    return Outcome(text, data, exit_code=code, job=job)

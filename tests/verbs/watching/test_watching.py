@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from jupyter_mntrain.model.errors import NodeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.show.terminal import QuietScreen
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.job_handle import StandInJob
 from tests.standin.screen import Paper
@@ -176,3 +179,33 @@ def test_following_logs_prints_each_line_once_and_ends_with_the_job(do, cluster,
     said = "".join(text(one) for one in screen.said)
     assert said.count("step 1 loss") == 1
     assert said.count("step 2") == 1
+
+
+@pytest.mark.parametrize("words", [["attach"], ["attach", "--wait"]])
+def test_waiting_ends_after_the_time_that_was_given_and_the_job_goes_on(
+    do, cluster, words, as_json
+):
+    (job, *_) = cluster._jobs.values()
+    job._ends_as = None
+    outcome = do(*words, "--timeout", "1800")
+    assert outcome.exit_code == 124
+    assert (as_json(outcome)["detached"], as_json(outcome)["state"]) == (True, "running")
+
+
+def test_a_terminal_waits_no_longer_than_it_was_told():
+    waited = []
+
+    class Endless:
+        state = "running"
+
+        def watch(self) -> None:
+            pass
+
+        def wait(self, wait_s: float) -> None:
+            waited.append(wait_s)
+            time.sleep(wait_s)
+
+    began = time.monotonic()
+    QuietScreen(Paper()).follow(Endless(), 0.2)
+    assert time.monotonic() - began >= 0.2
+    assert sum(waited) == pytest.approx(0.2, abs=0.02)
