@@ -1,10 +1,15 @@
-/** Marks notebooks with a busy kernel: the submit panel then says that clicks have to wait. */
+/** Marks notebooks with a busy kernel, where clicks have to wait, and panels that lost theirs. */
 
 import type {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
+
+import { replaceLost } from './lost_panels';
+
+/** In these the widgets of a notebook have lost their kernel. */
+const ENDED = new Set(['restarting', 'autorestarting', 'terminating', 'dead']);
 
 export const kernelPlugin: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-mntrain:kernel',
@@ -22,6 +27,9 @@ function mark(panel: NotebookPanel): void {
   const tell = () => {
     const status = panel.sessionContext.session?.kernel?.status;
     panel.node.dataset.mntKernel = status === 'busy' ? 'busy' : '';
+    if (status && ENDED.has(status)) {
+      replaceLost(panel);
+    }
   };
   panel.sessionContext.statusChanged.connect(tell);
   tell();

@@ -156,3 +156,17 @@ test('the sidebar opens a panel in a new notebook', async ({ page }) => {
   await execute(page, 'mntrain:launch');
   await expect(page.locator('.mnt-panel')).toBeVisible({ timeout: 60_000 });
 });
+
+test('a panel whose kernel has restarted is one sentence', async ({
+  page
+}) => {
+  const panel = await openPanel(page, 'lost.ipynb');
+  const restarted = execute(page, 'kernelmenu:restart');
+  await page.locator('.jp-Dialog').getByText('Restart', { exact: true }).click();
+  await restarted;
+  const lost = page.locator('.mnt-lost-panel');
+  await expect(lost).toHaveCount(1);
+  await expect(panel).toHaveCount(0);
+  await expect(page.locator('.jupyter-widgets-broken, .lm-Widget.jupyter-widgets')).toHaveCount(0);
+  await shot(page, 'panel-lost');
+});
