@@ -7,9 +7,11 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.text.foreign import LINE_LIMIT, NAME_LIMIT, encodable
@@ -33,6 +35,14 @@ def hand_over(problem: Problem, environment: Mapping[str, str] = os.environ) -> 
     )
     with contextlib.suppress(OSError):
         write_atomically(Path(error_file).with_name(PROBLEM_FILE), msgspec.json.encode(timed))
+
+
+def leave_with(error: MntrainError) -> NoReturn:
+    """End this rank with an error that was handed over, and one line of it per node in the log."""
+    hand_over(error.problem)
+    if os.environ.get("LOCAL_RANK", "0") == "0":
+        raise SystemExit(f"mntrain: {error}") from None
+    raise SystemExit(error.exit_code) from None
 
 
 def handed_over(directory: Path) -> Problem | None:

@@ -24,7 +24,7 @@ from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.problem_file import hand_over
+from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
@@ -144,7 +144,4 @@ if __name__ == "__main__":
     try:
         main()
     except MntrainError as error:
-        hand_over(error.problem)
-        if os.environ.get("LOCAL_RANK", "0") == "0":
-            raise SystemExit(f"mntrain: {error}") from None
-        raise SystemExit(error.exit_code) from None
+        leave_with(error)

@@ -18,7 +18,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.recipe.parse import load_recipe
-from jupyter_mntrain.telemetry.problem_file import hand_over
+from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.keeping import copy_checkpoint, export_checkpoint
 from jupyter_mntrain.train.checkpoint.resuming import find_newest
@@ -74,7 +74,4 @@ if __name__ == "__main__":
     try:
         main()
     except MntrainError as error:
-        hand_over(error.problem)
-        if os.environ.get("LOCAL_RANK", "0") == "0":
-            raise SystemExit(f"mntrain: {error}") from None
-        raise SystemExit(error.exit_code) from None
+        leave_with(error)

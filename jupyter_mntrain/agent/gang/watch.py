@@ -125,8 +125,7 @@ class GangWatch:
         known = {part.node_id for part in parts}
         silent += [placement for placement in before if placement.node_id not in known]
         everyone = [*parts, *map(unknown_part, silent)]
-        if self.webhook is not None and (stall := diagnose(everyone)) is not None:
-            self.webhook.tell_stall(stall)
+        self._tell_of_a_stall(everyone)
         self._give_up_on_a_stall(everyone)
         reason = reason_to_end(parts)
         if reason is not None and not self.waits_for_a_cause(parts):
@@ -145,6 +144,13 @@ class GangWatch:
         found = self._slowness.look(known, pressures, self.job.now_s())
         if found != known:
             self.job.change(SlownessJudged(slowdowns=found))
+
+    def _tell_of_a_stall(self, parts: Sequence[PartStatus]) -> None:
+        """Tell whom the job wants to be told; most jobs want nobody."""
+        if self.webhook is None or not self.webhook.is_wanted:
+            return
+        if (found := diagnose(parts)) is not None:
+            self.webhook.tell_stall(found)
 
     def _leave_slowness(self) -> None:
         """End what this node said while it led: another node leads again."""

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -45,6 +46,11 @@ class Webhook:
         self._told = job.directory / "told.json"
         self._sending: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the job has an address."""
+        return bool(self._url)
+
     def tell_end(self, parts: Sequence[PartStatus]) -> None:
         """Tell that all parts have ended, and the cause if one failed."""
         guilty = part_to_blame([part for part in parts if part.state == "failed"])
@@ -57,21 +63,24 @@ class Webhook:
 
     def _tell(self, event: Event, state: str, problem: Problem | None) -> None:
         key = f"{event} {self._job.record.attempt.number}"
-        if not self._url or key in (told := self._read()):
+        if not self.is_wanted or key in self._events:
             return
+        self._events.add(key)
         with suppress(OSError):  # rather twice than never
-            write_atomically(self._told, json.dumps([*told, key]).encode())
+            write_atomically(self._told, json.dumps(sorted(self._events)).encode())
         body = json.dumps(self._body(event, state, problem)).encode()
         task = asyncio.ensure_future(self._send(body))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
-    def _read(self) -> list[str]:
+    @cached_property
+    def _events(self) -> set[str]:
+        """Told already, also by an agent before this one."""
         try:
             told = json.loads(self._told.read_bytes())
         except (OSError, ValueError):
-            return []
-        return [str(one) for one in told] if isinstance(told, list) else []
+            return set()
+        return {str(one) for one in told} if isinstance(told, list) else set()
 
     def _body(self, event: Event, state: str, problem: Problem | None) -> dict[str, object]:
         record = self._job.record
