@@ -203,7 +203,7 @@ class ClusterView:
                 self._publish_jobs()
                 self.records.heard(node_id)
             case JobDeleted(job_id=job_id):
-                self._ledger.lacks(job_id, node_id)
+                self._ledger.delete(job_id, node_id)
                 self._publish_jobs()
             case JobChanged(record=record):
                 if self._ledger.update(record):

@@ -35,6 +35,8 @@ class JobLedger:
         """Records that may have changed while nobody listened: the node must be asked."""
         self._lacking: set[Missing] = set()
         """Records that a node said it does not have."""
+        self._deleted: set[Missing] = set()
+        """Records that a node said it has deleted: a page read before may still bring them."""
         self._missing: dict[JobId, tuple[NodeId, ...]] = {}
         self._settled: set[JobId] = set()
         """Jobs that have ended everywhere: who is reachable changes nothing about them."""
@@ -50,6 +52,7 @@ class JobLedger:
         """
         self._lacking = {one for one in self._lacking if one[1] != node_id}
         self._doubtful = {one for one in self._doubtful if one[1] != node_id}
+        self._deleted = {one for one in self._deleted if one[1] != node_id}
         records = {record.job_id: record for record in live}
         for job_id, by_node in self._records.items():
             known = by_node.get(node_id)
@@ -82,6 +85,11 @@ class JobLedger:
             self._store(record)
         self._rebuild()
 
+    def delete(self, job_id: JobId, node_id: NodeId) -> None:
+        """Note that a node has deleted its record of a job; late replies do not bring it back."""
+        self._deleted.add((job_id, node_id))
+        self.lacks(job_id, node_id)
+
     def lacks(self, job_id: JobId, node_id: NodeId) -> None:
         """Note that a node has no record of a job."""
         by_node = self._records.get(job_id, {})
@@ -102,9 +110,10 @@ class JobLedger:
         return [(job_id, node) for job_id, nodes in self._missing.items() for node in nodes]
 
     def update(self, record: JobRecord) -> bool:
-        """Store a record; ``False`` if a newer one is known, as after a late reply."""
+        """Store a record; ``False`` after a late reply: a newer one is known, or it is deleted."""
         is_news = self._store(record)
-        self._views[record.job_id] = self._view(self._records[record.job_id])
+        if by_node := self._records.get(record.job_id):
+            self._views[record.job_id] = self._view(by_node)
         return is_news
 
     def set_reachable(self, nodes: Iterable[NodeInfo]) -> bool:
@@ -138,6 +147,8 @@ class JobLedger:
 
     def _store(self, record: JobRecord) -> bool:
         job_id, node_id = record.job_id, record.part.node_id
+        if (job_id, node_id) in self._deleted:
+            return False
         by_node = self._records.setdefault(job_id, {})
         known = by_node.get(node_id)
         self._doubtful.discard((job_id, node_id))

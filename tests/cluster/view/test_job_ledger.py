@@ -141,6 +141,16 @@ def test_what_a_node_has_deleted_meanwhile_is_noticed(ledger: JobLedger) -> None
     assert ledger.missing == [(JOB, TWO)]
 
 
+def test_a_page_that_was_read_before_a_deletion_does_not_bring_the_job_back(
+    ledger: JobLedger,
+) -> None:
+    for node_id in (ONE, TWO):
+        ledger.delete(JOB, node_id)
+    ledger.confirm(ONE, [record(0, "failed")], is_all=False)
+    assert not ledger.update(record(1, "failed"))
+    assert (ledger.views(), ledger.missing) == ((), [])
+
+
 def test_a_part_that_no_page_had_is_asked_for(ledger: JobLedger, clock: FakeClock) -> None:
     clock.now += START_PATIENCE_S + 1
     job = JobId("j-00000002")
