@@ -27,6 +27,8 @@ from tests import trusted
 from tests.agent.live import LiveAgent, free_port, launch
 from tests.waiting import until
 
+pytestmark = pytest.mark.agents
+
 VERBS = ("GET", "POST", "PUT", "DELETE", "PATCH")
 SECRET = "only-the-owner-may-read-this"
 SCRIPT = f"import time; print({SECRET!r}, flush=True); time.sleep(600)"

@@ -23,6 +23,8 @@ from tests import trusted
 from tests.agent.live import LiveAgent, free_port, launch
 from tests.waiting import until
 
+pytestmark = pytest.mark.agents
+
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS")
 SECRET, QUIET = "hf_" + "aBcDeFgHiJ" * 3, "a-value-that-only-ranks-know"
 SCRIPT = f"""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.records.checkpoint import Manifest, NodeCheckpoints
 from tests.agent.live import launch
 from tests.wording import says
+
+pytestmark = pytest.mark.agents
 
 
 def publish(directory: CheckpointDirectory, step: int) -> None:

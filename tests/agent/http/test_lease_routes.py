@@ -26,6 +26,8 @@ from tests.agent.live import lease as live_lease
 from tests.agent.live import start_request
 from tests.wording import says
 
+pytestmark = pytest.mark.agents
+
 JOB = JobId("j-0000abcd")
 
 

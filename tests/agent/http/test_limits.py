@@ -30,6 +30,8 @@ from tests.trusted import driver_context, join
 from tests.waiting import until
 from tests.wording import says
 
+pytestmark = pytest.mark.agents
+
 JSON = "application/json"
 
 

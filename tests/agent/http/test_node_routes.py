@@ -20,6 +20,8 @@ from jupyter_mntrain.model.api import (
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
 from tests.agent.live import LiveAgent, free_port
 
+pytestmark = pytest.mark.agents
+
 
 def test_it_says_what_it_is_without_torch(agent):
     info = agent.info()

@@ -17,6 +17,8 @@ from tests.agent.live import LiveAgent
 from tests.waiting import until
 from tests.wording import reads, says
 
+pytestmark = pytest.mark.agents
+
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:

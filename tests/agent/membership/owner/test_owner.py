@@ -19,6 +19,8 @@ from tests.agent.gang.test_gpu_contention import CARDS, ENDS, HOLDS, leave
 from tests.agent.live import LiveAgent, two_agents
 from tests.waiting import until
 
+pytestmark = pytest.mark.agents
+
 
 def say(agent: LiveAgent, *words: str) -> str:
     """On the machine itself, as its owner types it."""
