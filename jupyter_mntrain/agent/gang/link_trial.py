@@ -2,7 +2,8 @@
 them.
 
 It uses a high port and more bytes than fit into one packet: only that reveals a firewall, a wrong
-MTU or a dead cable.
+MTU or a dead cable. Single small packets come first. An MTU never costs one of them, so whoever had
+to send one again loses packets of any size.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.neighbors import neighbors
-from jupyter_mntrain.agent.machine.probe import unacknowledged
+from jupyter_mntrain.agent.machine.probe import resent, unacknowledged
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import ProbeListen, ProbeTicket
 from jupyter_mntrain.model.errors import MntrainError
@@ -25,6 +26,9 @@ from jupyter_mntrain.model.records.job import Placement
 PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
 
 TRIED_BYTES = tunables.size("failure.link_trial_bytes")
+SMALL_PACKETS = tunables.count("failure.link_trial_small_packets")
+SMALL_BYTES = 32
+SHORTEST_PAUSE_S = 0.001
 LOOK_EVERY_S = tunables.seconds("failure.link_trial_look_interval_s")
 
 
@@ -64,13 +68,27 @@ def send_some(source: str, target: str, ticket: ProbeTicket) -> Trouble | None:
     except OSError:
         return "no connection"
     with connection:
+        is_lossy = False
         try:
-            connection.sendall(ticket.token.encode() + bytes(TRIED_BYTES))
-            deadline = time.monotonic() + PATIENCE_S
-            while unacknowledged(connection):
-                if time.monotonic() > deadline:
-                    return "stuck"
-                time.sleep(LOOK_EVERY_S)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(ticket.token.encode())
+            has_arrived = all(_arrives(connection, SMALL_BYTES) for _ in range(SMALL_PACKETS))
+            is_lossy = resent(connection) > 0
+            if has_arrived and _arrives(connection, TRIED_BYTES):
+                return None
         except OSError:
-            return "stuck"
-    return None
+            pass
+        return "lossy" if is_lossy else "stuck"
+
+
+def _arrives(connection: socket.socket, size: int) -> bool:
+    """Send so many bytes, and see whether they are acknowledged in time."""
+    deadline = time.monotonic() + PATIENCE_S
+    connection.sendall(bytes(size))
+    pause_s = SHORTEST_PAUSE_S
+    while unacknowledged(connection):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LOOK_EVERY_S)
+    return True

@@ -28,6 +28,8 @@ CHUNK_BYTES = 1 << 20
 TOKEN_BYTES = 16
 MIN_SECONDS = tunables.seconds("links.shortest_measure_s")
 MAX_SECONDS = tunables.seconds("links.longest_measure_s")
+TCP_INFO_BYTES, RESENT_AT = 104, 100
+"""``tcpi_total_retrans`` is the last of these bytes of ``struct tcp_info``."""
 SIOCOUTQ = 0x5411
 """Bytes accepted by the kernel but not yet acknowledged, ``linux/sockios.h``."""
 
@@ -188,6 +190,12 @@ def _rates(begin: _Reading, end: _Reading, segment_bytes: int) -> tuple[float, f
     if begin.counted_bytes is not None and end.counted_bytes is not None:
         counted = (end.counted_bytes - begin.counted_bytes) / interval_s
     return payload, formulas.counted_rate(payload, counted, segment_bytes)
+
+
+def resent(connection: socket.socket) -> int:
+    """Packets of a connection that were sent again."""
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO_BYTES)
+    return int(struct.unpack_from("=I", info, RESENT_AT)[0])
 
 
 def unacknowledged(connection: socket.socket) -> int:

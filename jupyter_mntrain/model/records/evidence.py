@@ -7,9 +7,9 @@ from typing import Literal
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.node import GpuProcess
 
-Trouble = Literal["down", "no connection", "refused", "stuck"]
+Trouble = Literal["down", "no connection", "refused", "lossy", "stuck"]
 """Fault of a link: the own interface is down; a connection gets no answer; it is refused; it opens,
-but large packets do not arrive."""
+but packets of any size are lost, or large ones do not arrive."""
 
 
 class Neighbor(Record, frozen=True):

@@ -98,6 +98,14 @@ def works(peer: str) -> LinkTry:
             "connections to n1 open",
             "ip link set eth1 mtu 1500",
         ),
+        (  # what is lost both ways may look like an MTU from one end
+            (trouble("stuck", "n1"),),
+            (trouble("lossy", "n0"),),
+            "n1",
+            Kind.LINK_SLOW,
+            "packets are lost on the way over eth1",
+            "policer",
+        ),
         *(
             (
                 (trouble(how, "n1"),),

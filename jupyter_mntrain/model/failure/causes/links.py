@@ -9,7 +9,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import LinkTry
 
-_WORST_FIRST = ("down", "stuck", "no connection", "refused")
+_WORST_FIRST = ("down", "lossy", "stuck", "no connection", "refused")
 
 
 def broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
@@ -27,6 +27,14 @@ def broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
             kind=Kind.LINK_DOWN,
             cause=f"{one.interface}, the interface the ranks use, is down",
             fix=fix_of(Kind.LINK_DOWN, node=node, interface=one.interface),
+            node=node,
+        )
+    if one.trouble == "lossy":
+        return Problem(
+            kind=Kind.LINK_SLOW,
+            cause=f"connections to {one.peer} open, but packets are lost on the way over "
+            f"{one.interface}, small ones, too",
+            fix=fix_of(Kind.LINK_SLOW, "resent"),
             node=node,
         )
     if one.trouble == "stuck":

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+import psutil
+
 from tests.faults.search.case import Case, Truth
 from tests.faults.search.mechanisms.mechanism import Drawn, Mechanism, Parameters, Setting
 from tests.faults.search.mechanisms.tampering import control_group
@@ -38,6 +40,11 @@ from tests.netlab import DATA, MANAGEMENT
 
 if TYPE_CHECKING:
     from tests.faults.search.stage import Stage
+
+MEASURED_S = 2.0
+PERIOD_US = 200_000
+"""As long as several steps, so that the least quota of the kernel is a small share."""
+SHORTEST_QUOTA_US = 1000
 
 
 def _power(setting: Setting) -> Drawn:
@@ -118,13 +125,17 @@ def _run_out(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]
 
 def _throttled(setting: Setting) -> Drawn:
     truth = Truth(rank_of(setting, STRAGGLER, BUSY), is_harmless=True, within_s=SLOW_S)
-    return Drawn(truth, {"quota_us": setting.chance.choice((2000, 4000))})
+    return Drawn(truth, {"times": setting.chance.choice((4, 8))})
 
 
 @contextmanager
 def _throttle(stage: Stage, case: Case, parameters: Parameters) -> Iterator[None]:
+    """It gets so many times less than it uses: a limit above that would change nothing."""
     pid = stage.rank_pid(case.guilty, case.rank)
-    with control_group("cpu", pid, {"cpu.cfs_quota_us": str(parameters["quota_us"])}):
+    share = psutil.Process(pid).cpu_percent(MEASURED_S) / 100
+    quota_us = max(SHORTEST_QUOTA_US, int(share / parameters["times"] * PERIOD_US))
+    limits = {"cpu.cfs_period_us": str(PERIOD_US), "cpu.cfs_quota_us": str(quota_us)}
+    with control_group("cpu", pid, limits):
         yield
 
 

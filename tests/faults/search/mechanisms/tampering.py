@@ -29,6 +29,10 @@ def mounted(stage: Stage, name: str, where: Path, options: str) -> Iterator[None
             stage.on(name, "umount", "--lazy", str(where))
 
 
+FREE = {"freezer.state": "THAWED", "cpu.cfs_quota_us": "-1"}
+"""What lifts a limit of a control group."""
+
+
 @contextmanager
 def control_group(controller: str, pid: int, limits: dict[str, str]) -> Iterator[Path]:
     """A control group with one process in it."""
@@ -40,9 +44,9 @@ def control_group(controller: str, pid: int, limits: dict[str, str]) -> Iterator
     try:
         yield group
     finally:
-        for name in limits:
+        for name in set(limits) & FREE.keys():
             with suppress(OSError):
-                (group / name).write_text("THAWED" if name == "freezer.state" else "-1")
+                (group / name).write_text(FREE[name])
         for left in (group / "cgroup.procs").read_text().split():
             with suppress(OSError):
                 (group.parent / "cgroup.procs").write_text(left)
