@@ -944,7 +944,7 @@ export interface GpuHealth {
  */
 export interface LinkTry {
   interface: string;
-  trouble: ("down" | "no connection" | "refused" | "stuck") | null;
+  trouble: ("down" | "lossy" | "no connection" | "refused" | "stuck") | null;
   peer?: string;
   neighbor?: Neighbor | null;
 }
