@@ -14,6 +14,7 @@ from jupyter_mntrain.cluster.checkpoints import Checkpoints
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.job import Job
+from jupyter_mntrain.cluster.launch.begin import BeginPlan, plan_beginning
 from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.membership import ClusterMembership
 from jupyter_mntrain.cluster.session import DriverSession
@@ -136,10 +137,7 @@ class Cluster:
         return self.nodes()
 
     def first_nodes(self) -> tuple[NodeView, ...]:
-        """Like :meth:`settled_nodes`, but never waits longer than discovery needs.
-
-        Nodes that have not answered yet are ``connecting``.
-        """
+        """Like :meth:`settled_nodes`, but never waits longer; silent nodes are ``connecting``."""
         if self.membership.is_driver:
             members = self.membership.members()
             nodes = [one for one in members if one.role == "node" and not one.is_revoked]
@@ -208,6 +206,7 @@ class Cluster:
         spec: JobSpec,
         *,
         project: str | os.PathLike[str] | StagedProject | None = None,
+        begin: str | None = None,
         is_queued: bool = False,
         submitted_by: str = "",
         progress: Progress = SILENT,
@@ -216,6 +215,7 @@ class Cluster:
 
         Args:
             project: folder to send; default: that of the spec, which nodes have from another job.
+            begin: with the newest checkpoint in this directory on the nodes, or this folder of one.
             is_queued: queue the job on its participants, ``pending`` and without leases. Its head
                 starts it once everything it needs is free; no driver is needed.
             submitted_by: for people; default: user and host.
@@ -228,11 +228,17 @@ class Cluster:
         """
         spec = with_values(spec, os.environ)
         self._settle(spec.participants, progress)
+        spec = self.plan_launch(spec, begin).spec if begin else spec
         launcher = self._driver.launcher(submitted_by)
         start = launcher.queue if is_queued else launcher.launch
         spec, staged = with_project(spec, project)
         view = self._driver.loop.run(start(spec, new_job_id(), project=staged, progress=progress))
         return Job(self._driver, view.job_id)
+
+    def plan_launch(self, spec: JobSpec, begin: str) -> BeginPlan:
+        """What :meth:`launch` would begin with; raises the same errors, and starts nothing."""
+        self._settle(spec.participants, SILENT)
+        return self._driver.loop.run(plan_beginning(self._driver.live, spec, begin))
 
     def resume(
         self,
@@ -297,9 +303,7 @@ class Cluster:
         return self._jobs.listed(search, sort, everything=everything)
 
     def known_jobs(self) -> tuple[JobView, ...]:
-        """The jobs that this driver has heard of, newest first. From the live view: returns at
-        once and contacts no node.
-        """
+        """The jobs that this driver has heard of, newest first. Contacts no node."""
         return tuple(self._driver.live.jobs.values())
 
     def known_job(self, job_id: JobId) -> Job:

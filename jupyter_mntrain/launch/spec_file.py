@@ -23,7 +23,9 @@ KEY = "mntrain_job"
 _EXPORT = "export one: mntrain export JOB FILE"
 _OF_ONE_JOB = ("version", "origin")
 """Fields that a job file does not carry: a job that is launched from it starts over."""
-_SPEC_KEYS = tuple(name for name in JobSpec.__struct_fields__ if name not in _OF_ONE_JOB)
+BEGIN = "begin"
+"""Key of the checkpoint that a job begins with, if a person named its directory."""
+_SPEC_KEYS = (*(name for name in JobSpec.__struct_fields__ if name not in _OF_ONE_JOB), BEGIN)
 _PARTICIPANT_KEYS = Participant.__struct_fields__
 _KEY_LINE = re.compile(rf"^{KEY}\s*=\s*\d", re.MULTILINE)
 _PLACE = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
@@ -97,6 +99,8 @@ def read_spec(text: str, *, name: str = "job file") -> JobSpec:
     for number, participant in enumerate(participants if isinstance(participants, list) else ()):
         if isinstance(participant, dict):
             _refuse_unknown(participant, _PARTICIPANT_KEYS, f"{name}: participants[{number}]")
+    if (begin := fields.pop(BEGIN, None)) is not None:
+        fields["origin"] = {"is_branch": True, "path": begin}
     try:
         return msgspec.convert(fields, JobSpec)
     except msgspec.ValidationError as error:
@@ -127,6 +131,8 @@ def _top(spec: JobSpec) -> str:
     apart = ("name", "entry", "participants", "files", "environment", *_OF_ONE_JOB)
     others = {k: v for k, v in msgspec.to_builtins(spec).items() if k not in apart}
     fields = {KEY: SPEC_VERSION, "name": spec.name, "entry": list(spec.entry), **others}
+    if spec.origin is not None and spec.origin.place is not None:
+        fields[BEGIN] = spec.origin.place
     return tomli_w.dumps(fields)
 
 

@@ -168,7 +168,8 @@ def _run_environment(
     if origin.step is not None:
         told[RESUME_STEP_VARIABLE] = str(origin.step)
     if origin.is_branch:
-        told[RESUME_FROM_VARIABLE] = origin.path or str(checkpoints_of_run(jobs, origin.run))
+        other = checkpoints_of_run(jobs, origin.run or run)
+        told[RESUME_FROM_VARIABLE] = origin.path or str(other)
     return told
 
 

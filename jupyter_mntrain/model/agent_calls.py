@@ -127,6 +127,11 @@ class AgentCalls(ABC):
         path = Route.CHECKPOINTS.format(job_id=job_id)
         return await self._ask("GET", path, NodeCheckpoints, extra_s=CHECKPOINTS_S)
 
+    async def checkpoints_at(self, path: str) -> NodeCheckpoints:
+        query = urlencode({"path": path})
+        route = f"{Route.CHECKPOINTS_AT}?{query}"
+        return await self._ask("GET", route, NodeCheckpoints, extra_s=CHECKPOINTS_S)
+
     async def change_checkpoint(
         self, job_id: JobId, change: api.CheckpointChange
     ) -> NodeCheckpoints:

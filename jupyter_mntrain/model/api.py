@@ -24,12 +24,11 @@ GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine wit
 GET     /v1/jobs/{job}/samples?points=             → NodeSamples: all steps thinned; also rank=,
                                                      begin=, end=, by=step|time for a part of them
 GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; headers Mntrain-Log-Size and
-                                                     Mntrain-Log-Offset; offset < 0 counts from the
-                                                     end
+                                                     Mntrain-Log-Offset; offset < 0: from the end
 POST    /v1/jobs/{job}/save                        SaveRequest → JobRecord; of the head only
 GET     /v1/jobs/{job}/checkpoints                 → NodeCheckpoints, of the job's run
-POST    /v1/jobs/{job}/checkpoints                 CheckpointChange → NodeCheckpoints, as they are
-                                                     then
+POST    /v1/jobs/{job}/checkpoints                 CheckpointChange → NodeCheckpoints after it
+GET     /v1/checkpoints?path=                      → NodeCheckpoints in any directory of the node
 POST    /v1/jobs/{job}/stacks                      → [RankStack], of the ranks that live here
 POST    /v1/jobs/{job}/ranks/{rank}/kill           KillRequest → JobRecord; only this rank's process
 POST    /v1/blobs                                  BlobQuery → BlobsMissing
@@ -88,6 +87,7 @@ class Route(enum.StrEnum):
     LOG = "/v1/jobs/{job_id}/log"
     SAVE = "/v1/jobs/{job_id}/save"
     CHECKPOINTS = "/v1/jobs/{job_id}/checkpoints"
+    CHECKPOINTS_AT = "/v1/checkpoints"
     STACKS = "/v1/jobs/{job_id}/stacks"
     KILL_RANK = "/v1/jobs/{job_id}/ranks/{rank}/kill"
     BLOBS = "/v1/blobs"

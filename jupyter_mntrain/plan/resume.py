@@ -78,6 +78,34 @@ def choose_checkpoint(
     return found
 
 
+def choose_in_directory(
+    path: str, listed: RunCheckpoints, step: int | None, nodes: Collection[str]
+) -> RunCheckpoint:
+    """The checkpoint of that step in a directory that a person named, or the newest.
+
+    Args:
+        nodes: names of those that take part.
+
+    Raises:
+        RefusedError: there is none, or these nodes do not have all of it.
+    """
+    found = next((one for one in listed.checkpoints if step in (None, one.step)), None)
+    if found is None:
+        which = "checkpoint" if step is None else f"checkpoint of step {step}"
+        known = ", ".join(str(one.step) for one in listed.checkpoints[:SHOWN_STEPS])
+        raise RefusedError(
+            f"there is no {which} in {path} on any node that answers",
+            kind=Kind.NO_CHECKPOINT,
+            fix=f"use one of {known}: {path}/step-…"
+            if known
+            else "name another with --from: the "
+            "folder that has the step-… folders, as the nodes see it",
+        )
+    if lacking := found.missing_without(nodes):
+        raise _not_whole(found, lacking, listed, nodes, path)
+    return found
+
+
 def whole_checkpoint(listed: RunCheckpoints, step: int | None) -> RunCheckpoint:
     """The checkpoint of that step, or the newest whole one, to copy or export.
 
@@ -103,8 +131,11 @@ def _not_whole(
     lacking: dict[str, tuple[int, ...]],
     listed: RunCheckpoints,
     nodes: Collection[str],
+    path: str | None = None,
 ) -> RefusedError:
-    cause = f"checkpoint {found.step} of run {listed.run} is not whole on these nodes"
+    """Say which nodes have the rest. ``path``: a person named it, instead of a run."""
+    whose = f"of run {listed.run}" if path is None else f"in {path}"
+    cause = f"checkpoint {found.step} {whose} is not whole on these nodes"
     fix = ""
     for holder, ranks in lacking.items():
         numbers = " and ".join(map(str, ranks))
@@ -120,8 +151,10 @@ def _not_whole(
     older = [one for one in listed.checkpoints if one.age < found.age]
     whole = next((one for one in older if not one.missing_without(nodes)), None)
     if whole is not None:
-        fix += f"begin a new run with an older one: --from {whole.step}"
-    fix = fix.removesuffix(". ") or f"start over: mntrain launch {listed.run}"
+        older_one = whole.step if path is None else f"{path}/step-{whole.step:08d}"
+        fix += f"begin a new run with an older one: --from {older_one}"
+    over = "launch it without --from" if path else f"mntrain launch {listed.run}"
+    fix = fix.removesuffix(". ") or f"start over: {over}"
     return RefusedError(cause, kind=Kind.NO_CHECKPOINT, fix=fix)
 
 

@@ -155,11 +155,14 @@ class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
     Args:
         mixed_versions: start even if versions differ between nodes. An acknowledgment for the
             earlier job does not count for this one.
+        begin: with the newest checkpoint in this directory on the nodes, or with this folder of
+            one; default: as the job file says.
     """
 
     job_id: JobId | None = None
     spec: str | None = None
     mixed_versions: bool = False
+    begin: str | None = None
 
 
 class LabelJob(Record, frozen=True):
@@ -186,11 +189,14 @@ class ResumeJob(Record, frozen=True, forbid_unknown_fields=True):
         expected_step: that the person saw; refused if the newest checkpoint is another by now.
         begin: begin a new run with the checkpoint of this step instead.
         steps: that the run is to make in all.
+        mixed_versions: start even if versions differ between nodes. An acknowledgment for the
+            earlier job does not count for this one.
     """
 
     expected_step: int | None = None
     begin: int | None = None
     steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = None
+    mixed_versions: bool = False
 
 
 class AskStacks(Record, frozen=True, forbid_unknown_fields=True):

@@ -24,6 +24,7 @@ class Built(NamedTuple):
             and not for this one.
         project: files that are sent, if they are on this machine.
         project_because: why these, if nobody named them.
+        begin: the checkpoint directory that the job which it repeats began with, if it was named.
         starts_over: what to say of a job that could be resumed instead.
     """
 
@@ -35,6 +36,7 @@ class Built(NamedTuple):
     is_mixed_before: bool = False
     project: StagedProject | None = None
     project_because: str = ""
+    begin: str | None = None
 
     @property
     def project_data(self) -> dict[str, object]:

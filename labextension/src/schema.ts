@@ -1632,6 +1632,8 @@ export interface LabelJob {
  *     Args:
  *         mixed_versions: start even if versions differ between nodes. An acknowledgment for the
  *             earlier job does not count for this one.
+ *         begin: with the newest checkpoint in this directory on the nodes, or with this folder of
+ *             one; default: as the job file says.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LaunchJob".
@@ -1640,6 +1642,7 @@ export interface LaunchJob {
   job_id?: string | null;
   spec?: string | null;
   mixed_versions?: boolean;
+  begin?: string | null;
 }
 /**
  * Nodes by name; empty = every usable one. About a second per ordered pair.
@@ -1686,6 +1689,8 @@ export interface JobBundle {
  *         expected_step: that the person saw; refused if the newest checkpoint is another by now.
  *         begin: begin a new run with the checkpoint of this step instead.
  *         steps: that the run is to make in all.
+ *         mixed_versions: start even if versions differ between nodes. An acknowledgment for the
+ *             earlier job does not count for this one.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "ResumeJob".
@@ -1694,6 +1699,7 @@ export interface ResumeJob {
   expected_step?: number | null;
   begin?: number | null;
   steps?: number | null;
+  mixed_versions?: boolean;
 }
 /**
  * What the deletion of a job means, or meant.

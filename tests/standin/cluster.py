@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.cluster import LinkMeasurement, NodeView
+from jupyter_mntrain.cluster.launch.begin import BeginPlan
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
@@ -27,11 +28,12 @@ from jupyter_mntrain.model.records.node import (
     Versions,
 )
 from jupyter_mntrain.model.records.node_view import awaited_words
+from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.plan.members import choose_participants, parse_member
 from tests.standin.job_handle import StandInJob
 from tests.standin.jobs import measured_links
 from tests.standin.pipeline import BEGIN_S, GIGABIT
-from tests.standin.resuming import StandInCheckpoints
+from tests.standin.resuming import CHECKPOINTS, StandInCheckpoints
 from tests.standin.training import sample_job
 
 VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
@@ -195,6 +197,12 @@ class StandInCluster:
             raise self.refuses
         self.launches.append(spec)
         return self.to_launch
+
+    def plan_launch(self, spec: JobSpec, begin: str) -> BeginPlan:
+        found = CHECKPOINTS.checkpoints[0]
+        origin = Origin(is_branch=True, step=found.step, path=begin)
+        spec = msgspec.structs.replace(spec, origin=origin)
+        return BeginPlan(spec=spec, path=begin, step=found.step, checkpoint=found)
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
         self.looked_at.append((node, port, interface))

@@ -41,6 +41,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.SAVE, "POST"): _DRIVERS,
     (Route.CHECKPOINTS, "GET"): _WATCHING,
     (Route.CHECKPOINTS, "POST"): _DRIVERS,
+    (Route.CHECKPOINTS_AT, "GET"): _DRIVERS,
     (Route.STACKS, "POST"): _DRIVERS,
     (Route.PROBE_LISTEN, "POST"): _GANG,
     (Route.PROBE_SEND, "POST"): _DRIVERS,

@@ -12,7 +12,7 @@ from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, body_length
 from jupyter_mntrain.agent.http.blob_routes import BlobHandler, BlobsHandler
-from jupyter_mntrain.agent.http.checkpoint_routes import CheckpointsHandler
+from jupyter_mntrain.agent.http.checkpoint_routes import CheckpointsAtHandler, CheckpointsHandler
 from jupyter_mntrain.agent.http.deletion_routes import DeletionHandler, LabelHandler
 from jupyter_mntrain.agent.http.history_routes import JobsHandler, SpecHandler
 from jupyter_mntrain.agent.http.job_routes import (
@@ -67,6 +67,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.LOG: JobLogHandler,
     Route.SAVE: JobSaveHandler,
     Route.CHECKPOINTS: CheckpointsHandler,
+    Route.CHECKPOINTS_AT: CheckpointsAtHandler,
     Route.STACKS: JobStacksHandler,
     Route.KILL_RANK: RankKillHandler,
     Route.PROBE_LISTEN: ProbeListenHandler,

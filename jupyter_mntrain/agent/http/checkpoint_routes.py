@@ -5,8 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from jupyter_mntrain.agent.http.base import AgentHandler
-from jupyter_mntrain.agent.jobs.run_checkpoints import change_checkpoint, checkpoints_here
+from jupyter_mntrain.agent.jobs.run_checkpoints import (
+    change_checkpoint,
+    checkpoints_here,
+    checkpoints_in,
+)
+from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.api import CheckpointChange
+from jupyter_mntrain.model.failure.kinds import Kind
 
 
 class CheckpointsHandler(AgentHandler):
@@ -28,3 +34,12 @@ class CheckpointsHandler(AgentHandler):
         jobs = self.node.jobs
         record = jobs.get(self.job_id(job_id)).record
         self.answer(await asyncio.to_thread(checkpoints_here, record, jobs.directory))
+
+
+class CheckpointsAtHandler(AgentHandler):
+    async def get(self) -> None:
+        path = self.get_query_argument("path", "")
+        if not path.startswith(("/", "~")) or "\0" in path:
+            fix = "give a path from / or ~"
+            raise refusal(400, Kind.BAD_REQUEST, f"path={path!r} is not absolute", fix)
+        self.answer(await asyncio.to_thread(checkpoints_in, path))

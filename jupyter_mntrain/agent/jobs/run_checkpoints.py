@@ -39,6 +39,22 @@ def checkpoints_here(record: JobRecord, jobs: Path) -> NodeCheckpoints:
     )
 
 
+def checkpoints_in(path: str) -> NodeCheckpoints:
+    """What this node has in a directory, whichever run saved it. Reads the disk."""
+    try:
+        place = Path(path).expanduser()
+    except RuntimeError:  # no such user here
+        return NodeCheckpoints(run=JobId(""), directory=path, is_there=False)
+    directory = CheckpointDirectory(place)
+    return NodeCheckpoints(
+        run=JobId(""),
+        directory=str(place),
+        checkpoints=directory.held(),
+        unfinished=directory.unfinished(),
+        is_there=place.is_dir(),
+    )
+
+
 def change_checkpoint(
     record: JobRecord, jobs: Path, change: CheckpointChange, *, is_running: bool
 ) -> None:
@@ -101,8 +117,8 @@ def drop_empty(jobs: Path, run: JobId) -> None:
     if checkpoints.exists():
         log.warning(
             "the last job of run %s is deleted; its checkpoints stay in %s: delete that "
-            "directory if nobody needs them; mntrain resume JOB --from that directory begins with "
-            "them, JOB being one with the same recipe",
+            "directory if nobody needs them; mntrain launch RECIPE --from that directory begins "
+            "with them",
             run,
             checkpoints,
         )

@@ -98,7 +98,7 @@ async def plan_resume(
     last = max(chain, key=lambda one: one.attempt.submitted_s)
     spec = spec or await whole_spec(live, view)
     before, recipe = recipe_of(await whole_spec(live, last)), recipe_of(spec)
-    path, step = _place_of(begin)
+    path, step = place_of(begin)
     checkpoint = None
     notes: tuple[Problem, ...] = ()
     if path is None:
@@ -106,21 +106,21 @@ async def plan_resume(
         if recipe is None:
             step = reported_step(chain) if step is None else step
         else:
-            names = _names(live, spec)
-            is_named = before is not None and before.checkpoint.directory is not None
-            checkpoint = choose_checkpoint(listed, step, names, is_maybe_shared=is_named)
+            named = before.checkpoint.directory if before is not None else None
+            names, is_maybe_shared = _names(live, spec), named is not None
+            checkpoint = choose_checkpoint(listed, step, names, is_maybe_shared=is_maybe_shared)
             step = checkpoint.step
-            if begin is not None and before is not None and is_named:
-                path = f"{before.checkpoint.directory}/{view.run}"
+            path = f"{named}/{view.run}" if begin is not None and named is not None else None
         notes = _silence_notes(listed)
         if recipe is None and step is None and not any(listed.other_bytes.values()):
             notes = (*notes, _NOTHING_KNOWN)
     changes: tuple[SettingChange, ...] = ()
     if recipe is not None and before is not None:
         changes = changed_settings(before, recipe, step=step or 0)
-        _refuse_changes(view, changes, before, is_branch=begin is not None)
+        refuse_unfit(changes, f"run {view.run}")
+        _refuse_moved(view, changes, before, is_branch=begin is not None)
         refuse_finished(view, recipe.train.steps, step or 0)
-        notes = (*notes, *_exactness_notes(changes))
+        notes = (*notes, *exactness_notes(changes))
     origin = origin_of(view, chain, step, branch=begin is not None, path=path)
     return ResumePlan(
         spec=msgspec.structs.replace(spec, origin=origin),
@@ -217,7 +217,7 @@ def _names(live: ClusterView, spec: JobSpec) -> set[str]:
     return {info.name for info in find_participants(spec.participants, infos)}
 
 
-def _place_of(begin: int | str | None) -> tuple[str | None, int | None]:
+def place_of(begin: int | str | None) -> tuple[str | None, int | None]:
     """A directory of checkpoints and a step, from what a person gave: the step, that directory,
     or a checkpoint in it.
     """
@@ -233,14 +233,22 @@ def _place_of(begin: int | str | None) -> tuple[str | None, int | None]:
     return (begin.rstrip("/"), None) if step is None else (directory, step)
 
 
-def _refuse_changes(
-    view: JobView, changes: Sequence[SettingChange], before: Recipe, *, is_branch: bool
-) -> None:
+def refuse_unfit(changes: Sequence[SettingChange], whose: str) -> None:
+    """Refuse settings that a checkpoint does not fit.
+
+    Raises:
+        SpecError: as told.
+    """
     if unfit := [one for one in changes if one.effect == "refused"]:
         raise SpecError(
-            f"{', '.join(map(str, unfit))}: a checkpoint of run {view.run} does not fit",
+            f"{', '.join(map(str, unfit))}: a checkpoint of {whose} does not fit",
             fix="leave it as it was, or start over with launch",
         )
+
+
+def _refuse_moved(
+    view: JobView, changes: Sequence[SettingChange], before: Recipe, *, is_branch: bool
+) -> None:
     if not is_branch and any(one.name == "checkpoint.directory" for one in changes):
         where = before.checkpoint.directory or "the nodes' own directories"
         raise SpecError(
@@ -249,7 +257,7 @@ def _refuse_changes(
         )
 
 
-def _exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
+def exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
     other = [str(one) for one in changes if one.effect == "other"]
     rounded = [str(one) for one in changes if one.effect == "rounding"]
     notes = []

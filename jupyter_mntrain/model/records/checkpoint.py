@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId
@@ -20,6 +21,8 @@ class Manifest(Record, frozen=True):
         shard_bytes: size of each rank's shard, by rank.
         digests: hashes of what must be unchanged to resume: model, batches.
         hosts: node of each rank, for messages.
+        recipe: the settings that it was trained with, by section and field, without defaults;
+            ``None`` if an older version saved it.
     """
 
     step: int
@@ -27,6 +30,7 @@ class Manifest(Record, frozen=True):
     shard_bytes: tuple[int, ...]
     digests: dict[str, str] = {}
     hosts: tuple[str, ...] = ()
+    recipe: dict[str, Any] | None = None
     format: int = FORMAT
 
     @property
@@ -79,6 +83,7 @@ class NodeCheckpoints(Record, frozen=True):
     Args:
         directory: the run's checkpoint directory on the node.
         other_bytes: size of what else is in it: a script's own checkpoints, the model, curves.
+        is_there: whether the node has this directory; told only of one that a person named.
     """
 
     run: JobId
@@ -86,6 +91,7 @@ class NodeCheckpoints(Record, frozen=True):
     checkpoints: tuple[HeldCheckpoint, ...] = ()
     unfinished: tuple[UnfinishedSave, ...] = ()
     other_bytes: int = 0
+    is_there: bool = True
 
 
 class RunCheckpoint(Record, frozen=True):

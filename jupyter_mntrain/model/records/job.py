@@ -116,7 +116,8 @@ class JobSpec(UserRecord, frozen=True):
 
     def run_of(self, job_id: JobId) -> JobId:
         """The run of a job with this spec."""
-        return job_id if self.origin is None or self.origin.is_branch else self.origin.run
+        origin = self.origin
+        return job_id if origin is None or origin.is_branch else origin.run or job_id
 
     def run_attempt(self, number: int) -> int:
         """The number in its run of an attempt of a job with this spec."""

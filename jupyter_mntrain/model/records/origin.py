@@ -14,8 +14,9 @@ class Origin(UserRecord, frozen=True):
     """What a resumed job goes on from, as the driver found it.
 
     Args:
-        job: the job that was resumed.
-        run: the run that has the checkpoint, named by its first job.
+        job: the job that was resumed; ``None`` = none: a launch began with the checkpoint at
+            ``path``, whichever run saved it.
+        run: the run that has the checkpoint, named by its first job; ``None`` as for ``job``.
         is_branch: the job begins a run of its own with that checkpoint; otherwise it continues
             ``run``.
         step: finished steps of the checkpoint; ``None`` for a script whose checkpoints are its own.
@@ -26,11 +27,18 @@ class Origin(UserRecord, frozen=True):
         reached: the last step that any attempt before finished.
     """
 
-    job: JobId
-    run: JobId
+    job: JobId | None = None
+    run: JobId | None = None
     is_branch: bool = False
     step: int | None = None
     path: str | None = None
     attempts: Annotated[int, Meta(ge=0)] = 0
     world_size: int | None = None
     reached: int | None = None
+
+    @property
+    def place(self) -> str | None:
+        """The checkpoint that a person named by its directory; ``None`` if they named a run."""
+        if not self.is_branch or self.path is None or self.step is None:
+            return self.path if self.is_branch else None
+        return f"{self.path}/step-{self.step:08d}"

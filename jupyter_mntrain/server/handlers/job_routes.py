@@ -91,7 +91,9 @@ class JobsResource(MntrainHandler):
     async def post(self) -> None:
         updates, body = await self.updates(), self.body_as(LaunchJob)
         spec = await self._spec(updates, body)
-        job = await self.work(updates.cluster.launch, spec, submitted_by=self.person)
+        begin = body.begin or (spec.origin.place if spec.origin else None)
+        spec = msgspec.structs.replace(spec, origin=None)  # it starts over, in a run of its own
+        job = await self.work(updates.cluster.launch, spec, begin=begin, submitted_by=self.person)
         updates.look_now()
         entry = updates.job(JobId(job.id))
         assert entry is not None  # noqa: S101  # launch() added it to the cluster's view

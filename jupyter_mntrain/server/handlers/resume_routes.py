@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.api import CheckpointChange
@@ -46,7 +48,8 @@ class CheckpointsResource(OneJobResource):
 
 def _planned(job: ClusterJob, body: ResumeJob) -> JobSpec:
     more = [] if body.steps is None else [f"train.steps={body.steps}"]
-    plan = job.plan_resume(with_settings(job.spec(), more), begin=body.begin)
+    before = msgspec.structs.replace(job.spec(), mixed_versions=body.mixed_versions)
+    plan = job.plan_resume(with_settings(before, more), begin=body.begin)
     if body.expected_step not in (None, plan.step):
         raise refusal(
             409,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import torch
 import torch.distributed as dist
 
@@ -75,6 +76,7 @@ class Checkpointing:
                 attempt=attempt,
                 digests=self._digests,
                 say=lambda line: self.say(f"checkpoint: {line}"),
+                recipe=msgspec.to_builtins(self.recipe),
             )
         self._wishes = ControlReader()
         self._still_writing = 0.0

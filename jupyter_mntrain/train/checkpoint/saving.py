@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -49,7 +50,7 @@ class Saver:
         keep: number of checkpoints to keep.
         copies: 2 = each shard also goes to the next node.
         attempt: number of this attempt.
-        digests: for the manifest.
+        digests, recipe: for the manifest.
         say: prints one line per save.
     """
 
@@ -60,6 +61,7 @@ class Saver:
     attempt: int
     digests: dict[str, str]
     say: Callable[[str], None]
+    recipe: dict[str, Any] | None = None
     _step: int | None = None
     _written: _Written | None = None
     _thread: threading.Thread | None = None
@@ -129,6 +131,7 @@ class Saver:
             shard_bytes=shard_bytes,
             digests=self.digests,
             hosts=self._hosts,
+            recipe=self.recipe,
         )
         problem: str | None = None
         if self.world.local_rank == 0:

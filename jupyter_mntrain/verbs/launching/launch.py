@@ -17,6 +17,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.plan.arrange import arrange, find_participants
 from jupyter_mntrain.plan.versions import mixed_note
+from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
@@ -34,6 +35,7 @@ from jupyter_mntrain.workload.workload import (
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
+    from jupyter_mntrain.cluster.launch.begin import BeginPlan
 
 
 class LaunchVerb(Verb):
@@ -43,15 +45,48 @@ class LaunchVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         job_options(parser)
+        parser.option(
+            "--from",
+            dest="begin",
+            metavar="PATH",
+            help="begin with the newest checkpoint in this directory on the nodes, or with this "
+            "step-… folder of one, whichever run saved it; a later restart goes on from its own",
+        )
         start_options(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         refuse_start_options(context, args)
         built = build_spec(context, args)
+        begin = args.begin or built.begin
+        if begin is None:
+            if args.dry_run:
+                return dry_run_outcome(built)
+            notes = () if built.starts_over is None else (built.starts_over,)
+            return launch_built(context, args, built, notes=notes)
+        plan = built.cluster.plan_launch(built.spec, begin)
+        built = built._replace(spec=plan.spec)
         if args.dry_run:
             return dry_run_outcome(built)
-        notes = () if built.starts_over is None else (built.starts_over,)
-        return launch_built(context, args, built, notes=notes)
+        context.screen.say(begin_text(plan, now_s=context.clock()))
+        changes = msgspec.to_builtins(plan.changes)
+        more = {"from_path": plan.path, "from_step": plan.step, "changes": changes}
+        return launch_built(context, args, built, notes=plan.notes, more=more)
+
+
+def begin_text(plan: BeginPlan, *, now_s: float) -> Text:
+    """With which checkpoint a job begins, and what is changed against its settings."""
+    text = Text.assemble("beginning with ", (plan.path, "bold"))
+    if plan.step is not None:
+        text.append(f" from step {formats.count(plan.step)}")
+    if plan.checkpoint is not None:
+        text.append(f" (saved {formats.duration(max(0.0, now_s - plan.checkpoint.saved_s))} ago)")
+    changed = [str(one) for one in plan.changes]
+    before, now = plan.ranks
+    if before != now:
+        changed.append(f"ranks {before} → {now}")
+    if changed:
+        text.append(f"\n  changed: {', '.join(changed)}", "dim")
+    return text
 
 
 def start_options(parser: Parser) -> None:

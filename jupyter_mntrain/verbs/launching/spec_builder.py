@@ -98,6 +98,7 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
         is_mixed_before=before.mixed_versions and not args.mixed_versions,
         project=project,
         project_because=folder.because if folder else "",
+        begin=before.origin.place if before.origin else None,
     )
 
 

@@ -107,7 +107,9 @@ def _from_job(context: Context, args: Namespace) -> StoredJob:
             fix=f"see {context.program} jobs; jobs known only to unreachable nodes are not listed",
         ) from None
     view = job.view()
-    return StoredJob(job.spec(), f"job {job.id} again", context.directory, _starts_over(view))
+    spec = job.spec()
+    over = None if spec.origin and spec.origin.place else _starts_over(view)
+    return StoredJob(spec, f"job {job.id} again", context.directory, over)
 
 
 def _starts_over(view: JobView) -> Problem | None:
