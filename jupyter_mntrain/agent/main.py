@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
-from tornado.netutil import bind_sockets
 
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.log import set_up_log
@@ -32,16 +31,16 @@ from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
-from jupyter_mntrain.agent.machine.ports import port_owner
 from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
-from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.joining import join
+from jupyter_mntrain.agent.membership.listening import bind
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
 from jupyter_mntrain.agent.membership.owner.actions import change_lending
 from jupyter_mntrain.agent.membership.owner.keeping import Keeping
 from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
 from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
+from jupyter_mntrain.agent.membership.unjoined import wait_until_joined
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM
@@ -65,6 +64,8 @@ log = logging.getLogger("mntrain.agent")
 
 POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
 
+JOIN_PORT_S = tunables.seconds("agent.join_port_s")
+
 INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
 
@@ -80,6 +81,10 @@ def run(argv: Sequence[str]) -> int:
     try:
         tunables.check()
         options = parse_options(argv)
+        if options.waits_to_join:
+            if not asyncio.run(_joins(options)):
+                return 0
+            options = parse_options(argv)  # its name and port were chosen by joining
         done = perform(options)
         print(json.dumps(done.data, indent=2) if options.wants_json else shown(done.text))  # noqa: T201
     except HelpWanted as wanted:
@@ -156,9 +161,18 @@ def _locked(options: Options) -> Done:
         return Done(f"{done} of cluster {data['cluster']}: {data['node']}", data | warnings)
 
 
+async def _joins(options: Options) -> bool:
+    """Wait until this node has joined; whether it has before it is told to end."""
+    told = _told_to_end()
+    set_up_log()
+    await wait_until_joined(options.state, partial(bind, options.settings), told)
+    return not told.is_set()
+
+
 async def _serve(options: Options) -> Problem | None:
     """Join, if there is a token, and run. Returns what to warn of about the joining."""
-    sockets = _bind(options.settings)
+    # An agent of this machine that waits to join lets go of the port in a moment.
+    sockets = await bind(options.settings, JOIN_PORT_S if options.token else 0.0)
     announcer = Announcer()
     warning = None
     if options.token is not None:
@@ -198,7 +212,7 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
         asyncio.ensure_future(_every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(_follow_interfaces(node, announcer)),
     ]
-    await _until_told()
+    await _told_to_end().wait()
 
     for task in tasks:
         task.cancel()
@@ -253,21 +267,6 @@ def _own_id(options: Options, credentials: Credentials) -> NodeId:
             fix="restore node_id, or run mntrain agent leave and join again",
         )
     return node_id
-
-
-def _bind(settings: AddressSettings) -> list[socket.socket]:
-    sockets: list[socket.socket] = []
-    for address in settings.bound:
-        try:
-            sockets += bind_sockets(settings.port, address)
-        except OSError as error:
-            owner = port_owner(settings.port, address)
-            raise MntrainError(
-                f"cannot listen on {address}:{settings.port}: {error.strerror}"
-                + (f": used by {owner}" if owner else ""),
-                fix="choose another --port, or a --listen address of this machine",
-            ) from error
-    return sockets
 
 
 def _greet(node: LocalNode) -> None:
@@ -326,9 +325,9 @@ async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
         await asyncio.sleep(INVENTORY_INTERVAL_S)
 
 
-async def _until_told() -> None:
+def _told_to_end() -> asyncio.Event:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
-    await told.wait()
+    return told

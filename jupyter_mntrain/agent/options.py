@@ -34,6 +34,7 @@ class Options(Record, frozen=True):
         state: directory of the node's id, keys and jobs.
         token: the invitation to join with; read from standard input or a file.
         stays: whether it keeps running after it has joined.
+        waits_to_join: whether it waits, instead of ending, where it has not joined.
         is_service: whether it is installed as a service then.
         without_systemd: whether that service is no business of systemd.
         is_restarted: whether an agent that runs is restarted.
@@ -46,6 +47,7 @@ class Options(Record, frozen=True):
     settings: Settings
     token: Token | None = None
     stays: bool = True
+    waits_to_join: bool = False
     is_service: bool = False
     without_systemd: bool = False
     is_restarted: bool = False
@@ -84,6 +86,7 @@ def parse_options(argv: Sequence[str]) -> Options:
         settings=settings,
         token=_token(read_token_text(args, parser.prog)) if action == "join" else None,
         stays=not (getattr(args, "no_run", False) or getattr(args, "service", False)),
+        waits_to_join=getattr(args, "wait_to_join", False),
         is_service=getattr(args, "service", False),
         without_systemd=getattr(args, "without_systemd", False),
         is_restarted=getattr(args, "restart", False),

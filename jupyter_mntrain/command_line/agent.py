@@ -48,6 +48,12 @@ def add_arguments(action: Action, parser: Parser) -> None:
         )
     if action == "install-service":
         parser.flag("--restart", help="restart an agent that runs; its jobs continue")
+    if action == "run":
+        parser.flag(
+            "--wait-to-join",
+            help="if this machine has not joined a cluster, tell those who ask, and run once it "
+            "has, instead of ending; for services",
+        )
     if action in ("join", "run"):
         _running_options(parser)
     if action == "drain":

@@ -124,9 +124,9 @@ class Bench:
         return max(pid for pid in host.pids() if "-m jupyter_mntrain.agent " in _words(pid))
 
     def restart_agent(self, host: Host, **environment: str) -> HostProcess:
-        return start(
-            host, [self.mntrain, "agent", "run"], host.home / "agent.log", environment=environment
-        )
+        """As the service does."""
+        words = [self.mntrain, "agent", "run", "--wait-to-join"]
+        return start(host, words, host.home / "agent.log", environment=environment)
 
     @contextmanager
     def agent_with(self, host: Host, **environment: str) -> Iterator[None]:

@@ -11,9 +11,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.files import close_to_others, private_directory, write_atomically
 from jupyter_mntrain.model.ids import NodeId, is_cluster_name, new_node_id
+
+LOCK_S = tunables.seconds("agent.lock_s")
 
 NODE_NAME_LIMIT = 49
 """A DNS label has at most 63; announcements add eight of the node id and four of the instance."""
@@ -71,7 +74,7 @@ def locked_state(state: Path) -> Iterator[bool]:
     try:
         private_directory(state)
         was_open = close_to_others(state)
-        lock.acquire(timeout=0)
+        lock.acquire(timeout=LOCK_S)
         write_atomically(owner, f"{os.getpid()} on {socket.gethostname()}".encode())
     except Timeout:
         pid = owner.read_text(errors="replace") if owner.exists() else "unknown"

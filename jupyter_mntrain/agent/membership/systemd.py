@@ -68,7 +68,8 @@ def unit_path(*, is_root: bool) -> Path:
 
 
 def unit_text(membership: Membership, state: Path, *, is_root: bool) -> str:
-    command = [sys.executable, "-m", "jupyter_mntrain.agent", "run", "--state-dir", str(state)]
+    command = [sys.executable, "-m", "jupyter_mntrain.agent", "run", "--wait-to-join"]
+    command += ["--state-dir", str(state)]
     body = _TEXT.format(
         name=_described(membership.settings.name),
         cluster=_described(membership.cluster),

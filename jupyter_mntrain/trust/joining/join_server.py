@@ -1,7 +1,8 @@
 """Join server: waits for a driver to admit this agent; the only service without authentication.
 
 It listens where the agent will listen, with a self-signed certificate, until the agent is a member.
-A client that proves to hold the token may give it a certificate of the cluster.
+A client that proves to hold the token may give it a certificate of the cluster. An agent without a
+token serves even less: it says that it is no member.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric import ec
 from tornado.web import Application as WebApplication
 
 from jupyter_mntrain.http.bounded_server import BoundedServer, Bounds, Rate
@@ -54,6 +56,38 @@ BURST = tunables.count("trust.join_burst")
 PRIVATE_FILE = "joining.pem"
 
 
+def refusing_server(
+    key: ec.EllipticCurvePrivateKey,
+    certificate: str,
+    sockets: Sequence[socket.socket],
+    directory: Path,
+) -> BoundedServer:
+    """A server that answers everybody that this node has not joined a cluster; see JoinServer."""
+    fix = "on that machine: mntrain agent join, with a token from mntrain invite"
+    return _open_server([], fix, _context(key, certificate, directory), sockets)
+
+
+def _open_server(
+    routes: list[tuple[str, type[JsonHandler], dict[str, object]]],
+    fix: str,
+    context: ssl.SSLContext,
+    sockets: Sequence[socket.socket],
+) -> BoundedServer:
+    server = BoundedServer(
+        WebApplication(routes, default_handler_class=_Nothing, default_handler_args={"fix": fix}),
+        ssl_options=context,
+        max_body_size=MOST_BODY_BYTES,
+        max_header_size=MOST_BODY_BYTES,
+        idle_connection_timeout=IDLE_S,
+        body_timeout=IDLE_S,
+        bounds=BOUNDS,
+        member_of=lambda _, host: host,
+        rate=Rate(RATE_PER_S, BURST),
+    )
+    server.add_sockets([one.dup() for one in sockets])
+    return server
+
+
 class JoinServer:
     """Serves the joining handshake, and nothing else.
 
@@ -67,18 +101,12 @@ class JoinServer:
     ) -> None:
         self.candidate = candidate
         self.outcome: asyncio.Future[Admission] = asyncio.get_running_loop().create_future()
-        self._server = BoundedServer(
-            WebApplication([(Route.JOIN, _Join, {"server": self})], default_handler_class=_Nothing),
-            ssl_options=_context(candidate, directory),
-            max_body_size=MOST_BODY_BYTES,
-            max_header_size=MOST_BODY_BYTES,
-            idle_connection_timeout=IDLE_S,
-            body_timeout=IDLE_S,
-            bounds=BOUNDS,
-            member_of=lambda _, host: host,
-            rate=Rate(RATE_PER_S, BURST),
+        self._server = _open_server(
+            [(Route.JOIN, _Join, {"server": self})],
+            "only the driver that made its token can admit it",
+            _context(candidate.key, candidate.certificate, directory),
+            sockets,
         )
-        self._server.add_sockets([one.dup() for one in sockets])
 
     async def close(self) -> None:
         self._server.stop()
@@ -160,11 +188,14 @@ class _Handler(JsonHandler):
 
 
 class _Nothing(_Handler):
+    def initialize(self, fix: str) -> None:
+        self.fix = fix
+
     def prepare(self) -> None:
         problem = Problem(
             kind=Kind.NOT_JOINED,
             cause="this agent is not a member of a cluster yet",
-            fix="it is waiting for the driver that made its token",
+            fix=self.fix,
         )
         self.answer(problem, 403)
 
@@ -185,12 +216,12 @@ class _Join(_Handler):
         self.answer({})
 
 
-def _context(candidate: Candidate, directory: Path) -> ssl.SSLContext:
+def _context(key: ec.EllipticCurvePrivateKey, certificate: str, directory: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     # The ssl module reads keys from files only.
     path = directory / f"{PRIVATE_FILE}.{secrets.token_hex(4)}"
-    write_private(path, key_pem(candidate.key).decode() + candidate.certificate)
+    write_private(path, key_pem(key).decode() + certificate)
     try:
         context.load_cert_chain(path)
     finally:

@@ -53,7 +53,7 @@ def test_restarting_the_service_leaves_jobs_alone(membership: Membership, tmp_pa
     words = shlex.split(own["ExecStart"].replace("%%", "%"))
     assert words == [
         *(sys.executable, "-m", "jupyter_mntrain.agent", "run"),
-        *("--state-dir", str(state)),
+        *("--wait-to-join", "--state-dir", str(state)),
     ]
     assert unit["Install"]["WantedBy"] == "multi-user.target"
     assert "muthur of cluster lab" in unit["Unit"]["Description"]

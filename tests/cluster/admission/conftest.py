@@ -62,8 +62,10 @@ def agent(loopback_addresses: Iterator[str], tmp_path: Path) -> Iterator[Callabl
         options = words[2:] if words[0] == "join" else words[1:]
         command = [sys.executable, "-m", "jupyter_mntrain.agent", words[0], *options]
         command += ["--state-dir", str(state)]
+        if words[0] == "join" or "--wait-to-join" in words:
+            command += ["--listen", address, "--port", str(port)]
         if words[0] == "join":
-            command += ["--listen", address, "--port", str(port), "--name", f"{name}{number}"]
+            command += ["--name", f"{name}{number}"]
         with (state / "agent.log").open("wb") as log:
             environment = _with_clock(state, ahead_s) if ahead_s else None
             process = subprocess.Popen(

@@ -22,6 +22,7 @@ from tornado.web import Application, RequestHandler
 
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
 from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.trust.authority import Authority, self_signed
 from jupyter_mntrain.trust.certificates import (
     Subject,
@@ -44,7 +45,7 @@ from jupyter_mntrain.trust.joining.messages import (
 from jupyter_mntrain.trust.joining.proof import Conversation, new_nonce
 from jupyter_mntrain.trust.joining.token import new_token, read_token, write_token
 from tests.agent.live import free_port
-from tests.cluster.admission.conftest import Joining, up
+from tests.cluster.admission.conftest import Joining, kinds, up
 from tests.waiting import PATIENCE_S, until
 from tests.wording import says, wording
 
@@ -119,6 +120,26 @@ def test_it_waits_until_somebody_comes_and_then_the_same_port_wants_certificates
         until(lambda: up(cluster) == ["n0"], "the node to be up")
     with pytest.raises(httpx.TransportError):
         httpx.get(f"https://{waiting.where}/v1/node", verify=blind)
+
+
+def test_a_service_without_a_cluster_says_so_and_runs_once_it_has_joined(agent) -> None:
+    """Its state directory was emptied: elsewhere it must not look like a machine without agent."""
+    service = agent("run", "--wait-to-join")
+    service.says("is not a member of a cluster yet")
+    with Cluster("home", discovery=StaticDiscovery([service.where])) as cluster:
+        token = cluster.membership.invite()
+        until(lambda: kinds(cluster) == [Kind.NOT_JOINED], "it to say that it has not joined")
+        joining = agent("join", token, "--no-run", again=service)
+        until(lambda: up(cluster) == ["n1"], "the node to be up")
+        assert joining.process.wait(PATIENCE_S) == 0
+        assert service.process.poll() is None
+    assert service.end() == 0
+
+
+def test_a_service_without_a_cluster_ends_when_it_is_told_to(agent) -> None:
+    service = agent("run", "--wait-to-join")
+    service.says("is not a member of a cluster yet")
+    assert service.end() == 0
 
 
 def test_strangers_do_not_keep_a_driver_from_a_machine_that_waits(agent) -> None:
