@@ -17,6 +17,12 @@ _BY_NUMBER = {
     errno.EDQUOT: Kind.DISK_FULL,
     errno.EACCES: Kind.NO_PERMISSION,
     errno.EPERM: Kind.NO_PERMISSION,
+    errno.EROFS: Kind.READ_ONLY,
+    errno.EIO: Kind.DISK_ERROR,
+    errno.EMFILE: Kind.TOO_MANY_FILES,
+    errno.ENFILE: Kind.TOO_MANY_FILES,
+    errno.EFBIG: Kind.FILE_TOO_LARGE,
+    errno.ENOMEM: Kind.OUT_OF_MEMORY,
 }
 
 

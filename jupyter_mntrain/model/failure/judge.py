@@ -14,6 +14,7 @@ import msgspec
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure import hypotheses
 from jupyter_mntrain.model.failure.causes.gpus import broken_gpu, with_other_users
+from jupyter_mntrain.model.failure.causes.room import no_room_to_map
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -34,7 +35,7 @@ def judge(parts: Sequence[PartStatus]) -> Verdict | None:
     ends = hypotheses.ends(parts)
     causes = [end for end in ends if not end.is_symptom]
     if any(end.kind is not Kind.CRASHED_AT_END for end in causes):
-        return _with_gpus(parts, _of_ends(causes))
+        return _explained(parts, _of_ends(causes))
     symptom = next((end for end in ends if end.is_symptom), None)
     if causes:
         left = symptom and hypotheses.ended_early(parts, symptom)
@@ -110,16 +111,16 @@ def _of_ends(causes: Sequence[Problem]) -> Verdict:
     )
 
 
-def _with_gpus(parts: Sequence[PartStatus], verdict: Verdict) -> Verdict:
-    """The verdict with what the GPUs say of the end that it names."""
+def _explained(parts: Sequence[PartStatus], verdict: Verdict) -> Verdict:
+    """The verdict with what GPUs and disks say of the end that it names."""
     end = verdict.problem
-    broken = broken_gpu(parts, end)
-    if broken is None:
+    found = broken_gpu(parts, end) or no_room_to_map(parts, end)
+    if found is None:
         return msgspec.structs.replace(verdict, problem=with_other_users(parts, end))
     return msgspec.structs.replace(
         verdict,
-        problem=broken.problem,
-        speaks_for=(*verdict.speaks_for, *broken.speaks_for),
+        problem=found.problem,
+        speaks_for=(*verdict.speaks_for, *found.speaks_for),
         others=(end, *verdict.others),
     )
 
