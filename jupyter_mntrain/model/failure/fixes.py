@@ -121,6 +121,11 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     (Kind.NO_FILE, "outside"): "name such files with --file, or put them on every node",
     (Kind.NO_FILE, "script"): "send it with --file, or give its full path",
     (Kind.KILLED, "wished"): _AGAIN,
+    (
+        Kind.LINK_DOWN,
+        "unstable",
+    ): "exchange the cable of {interface} on {node}, or use another port of "
+    "the switch; if that does not help, another card",
     (Kind.LINK_DOWN, "gone"): "check the card and its driver on {node}, then launch again",
     (Kind.SLOW_RANK, "line"): "look at that line: it takes longer than it did, or does more",
     (Kind.SLOW_RANK, "throttled"): "raise the CPU limit of its container or service (cpu.max, "

@@ -27,6 +27,7 @@ WHOLE_SECOND_S = 1.0
 FULL_BYTES = tunables.size("failure.full_disk_bytes")
 
 RESENT_SHARE = tunables.ratio("failure.resent_share")
+UNSTABLE_LOSSES = tunables.count("failure.unstable_losses")
 
 
 def own(part: PartStatus) -> Problem | None:
@@ -150,6 +151,19 @@ def broken_connection(
     signs = [sign for part, one in known for sign in _signs_of_loss(part, one)]
     if not signs:
         return None
+    lost, part, one = max(
+        ((_signal_losses(one), part, one) for part, one in known), key=lambda found: found[0]
+    )
+    if lost >= UNSTABLE_LOSSES:
+        name = one.network.interface
+        problem = Problem(
+            kind=Kind.LINK_DOWN,
+            cause=f"{name}, the interface the ranks used, lost its signal {lost} times",
+            fix=fix_of(Kind.LINK_DOWN, "unstable", node=part.node, interface=name),
+            node=part.node,
+            time_s=time_s,
+        )
+        return Hypothesis(problem, tuple(sign.text for sign in signs))
     problem = Problem(
         kind=Kind.CONNECTION_BROKE,
         cause=f"the network broke a connection between ranks: {signs[0].text}",
@@ -211,12 +225,20 @@ def _signs_of_loss(part: PartStatus, evidence: Evidence) -> Iterable[_Sign]:
     yield from map(_Sign, silent_neighbors(part, evidence))
     if before is None:
         return
-    if now.carrier_changes > before.carrier_changes:
-        count = now.carrier_changes - before.carrier_changes
-        text = f"the cable of {now.interface} on {part.node} lost its signal {count} times"
+    if lost := _signal_losses(evidence):
+        often = "once" if lost == 1 else f"{lost} times"
+        text = f"the cable of {now.interface} on {part.node} lost its signal {often}"
         yield _Sign(text, part.node)
     if (share := _resent_share(before, now)) >= RESENT_SHARE:
         yield _Sign(f"{part.node} had to send {share:.0%} of its packets again", part.node)
+
+
+def _signal_losses(evidence: Evidence) -> int:
+    """How often the cable was disconnected since the launch; the kernel counts both directions."""
+    before = evidence.at_launch
+    if before is None:
+        return 0
+    return max(0, evidence.network.carrier_changes - before.carrier_changes + 1) // 2
 
 
 def _resent_share(before: NetworkState, now: NetworkState) -> float:

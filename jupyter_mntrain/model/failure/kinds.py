@@ -288,7 +288,7 @@ class Kind(StrEnum):
     NO_PROGRESS = "no-progress"
     """No rank makes progress, and some do not report what they are doing."""
     LINK_DOWN = "link-down"
-    """The interface that the ranks use is down."""
+    """The interface that the ranks use is down, or was several times."""
     LINK_BLOCKED = "link-blocked"
     """Two nodes cannot connect to each other, as far as is known."""
     ONE_WAY_LINK = "one-way-link"

@@ -141,6 +141,7 @@ def changed(**now: Any) -> Evidence:
         (changed(addresses=("10.0.0.9/24",)), Kind.ADDRESS_CHANGED, "n1"),
         (changed(addresses=("10.0.0.1/16",)), Kind.ADDRESS_CHANGED, "n1"),
         (changed(carrier_changes=2), Kind.CONNECTION_BROKE, "n1"),
+        (changed(carrier_changes=24), Kind.LINK_DOWN, "n1"),
         (changed(sent=2000, resent=100), Kind.CONNECTION_BROKE, "n1"),
         (
             evidence(stuck=(StuckConnection(peer="10.0.0.2", unacknowledged_bytes=9, resends=6),)),
