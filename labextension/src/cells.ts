@@ -20,6 +20,25 @@ function processes(node: NodeEntry): number {
   return Math.max(1, lent?.length ?? 0);
 }
 
+/** Panel for a file, by its path from the notebook's folder. */
+export function cellForPanel(path: string): string {
+  return `${PANEL} ${word(path)}`;
+}
+
+/** A word of a line magic: split as in a shell, where IPython replaces {name} and $name. */
+function word(text: string): string {
+  // Neither an option nor somebody's home.
+  const plain = /^[-~]/.test(text) ? `./${text}` : text;
+  if (/^[\w./-]+$/.test(plain)) {
+    return plain;
+  }
+  const quoted = plain
+    .replace(/[\\"]/g, '\\$&')
+    .replace(/[{}]/g, '$&$&')
+    .replace(/\$/g, '$$""');
+  return `"${quoted}"`;
+}
+
 export function cellForNodes(nodes: ReadonlyArray<NodeEntry>): string {
   const members = nodes
     .filter(node => PLAIN.test(node.name))

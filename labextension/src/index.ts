@@ -3,6 +3,7 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { commandsPlugin } from './plugins/commands/plugin';
+import { filesPlugin } from './plugins/files';
 import { kernelPlugin } from './plugins/kernel';
 import { liveviewPlugin } from './plugins/liveview';
 import { logsPlugin } from './plugins/logs';
@@ -25,7 +26,8 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   noticesPlugin,
   liveviewPlugin,
   savingPlugin,
-  kernelPlugin
+  kernelPlugin,
+  filesPlugin
 ];
 
 export default plugins;

@@ -1875,6 +1875,8 @@ export interface ShownStack {
   text: string;
   threads?: string;
 }
+/** Size above which a .toml file is not read as a recipe: a recipe has a few hundred bytes. */
+export const LARGEST_RECIPE_BYTES = 65536;
 /** From this many ranks on, a band and the slowest rank are drawn instead of a line per rank. */
 export const MANY_RANKS = 9;
 /** Newest texts of the model that a notebook stores. */
@@ -1883,3 +1885,5 @@ export const MOST_TEXTS = 50;
 export const SHORT_RUN_S = 600;
 /** Links that use less than this share of their capacity are drawn on a larger scale: on a full one they would be a flat line. */
 export const ZOOM_BELOW = 0.1;
+/** Sections of a recipe. */
+export const RECIPE_SECTIONS = ["checkpoint", "data", "data_parallel", "evaluation", "memory", "model", "optimizer", "output", "pipeline", "report", "train"];

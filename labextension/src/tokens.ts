@@ -79,6 +79,8 @@ export namespace CommandIDs {
   export const show = 'mntrain:show';
   /** Open the submit panel in the notebook, or in a new one. */
   export const launch = 'mntrain:launch';
+  /** Args: path. Open the submit panel for a recipe or a script. */
+  export const openPanel = 'mntrain:open-panel';
   /** Args: jobId. Open the live view of a job as a tab. */
   export const attach = 'mntrain:attach';
   /** Args: jobId, rank?. Open its log as a tab. */

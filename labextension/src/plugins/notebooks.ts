@@ -16,23 +16,31 @@ const CELLS = 'application/vnd.jupyter.cells';
 /** A press becomes a drag after this many pixels. */
 const THRESHOLD = 5;
 
-/**
- * Insert a cell below the active one, or into a new notebook if none is open.
- *
- * @param runs whether to run the cell once the kernel is ready.
- */
+/** Source of a cell, which may depend on the path of its notebook. */
+export type Source = string | ((notebook: string) => string);
+
+interface IOptions {
+  /** Whether to run the cell once the kernel is ready. */
+  runs?: boolean;
+  /** Folder of a new notebook; default: the one that the file browser shows. */
+  folder?: string;
+}
+
+/** Insert a cell below the active one, or into a new notebook if none is open. */
 export async function insertCell(
   app: JupyterFrontEnd,
   tracker: INotebookTracker | null,
-  text: string,
-  runs = false
+  given: Source,
+  { runs = false, folder }: IOptions = {}
 ): Promise<void> {
-  const panel = tracker?.currentWidget ?? (await newNotebook(app));
+  const panel = tracker?.currentWidget ?? (await newNotebook(app, folder));
   if (!panel) {
     return;
   }
   const { content } = panel;
   await panel.context.ready;
+  const text =
+    typeof given === 'string' ? given : given(panel.context.localPath);
   const active = content.activeCell;
   if (active && active.model.sharedModel.getSource().trim() !== '') {
     NotebookActions.insertBelow(content);
@@ -68,13 +76,15 @@ async function isLoaded({ sessionContext }: NotebookPanel): Promise<boolean> {
 }
 
 async function newNotebook(
-  app: JupyterFrontEnd
+  app: JupyterFrontEnd,
+  cwd?: string
 ): Promise<NotebookPanel | null> {
   if (!app.commands.hasCommand('notebook:create-new')) {
     return null;
   }
   return app.commands.execute('notebook:create-new', {
-    kernelName: 'python3'
+    kernelName: 'python3',
+    ...(cwd === undefined ? {} : { cwd })
   });
 }
 

@@ -20,7 +20,7 @@ export function addCellCommands(
       'Open a panel in a notebook: choose nodes, check, launch'
     ),
     describedBy: describe(),
-    execute: () => insertCell(app, notebooks, PANEL, true)
+    execute: () => insertCell(app, notebooks, PANEL, { runs: true })
   });
   app.commands.addCommand(CommandIDs.insertCell, {
     label: trans.__('Insert a cell'),
