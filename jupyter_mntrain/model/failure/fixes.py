@@ -138,6 +138,10 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "ranks on the same core (taskset -p), and for other containers or virtual machines on that "
     "host",
     (Kind.SLOW_RANK, "competitor"): "end that process, move it, or lower its priority with renice",
+    (
+        Kind.SLOW_RANK,
+        "crowded",
+    ): "see with top what else runs there, and end it, move it, or lower its priority with renice",
     (Kind.SLOW_RANK, "clock"): "check the cooling, the power supply and the power profile of that "
     "machine",
     (Kind.SLOW_RANK, "gpu"): "check the cooling and the power supply of that machine: "

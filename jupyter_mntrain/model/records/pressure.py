@@ -89,6 +89,7 @@ class Pressure(Record, frozen=True):
         other_traffic: bytes per second of others on it, in the busier direction.
         clock_hz: mean clock of the processors; 0 if unknown.
         io: share of the time in which some process waited for a disk (PSI); ``cpu``: for a core.
+        others_cores: that other programs than the ranks use together.
         competitor: the process that uses most CPU besides the job's, if any is starved:
             ``ffmpeg, pid 4711``; ``competitor_cores`` is how many cores it uses.
         slowed_gpus: what lowers the clocks of the job's GPUs; empty if nothing does.
@@ -101,6 +102,7 @@ class Pressure(Record, frozen=True):
     clock_hz: Measure = NOTHING
     io: Measure = NOTHING
     cpu: Measure = NOTHING
+    others_cores: Measure = NOTHING
     competitor: str = ""
     competitor_cores: float = 0.0
     slowed_gpus: str = ""

@@ -52,6 +52,7 @@ class Counters(Record, frozen=True):
     Args:
         time_s: Unix time, by the clock of the attempt.
         sent_bytes, received_bytes: of the ranks' interface.
+        machine_cpu_s: of all programs of this machine.
         io_s: in which some process waited for a disk; ``cpu_s``: for a core.
         clock_hz: mean clock of the processors; 0 if unknown.
     """
@@ -62,6 +63,7 @@ class Counters(Record, frozen=True):
     links: tuple[LinkCounters, ...] = ()
     sent_bytes: int = 0
     received_bytes: int = 0
+    machine_cpu_s: float = 0.0
     io_s: float = 0.0
     cpu_s: float = 0.0
     clock_hz: float = 0.0

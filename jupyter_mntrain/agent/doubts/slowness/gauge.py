@@ -173,6 +173,7 @@ class Gauge:
         self._links: dict[str, LinkGauge] = {}
         self._own, self._others = History(), History()
         self._clock, self._io, self._cpu = History(), History(), History()
+        self._others_cores = History()
         self._last: Counters | None = None
 
     @property
@@ -206,7 +207,8 @@ class Gauge:
         is_slow = any(one.pace.is_suspect for one in self._ranks.values())
         for link in self._links.values():
             link.age(now_s, is_slow=is_slow)
-        for one in (self._own, self._others, self._clock, self._io, self._cpu):
+        machine = (self._clock, self._io, self._cpu, self._others_cores)
+        for one in (self._own, self._others, *machine):
             one.age(now_s, is_slow=is_slow)
         return Pressure(
             interface=self._interface,
@@ -216,6 +218,7 @@ class Gauge:
             clock_hz=self._clock.measure(now_s),
             io=self._io.measure(now_s),
             cpu=self._cpu.measure(now_s),
+            others_cores=self._others_cores.measure(now_s),
             competitor=new.competitor,
             competitor_cores=new.competitor_cores,
             slowed_gpus=new.slowed_gpus,
@@ -246,11 +249,14 @@ class Gauge:
         if new.clock_hz:
             self._clock.add(now_s, new.clock_hz)
         known_ranks = {one.rank: one for one in old.ranks}
+        others_s = new.machine_cpu_s - old.machine_cpu_s
         for rank in new.ranks:
             if (earlier := known_ranks.get(rank.rank)) is not None:
                 one = self._rank(rank.rank)
                 one.count(earlier, rank, now_s, passed_s)
                 one.count_instead(self._own, now_s)
+                others_s -= rank.cpu_s - earlier.cpu_s
+        self._others_cores.add(now_s, max(0.0, others_s) / passed_s)
 
     def _rank(self, rank: Rank) -> RankGauge:
         return self._ranks.setdefault(rank, RankGauge(rank))

@@ -80,6 +80,14 @@ def pressure_of(what: str) -> float:
     return int(found[1]) * MICROSECONDS if found else 0.0
 
 
+def machine_cpu() -> float:
+    """CPU seconds that all programs of this machine have used, of all its containers, too."""
+    first = _read(PROC / "stat").partition("\n")[0].split()[1:]
+    # Guests' time is part of user time; idle time and waits for disks are none. See proc(5).
+    user, nice, system, _idle, _iowait, *interrupts_and_stolen = (int(one) for one in first[:8])
+    return (user + nice + system + sum(interrupts_and_stolen)) * TICK_S
+
+
 def clock_hz() -> float:
     """Mean clock of the processors; 0 if the kernel does not tell."""
     texts = [_read(one) for one in CPUS.glob("cpu[0-9]*/cpufreq/scaling_cur_freq")]

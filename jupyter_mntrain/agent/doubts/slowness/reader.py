@@ -66,6 +66,7 @@ class CountersReader:
             links=tuple(self._links(pids)),
             sent_bytes=moved.bytes_sent if moved else 0,
             received_bytes=moved.bytes_recv if moved else 0,
+            machine_cpu_s=kernel.machine_cpu(),
             io_s=kernel.pressure_of("io"),
             cpu_s=kernel.pressure_of("cpu"),
             clock_hz=kernel.clock_hz(),

@@ -16,6 +16,7 @@ CLOCK_FELL = tunables.ratio("slowness.clock_fell")
 FAULTS_PER_S = tunables.count("slowness.faults_per_s")
 RESENT = tunables.ratio("slowness.resent")
 RTT_TIMES = tunables.ratio("slowness.rtt_times")
+CROWDED = tunables.ratio("slowness.crowded")
 COMPETING_CORES = tunables.ratio("slowness.competing_cores")
 OTHERS_SHARE = tunables.ratio("slowness.others_share")
 
@@ -110,11 +111,20 @@ def _starved(rank: RankPressure, node: Pressure) -> Change | None:
     where = f", in {rank.where}" if rank.where else ""
     waits = f"it is ready but has no core {rank.starved.now:.0%} of the time{where}"
     has_competitor = node.competitor_cores >= COMPETING_CORES
+    is_crowded = node.others_cores.grew >= COMPETING_CORES
     if not _explains(rank, rank.starved):
         # Its cores may be shared with others in a way that the kernel does not count as waiting.
-        if not has_competitor or node.cpu.grew < SHARE_GREW:
+        is_felt = node.cpu.grew >= SHARE_GREW if has_competitor else node.cpu.now >= CROWDED
+        if not (is_felt and (has_competitor or is_crowded)):
             return None
         waits = f"processes there wait for a core {node.cpu.now:.0%} of the time"
+    if not has_competitor and is_crowded:
+        cores = node.others_cores
+        return Change(
+            f"other programs use {cores.now:.1f} cores there, and {cores.before:.1f} before, and "
+            f"{waits}",
+            fix_of(Kind.SLOW_RANK, "crowded"),
+        )
     if not has_competitor:
         return Change(
             f"{waits}, though no other process that is seen here uses much CPU",

@@ -47,6 +47,15 @@ def test_a_busy_process_runs_and_a_process_that_is_gone_is_nothing() -> None:
     assert (kernel.state_of(gone), kernel.stat_of(gone), kernel.throttled(gone)) == ("", [], 0.0)
 
 
+def test_what_all_programs_use_together_is_known() -> None:
+    before, own = kernel.machine_cpu(), time.process_time()
+    until = time.thread_time() + 0.3
+    while time.thread_time() < until:
+        pass
+    ticks = 2 * kernel.TICK_S
+    assert kernel.machine_cpu() - before >= time.process_time() - own - ticks
+
+
 @pytest.mark.parametrize(
     ("membership", "folder", "line"),
     [

@@ -6,6 +6,9 @@ import random
 
 import pytest
 
+from jupyter_mntrain.agent.doubts.slowness.counters import Counters, RankCounters
+from jupyter_mntrain.agent.doubts.slowness.gauge import Gauge
+from jupyter_mntrain.model.ids import Rank
 from tests.agent.doubts.slowness.draws import drawn, is_right, limit_s, verdict
 from tests.agent.doubts.slowness.simulation import FAULTS, START_S, Fault, Pipeline
 
@@ -59,3 +62,18 @@ def test_the_first_steps_are_not_judged() -> None:
 def test_without_a_recorder_code_that_does_something_else_is_no_slow_down() -> None:
     made = job(Fault("code", 1, begin_s=90.0, times=3.0), reports="nothing")
     assert [known for _, known in made.run(150.0)][-1] == ()
+
+
+def test_what_other_programs_use_is_what_the_ranks_do_not() -> None:
+    gauge = Gauge("eth1")
+    for second in range(60):
+        rank = RankCounters(rank=Rank(0), cpu_s=0.75 * second)
+        counters = Counters(
+            time_s=START_S + second,
+            interface="eth1",
+            ranks=(rank,),
+            machine_cpu_s=500.0 + 1.25 * second,
+        )
+        pressure = gauge.look(counters)
+    assert pressure.others_cores.now == pytest.approx(0.5)
+    assert pressure.others_cores.before == pytest.approx(0.5)
