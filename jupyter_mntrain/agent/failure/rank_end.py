@@ -32,6 +32,9 @@ from jupyter_mntrain.model.text.foreign import visible
 from jupyter_mntrain.telemetry.problem_file import handed_over
 from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised, read_crash
 
+INNERMOST_LINES = 12
+"""Of a traceback: the call that failed, over several lines with marks below them."""
+
 
 class RankEnding:
     """What one rank left behind.
@@ -136,7 +139,7 @@ def of_exception(raised: Raised) -> Problem:
     is_of_torch = raised.module.startswith("torch") or any(
         "/torch/" in file for file, _ in places[-3:]
     )
-    found = kind_of(raised.line)
+    found = kind_of(raised.line) or _refused_fork(raised)
     if found and found[0] in SYMPTOMS and not (is_of_torch or speaks_of_peers(raised.line)):
         found = None  # the script's own service was out of reach, not a rank
     if found and found[0] is Kind.PORT_TAKEN and not (is_of_torch or speaks_of_peers(raised.line)):
@@ -151,6 +154,15 @@ def of_exception(raised: Raised) -> Problem:
         detail=last_lines(raised.traceback.splitlines()),
         time_s=unix_s(raised.monotonic_s),
     )
+
+
+def _refused_fork(raised: Raised) -> tuple[Kind, str] | None:
+    """The kernel's refusal to start a process: only the line that asked tells it from others."""
+    if raised.kind != "BlockingIOError":
+        return None
+    innermost = raised.traceback.splitlines()[-INNERMOST_LINES:]
+    code = [one for one in innermost if not one.lstrip().startswith('File "')]
+    return kind_of(f"{raised.line} {' '.join(code)}")
 
 
 def _symptom_of_peers(message: str) -> tuple[Kind, str] | None:
