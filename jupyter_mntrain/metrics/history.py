@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jupyter_mntrain.metrics.thinned.attempt_lines import AttemptLines
-from jupyter_mntrain.metrics.thinned.prefix import Prefix
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model.ids import NodeId, Rank
@@ -18,20 +17,6 @@ from jupyter_mntrain.model.records.metrics import (
     RankEvaluation,
     RankText,
 )
-
-
-class LinkPrefix(Prefix[LinkSample]):
-    """Samples of an interface: the older ones are means of several.
-
-    Args:
-        gone: so many more had been taken than there are.
-    """
-
-    __slots__ = ("gone",)
-
-    def __init__(self, items: list[LinkSample], gone: int = 0) -> None:
-        super().__init__(items)
-        self.gone = gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +101,6 @@ class HistoryBuilder:
             return JobHistory(
                 view=view,
                 ranks={rank: one.series(rank) for rank, one in sorted(attempt.ranks.items())},
-                links={
-                    node: LinkPrefix(one.samples, one.gone)
-                    for node, one in sorted(attempt.links.items())
-                },
+                links={node: one.snapshot() for node, one in sorted(attempt.links.items())},
                 is_complete=is_complete,
             )

@@ -195,7 +195,7 @@ class RankRows:
             stages=start.stages if start else (),
             layers=start.layers if start else (),
             device=start.device if start else None,
-            step=series.steps[-1].step if series and series.steps else None,
+            step=series.last_step if series else None,
             **figures,  # type: ignore[arg-type]  # none of them is the pid
             peak_source=self.peak_source,
             memory_bytes=self._most_memory,

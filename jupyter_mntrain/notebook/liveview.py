@@ -113,7 +113,7 @@ class LiveView(View):
         self._series.extend(history, now_s)
         summary, view = self._series.summary, history.view
         is_last = self._is_last(history)
-        has_steps = any(series.steps for series in history.ranks.values())
+        has_steps = any(series.count for series in history.ranks.values())
         drawn = self._series.whole() if has_steps or is_last else None
         saved = self._saved(history, now_s)
         note = written_note(view, now_s) if is_last else self._note(view, now_s)

@@ -66,7 +66,9 @@ def without_forecast(numbers: Any) -> Any:
 
 
 class JobOutput:
-    """Outputs of one job. Not safe for several threads at once."""
+    """Outputs of one job, none of which says when it will be done: a notebook may be saved at any
+    moment, and nobody knows what became of the job. Not safe for several threads at once.
+    """
 
     def __init__(self) -> None:
         self._picture: Picture | None = None
@@ -88,7 +90,8 @@ class JobOutput:
             drawn: with more rows than are saved; ``None`` = no picture.
             note: below text and picture.
         """
-        text = plain_text(status_view(summary, view, program=PROGRAM, now_s=now_s))
+        told = without_forecast(summary)
+        text = plain_text(status_view(told, view, program=PROGRAM, now_s=now_s))
         png = None if drawn is None else self._draw(drawn, view, now_s, note)
         bundle = job_bundle(saved, f"{text}\n{note}", png)
         if png is None:

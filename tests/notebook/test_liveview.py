@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
+from jupyter_mntrain.metrics.thinned.blocks import StepBlocks, row_of
+from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.notebook import output as output_module
 from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, LiveView
@@ -100,6 +103,22 @@ def test_every_frame_says_when_it_was_written_and_its_data_forecast_nothing(scen
     assert bundle.series.summary.remaining_s is None
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(clock()))
     assert at in page.last["text/plain"]
+    assert "done at" not in page.last["text/plain"]
+
+
+def test_a_long_job_whose_newest_lines_have_not_come_has_a_picture():
+    sample = SCENES["two"]()
+    ranks = {rank: in_blocks(series) for rank, series in sample.history.ranks.items()}
+    view, page, _ = make(StandInJob(Sample(replace(sample.history, ranks=ranks), sample.now_s)))
+    assert not view.frame()
+    assert "image/png" in page.last
+    assert "reports nothing" not in page.last["text/plain"]
+
+
+def in_blocks(series: RankSeries) -> RankSeries:
+    """Without single steps, as agents answer an early part of a long job."""
+    rows = [row_of(step, index) for index, step in enumerate(series.steps)]
+    return replace(series, steps=(), blocks=StepBlocks().extended(rows, len(rows)))
 
 
 def test_the_same_frame_is_not_sent_twice(job):

@@ -37,6 +37,7 @@ class ReplayNode(FakeAgent):
         )
         self._story = story
         self._number = number
+        self._has_told = False
 
     @property
     def info(self) -> NodeInfo:
@@ -62,7 +63,7 @@ class ReplayNode(FakeAgent):
         for step in range(1, steps + 1):
             self.write_step(step)
         for second in range(1, int(time.time() - self._story.began_s)):
-            self.write(JOB, self._story.link(self._place, second))
+            self._write_link(second)
 
     def write_step(self, step: int) -> None:
         if self.runs:
@@ -75,7 +76,13 @@ class ReplayNode(FakeAgent):
         now_s = time.time()
         self.say(self._story.beat(self._number, now_s))
         if self.runs:
-            self.write(JOB, self._story.link(self._place, now_s - self._story.began_s))
+            self._write_link(now_s - self._story.began_s)
+
+    def _write_link(self, second: float) -> None:
+        """As an agent does: measurements that have not changed are said once."""
+        told = self._story.link(self._place, second)
+        is_first, self._has_told = not self._has_told, True
+        self.write(JOB, told if is_first else msgspec.structs.replace(told, links=None))
 
     @property
     def _place(self) -> Placement:

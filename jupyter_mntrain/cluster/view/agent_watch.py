@@ -51,7 +51,7 @@ class AgentWatch:
         called: its name, if known.
         client: makes a client for an address and the node that should answer there.
         on_message: called for every message of the stream, before :attr:`view` shows it.
-        on_change: called when :attr:`view` has changed.
+        on_change: called with this watch when :attr:`view` has changed.
     """
 
     addresses: tuple[str, ...]
@@ -59,7 +59,7 @@ class AgentWatch:
     client: Callable[[str, NodeId | None], AgentClient]
     clock: Clock
     on_message: Callable[[NodeId, StreamMessage], None]
-    on_change: Callable[[], None]
+    on_change: Callable[[AgentWatch], None]
     node_id: NodeId | None = None
     info: NodeInfo | None = None
     called: str = ""
@@ -101,7 +101,7 @@ class AgentWatch:
         try:
             while True:
                 await self._read_stream()
-                self.on_change()
+                self.on_change(self)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._try_now.wait(), self._retry_s)
                 self._try_now.clear()
@@ -163,7 +163,7 @@ class AgentWatch:
         if self.info is not None:
             self.on_message(self.info.node_id, message)
         self._heard(goodbye=message.reason if isinstance(message, Goodbye) else None)
-        self.on_change()
+        self.on_change(self)
 
     def _heard(self, *, goodbye: str | None = None) -> None:
         self._last_word = self.clock.monotonic()
@@ -183,7 +183,7 @@ class AgentWatch:
             lost_after_s=CONNECT_S if self._is_slow_to_begin else LOST_AFTER_S,
         )
         if self._liveness != before:
-            self.on_change()
+            self.on_change(self)
 
     @property
     def _is_slow_to_begin(self) -> bool:

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from jupyter_mntrain.cluster.admission.desk import MOST_ANNOUNCED, AdmissionDesk
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, FoundAgent
@@ -63,6 +65,8 @@ class ClusterView:
     missed_s: float = 0.0
     """Seconds for which this process was suspended or too busy to listen."""
     _watches: dict[AgentWatch, asyncio.Task[None]] = field(default_factory=dict)
+    _views: dict[AgentWatch, NodeView] = field(default_factory=dict)
+    """As they were published."""
     _ledger: JobLedger = field(init=False)
     _tasks: Sequence[asyncio.Task[None]] = ()
 
@@ -189,7 +193,7 @@ class ClusterView:
             client=self.desk.client,
             clock=self.clock,
             on_message=self._take,
-            on_change=self._publish,
+            on_change=self._on_change,
         )
         self._watches[watch] = asyncio.create_task(watch.run())
         self._publish()
@@ -205,12 +209,31 @@ class ClusterView:
             case JobDeleted(job_id=job_id):
                 self._ledger.delete(job_id, node_id)
                 self._publish_jobs()
+                self.records.look()
             case JobChanged(record=record):
                 if self._ledger.update(record):
                     self._publish_jobs()
+                self.records.look()
+
+    def _on_change(self, watch: AgentWatch) -> None:
+        """Publish a watch's view. A beat changes no other node and no job: with many nodes, a
+        merge of all of them for each would take most of a driver's time.
+        """
+        before, now = self._views.get(watch), watch.view
+        if before is None or not _is_next_beat(before, now):
+            self._publish()
+            return
+        where = next((i for i, view in enumerate(self.nodes) if view is before), None)
+        if where is None:  # merged with another sighting of the node
+            self._publish()
+            return
+        self._views[watch] = now
+        self.nodes = (*self.nodes[:where], now, *self.nodes[where + 1 :])
+        self.changes.notify()
 
     def _publish(self) -> None:
-        nodes = merge(watch.view for watch in self._watches)
+        self._views = {watch: watch.view for watch in self._watches}
+        nodes = merge(self._views.values())
         # Jobs first: another thread that sees a node must see its live jobs, too.
         if self._ledger.set_reachable(reachable_of(nodes)):
             self._publish_jobs()
@@ -238,6 +261,13 @@ class ClusterView:
                 if excuse:
                     watch.forgive(excuse)
                 watch.tick()
+            if self._ledger.is_to_settle or self._has_changed():
+                self._publish()
+            self.records.look()
+
+    def _has_changed(self) -> bool:
+        """Whether a watch has another view than was published, by whatever has changed it."""
+        return any(watch.view != self._views.get(watch) for watch in self._watches)
 
     async def _discover(self) -> None:
         try:
@@ -286,6 +316,13 @@ class ClusterView:
 def reachable_of(nodes: Iterable[NodeView]) -> list[NodeInfo]:
     """Those that answer."""
     return [view.info for view in nodes if view.info and view.liveness in ("up", "suspect")]
+
+
+def _is_next_beat(before: NodeView, now: NodeView) -> bool:
+    """Whether nothing has changed but when the node was heard, and what its beat says."""
+    return before.info is now.info and now == msgspec.structs.replace(
+        before, beat=now.beat, last_seen_s=now.last_seen_s
+    )
 
 
 def is_waiting(view: NodeView) -> bool:

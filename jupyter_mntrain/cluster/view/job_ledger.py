@@ -41,7 +41,7 @@ class JobLedger:
         self._settled: set[JobId] = set()
         """Jobs that have ended everywhere: who is reachable changes nothing about them."""
         self._first_seen_s: dict[JobId, float] = {}
-        self._is_to_settle = False
+        self.is_to_settle = False
         """Whether a record is missing that may still arrive."""
         self._views: dict[JobId, JobView] = {}
 
@@ -121,7 +121,7 @@ class JobLedger:
         are unknown. Call often: a missing record counts as lost after a while.
         """
         reachable = {node.node_id: (node.name, frozenset(node.addresses)) for node in nodes}
-        if reachable == self._reachable and not self._is_to_settle:
+        if reachable == self._reachable and not self.is_to_settle:
             return False
         self._reachable = reachable
         self._rebuild()
@@ -132,7 +132,7 @@ class JobLedger:
         return tuple(sorted(self._views.values(), key=lambda v: (-v.attempt.submitted_s, v.job_id)))
 
     def _rebuild(self) -> None:
-        self._is_to_settle = False
+        self.is_to_settle = False
         self._first_seen_s = {
             job_id: self._first_seen_s.get(job_id, self._clock.monotonic())
             for job_id in self._records
@@ -186,7 +186,7 @@ class JobLedger:
             and ((job_id, place.node_id) in self._doubtful or place.node_id not in by_node)
         )
         if unknown and not self._is_started(newest):
-            self._is_to_settle = True
+            self.is_to_settle = True
             unknown = tuple(one for one in unknown if (job_id, one) in self._doubtful)
         self._missing[job_id] = unknown
         attempts = {record.attempt.number for record in by_node.values()}
@@ -207,7 +207,7 @@ class JobLedger:
         } - {newest.part.node_id}
         if not found or self._is_started(newest):
             return found
-        self._is_to_settle = True
+        self.is_to_settle = True
         return set()
 
     def _has_lost(self, job_id: JobId, place: Placement, record: JobRecord | None) -> bool:

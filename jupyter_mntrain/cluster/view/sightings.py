@@ -35,12 +35,16 @@ def merge(sightings: Iterable[NodeView]) -> tuple[NodeView, ...]:
         else:
             by_id.setdefault(view.info.node_id, []).append(view)
     merged = [node for views in by_id.values() for node in _of_one_id(views)]
-    own_addresses = {address for view in merged if view.info for address in view.info.addresses}
-    strangers = [view for view in silent if view.address not in own_addresses]
+    strangers = []
+    if silent:
+        own = {address for view in merged if view.info for address in view.info.addresses}
+        strangers = [view for view in silent if view.address not in own]
     return tuple(sorted([*merged, *strangers], key=lambda view: (view.name, view.address)))
 
 
-def _of_one_id(views: Sequence[NodeView]) -> list[NodeView]:
+def _of_one_id(views: Sequence[NodeView]) -> Sequence[NodeView]:
+    if len(views) == 1:
+        return views
     by_machine: dict[_Machine, list[NodeView]] = {}
     for view in views:
         by_machine.setdefault(_machine(view), []).append(view)

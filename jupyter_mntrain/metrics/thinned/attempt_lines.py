@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from jupyter_mntrain.metrics.thinned.blocks import StepBlocks, from_bytes, row_of, unpacked
+from jupyter_mntrain.metrics.thinned.blocks import StepBlocks, row_of, unpacked
+from jupyter_mntrain.metrics.thinned.link_samples import LinkLines
 from jupyter_mntrain.metrics.thinned.prefix import Prefix
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
-from jupyter_mntrain.metrics.thinned.samples import LINK_BLOCK, Blocks, NodeSamples, RankSamples
+from jupyter_mntrain.metrics.thinned.samples import NodeSamples, RankSamples
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import (
     LinkSample,
@@ -117,39 +118,6 @@ class RankLines:
 
 
 @dataclass(slots=True)
-class LinkLines:
-    """One interface's: the older half is joined in pairs when there are too many."""
-
-    samples: list[LinkSample] = field(default_factory=list)
-    gone: int = 0
-
-    def take(self, sample: LinkSample, nodes: int) -> None:
-        self.samples.append(sample)
-        if len(self.samples) > max(2 * LEAST_BLOCKS, ROOM_LINKS // max(8, nodes)):
-            half = len(self.samples) // 4 * 2
-            pairs = zip(self.samples[:half:2], self.samples[1:half:2], strict=True)
-            self.samples = [*(_pair(*both) for both in pairs), *self.samples[half:]]
-            self.gone += half // 2
-
-    def load(self, blocks: Blocks, newest: LinkSample) -> None:
-        data, width = from_bytes(blocks.data), len(LINK_BLOCK)
-        if len(data) % width:
-            raise ValueError("not whole blocks")
-        self.samples = [
-            LinkSample(
-                time_s=data[at],
-                interface=newest.interface,
-                interval_s=data[at + 1],
-                sent_bytes=round(data[at + 2]),
-                received_bytes=round(data[at + 3]),
-                given=newest.given,
-                links=newest.links if at == 0 else None,
-            )
-            for at in range(0, len(data), width)
-        ] or [newest]
-
-
-@dataclass(slots=True)
 class AttemptLines:
     """All of it."""
 
@@ -176,7 +144,8 @@ class AttemptLines:
         if isinstance(body, PartChange):
             return  # the live view has it sooner, from the agents' streams
         if isinstance(body, LinkSample):
-            self.links.setdefault(node, LinkLines()).take(body, len(self.links))
+            link = self.links.setdefault(node, LinkLines())
+            link.take(body, max(2 * LEAST_BLOCKS, ROOM_LINKS // max(8, len(self.links))))
             return
         lines = self.ranks.setdefault(body.rank, RankLines())
         match body:
@@ -195,15 +164,3 @@ class AttemptLines:
                 lines.end = body
             case RankSaved() | RankGroup():
                 pass
-
-
-def _pair(one: LinkSample, two: LinkSample) -> LinkSample:
-    return LinkSample(
-        time_s=two.time_s,
-        interface=two.interface,
-        interval_s=one.interval_s + two.interval_s,
-        sent_bytes=one.sent_bytes + two.sent_bytes,
-        received_bytes=one.received_bytes + two.received_bytes,
-        given=two.given or one.given,
-        links=one.links if two.links is None else two.links,
-    )

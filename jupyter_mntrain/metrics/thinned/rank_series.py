@@ -19,7 +19,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
 )
 
-TIME = BLOCK.index("time_s")
+TIME, STEP = BLOCK.index("time_s"), BLOCK.index("step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,13 @@ class RankSeries:
     def count(self) -> int:
         """How many steps it has made."""
         return self.first + len(self.steps)
+
+    @property
+    def last_step(self) -> int | None:
+        """Number of the last step it has made."""
+        if self.steps:
+            return self.steps[-1].step
+        return int(self.blocks[-1][STEP]) if len(self.blocks) else None
 
     def step(self, index: int) -> RankStep:
         """A step by its index from the first; not one that is in a block."""

@@ -18,7 +18,6 @@ from jupyter_mntrain.show.job_output import (
     JobOutput,
     saved_bundle,
     saved_points,
-    without_forecast,
     written_note,
 )
 
@@ -41,7 +40,7 @@ class OutputResource(OneJobResource):
         data, metadata = await self.work(
             JobOutput().make,
             saved,
-            without_forecast(drawn.summary),
+            drawn.summary,
             drawn if has_picture else None,
             view,
             now_s=now_s,

@@ -65,7 +65,7 @@ def make_header(
         state=view.state,
         name=view.spec.name,
         identity=_identity(view),
-        facts=tuple(_facts(view, summary, now_s)),
+        facts=tuple(_facts(view, summary)),
         cause=cause,
         hint=hint,
         warnings=tuple(map(str, summary.warnings)),
@@ -83,7 +83,7 @@ def _identity(view: JobView) -> str:
     return f"{words}, {formats.plural(size, 'rank')} on {formats.plural(nodes, 'node')}"
 
 
-def _facts(view: JobView, summary: JobSummary, now_s: float) -> Iterator[str]:
+def _facts(view: JobView, summary: JobSummary) -> Iterator[str]:
     if summary.step:
         yield step_words(summary)
     ended = [part.ended_s for part in view.parts if part.ended_s is not None]
@@ -93,9 +93,8 @@ def _facts(view: JobView, summary: JobSummary, now_s: float) -> Iterator[str]:
         if ended:
             yield f"ended {formats.clock(max(ended))}"
     elif summary.elapsed_s is not None:
+        # Not when it is done: a picture is kept, and nobody knows what became of the job.
         yield f"elapsed {formats.duration(summary.elapsed_s)}"
-        if summary.remaining_s is not None:
-            yield formats.finish(now_s, summary.remaining_s)
     silent = [part.node for part in view.parts if part.state == "unknown"]
     if silent:
         yield f"{', '.join(silent)} {agreeing(silent, 'does', 'do')} not answer"

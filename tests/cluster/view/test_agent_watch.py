@@ -42,7 +42,7 @@ class Watched:
             client=lambda address, node_id: AgentClient(self.connector, address, node_id=node_id),
             clock=self.clock,
             on_message=lambda _, message: self.messages.append(message),
-            on_change=lambda: None,
+            on_change=lambda _: None,
             **fields,
         )
         self.tasks.append(asyncio.create_task(watch.run()))
