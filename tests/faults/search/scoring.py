@@ -42,7 +42,13 @@ def _harmless(truth: Truth, said: Sequence[Statement]) -> Score:
 
 def _guilty(truth: Truth, said: Sequence[Statement]) -> Score:
     ordered = sorted(said, key=lambda one: CHANNELS.index(one.channel))
-    told = [one for one in ordered if not any(admits(also, one) for also in truth.may)]
+    # What explains one of two faults may also be said of the other, as a side effect.
+    told = [
+        one
+        for one in ordered
+        if any(admits(accept, one) for accept in truth.accepts)
+        or not any(admits(also, one) for also in truth.may)
+    ]
     if not told:
         return "silent"
     headline = told[0]

@@ -48,6 +48,12 @@ def test_a_harmless_fault_asks_for_silence():
     assert score(HARMLESS, [says("no-progress", None, None, "stall")], "running") == "right"
 
 
+def test_of_two_faults_one_may_also_be_called_what_the_other_is():
+    either = Accept(KINDS, nodes=frozenset({"node1", "node2"}))
+    assert score(Truth(GUILTY.accepts, may=(either,)), [says()]) == "right"
+    assert score(Truth(GUILTY.accepts, may=(either,)), [says(node="node1")]) == "silent"
+
+
 def test_what_is_true_as_well_neither_helps_nor_harms():
     lost = Accept(
         frozenset({"no-answer"}), nodes=frozenset({"node2"}), channels=frozenset({"node"})
