@@ -7,10 +7,8 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from jupyter_mntrain.cluster.history.follower import JournalFollower
-from jupyter_mntrain.cluster.history.logs import LogLine, tail_log
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
-from jupyter_mntrain.cluster.labeled_job import LabeledJob
 from jupyter_mntrain.cluster.launch.resume import (
     ResumePlan,
     change_checkpoints,
@@ -18,6 +16,7 @@ from jupyter_mntrain.cluster.launch.resume import (
     plan_resume,
 )
 from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer, offer_resume
+from jupyter_mntrain.cluster.logged_job import LoggedJob
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
 from jupyter_mntrain.launch.progress import SILENT, Progress
@@ -39,7 +38,7 @@ from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.recipe.settings import Setting, settings_of_job
 
 
-class Job(LabeledJob):
+class Job(LoggedJob):
     """A job of any driver, from :meth:`Cluster.launch` or :meth:`Cluster.job`. It does not depend
     on this object, its process or its machine.
 
@@ -185,24 +184,6 @@ class Job(LabeledJob):
         progress.report("waiting for the checkpoint", 1, 1)
         return newest()
 
-    def logs(
-        self, *, rank: int | None = None, node: str | None = None, tail: int = 200
-    ) -> tuple[LogLine, ...]:
-        """The last lines of the log, node after node in node-rank order.
-
-        A node that does not answer contributes one line that says so.
-
-        Args:
-            rank: only lines of this global rank.
-            node: only this node, by name or id.
-            tail: lines per node.
-
-        Raises:
-            SpecError: the job has no such rank or node.
-        """
-        placements = placements_with(self.view(), rank, node)
-        return self._driver.loop.run(self._read_logs(placements, rank, tail))
-
     def stacks(
         self, *, rank: int | None = None
     ) -> Mapping[str, Sequence[RankStack] | MntrainError]:
@@ -327,21 +308,3 @@ class Job(LabeledJob):
 
         found = await asyncio.gather(*(read(placement) for placement in placements))
         return {one.node: said for one, said in zip(placements, found, strict=True)}
-
-    async def _read_logs(
-        self, placements: Sequence[Placement], rank: int | None, tail: int
-    ) -> tuple[LogLine, ...]:
-        async def read(placement: Placement) -> list[LogLine]:
-            client = self._driver.live.client_of(placement)
-            try:
-                return await tail_log(
-                    lambda offset, limit: client.log(self.id, offset, limit),
-                    placement.node,
-                    rank=rank,
-                    tail=tail,
-                )
-            except MntrainError as error:
-                return [LogLine(node=placement.node, rank=None, text=f"no log: {error}")]
-
-        by_node = await asyncio.gather(*map(read, placements))
-        return tuple(line for lines in by_node for line in lines)

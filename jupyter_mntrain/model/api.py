@@ -25,6 +25,7 @@ GET     /v1/jobs/{job}/samples?points=             → NodeSamples: all steps th
                                                      begin=, end=, by=step|time for a part of them
 GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; headers Mntrain-Log-Size and
                                                      Mntrain-Log-Offset; offset < 0: from the end
+GET     /v1/jobs/{job}/log/times?begin=&end=       → LogTimes of the bytes between two offsets
 POST    /v1/jobs/{job}/save                        SaveRequest → JobRecord; of the head only
 GET     /v1/jobs/{job}/checkpoints                 → NodeCheckpoints, of the job's run
 POST    /v1/jobs/{job}/checkpoints                 CheckpointChange → NodeCheckpoints after it
@@ -85,6 +86,7 @@ class Route(enum.StrEnum):
     JOURNAL = "/v1/jobs/{job_id}/journal"
     SAMPLES = "/v1/jobs/{job_id}/samples"
     LOG = "/v1/jobs/{job_id}/log"
+    LOG_TIMES = "/v1/jobs/{job_id}/log/times"
     SAVE = "/v1/jobs/{job_id}/save"
     CHECKPOINTS = "/v1/jobs/{job_id}/checkpoints"
     CHECKPOINTS_AT = "/v1/checkpoints"
@@ -109,9 +111,6 @@ LAST_PORT = 65535
 STOP_GRACE_S = tunables.seconds("keeper.stop_grace_s")
 LONGEST_GRACE_S = tunables.seconds("verbs.longest_grace_s")
 SERVICE_TYPE = "_mntrain._tcp.local."
-LOG_SIZE_HEADER = "Mntrain-Log-Size"
-LOG_OFFSET_HEADER = "Mntrain-Log-Offset"
-"""Offset of the first byte in the answer: after the requested one if the log was trimmed."""
 
 DEFAULT_CLUSTER = "default"
 

@@ -17,6 +17,7 @@ from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.handlers import (
     events,
     job_routes,
+    log_routes,
     node_routes,
     output_route,
     own_machine_routes,
@@ -40,7 +41,8 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (rf"/jobs{JOB}", job_routes.JobResource),
     (rf"/jobs{JOB}/metrics", job_routes.MetricsResource),
     (rf"/jobs{JOB}/output", output_route.OutputResource),
-    (rf"/jobs{JOB}/logs", job_routes.LogsResource),
+    (rf"/jobs{JOB}/logs", log_routes.LogsResource),
+    (rf"/jobs{JOB}/log-file", log_routes.LogFileResource),
     (rf"/jobs{JOB}/stacks", job_routes.StacksResource),
     (rf"/jobs{JOB}/spec", job_routes.SpecResource),
     (rf"/jobs{JOB}/settings", job_routes.SettingsResource),

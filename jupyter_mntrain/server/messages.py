@@ -19,6 +19,7 @@ GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins; `
                                                nodes for a range, of ``by=step`` or ``by=time``
 GET     /jobs/{job}/output                   → SavedOutput
 GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines that contain it
+GET     /jobs/{job}/log-file?rank=&node=      → all lines, as one text
 POST    /jobs/{job}/stacks                   AskStacks → ShownStacks
 GET     /jobs/{job}/spec                     → SpecFile
 GET     /jobs/{job}/settings                 → JobSettings

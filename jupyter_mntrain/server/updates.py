@@ -20,6 +20,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.server.log_searches import LogSearches
 from jupyter_mntrain.server.messages import (
     EVENTS_VERSION,
     JobGone,
@@ -60,6 +61,7 @@ class PageUpdates:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
+        self.log_searches = LogSearches()
         self.stream = secrets.token_hex(6)
         self._loop = asyncio.get_running_loop()
         self._seq = 0

@@ -19,21 +19,26 @@ class LogFollower:
         self._seen: dict[str, list[LogLine]] = {}
 
     def news(self, tail: Sequence[LogLine]) -> list[LogLine]:
-        """Lines of ``tail`` that were not in the previous one, in order."""
+        """Lines of ``tail`` that were not in the previous one, in order of time."""
         by_node: dict[str, list[LogLine]] = {}
         for line in tail:
             by_node.setdefault(line.node, []).append(line)
-        news = []
+        news: list[LogLine] = []
         for node, lines in by_node.items():
             news += lines[_overlap(self._seen.get(node, []), lines) :]
             self._seen[node] = lines
-        return news
+        return sorted(news, key=lambda line: line.time_s or 0.0)
 
 
 def _overlap(old: list[LogLine], new: list[LogLine]) -> int:
     """How many lines at the end of ``old`` are those at the beginning of ``new``."""
     for start in range(max(0, len(old) - len(new)), len(old) + 1):
         size = len(old) - start
-        if old[start:] == new[:size]:
+        if _printed(old[start:]) == _printed(new[:size]):
             return size
     return 0
+
+
+def _printed(lines: Sequence[LogLine]) -> list[tuple[int | None, str]]:
+    # Not the times: that of the last line is not settled yet.
+    return [(line.rank, line.text) for line in lines]

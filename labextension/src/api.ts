@@ -115,6 +115,18 @@ export class Api {
     return this.request('GET', jobPath(jobId, 'logs') + text);
   }
 
+  /** Where the browser gets all lines of a job's log, or of one rank, as one file. */
+  logFileUrl(jobId: string, rank?: number): string {
+    const query = {
+      ...(rank === undefined ? {} : { rank: String(rank) }),
+      ...this.token()
+    };
+    return (
+      URLExt.join(this.settings.baseUrl, PREFIX, jobPath(jobId, 'log-file')) +
+      URLExt.objectToQueryString(query)
+    );
+  }
+
   /** What a notebook keeps of a job: data, picture and text of one moment. */
   output(jobId: string): Promise<SavedOutput> {
     return this.request('GET', jobPath(jobId, 'output'));
@@ -136,14 +148,17 @@ export class Api {
 
   /** The WebSocket's URL, with the token where the page has no cookie. */
   eventsUrl(stream: string, since: number): string {
-    const query: Record<string, string> = { stream, since: String(since) };
-    if (this.settings.appendToken && this.settings.token) {
-      query.token = this.settings.token;
-    }
+    const query = { stream, since: String(since), ...this.token() };
     return (
       URLExt.join(this.settings.wsUrl, PREFIX, 'events') +
       URLExt.objectToQueryString(query)
     );
+  }
+
+  /** For requests that the browser makes by itself. */
+  private token(): { token?: string } {
+    const { appendToken, token } = this.settings;
+    return appendToken && token ? { token } : {};
   }
 
   private async request<T>(

@@ -1586,7 +1586,8 @@ export interface JobLog {
   is_cut?: boolean;
 }
 /**
- * One line. ``rank`` is ``None`` for output of torchrun itself.
+ * One line. ``rank`` is ``None`` for output of torchrun itself; ``time_s``, by the clock that
+ *     all nodes of an attempt share, for the log of a job that began before logs had times.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LogLine".
@@ -1595,6 +1596,7 @@ export interface LogLine {
   node: string;
   rank: number | null;
   text: string;
+  time_s?: number | null;
 }
 /**
  * All settings of a job: those of its recipe, then those of its launch.

@@ -144,16 +144,24 @@ def test_history_summary_and_a_second_kernel_that_sees_all_of_it(
     assert later.summary().state == "succeeded"
 
 
-def test_logs_are_merged_by_node_and_chosen_by_rank(
+def test_logs_are_merged_by_time_and_chosen_by_rank(
     job: Job, two: list[FakeAgent], elsewhere: Elsewhere
 ) -> None:
     two[0].logs[job.id] = b"torchrun says\n[node1 rank 0] one\n[node1 rank 0] two\n"
     two[1].logs[job.id] = b"[node2 rank 1] three\n"
-    assert job.logs(tail=2) == (
-        LogLine(node="node1", rank=0, text="one"),  # type: ignore[arg-type]
-        LogLine(node="node1", rank=0, text="two"),  # type: ignore[arg-type]
-        LogLine(node="node2", rank=1, text="three"),  # type: ignore[arg-type]
+    two[0].log_times[job.id] = ((14, 10.0), (35, 11.0), (56, 13.0))
+    two[1].log_times[job.id] = ((23, 12.0),)
+    assert job.logs(tail=3) == (
+        LogLine(node="node1", rank=0, text="one", time_s=11.0),  # type: ignore[arg-type]
+        LogLine(node="node2", rank=1, text="three", time_s=12.0),  # type: ignore[arg-type]
+        LogLine(node="node1", rank=0, text="two", time_s=13.0),  # type: ignore[arg-type]
     )
+    assert [line.text for piece in job.whole_log() for line in piece] == [
+        "torchrun says",
+        "one",
+        "three",
+        "two",
+    ]
     assert [line.text for line in job.logs(rank=1)] == ["three"]
     assert [line.text for line in job.logs(node="node1")] == ["torchrun says", "one", "two"]
     with pytest.raises(SpecError, match=wording("no rank 7")):
@@ -161,7 +169,10 @@ def test_logs_are_merged_by_node_and_chosen_by_rank(
     with pytest.raises(SpecError, match=wording("does not run on 'node3'")):
         job.logs(node="node3")
     elsewhere.do(two[1].die)
-    assert "no log: node2:" in job.logs()[-1].text
+    assert "no log: node2:" in job.logs(tail=1)[-1].text
+    assert [line.text for line in job.logs(tail=1)[:-1]] == ["two"]
+    (told,) = [line for piece in job.whole_log() for line in piece if line.node == "node2"]
+    assert "no log: node2:" in told.text
 
 
 @pytest.mark.parametrize(("end", "grace_s"), [("stop", 2.0), ("kill", 0.0)])

@@ -72,6 +72,7 @@ class FakeAgent:
     journals: dict[JobId, list[JournalLine]] = field(default_factory=lambda: defaultdict(list))
     samples: dict[JobId, NodeSamples] = field(default_factory=dict)
     logs: dict[JobId, bytes] = field(default_factory=dict)
+    log_times: dict[JobId, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     stacks: dict[JobId, list[RankStack]] = field(default_factory=dict)
     checkpoints: dict[JobId, NodeCheckpoints] = field(default_factory=dict)
     """By run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -89,6 +90,11 @@ class StandInJob(ResumableJob, LabeledJob):
             for line in self.lines
             if (rank is None or line.rank == rank) and (node is None or line.node == node)
         )[-tail:]
+
+    def whole_log(
+        self, *, rank: int | None = None, node: str | None = None
+    ) -> Iterator[list[LogLine]]:
+        return iter([list(self.logs(rank=rank, node=node, tail=len(self.lines)))])
 
     def describe_machines(self) -> dict[str, Any]:
         return {place.node: MACHINE for place in self.view().attempt.placements}

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tornado.iostream import StreamClosedError
 from tornado.web import Application, RequestHandler
 
+from jupyter_mntrain.agent.attempt.log_times import marks_among
 from jupyter_mntrain.agent.jobs.ended_jobs import page_of
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
@@ -22,6 +24,7 @@ from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.metrics import encoder
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
 from tests.standin.faults import (
     Hang,
     Held,
@@ -221,8 +224,18 @@ class _Log(_Handler):
         offset = int(self.get_query_argument("offset"))
         limit = min(int(self.get_query_argument("limit")), self.agent.log_limit)
         begin = max(0, len(log) + offset) if offset < 0 else offset
-        self.set_header(api.LOG_SIZE_HEADER, str(len(log)))
+        self.set_header(LOG_SIZE_HEADER, str(len(log)))
+        self.set_header(LOG_OFFSET_HEADER, str(begin))
         self.finish(log[begin : begin + limit])
+
+
+class _LogTimes(_Handler):
+    route = "log_times"
+
+    def get(self, job: str) -> None:
+        begin, end = (int(self.get_query_argument(name)) for name in ("begin", "end"))
+        marks = self.agent.log_times.get(JobId(job), ())
+        self.answer(LogTimes(marks_among(marks, begin, end, time.time())))
 
 
 class _Stacks(_Handler):
@@ -298,6 +311,7 @@ def application(agent: FakeAgent) -> Application:
         (rf"{job}/journal", _Journal),
         (rf"{job}/samples", _Samples),
         (rf"{job}/log", _Log),
+        (rf"{job}/log/times", _LogTimes),
         (rf"{job}/stacks", _Stacks),
         (rf"{job}/checkpoints", _Checkpoints),
         (r"/v1/probe/listen", _Listen),

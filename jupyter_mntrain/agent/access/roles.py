@@ -37,6 +37,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.JOURNAL, "GET"): _WATCHING,
     (Route.SAMPLES, "GET"): _WATCHING,
     (Route.LOG, "GET"): _WATCHING,
+    (Route.LOG_TIMES, "GET"): _WATCHING,
     (Route.KILL_RANK, "POST"): _DRIVERS,
     (Route.SAVE, "POST"): _DRIVERS,
     (Route.CHECKPOINTS, "GET"): _WATCHING,

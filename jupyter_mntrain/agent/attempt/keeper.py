@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from jupyter_mntrain.agent.attempt.log_times import TimeStamper
 from jupyter_mntrain.agent.attempt.log_trimming import logs_of, trim
 from jupyter_mntrain.agent.attempt.processes import (
     SCAN_INTERVAL_S,
@@ -41,6 +42,8 @@ SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")
 LINGER_S = tunables.seconds("keeper.linger_s")
 
 TRIM_EVERY_S = tunables.seconds("keeper.trim_interval_s")
+
+STAMP_EVERY_S = tunables.seconds("keeper.log_time_interval_s")
 
 FULL_DISK_PATIENCE_S = tunables.seconds("keeper.full_disk_patience_s")
 FULL_BYTES = tunables.size("keeper.full_disk_bytes")
@@ -67,10 +70,16 @@ def main(directory: Path) -> int:
         _finish(directory, clock=clock, exit_code=NOT_STARTED, leftovers=[], error=str(error))
         return 1
     children = Children(torchrun.pid, wakeup)
-    while children.exit_code is None and signal.SIGTERM not in children.wait(TRIM_EVERY_S):
-        for log in logs_of(directory):
-            trim(log)
-    leftovers = _end(directory, children)
+    times = TimeStamper(directory / "log", clock)
+    trimmed_s = time.monotonic()
+    while children.exit_code is None and signal.SIGTERM not in children.wait(STAMP_EVERY_S):
+        times.note()
+        if time.monotonic() - trimmed_s >= TRIM_EVERY_S:
+            trimmed_s = time.monotonic()
+            for log in logs_of(directory):
+                trim(log)
+    leftovers = _end(directory, children, times)
+    times.note()
     # Without an exit code torchrun is itself among the leftovers.
     exit_code = -signal.SIGKILL if children.exit_code is None else children.exit_code
     _finish(directory, clock=clock, exit_code=exit_code, leftovers=leftovers)
@@ -102,7 +111,7 @@ class Children:
                     self.exit_code = os.waitstatus_to_exitcode(status)
 
 
-def _end(directory: Path, children: Children) -> list[dict[str, object]]:
+def _end(directory: Path, children: Children, times: TimeStamper) -> list[dict[str, object]]:
     """End every process of the attempt. Returns those that could not be killed.
 
     SIGTERM goes to torchrun first, which forwards it to its ranks. Processes that remain without
@@ -127,6 +136,7 @@ def _end(directory: Path, children: Children) -> list[dict[str, object]]:
             signal_all(unasked, signal.SIGTERM)
             asked.update(unasked)
         children.wait(SCAN_INTERVAL_S)
+        times.note()
     return kill_all(find, lambda: children.wait(SCAN_INTERVAL_S))
 
 

@@ -11,6 +11,7 @@ from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.viewing import around, masked_log
+from jupyter_mntrain.agent.attempt.log_times import marks_between
 from jupyter_mntrain.agent.attempt.log_trimming import next_data
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.http.base import AgentHandler
@@ -18,8 +19,6 @@ from jupyter_mntrain.agent.http.restart_routes import RestartHandler
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
-    LOG_OFFSET_HEADER,
-    LOG_SIZE_HEADER,
     KillRequest,
     SaveRequest,
     StartRequest,
@@ -29,6 +28,7 @@ from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
 
 MAX_LOG_BYTES = tunables.size("limits.log_answer_bytes")
 
@@ -149,6 +149,15 @@ class JobLogHandler(AgentHandler):
         self.set_header(LOG_SIZE_HEADER, str(size))
         self.set_header(LOG_OFFSET_HEADER, str(offset))
         self.write(content)
+
+
+class JobLogTimesHandler(AgentHandler):
+    async def get(self, job_id: str) -> None:
+        job = self.node.jobs.get(self.job_id(job_id))
+        begin, end = self.number("begin", 0), self.number("end", LARGEST)
+        log, now_s = job.attempt.path / "log", job.attempt.clock()
+        marks = await asyncio.to_thread(marks_between, log, begin, end, now_s)
+        self.answer(LogTimes(marks))
 
 
 class JobSaveHandler(AgentHandler):

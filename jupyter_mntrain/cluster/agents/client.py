@@ -31,6 +31,12 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.metrics import JournalLine, read_journal_line
 from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.text.log_parts import (
+    LOG_OFFSET_HEADER,
+    LOG_SIZE_HEADER,
+    LogPart,
+    LogTimes,
+)
 from jupyter_mntrain.trust.certificates import Subject
 
 SAMPLES_S = tunables.seconds("connection.samples_timeout_s")
@@ -66,16 +72,23 @@ class AgentClient(AgentCalls):
         self.check(info)
         return info
 
-    async def log(self, job_id: JobId, offset: int, limit: int) -> tuple[bytes, int]:
-        """Bytes of the log, and its total size. A negative offset counts from the end."""
+    async def log(self, job_id: JobId, offset: int, limit: int) -> LogPart:
+        """A part of the log. A negative offset counts from the end."""
         params = {"offset": offset, "limit": limit}
         response = await self._request("GET", Route.LOG.format(job_id=job_id), params=params)
         if not response.is_success:
             raise refusal(response.content, self.address, self.node)
         try:
-            return response.content, int(response.headers[api.LOG_SIZE_HEADER])
+            size = int(response.headers[LOG_SIZE_HEADER])
+            begin = int(response.headers[LOG_OFFSET_HEADER])
         except (KeyError, ValueError) as error:
             raise not_an_agent(self.address, self.node) from error
+        return LogPart(response.content, begin, size)
+
+    async def log_times(self, job_id: JobId, begin: int, end: int) -> tuple[tuple[int, float], ...]:
+        """When the log's bytes between two offsets were written."""
+        path = f"{Route.LOG_TIMES.format(job_id=job_id)}?begin={begin}&end={end}"
+        return (await self._ask("GET", path, LogTimes)).marks
 
     async def stream(self) -> AsyncGenerator[api.StreamMessage, None]:
         """Hello, then changes and a beat per second, until the connection ends."""

@@ -21,12 +21,10 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView
-from jupyter_mntrain.model.text.foreign import without_color
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import (
     AskStacks,
     EndJob,
-    JobLog,
     JobSettings,
     LaunchJob,
     SaveJob,
@@ -38,12 +36,6 @@ from jupyter_mntrain.show.stacks import shown_stacks
 from jupyter_mntrain.show.tables.settings import setting_words
 
 MOST_POINTS = tunables.count("server.points")
-
-DEFAULT_TAIL = 500
-MOST_TAIL = 5_000
-"""The most lines that the page offers."""
-
-SEARCHED = tunables.count("server.log_lines_searched")
 
 
 class OneJobResource(MntrainHandler):
@@ -149,22 +141,6 @@ class MetricsResource(OneJobResource):
             raise refusal(400, Kind.BAD_REQUEST, f"by={named!r} is unknown", "use step or time")
         job = updates.cluster.known_job(job_id)
         self.answer(await self.work(job.zoom, begin, end, points, by=by))
-
-
-class LogsResource(OneJobResource):
-    @allowed
-    async def get(self, job_id: str) -> None:
-        updates, entry = await self.entry(job_id)
-        tail = self.number("tail", DEFAULT_TAIL, 1, MOST_TAIL)
-        rank = self.number("rank", -1, 0, 1_000_000)
-        node = self.get_query_argument("node", "") or None
-        search = self.get_query_argument("search", "")
-        job = updates.cluster.known_job(entry.job_id)
-        read = SEARCHED if search else tail + 1
-        lines = await self.work(job.logs, rank=None if rank < 0 else rank, node=node, tail=read)
-        plain = (msgspec.structs.replace(one, text=without_color(one.text)) for one in lines)
-        found = [line for line in plain if search in line.text]
-        self.answer(JobLog(lines=tuple(found[-tail:]), is_cut=len(found) > tail))
 
 
 class StacksResource(OneJobResource):

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Group
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.text.foreign import shown_name, visible
 from jupyter_mntrain.show.log_follower import LogFollower
+from jupyter_mntrain.show.log_lines import log_text, written_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import RANK, find_job, job_argument
+from jupyter_mntrain.verbs.new_file import force_flag, new_file
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import detached_outcome
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Job, LogLine
+    from jupyter_mntrain.cluster import Job
 
 FOLLOW_EVERY_S = tunables.seconds("verbs.follow_interval_s")
 DEFAULT_TAIL = 50
@@ -29,7 +31,7 @@ MOST_LINES = 1_000_000
 
 class LogsVerb(Verb):
     name = "logs"
-    help = "show the ranks' output, one node after the other"
+    help = "show or write down what the ranks print, in order of time"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
@@ -41,16 +43,35 @@ class LogsVerb(Verb):
             type=bounded_int(0, MOST_LINES),
             default=DEFAULT_TAIL,
             metavar="LINES",
-            help=f"number of last lines of each node; default: {DEFAULT_TAIL}",
+            help=f"number of last lines; default: {DEFAULT_TAIL}",
         )
         parser.flag("--follow", "-f", help="follow until the job has ended")
+        parser.option(
+            "--output", metavar="FILE", completes="file", help="write all lines into a file"
+        )
+        force_flag(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)
+        if args.output is not None:
+            return self._write(context, job, args)
         if args.follow:
             return self._follow(context, job, args)
         lines = job.logs(rank=args.rank, node=args.node, tail=args.tail)
         return Outcome(log_text(lines), [msgspec.to_builtins(line) for line in lines], job=job)
+
+    def _write(self, context: Context, job: Job, args: Namespace) -> Outcome:
+        if args.follow:
+            raise SpecError("--output and --follow exclude each other", fix="leave one out")
+        pieces = job.whole_log(rank=args.rank, node=args.node)
+        path = context.directory / Path(args.output).expanduser()
+        count = 0
+        with new_file(path, args.output, may_replace=args.force) as file:
+            for piece in pieces:
+                file.write("".join(map(written_line, piece)).encode())
+                count += len(piece)
+        said = Text.assemble((job.id, "bold"), f": {count:,} lines written to {args.output}")
+        return Outcome(said, {"job_id": job.id, "file": args.output, "lines": count}, job=job)
 
     def _follow(self, context: Context, job: Job, args: Namespace) -> Outcome:
         follower = LogFollower()
@@ -69,16 +90,3 @@ class LogsVerb(Verb):
                 context.sleep(FOLLOW_EVERY_S)
         except KeyboardInterrupt:
             return detached_outcome(context, job)
-
-
-def log_text(lines: tuple[LogLine, ...] | list[LogLine]) -> Group | Text:
-    """Log lines, each prefixed with its node and rank. ANSI colors of the ranks are kept."""
-    if not lines:
-        return Text("no output yet", style="dim")
-    parts = []
-    for line in lines:
-        node = shown_name(line.node)
-        who = f"{node} r{line.rank}" if line.rank is not None else f"{node} torchrun"
-        text = Text.assemble((f"{who} │ ", "cyan"), no_wrap=True, overflow="ignore")
-        parts.append(text.append_text(Text.from_ansi(visible(line.text, keeps_color=True))))
-    return Group(*parts)

@@ -4,7 +4,6 @@ its verdict, record with evidence, numbers and logs; versions, packages and GPUs
 
 from __future__ import annotations
 
-import os
 import zipfile
 from argparse import Namespace
 from collections.abc import Iterator
@@ -17,12 +16,14 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.secrets import is_secret, masked, shown, shown_words
 from jupyter_mntrain.model.text.file_name import file_name
+from jupyter_mntrain.show.log_lines import written_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
+from jupyter_mntrain.verbs.new_file import force_flag, new_file
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
@@ -43,13 +44,13 @@ class ReportVerb(Verb):
             completes="file",
             help="where to write it; default: mntrain-report-JOB.zip",
         )
-        parser.flag("--force", help="overwrite an existing file")
+        force_flag(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)
         name = args.output or f"mntrain-report-{job.id}.zip"
         path = context.directory / Path(name).expanduser()
-        with _created(path, name, may_replace=args.force) as file:
+        with new_file(path, name, may_replace=args.force) as file:
             parts = write_report(file, job, context.cluster(args))
         said = Text.assemble(
             (job.id, "bold"), f": {len(parts)} files written to {name}. Secrets are left out, as "
@@ -93,12 +94,10 @@ def _parts(job: Job, view: JobView, cluster: Cluster) -> Iterator[tuple[str, Any
         told = "\n".join([machine.system, "", *packages, ""])
         yield f"nodes/{file_name(name)}.packages.txt", told
         yield f"nodes/{file_name(name)}.nvidia-smi.txt", f"{machine.nvidia_smi}\n"
-    lines: dict[str, list[str]] = {}
-    for line in job.logs(tail=LOG_LINES):
-        who = "" if line.rank is None else f"rank {line.rank}: "
-        lines.setdefault(line.node, []).append(f"{who}{line.text}")
-    for name, said in lines.items():
-        yield f"logs/{file_name(name)}.txt", "\n".join([*said, ""])
+    for placement in view.attempt.placements:
+        said = "".join(map(written_line, job.logs(node=placement.node, tail=LOG_LINES)))
+        if said:
+            yield f"logs/{file_name(placement.node)}.txt", said
 
 
 def _job(view: JobView) -> Any:
@@ -125,17 +124,3 @@ def _masked(content: Any, secret: list[str]) -> Any:
 
 def _json(content: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(content)).decode()
-
-
-def _created(path: Path, name: str, *, may_replace: bool) -> BinaryIO:
-    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if may_replace else os.O_EXCL)
-    try:
-        return open(os.open(path, flags, 0o600), "wb")  # noqa: PTH123 - its mode from the start
-    except FileExistsError:
-        raise SpecError(
-            f"{name}: already exists", fix="choose another --output, or overwrite it with --force"
-        ) from None
-    except OSError as error:
-        raise SpecError(
-            f"{name}: cannot be written: {error.strerror}", fix="choose another --output"
-        ) from None

@@ -30,10 +30,11 @@ export interface IControlsProps {
   query: IQuery;
   change: (query: Partial<IQuery>) => void;
   copyAll: () => void;
+  download: () => void;
 }
 
 export function Controls(props: IControlsProps): JSX.Element {
-  const { title, ranks, query, change, copyAll } = props;
+  const { title, ranks, query, change, copyAll, download } = props;
   return (
     <div className="mnt-controls">
       <span className="b">{title}</span>
@@ -63,6 +64,11 @@ export function Controls(props: IControlsProps): JSX.Element {
       </label>
       <span className="sp" />
       <Button label={trans.__('Copy')} run={copyAll} />
+      <Button
+        label={trans.__('Download')}
+        title={trans.__('All lines, with times, as one file')}
+        run={download}
+      />
     </div>
   );
 }

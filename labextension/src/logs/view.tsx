@@ -4,6 +4,8 @@ import { ReactWidget } from '@jupyterlab/apputils';
 import * as React from 'react';
 
 import { copy } from '../clipboard';
+import { clock } from '../formats';
+import { downloadFrom } from '../liveview/export/download';
 import { ProblemLines } from '../problem';
 import type { LogLine } from '../schema';
 import type { IClusterModel } from '../tokens';
@@ -45,6 +47,9 @@ export function LogView(props: ILogProps): JSX.Element {
         query={query}
         change={changed => setQuery({ ...query, ...changed })}
         copyAll={() => void copy(text)}
+        download={() =>
+          downloadFrom(model.api.logFileUrl(jobId, query.rank), '')
+        }
       />
       {problem && (
         <div role="alert">
@@ -85,6 +90,8 @@ function Lines(props: { label: string; text: string }): JSX.Element {
   );
 }
 
-function prefix({ node, rank }: LogLine): string {
-  return typeof rank === 'number' ? `[${node} rank ${rank}] ` : `[${node}] `;
+function prefix({ node, rank, time_s }: LogLine): string {
+  const when = typeof time_s === 'number' ? `${clock(time_s, true)} ` : '';
+  const who = typeof rank === 'number' ? `${node} rank ${rank}` : node;
+  return `${when}[${who}] `;
 }

@@ -43,6 +43,7 @@ VIEWERS = {
     (Route.JOURNAL, "GET"),
     (Route.SAMPLES, "GET"),
     (Route.LOG, "GET"),
+    (Route.LOG_TIMES, "GET"),
     (Route.CHECKPOINTS, "GET"),
     (Route.TRUST, "GET"),
     (Route.TRUST, "PUT"),

@@ -7,20 +7,27 @@ import pytest
 from jupyter_mntrain.cluster.history.logs import (
     FIRST_WINDOW_BYTES,
     LogLine,
+    LogSource,
+    Marks,
     ReadLog,
     parse_line,
     tail_log,
 )
+from jupyter_mntrain.model.text.log_parts import LogPart
 
 pytestmark = pytest.mark.anyio
 
 
 def reader(log: bytes, *, limit: int = 1 << 20) -> ReadLog:
-    async def read(offset: int, wanted: int) -> tuple[bytes, int]:
+    async def read(offset: int, wanted: int) -> LogPart:
         begin = max(0, len(log) + offset) if offset < 0 else offset
-        return log[begin : begin + min(limit, wanted)], len(log)
+        return LogPart(log[begin : begin + min(limit, wanted)], begin, len(log))
 
     return read
+
+
+async def no_times(begin: int, end: int) -> Marks:
+    return ()
 
 
 @pytest.mark.parametrize(
@@ -41,7 +48,8 @@ def test_a_line_knows_its_rank(line: str, rank: int | None, text: str) -> None:
 async def texts(
     log: bytes, *, rank: int | None = None, tail: int = 3, limit: int = 1 << 20
 ) -> list[str]:
-    lines = await tail_log(reader(log, limit=limit), "node1", rank=rank, tail=tail)
+    source = LogSource("node1", reader(log, limit=limit), no_times)
+    lines = await tail_log(source, rank=rank, tail=tail)
     return [line.text for line in lines]
 
 

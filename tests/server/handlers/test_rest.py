@@ -134,6 +134,48 @@ def test_logs(served: Served, job_id: JobId) -> None:
     assert [(line["node"], line["text"]) for line in own["lines"]] == [("node1", "line 7")]
 
 
+def test_the_whole_log_is_one_download_in_order_of_time(served: Served) -> None:
+    job_id = served.add_job()
+    for number, agent in enumerate(served.agents):
+        line = f"[{agent.name} rank {number}] \x1b[31mline\x1b[0m %04d\n"
+        log = "".join(line % step for step in range(5000))
+        length = len(log) // 5000
+        marks = tuple((length * (n + 1), 100.0 + n + number / 2) for n in range(5000))
+        served.do(agent.logs.__setitem__, job_id, log.encode())
+        served.do(agent.log_times.__setitem__, job_id, marks)
+    answer = served.server.ask("GET", f"/jobs/{job_id}/log-file")
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="{job_id}.log"'
+    lines = answer.text.splitlines()
+    assert len(lines) == 10_000
+    assert [line.partition("] ")[2] for line in lines[:4]] == [
+        "line 0000",
+        "line 0000",
+        "line 0001",
+        "line 0001",
+    ]
+    assert lines == sorted(lines)
+    one = served.server.ask("GET", f"/jobs/{job_id}/log-file?rank=1").text.splitlines()
+    assert len(one) == 5000
+
+
+def test_a_search_finds_old_lines_and_goes_on_with_new_ones(served: Served) -> None:
+    job_id = served.add_job()
+    agent = served.agents[0]
+    prefix = f"[{agent.name} rank 0]"
+    log = f"{prefix} a needle\n" + f"{prefix} {'hay ' * 40}\n" * 80_000
+    served.do(agent.logs.__setitem__, job_id, log.encode())
+
+    def found() -> list[str]:
+        log = served.server.get(f"/jobs/{job_id}/logs?search=needle")
+        return [line["text"] for line in log["lines"] if line["node"] == agent.name]
+
+    assert found() == ["a needle"]
+    served.do(agent.logs.__setitem__, job_id, f"{log}{prefix} no needle\n".encode())
+    before = agent.count("log")
+    assert found() == ["a needle", "no needle"]
+    assert agent.count("log") - before == 2
+
+
 def test_stacks_say_where_each_rank_is_now(served: Served) -> None:
     job_id = served.add_job()
     for rank, agent in enumerate(served.agents):

@@ -52,7 +52,7 @@ def test_a_report_holds_what_is_known_and_no_secret(do, failed, tmp_path):
     assert "nodes/wopr.json" in parts
     assert "is no number" in parts["verdict.txt"]
     assert "it ended first" in parts["verdict.txt"]
-    assert "rank 0: step 1 loss 7.1" in parts["logs/wopr.txt"]
+    assert "[wopr rank 0] step 1 loss 7.1" in parts["logs/wopr.txt"]
     job = json.loads(parts["job.json"])
     assert job["spec"]["environment"] == {"DB_PASSWORD": "***", "OMP_NUM_THREADS": "2"}
     assert job["verdict"]["sureness"] == "certain"

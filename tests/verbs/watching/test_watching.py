@@ -15,7 +15,7 @@ from tests.standin.cluster import StandInCluster, node
 from tests.standin.job_handle import StandInJob
 from tests.standin.screen import Paper
 from tests.standin.training import sample_job
-from tests.wording import says
+from tests.wording import says, wording
 
 
 def test_a_job_that_hangs_says_whom_it_waits_for(text):
@@ -165,6 +165,19 @@ def test_logs_name_node_and_rank(do, text, as_json):
     assert as_json(do("logs", "--rank", "0")) == [
         {"node": "wopr", "rank": 0, "text": "step 1 loss 7.1"}
     ]
+
+
+def test_all_lines_are_written_into_a_new_file(do, tmp_path, as_json):
+    path = tmp_path / "ranks.log"
+    outcome = do("logs", "--output", str(path))
+    assert as_json(outcome)["lines"] == 3
+    assert path.read_text().splitlines()[1] == "[wopr rank 0] step 1 loss 7.1"
+    assert path.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(SpecError, match=wording("already exists")):
+        do("logs", "--output", str(path))
+    do("logs", "--output", str(path), "--force")
+    with pytest.raises(SpecError, match=wording("exclude each other")):
+        do("logs", "--output", str(path), "--follow")
 
 
 def test_following_logs_prints_each_line_once_and_ends_with_the_job(do, cluster, text):

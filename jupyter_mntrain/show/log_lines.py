@@ -1,0 +1,46 @@
+"""Log lines as text: each with its time, node and rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+from jupyter_mntrain.model.text.foreign import shown_name, visible, without_color
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import LogLine
+
+
+def log_text(lines: Sequence[LogLine]) -> Group | Text:
+    """Lines for a terminal or a cell. ANSI colors of the ranks are kept."""
+    if not lines:
+        return Text("no output yet", style="dim")
+    parts = []
+    for line in lines:
+        who = f"{shown_name(line.node)} {'torchrun' if line.rank is None else f'r{line.rank}'}"
+        when = "" if line.time_s is None else f"{_local(line.time_s):%H:%M:%S} "
+        text = Text.assemble((when, "dim"), (f"{who} │ ", "cyan"), no_wrap=True, overflow="ignore")
+        parts.append(text.append_text(Text.from_ansi(visible(line.text, keeps_color=True))))
+    return Group(*parts)
+
+
+def written_line(line: LogLine) -> str:
+    """A line of a file: with its date and tenths of a second, without colors."""
+    who = "torchrun" if line.rank is None else f"rank {line.rank}"
+    text = visible(without_color(line.text))
+    return f"{_written_time(line.time_s)}[{shown_name(line.node)} {who}] {text}\n"
+
+
+def _written_time(time_s: float | None) -> str:
+    if time_s is None:
+        return ""
+    when = _local(time_s).replace(tzinfo=None)
+    return f"{when.isoformat(' ', 'milliseconds')[:-2]} "
+
+
+def _local(time_s: float) -> datetime:
+    return datetime.fromtimestamp(time_s, UTC).astimezone()

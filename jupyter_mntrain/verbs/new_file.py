@@ -1,0 +1,37 @@
+"""New file: what a verb writes for the user, over nothing that is there unless told to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model.errors import SpecError
+
+
+def force_flag(parser: Parser) -> None:
+    parser.flag("--force", help="overwrite an existing file")
+
+
+def new_file(path: Path, name: str, *, may_replace: bool) -> BinaryIO:
+    """Open a file, mode 0600, that was not there.
+
+    Args:
+        name: as the user wrote it.
+        may_replace: also one that was there.
+
+    Raises:
+        SpecError: it was there, or cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if may_replace else os.O_EXCL)
+    try:
+        return open(os.open(path, flags, 0o600), "wb")  # noqa: PTH123 - its mode from the start
+    except FileExistsError:
+        raise SpecError(
+            f"{name}: already exists", fix="choose another --output, or overwrite it with --force"
+        ) from None
+    except OSError as error:
+        raise SpecError(
+            f"{name}: cannot be written: {error.strerror}", fix="choose another --output"
+        ) from None
