@@ -12,7 +12,7 @@ from typing import Any
 from jupyter_mntrain.metrics.recent import MOST_RECENT_STEPS, RECENT_S
 from jupyter_mntrain.metrics.series import Column
 from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
-from jupyter_mntrain.model.records.number import Number, carried
+from jupyter_mntrain.model.records.number import carried
 
 CHUNK = 1024
 """The newest rows, one to two of these, stay as they were written."""
@@ -24,7 +24,8 @@ number of steps, so the beginning of a long job is drawn as finely as its middle
 DIGITS = 5
 """Significant ones that go to a page: a picture shows fewer."""
 
-LEAST_CHUNK, LEAST_OLDER = 128, 256
+LEAST_CHUNK, LEAST_OLDER = 64, 128
+"""A page shows a hundred rows of each of so many ranks."""
 
 KEEP_LAST = frozenset({"time_s", "step", "tokens"})
 """Where rows are joined these take the last value, all others the mean."""
@@ -64,6 +65,8 @@ class Table:
         """Of the newest rows that are no longer recent whatever their time."""
         self._size = 1
         """Rows that each older one was joined from."""
+        self._recent: slice | None = None
+        """As long as no row is added: of many ranks, each has several figures."""
         self.joined_up_to = 0
         """Rows up to this number are no longer kept one by one."""
 
@@ -79,6 +82,7 @@ class Table:
         if len(self._numbers) >= 2 * self._chunk:
             self._retire()
         self._numbers.append(number)
+        self._recent = None
         self._add(self._newest, row)
 
     def begin(self, number: int, rows: Sequence[Mapping[str, float | None]], size: int) -> None:
@@ -111,6 +115,11 @@ class Table:
 
     def recent_rows(self) -> slice:
         """The recent ones among the newest rows; see :mod:`jupyter_mntrain.metrics.recent`."""
+        if self._recent is None:
+            self._recent = self._find_recent()
+        return self._recent
+
+    def _find_recent(self) -> slice:
         times = self._newest["time_s"]
         if not times:
             return slice(0, 0)
@@ -187,24 +196,27 @@ class Table:
         return {name: array("d") for name in self._names}
 
 
-def _joined(name: str, column: Sequence[float], size: int) -> list[float]:
+def _joined(name: str, column: array[float], size: int) -> list[float]:
     """One value for every ``size`` neighbors; the last of them may be fewer."""
     if size == 1 or not len(column):
         return list(column)
     if name in KEEP_LAST:
-        return [column[min(i + size, len(column)) - 1] for i in range(0, len(column), size)]
+        return [*column[size - 1 :: size], *(column[-1:] if len(column) % size else ())]
     if name.startswith((LOW, HIGH)):
         rule = _low if name.startswith(LOW) else max
         return [rule(column[i : i + size]) for i in range(0, len(column), size)]
     import numpy as np  # takes a while: not when the extension is loaded
 
-    padded = np.full(-(-len(column) // size) * size, UNKNOWN)
-    padded[: len(column)] = column
-    rows = padded.reshape(-1, size)
-    known = rows != UNKNOWN
-    counts = known.sum(axis=1)
+    values = np.array(column)
+    known = values != UNKNOWN
+    begins = np.arange(0, len(values), size)
     with np.errstate(invalid="ignore"):  # the mean of inf and -inf is NaN, and is shown as that
-        sums = np.where(known, rows, 0.0).sum(axis=1)
+        if known.all():
+            counts = np.minimum(size, len(values) - begins)
+            sums = np.add.reduceat(values, begins)
+        else:
+            counts = np.add.reduceat(known, begins, dtype=np.int64)
+            sums = np.add.reduceat(np.where(known, values, 0.0), begins)
     means: list[float] = np.where(counts > 0, sums / np.maximum(counts, 1), UNKNOWN).tolist()
     return means
 
@@ -231,12 +243,17 @@ def page_columns(columns: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 
 def _page_column(name: str, values: Sequence[float]) -> Column:
-    if all(value == UNKNOWN for value in values):
+    unknown = values.count(UNKNOWN)
+    if unknown == len(values):
         return ()
     if name in KEEP_LAST:
         return tuple(None if value == UNKNOWN else round(value, 3) for value in values)
-    return tuple(None if value == UNKNOWN else _rounded(value) for value in values)
-
-
-def _rounded(value: float) -> Number:
-    return carried(float(f"{value:.{DIGITS}g}"))
+    # All at once: a page of many ranks has a million of them.
+    spelled = " ".join([f"%.{DIGITS}g"] * len(values)) % tuple(values)
+    rounded = [float(one) for one in spelled.split()]
+    if not unknown and isfinite(sum(rounded)):
+        return tuple(rounded)
+    return tuple(
+        None if value == UNKNOWN else carried(one)
+        for value, one in zip(values, rounded, strict=True)
+    )

@@ -41,6 +41,7 @@ class LinkRows:
 
     def __init__(self, placement: Placement, room: float = 1.0) -> None:
         self.placement = placement
+        self._ranks = placement.ranks
         self.basis: Basis = (
             # Several nodes on one machine share the counters of its loopback interface.
             "ranks" if ip_address(placement.address).is_loopback else "interface"
@@ -73,7 +74,7 @@ class LinkRows:
             self.links = self.links if sample.links is None else sample.links
         ranks = [
             series
-            for rank in self.placement.ranks
+            for rank in self._ranks
             if (series := history.ranks.get(Rank(rank))) is not None and series.count
         ]
         if self.basis == "ranks":
@@ -126,7 +127,18 @@ class LinkRows:
 
     def _across(self, step: RankStep, direction: Direction) -> int:
         by_peer = step.sent_bytes if direction == "sent" else step.received_bytes
-        return sum(size for peer, size in by_peer.items() if peer not in self.placement.ranks)
+        return sum(size for peer, size in by_peer.items() if peer not in self._ranks)
+
+    def _all_across(self, steps: Sequence[RankStep], direction: Direction) -> int:
+        """Of several steps; neighbors that exchange the same share one account."""
+        total = size = 0
+        known: object = None
+        for step in steps:
+            by_peer = step.sent_bytes if direction == "sent" else step.received_bytes
+            if by_peer is not known:
+                size, known = self._across(step, direction), by_peer
+            total += size
+        return total
 
     def _count(self, sample: LinkSample) -> None:
         if not self._times:
@@ -194,9 +206,7 @@ class LinkRows:
         payload = NO_RATES
         if len(ranks) == self.placement.nproc and all_tell(steps) and steps:
             seconds = sum(step.step_s for step in steps) / len(ranks)
-            payload = {
-                one: sum(self._across(step, one) for step in steps) / seconds for one in DIRECTIONS
-            }
+            payload = {one: self._all_across(steps, one) / seconds for one in DIRECTIONS}
         rates, own = payload, payload
         if self.basis == "interface":
             rates = self._rates(*span) if span else NO_RATES

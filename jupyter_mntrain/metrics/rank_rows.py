@@ -39,12 +39,22 @@ SUMMARY_DIGITS = 7
 
 
 class RankRows:
-    """The rows of one rank, and the peak that its MFU is of."""
+    """The rows of one rank, and the peak that its MFU is of.
 
-    def __init__(self, rank: Rank, placement: Placement, room: float = 1.0) -> None:
+    Args:
+        room: of the usual number of rows.
+        has_extremes: of very many ranks a band is drawn, and the job's own rows keep the extremes.
+    """
+
+    def __init__(
+        self, rank: Rank, placement: Placement, room: float = 1.0, *, has_extremes: bool = True
+    ) -> None:
         self.rank = rank
         self.placement = placement
-        self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=EXTREMES, room=room)
+        self._neighbors = placement.ranks
+        """Ranks on the same node, this one among them."""
+        kept = EXTREMES if has_extremes else ()
+        self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=kept, room=room)
         self.series: RankSeries | None = None
         self.replicas: int | None = None
         """Ranks with the same stages, this one among them: each has tokens of its own. ``None``
@@ -98,7 +108,7 @@ class RankRows:
         """
         self.series = series
         rows = []
-        for both in together([series], self._taken):
+        for both in together([series], self._taken) if self._taken < series.first else ():
             block, self._taken = both.rows[0], both.end
             self._see(block[MEMORY], block[BUSY])
             rows.append(self._row(series.mean(block), bubble, capacity))
@@ -151,7 +161,7 @@ class RankRows:
             return None
         seconds = 0.0
         for peer, size in step.sent_bytes.items():
-            if peer not in self.placement.ranks:  # those cross no link
+            if peer not in self._neighbors:  # those cross no link
                 bytes_per_s = capacity(peer)
                 if not bytes_per_s:
                     return None
@@ -163,7 +173,7 @@ class RankRows:
         told = with_mfu(columns, self.peak_flops_per_s)
         of_all = self.replicas
         rates = ("tokens_per_s", "pace_tokens_per_s")
-        for name in (end + rate for end in ("", LOW, HIGH) for rate in rates):
+        for name in told.keys() & {end + rate for end in ("", LOW, HIGH) for rate in rates}:
             told[name] = [
                 UNKNOWN if one == UNKNOWN or of_all is None else one * of_all for one in told[name]
             ]
@@ -236,6 +246,8 @@ def with_mfu(columns: dict[str, list[float]], peak: float | None) -> dict[str, l
     others = dict(columns)
     share = formulas.mfu(1.0, peak)  # of one FLOP per second: a call per value would be slow
     for end in ("", LOW, HIGH):
+        if f"{end}flops_per_s" not in others:
+            continue
         others[f"{end}mfu"] = [
             UNKNOWN if share is None or one == UNKNOWN else one * share
             for one in others.pop(f"{end}flops_per_s")

@@ -27,7 +27,7 @@ from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.metrics import RankStart, RankText
-from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.telemetry import formulas
 
@@ -43,6 +43,9 @@ FULL_TABLES = 8
 """So many ranks have as many rows as a chart can show; of more, fewer each."""
 
 Read = Callable[[Table], dict[str, list[float]]]
+
+Told = tuple[str, Capacity | None, tuple[LinkMeasurement, ...]]
+"""A node, and what it says of the capacity of its links."""
 
 
 class SeriesBuilder:
@@ -87,6 +90,8 @@ class SeriesBuilder:
         self._links: dict[str, LinkRows] = {}
         self._traffic: dict[str, OtherTraffic] = {}
         self._capacities = LinkCapacities()
+        self._told_of_links: list[Told] = []
+        """What the capacities were taken from: of many nodes they are many, and rarely new."""
         self._node_of: dict[int, str] = {}
 
     def extend(self, history: JobHistory, now_s: float) -> None:
@@ -98,12 +103,14 @@ class SeriesBuilder:
         attempt = history.view.attempt
         if attempt.number != self._attempt:
             self._begin(attempt.number)
-        room = room_of(attempt.world_size)
+        room, is_fine = room_of(attempt.world_size), attempt.world_size <= FINE_TABLES
         for placement in attempt.placements:
             for rank in placement.ranks:
                 if (series := history.ranks.get(Rank(rank))) is not None:
                     if rank not in self._ranks:
-                        self._ranks[Rank(rank)] = RankRows(Rank(rank), placement, room)
+                        self._ranks[Rank(rank)] = RankRows(
+                            Rank(rank), placement, room, has_extremes=is_fine
+                        )
                     self._ranks[Rank(rank)].series = series
         self._extend_links(history)
         self._extend_ranks(history)
@@ -154,20 +161,24 @@ class SeriesBuilder:
                 rows = link.table.since(max(before, link.table.joined_up_to))
                 self._traffic[placement.node].see(rows, link.capacity_bytes_per_s)
         self._node_of = {rank: place.node for place in placements for rank in place.ranks}
+        told = [(node, link.given, link.links) for node, link in self._links.items()]
+        if told == self._told_of_links:
+            return
         given = history.view.spec.link_capacity_bytes_per_s
+        self._told_of_links = told
         self._capacities = LinkCapacities(
             None if given is None else Capacity(bytes_per_s=given, source="given")
         )
-        for node, link in self._links.items():
-            self._capacities.add(node, link.given, link.links)
+        for one in told:
+            self._capacities.add(*one)
 
     def _extend_ranks(self, history: JobHistory) -> None:
         stages = Counter(known.start.stages for known in self._ranks.values() if known.start)
-        depth = self._pipeline_stages()
+        depth, is_whole = self._pipeline_stages(), history.is_whole
         for rank, known in self._ranks.items():
             before, has_earlier = self.seq, len(known.table) > 0
             alike = stages[known.start.stages] if known.start else 1
-            replicas = alike if history.is_whole else None
+            replicas = alike if is_whole else None
             bubble = _schedule_bubble(known.start, depth)
             self.seq = known.extend(
                 history.ranks[rank], self.seq, bubble, self._capacity_from(known.placement.node)

@@ -195,7 +195,7 @@ def _slowest(ranks: Ranks) -> Rank | None:
 def _links(
     link: LinkRows, ranks: Ranks, links: Links, capacities: LinkCapacities
 ) -> Iterator[LinkSummary]:
-    own = [known for rank, known in ranks.items() if rank in link.placement.ranks]
+    own = [ranks[Rank(rank)] for rank in link.placement.ranks if rank in ranks]
     spans = [span for known in own if (span := known.table.recent_span())]
     span = (min(one[0] for one in spans), max(one[1] for one in spans)) if spans else None
     neighbors = {Rank(peer) for known in own if known.start for peer in known.start.neighbors}

@@ -34,7 +34,7 @@ ROOM_STEPS = 8192
 
 ROOM_BLOCKS = 65536
 ROOM_LINKS = 65536
-LEAST_STEPS, MOST_STEPS = 32, 1024
+LEAST_STEPS, MOST_STEPS = 16, 1024
 LEAST_BLOCKS, MOST_BLOCKS = 256, 8192
 
 
@@ -75,6 +75,8 @@ class RankLines:
         self.progress = new
 
     def take_step(self, step: RankStep, ranks: int) -> None:
+        if self.steps:
+            _share(self.steps[-1], step)
         self.steps.append(step)
         self.progress = None
         kept = most_steps(ranks)
@@ -115,6 +117,14 @@ class RankLines:
             dict(self.received_bytes),
             rank,
         )
+
+
+def _share(before: RankStep, step: RankStep) -> None:
+    """Keep one account for steps that exchange the same: it is larger than the rest of a step."""
+    for name in ("sent_bytes", "received_bytes"):
+        known = getattr(before, name)
+        if getattr(step, name) == known:
+            msgspec.structs.force_setattr(step, name, known)
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ FACTOR = 4
 
 WIDTH = len(BLOCK)
 AT = {name: index for index, name in enumerate(BLOCK)}
+TIME = AT["time_s"]
 
 Row = tuple[float, ...]
 Rule = Callable[[Sequence[float]], float]
@@ -184,6 +185,10 @@ class StepBlocks:
         begin = range(self._length)[index] * WIDTH
         return tuple(self._data[begin : begin + WIDTH])
 
+    def time_s(self, index: int) -> float:
+        """When a block ended; a search need not copy the rest of it."""
+        return self._data[index * WIDTH + TIME]
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, StepBlocks) and self.size == other.size and list(self) == list(other)
@@ -268,21 +273,22 @@ def mean_step(
     Args:
         sent: bytes per step by peer, whose shares the block's bytes have; ``received`` likewise.
     """
-    one = dict(zip(BLOCK, row, strict=True))
-    loss = one["loss"]
+    time_s, step, _, step_s, tokens, loss, compute_s, optimizer_s, flops, out, in_, memory = row[
+        : AT["memory_bytes"] + 1
+    ]
     return RankStep(
-        time_s=one["time_s"],
+        time_s=time_s,
         rank=rank,
-        step=int(one["step"]),
-        step_s=one["step_s"],
-        tokens=_or_none(one["tokens"]),  # type: ignore[arg-type]  # a mean
+        step=int(step),
+        step_s=step_s,
+        tokens=_or_none(tokens),  # type: ignore[arg-type]  # a mean
         loss=None if loss == UNKNOWN else carried(loss),
-        compute_s=_or_none(one["compute_s"]),
-        optimizer_s=_or_none(one["optimizer_s"]),
-        flops=_or_none(one["flops"]),
-        sent_bytes=_shared(one["sent_bytes"], sent),  # type: ignore[arg-type]
-        received_bytes=_shared(one["received_bytes"], received),  # type: ignore[arg-type]
-        memory_bytes=_or_none(one["memory_bytes"]),  # type: ignore[arg-type]
+        compute_s=_or_none(compute_s),
+        optimizer_s=_or_none(optimizer_s),
+        flops=_or_none(flops),
+        sent_bytes=_shared(out, sent),  # type: ignore[arg-type]
+        received_bytes=_shared(in_, received),  # type: ignore[arg-type]
+        memory_bytes=_or_none(memory),  # type: ignore[arg-type]
     )
 
 

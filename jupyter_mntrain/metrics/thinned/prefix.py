@@ -27,7 +27,10 @@ class Prefix(Sequence[T]):
     def __getitem__(self, index: slice) -> list[T]: ...
     def __getitem__(self, index: int | slice) -> T | list[T]:
         if isinstance(index, slice):
-            return [self._items[i] for i in range(self._length)[index]]
+            begin, end, step = index.indices(self._length)
+            if step == 1:
+                return self._items[begin:end]
+            return [self._items[i] for i in range(begin, end, step)]
         return self._items[range(self._length)[index]]
 
     def __iter__(self) -> Iterator[T]:

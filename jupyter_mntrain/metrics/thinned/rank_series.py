@@ -19,7 +19,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
 )
 
-TIME, STEP = BLOCK.index("time_s"), BLOCK.index("step")
+STEP = BLOCK.index("step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,8 @@ class RankSeries:
     def step_at(self, time_s: float) -> RankStep:
         """The step that ran at a time, or the last one before it that has ended."""
         blocks, steps = self.blocks, self.steps
-        if len(blocks) and (not steps or time_s <= blocks[-1][TIME]):
-            numbers = range(len(blocks))
-            index = bisect_left(numbers, time_s, key=lambda number: blocks[number][TIME])
+        if len(blocks) and (not steps or time_s <= blocks.time_s(len(blocks) - 1)):
+            index = bisect_left(range(len(blocks)), time_s, key=blocks.time_s)
             return self.mean(blocks[min(index, len(blocks) - 1)])
         index = bisect_left(steps, time_s, key=lambda step: step.time_s)
         return steps[min(index, len(steps) - 1)]
