@@ -6,6 +6,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.launch.record_changes import JobRemoval
 from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer
+from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.problem import Problem
@@ -38,6 +39,7 @@ RECORDS = (
     ShownStacks,
     JobBundle,
     LinkMeasurement,
+    NodeHistory,
 )
 
 (server_message, *_), definitions = msgspec.json.schema_components(

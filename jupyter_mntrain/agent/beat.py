@@ -1,4 +1,4 @@
-"""Heartbeat: once a second, sends counters of network, GPUs and load to listeners and jobs."""
+"""Heartbeat: once a second, counters of network, GPUs and load for listeners, jobs and history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BeatSampler:
         psutil.cpu_percent()
 
     def sample(self) -> None:
-        """Sample once, also at rest (0.1 ms): a job's first sample must not count older traffic."""
+        """Sample once, also at rest: a job's first sample must not count older traffic."""
         counters, now = psutil.net_io_counters(pernic=True), time.monotonic()
         interval_s, self._previous_s = now - self._previous_s, now
         previous, self._previous = self._previous, counters
@@ -40,8 +40,10 @@ class BeatSampler:
             if name in previous
         }
         self._sample_links(moved, interval_s)
+        beat = self._beat(moved, counters, interval_s)
         if not self._node.listeners.is_empty:
-            self._node.listeners.publish(self._beat(moved, counters, interval_s))
+            self._node.listeners.publish(beat)
+        self._node.usage.take(beat, self._own_traffic())
 
     def _sample_links(self, moved: Mapping[str, tuple[int, int]], interval_s: float) -> None:
         told = {}
@@ -64,6 +66,17 @@ class BeatSampler:
                 )
             )
         self._told = told
+
+    def _own_traffic(self) -> dict[str, tuple[float, float]]:
+        """What the ranks of all jobs send and receive, by interface, as far as it is known."""
+        found: dict[str, tuple[float, float]] = {}
+        for job in self._node.jobs.active():
+            pressure = job.record.pressure
+            if pressure is not None and pressure.own_traffic is not None:
+                sent, received = found.get(pressure.interface, (0.0, 0.0))
+                more_sent, more_received = pressure.own_traffic
+                found[pressure.interface] = (sent + more_sent, received + more_received)
+        return found
 
     def _beat(
         self,

@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,6 +32,8 @@ from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
+from jupyter_mntrain.agent.machine.usage.usage_book import DIRECTORY as HISTORY
+from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
 from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.joining import join
@@ -221,6 +224,8 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     node.listeners.publish(Goodbye(reason="the agent was stopped"))
     await asyncio.gather(node.listeners.close(), announcer.close())
     node.jobs.close()
+    with suppress(OSError):  # a full disk: a few seconds are lost
+        node.usage.save()
 
 
 def _node(options: Options) -> LocalNode:
@@ -256,6 +261,7 @@ def _node(options: Options) -> LocalNode:
         audit=Audit(options.state / AUDIT_FILE),
         state=StateDirectory(options.state, node_id),
         owner=owner,
+        usage=UsageBook(options.state / HISTORY),
     )
 
 

@@ -22,6 +22,7 @@ from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
+from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
@@ -75,6 +76,7 @@ class LocalNode:
     audit: Audit
     state: StateDirectory
     owner: OwnersWord
+    usage: UsageBook
     problem: Problem | None = None
     """Why it cannot store jobs now."""
     streams: Quota = field(default_factory=stream_quota)

@@ -13,6 +13,7 @@ from jupyter_mntrain.cluster.agents.address import parse_address
 from jupyter_mntrain.cluster.checkpoints import Checkpoints
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
+from jupyter_mntrain.cluster.history.usage import ClusterUsage
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.begin import BeginPlan, plan_beginning
 from jupyter_mntrain.cluster.launch.measure import measure_participants
@@ -33,7 +34,6 @@ from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import choose_participants, parse_member
 from jupyter_mntrain.recipe.stored import with_settings
 
@@ -88,6 +88,7 @@ class Cluster:
         self._jobs = JobSearch(self._driver, clock)
         self.discovery = ClusterDiscovery(self._driver, self._peers)
         self.membership = ClusterMembership(self._driver)
+        self.usage = ClusterUsage(self._driver, self._search, clock)
         # Also at interpreter exit, while threads still run.
         self._closer = weakref.finalize(self, self._driver.close)
 
@@ -182,11 +183,7 @@ class Cluster:
             NodeError: it does not answer.
             RefusedError: no such port or interface exists.
         """
-        self._search.refuse_awaited([node])
-        info = find_node(node, [view.info for view in self.nodes() if view.info])
-        address = next(view.address for view in self.nodes() if view.info is info)
-        client = self._driver.live.desk.client(address, info.node_id, info.name)
-        return self._driver.loop.run(client.port_status(port, interface))
+        return self._driver.loop.run(self._search.client(node).port_status(port, interface))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
         """The exact command and environment of every node; nothing is started or leased.

@@ -5,6 +5,7 @@ verb    path                                       body → answer
 ======  =========================================  ==============================================
 GET     /v1/node                                   → NodeInfo
 GET     /v1/node/description                       → MachineDescription; takes seconds
+GET     /v1/history?since=&until=&points=          → NodeHistory, Unix seconds
 GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, then Beat/s
 POST    /v1/leases                                 LeaseRequest → LeaseGrant; repeat = renew
 DELETE  /v1/leases/{job}/{attempt}                 → {}
@@ -12,12 +13,10 @@ GET     /v1/jobs?limit=&after=                     → JobPage of ended jobs, ne
                                                      ``search=``, ``run=`` and ``begins=``
 GET     /v1/jobs/{job}                             → JobRecord (newest attempt)
 GET     /v1/jobs/{job}/spec                        → JobSpec with its files
-PUT     /v1/jobs/{job}                             StartRequest of attempt 0 → JobRecord: it waits
-                                                     here until its head can start it everywhere
+PUT     /v1/jobs/{job}                             StartRequest of attempt 0 → JobRecord that waits
 PUT     /v1/jobs/{job}/attempts/{attempt}          StartRequest → JobRecord; repeat = no-op
 GET     /v1/jobs/{job}/deletion                    → JobDeletion: what the next one would delete
-DELETE  /v1/jobs/{job}/deletion?checkpoints=       → JobDeletion, of an ended job; 1 = also the
-                                                     checkpoints of its run, if it is the last
+DELETE  /v1/jobs/{job}/deletion?checkpoints=       → JobDeletion; 1 = also of the run's checkpoints
 PUT     /v1/jobs/{job}/label                       JobLabel → JobRecord; an older one is ignored
 POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
 GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since
@@ -74,6 +73,7 @@ class Route(enum.StrEnum):
     NODE = "/v1/node"
     DESCRIPTION = "/v1/node/description"
     STREAM = "/v1/stream"
+    HISTORY = "/v1/history"
     LEASES = "/v1/leases"
     LEASE = "/v1/leases/{job_id}/{attempt}"
     JOBS = "/v1/jobs"

@@ -32,6 +32,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/status", node_routes.StatusResource),
     (r"/nodes", node_routes.NodesResource),
     (r"/nodes/(?P<key>[^/]+)", node_routes.NodeResource),
+    (r"/nodes/(?P<key>[^/]+)/history", node_routes.HistoryResource),
     (r"/invitations", node_routes.InvitationsResource),
     (r"/links/measure", node_routes.MeasureResource),
     (r"/own-machine/node", own_machine_routes.OwnNodeResource),

@@ -7,6 +7,7 @@ GET     /status                              → ServerStatus
 GET     /nodes                               → [NodeEntry]
 POST    /nodes                               AddNode → 201 NodeEntry
 DELETE  /nodes/{key}                         → 204
+GET     /nodes/{key}/history?last=&points=   → NodeHistory, of the last so many seconds
 POST    /invitations                         Invite → 201 Invitation
 POST    /own-machine/node                    MakeNode → 201 ChangedMachine
 POST    /own-machine/membership              JoinCluster → 201 ChangedMachine
@@ -15,8 +16,7 @@ POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 GET     /jobs?search=&all=&sort=             → [JobEntry]; ``all=1`` = however old
 POST    /jobs                                LaunchJob → 201 JobEntry
 GET     /jobs/{job}                          → JobEntry
-GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=`` thins; ``begin=&end=`` asks
-                                               nodes for a range, of ``by=step`` or ``by=time``
+GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=``; ``begin=&end=&by=step|time``
 GET     /jobs/{job}/output                   → SavedOutput
 GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines that contain it
 GET     /jobs/{job}/log-file?rank=&node=      → all lines, as one text

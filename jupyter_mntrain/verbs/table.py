@@ -26,6 +26,7 @@ from jupyter_mntrain.verbs.membership.revoke import RevokeVerb
 from jupyter_mntrain.verbs.nodes.add import AddVerb
 from jupyter_mntrain.verbs.nodes.agent import AgentVerb
 from jupyter_mntrain.verbs.nodes.forget import ForgetVerb
+from jupyter_mntrain.verbs.nodes.history import HistoryVerb
 from jupyter_mntrain.verbs.nodes.install import InstallVerb
 from jupyter_mntrain.verbs.nodes.measure import MeasureVerb
 from jupyter_mntrain.verbs.nodes.nodes import NodesVerb
@@ -54,6 +55,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     DriverVerb,
     AgentVerb,
     MeasureVerb,
+    HistoryVerb,
     OpenPanelVerb,
     RecipesVerb,
     RecipeVerb,

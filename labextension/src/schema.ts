@@ -232,6 +232,11 @@ export interface Everything {
   SpecFile?: SpecFile;
   ShownStacks?: ShownStacks;
   ShownStack?: ShownStack;
+  NodeHistory?: NodeHistory;
+  HistoryPart?: HistoryPart;
+  HistoryLine?: HistoryLine;
+  HistoryGap?: HistoryGap;
+  HistoryJob?: HistoryJob;
   ServerMessage?: ServerMessage;
 }
 /**
@@ -1876,6 +1881,107 @@ export interface ShownStack {
   said: string;
   text: string;
   threads?: string;
+}
+/**
+ * A node over a time.
+ *
+ *     Args:
+ *         begin_s: Unix time at which the first point begins.
+ *         step_s: seconds that a point stands for.
+ *         points: how many each line has.
+ *         gpu_note: why there are no GPUs, if there are none.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "NodeHistory".
+ */
+export interface NodeHistory {
+  node_id: string;
+  node: string;
+  begin_s: number;
+  step_s: number;
+  points: number;
+  parts?: HistoryPart[];
+  gaps?: HistoryGap[];
+  jobs?: HistoryJob[];
+  gpu_note?: string | null;
+}
+/**
+ * A part of a node: the node itself, a GPU, a network interface.
+ *
+ *     Args:
+ *         key: a GPU's UUID, or an interface's name; empty for the node.
+ *         index: of a GPU, when it was seen last.
+ *         model: a GPU's name.
+ *         total: memory of the node or of a GPU, in bytes; capacity of an interface, in bytes per
+ *             second. ``None`` = not known.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "HistoryPart".
+ */
+export interface HistoryPart {
+  kind: "gpu" | "interface" | "node";
+  key?: string;
+  index?: number | null;
+  model?: string;
+  total?: number | null;
+  lines?: HistoryLine[];
+}
+/**
+ * One figure over time: a value per point, ``None`` where it is not known.
+ *
+ *     Args:
+ *         mean: of the seconds of a point.
+ *         low, high: the lowest and the highest second of it; empty where a point is one second.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "HistoryLine".
+ */
+export interface HistoryLine {
+  figure:
+    | "cpu_share"
+    | "memory_bytes"
+    | "own_received_bytes_per_s"
+    | "own_sent_bytes_per_s"
+    | "power_w"
+    | "received_bytes_per_s"
+    | "sent_bytes_per_s"
+    | "temperature_c"
+    | "utilization";
+  mean: (number | null)[];
+  low?: (number | null)[];
+  high?: (number | null)[];
+}
+/**
+ * A time without values.
+ *
+ *     Args:
+ *         cause: the agent did not run; or the node was suspended, or its agent could not run.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "HistoryGap".
+ */
+export interface HistoryGap {
+  begin_s: number;
+  end_s: number;
+  cause: "off" | "suspended";
+}
+/**
+ * The part of a job that ran here.
+ *
+ *     Args:
+ *         end_s: Unix time; ``None`` = it has not ended.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "HistoryJob".
+ */
+export interface HistoryJob {
+  job_id: string;
+  name: string;
+  state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
+  ranks: number[];
+  gpus: number[];
+  begin_s: number;
+  end_s?: number | null;
 }
 /** Size above which a .toml file is not read as a recipe: a recipe has a few hundred bytes. */
 export const LARGEST_RECIPE_BYTES = 65536;

@@ -22,6 +22,7 @@ import msgspec
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
+from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -76,6 +77,9 @@ class FakeAgent:
     stacks: dict[JobId, list[RankStack]] = field(default_factory=dict)
     checkpoints: dict[JobId, NodeCheckpoints] = field(default_factory=dict)
     """By run."""
+    history: NodeHistory | None = None
+    asked_history: dict[str, str] = field(default_factory=dict)
+    """The newest query for it."""
     log_limit: int = 1 << 20
     requests: list[tuple[str, str]] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)

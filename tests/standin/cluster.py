@@ -35,6 +35,7 @@ from tests.standin.jobs import measured_links
 from tests.standin.pipeline import BEGIN_S, GIGABIT
 from tests.standin.resuming import CHECKPOINTS, StandInCheckpoints
 from tests.standin.training import sample_job
+from tests.standin.usage import StandInUsage
 
 VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
 
@@ -118,6 +119,7 @@ class StandInCluster:
         self._jobs = {job.id: job for job in jobs}
         self.launches: list[JobSpec] = []
         self.queued: list[JobSpec] = []
+        self.usage = StandInUsage()
         self.projects: list[StagedProject | None] = []
         self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
         self.closed = 0

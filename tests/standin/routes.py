@@ -105,6 +105,15 @@ class _Node(_Handler):
         self.answer(self.agent.info)
 
 
+class _History(_Handler):
+    route = "history"
+
+    def get(self) -> None:
+        names = ("since", "until", "points")
+        self.agent.asked_history = {name: self.get_query_argument(name, "") for name in names}
+        self.answer(self.agent.history)
+
+
 class _Stream(_Handler):
     route = "stream"
 
@@ -301,6 +310,7 @@ def application(agent: FakeAgent) -> Application:
     routes: list[tuple[str, type[_Handler]]] = [
         (r"/v1/node", _Node),
         (r"/v1/stream", _Stream),
+        (r"/v1/history", _History),
         (r"/v1/leases", _Leases),
         (r"/v1/leases/(?P<job>[^/]+)/(?P<attempt>\d+)", _Lease),
         (r"/v1/jobs", _Jobs),

@@ -35,6 +35,7 @@ from jupyter_mntrain.agent.http.node_routes import (
 from jupyter_mntrain.agent.http.probe_routes import ProbeListenHandler, ProbeSendHandler
 from jupyter_mntrain.agent.http.sample_routes import JobSamplesHandler
 from jupyter_mntrain.agent.http.trust_routes import TrustHandler
+from jupyter_mntrain.agent.http.usage_routes import UsageHandler
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.launch.project.tree import SHA256
 from jupyter_mntrain.model.api import Route
@@ -51,6 +52,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.NODE: NodeHandler,
     Route.DESCRIPTION: DescriptionHandler,
     Route.STREAM: NodeStreamHandler,
+    Route.HISTORY: UsageHandler,
     Route.LEASES: LeasesHandler,
     Route.LEASE: LeaseHandler,
     Route.PORT: PortHandler,

@@ -22,6 +22,7 @@ from jupyter_mntrain.cluster.agents.transport import (
     split_lines,
     transport_error,
 )
+from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api, tunables
 from jupyter_mntrain.model.agent_calls import AgentCalls, Reply, not_an_agent, refusal
@@ -133,6 +134,15 @@ class AgentClient(AgentCalls):
         query = urlencode({name: value for name, value in asked.items() if value is not None})
         path = f"{Route.SAMPLES.format(job_id=job_id)}?{query}&by={by}"
         return await self._ask("GET", path, NodeSamples, extra_s=SAMPLES_S)
+
+    async def node_history(self, since_s: int, until_s: int, points: int) -> NodeHistory:
+        """What the node did from one Unix second to another, at most ``points`` points of a line.
+
+        Raises:
+            NodeError: also of an agent that is too old to answer it.
+        """
+        query = urlencode({"since": since_s, "until": until_s, "points": points})
+        return await self._ask("GET", f"{Route.HISTORY}?{query}", NodeHistory, extra_s=SAMPLES_S)
 
     def check(self, info: NodeInfo) -> None:
         """Check that the agent is the expected node and speaks our protocol.

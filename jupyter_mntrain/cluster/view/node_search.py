@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.launch.launcher import refuse_unusable
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
@@ -12,6 +13,7 @@ from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model.errors import not_answered
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import awaited_words
+from jupyter_mntrain.plan.lookup import find_node
 
 
 class NodeSearch:
@@ -59,6 +61,18 @@ class NodeSearch:
             for view in self._live.nodes
             if view.info and view.liveness in ("up", "suspect") and not view.is_conflict
         ]
+
+    def client(self, node: str) -> AgentClient:
+        """The client of a node that answers, by its name, id or host name.
+
+        Raises:
+            SpecError: it is unknown.
+            NodeError: it does not answer.
+        """
+        self.refuse_awaited([node])
+        info = find_node(node, [view.info for view in self._live.nodes if view.info])
+        address = next(view.address for view in self._live.nodes if view.info is info)
+        return self._live.desk.client(address, info.node_id, info.name)
 
     def awaited(self) -> str:
         """Which nodes have not answered yet, and for how long; empty if all have."""

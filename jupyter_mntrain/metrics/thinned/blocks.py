@@ -127,13 +127,20 @@ def _mean(values: Sequence[float]) -> float:
     return sum(known) / len(known) if known else UNKNOWN
 
 
-def _low(values: Sequence[float]) -> float:
+def lowest(values: Sequence[float]) -> float:
+    """The lowest of those that are known."""
     low = min(values)
     return low if low != UNKNOWN else min((v for v in values if v != UNKNOWN), default=UNKNOWN)
 
 
 def _rule(name: str) -> Rule:
-    for names, rule in ((LAST, _last), (MEANS, _mean), (FIRST, _first), (SUMS, sum), (LOWS, _low)):
+    for names, rule in (
+        (LAST, _last),
+        (MEANS, _mean),
+        (FIRST, _first),
+        (SUMS, sum),
+        (LOWS, lowest),
+    ):
         if name in names:
             return rule
     return max  # what is not known is less than all

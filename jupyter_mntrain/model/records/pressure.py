@@ -88,6 +88,7 @@ class Pressure(Record, frozen=True):
         interface: the ranks'.
         other_traffic: bytes per second of others on it, in the busier direction.
         clock_hz: mean clock of the processors; 0 if unknown.
+        own_traffic: bytes per second that its ranks send to other nodes and receive, if known.
         io: share of the time in which some process waited for a disk (PSI); ``cpu``: for a core.
         others_cores: that other programs than the ranks use together.
         competitor: the process that uses most CPU besides the job's, if any is starved:
@@ -99,6 +100,7 @@ class Pressure(Record, frozen=True):
     ranks: tuple[RankPressure, ...] = ()
     links: tuple[LinkPressure, ...] = ()
     other_traffic: Measure = NOTHING
+    own_traffic: tuple[float, float] | None = None
     clock_hz: Measure = NOTHING
     io: Measure = NOTHING
     cpu: Measure = NOTHING

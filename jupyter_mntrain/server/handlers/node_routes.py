@@ -5,13 +5,20 @@ from __future__ import annotations
 import math
 
 from jupyter_mntrain.command_line.token_input import piped
-from jupyter_mntrain.http.json_handler import refusal
+from jupyter_mntrain.http.json_handler import RequestRefusedError, refusal
+from jupyter_mntrain.metrics.node_history import LONGEST_S, MOST_POINTS, POINTS
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import AddNode, Invitation, Invite, MeasureLinks
 from jupyter_mntrain.trust.joining.token import read_token
 from jupyter_mntrain.verbs.nodes.installing.facts import needed_versions
+
+HOUR_S = 3600
+
+
+def no_such_node(key: str) -> RequestRefusedError:
+    return refusal(404, Kind.NO_SUCH_NODE, f"no node {key!r} is known", "see GET nodes")
 
 
 class NowhereResource(MntrainHandler):
@@ -51,11 +58,27 @@ class NodeResource(MntrainHandler):
         updates = await self.updates()
         entry = next((one for one in updates.nodes if one.key == key), None)
         if entry is None:
-            raise refusal(404, Kind.NO_SUCH_NODE, f"no node {key!r} is known", "see GET nodes")
+            raise no_such_node(key)
         await self.work(updates.cluster.discovery.forget, entry.view.address)
         updates.look_now()
         self.set_status(204)
         self.finish()
+
+
+class HistoryResource(MntrainHandler):
+    """What a node did, ``last`` seconds until now."""
+
+    @allowed
+    async def get(self, key: str) -> None:
+        updates = await self.updates()
+        entry = next((one for one in updates.nodes if one.key == key), None)
+        if entry is None:
+            raise no_such_node(key)
+        last_s = self.number("last", HOUR_S, 1, LONGEST_S)
+        points = self.number("points", POINTS, 2, MOST_POINTS)
+        name = entry.view.info.node_id if entry.view.info else entry.name
+        history = updates.cluster.usage.history
+        self.answer(await self.work(history, name, last_s=last_s, points=points))
 
 
 class InvitationsResource(MntrainHandler):

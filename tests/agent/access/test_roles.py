@@ -36,6 +36,7 @@ time.sleep(600)
 VIEWERS = {
     (Route.NODE, "GET"),
     (Route.STREAM, "GET"),
+    (Route.HISTORY, "GET"),
     (Route.JOBS, "GET"),
     (Route.JOB, "GET"),
     (Route.SPEC, "GET"),

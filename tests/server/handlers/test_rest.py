@@ -33,6 +33,7 @@ from tests.server.conftest import (
 from tests.server.live_server import TOKEN
 from tests.standin.faults import Refuse
 from tests.standin.jobs import step
+from tests.standin.usage import sample_history
 from tests.wording import says
 
 # Each starts Jupyter servers of its own.
@@ -72,6 +73,23 @@ def test_a_node_is_added_and_forgotten(served: Served) -> None:
     assert gone.status_code == 204, gone.text
     assert key not in [node["key"] for node in served.server.get("/nodes")]
     refused(served.server.ask("DELETE", f"/nodes/{key}"), 404, "no-such-node")
+
+
+def test_the_history_of_a_node_is_its_agents(served: Served) -> None:
+    (one, _) = served.agents
+    one.history = sample_history(600)
+    key = next(n["key"] for n in served.server.get("/nodes") if n["name"] == one.name)
+    history = served.server.get(f"/nodes/{key}/history?last=86400&points=300")
+    assert history["points"] == 600
+    assert history["jobs"][0]["name"] == "llama-lora"
+    asked = one.asked_history
+    assert (int(asked["until"]) - int(asked["since"]), asked["points"]) in (
+        (86_400, "300"),
+        (86_401, "300"),
+    )
+    refused(served.server.ask("GET", "/nodes/nobody/history"), 404, "no-such-node")
+    refused(served.server.ask("GET", f"/nodes/{key}/history?last=0"), 400, "bad-request")
+    refused(served.server.ask("GET", f"/nodes/{key}/history?points=x"), 400, "bad-request")
 
 
 def test_jobs(served: Served, job_id: JobId) -> None:

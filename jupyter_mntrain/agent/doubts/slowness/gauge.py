@@ -172,6 +172,7 @@ class Gauge:
         self._ranks: dict[Rank, RankGauge] = {}
         self._links: dict[str, LinkGauge] = {}
         self._own, self._others = History(), History()
+        self._own_traffic: tuple[float, float] | None = None
         self._clock, self._io, self._cpu = History(), History(), History()
         self._others_cores = History()
         self._last: Counters | None = None
@@ -215,6 +216,7 @@ class Gauge:
             ranks=tuple(one.pressure(now_s) for _, one in sorted(self._ranks.items())),
             links=tuple(one.pressure(now_s) for one in self._links.values()),
             other_traffic=self._others.measure(now_s),
+            own_traffic=self._own_traffic,
             clock_hz=self._clock.measure(now_s),
             io=self._io.measure(now_s),
             cpu=self._cpu.measure(now_s),
@@ -237,6 +239,7 @@ class Gauge:
             sent += max(0, link.sent_bytes - known.sent_bytes)
             received += max(0, link.received_bytes - known.received_bytes)
         self._own.add(now_s, max(sent, received) / passed_s)
+        self._own_traffic = (sent / passed_s, received / passed_s) if new.links else None
         others = max(
             new.sent_bytes - old.sent_bytes - sent,
             new.received_bytes - old.received_bytes - received,

@@ -1,0 +1,1 @@
+"""Usage of this node, kept for a week whether or not a job runs."""

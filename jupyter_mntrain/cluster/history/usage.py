@@ -1,0 +1,51 @@
+"""Cluster usage: what nodes did over a time, with and without jobs."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.node_search import NodeSearch
+from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.metrics.node_history import LONGEST_S, POINTS, NodeHistory
+
+HOUR_S: Final = 3600.0
+
+
+class ClusterUsage:
+    """The histories of a cluster's nodes, from :attr:`Cluster.usage`. Safe from any thread."""
+
+    def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
+        self._driver, self._search, self._clock = driver, search, clock
+
+    def history(
+        self,
+        node: str,
+        *,
+        last_s: float = HOUR_S,
+        until_s: float | None = None,
+        points: int = POINTS,
+        progress: Progress = SILENT,
+    ) -> NodeHistory:
+        """Ask a node what it did: use of processors, GPUs and interfaces, and the jobs meanwhile.
+
+        Its agent keeps one value per second for an hour, one per minute for a day and one per 10
+        minutes for a week. The finest that reach back are taken, joined to ``points``.
+
+        Args:
+            node: name, id or host name.
+            last_s: seconds before the end, at most a week.
+            until_s: Unix time of the end; default: now.
+            points: the most that a line has; at least 2.
+
+        Raises:
+            SpecError: the node is unknown.
+            NodeError: it does not answer.
+        """
+        self._search.settle([node], progress)
+        client = self._search.client(node)
+        end_s = self._clock.time() if until_s is None else until_s
+        since_s = int(end_s - min(last_s, LONGEST_S))
+        return self._driver.loop.run(client.node_history(max(0, since_s), ceil(end_s), points))
