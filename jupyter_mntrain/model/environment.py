@@ -50,8 +50,16 @@ CLOCK_VARIABLE = "MNTRAIN_CLOCK"
 WEBHOOK_VARIABLE = "MNTRAIN_WEBHOOK"
 """In a job's environment: address that is told when the job ends or stalls."""
 
+MAIL_VARIABLE = "MNTRAIN_MAIL"
+"""In a job's environment: e-mail addresses, separated by commas, that are told the same."""
+
 CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
 """A driver's default cluster."""
 
 AGENTS_VARIABLE = "MNTRAIN_AGENTS"
 """``host:port`` of agents to watch in addition to those found, separated by blanks or commas."""
+
+
+def mail_addresses(text: str) -> tuple[str, ...]:
+    """Return the addresses in a value of ``MNTRAIN_MAIL``."""
+    return tuple(filter(None, (one.strip() for one in text.split(","))))

@@ -14,6 +14,7 @@ from jupyter_mntrain.model.environment import (
     CHECKPOINT_VARIABLE,
     FIRST_WORLD_SIZE_VARIABLE,
     JOB_VARIABLE,
+    MAIL_VARIABLE,
     METRICS_VARIABLE,
     NODE_VARIABLE,
     ON_NAN_VARIABLE,
@@ -23,6 +24,7 @@ from jupyter_mntrain.model.environment import (
     RUN_VARIABLE,
     SAVED_STEP_VARIABLE,
     WEBHOOK_VARIABLE,
+    mail_addresses,
 )
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
@@ -35,6 +37,7 @@ MOST_NAME_CHARACTERS = 128
 FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_ADDRESS = re.compile(r"[^\s@,<>\"\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,255}")
 _PROJECT = re.compile(r"[0-9a-f]{64}")
 _NO_PYTHON = frozenset({"--no-python", "--no_python"})
 
@@ -232,6 +235,12 @@ def _check_surroundings(spec: JobSpec) -> None:
         raise SpecError(f"the variable {name} is set for each rank by the launch", fix="omit it")
     if WEBHOOK_VARIABLE in spec.environment:
         _check_webhook(spec.environment[WEBHOOK_VARIABLE])
+    for address in mail_addresses(spec.environment.get(MAIL_VARIABLE, "")):
+        if not _ADDRESS.fullmatch(address):
+            raise SpecError(
+                f"{address[:80]!r} in {MAIL_VARIABLE} is not an e-mail address",
+                fix="use NAME@HOST, several with commas between them",
+            )
 
 
 def _check_webhook(address: str) -> None:

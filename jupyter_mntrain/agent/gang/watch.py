@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from jupyter_mntrain.agent.gang.link_trial import try_links
+from jupyter_mntrain.agent.gang.notices import Notices
 from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.gang.slowness_watch import SlownessWatch
-from jupyter_mntrain.agent.gang.webhook import Webhook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StopRequest
@@ -53,13 +53,13 @@ class GangWatch:
     """Watches the other participants of one attempt from this node.
 
     Args:
-        webhook: told of a stall.
+        notices: told of a stall.
         clock: monotonic seconds.
     """
 
     job: LocalJob
     peers: Peers
-    webhook: Webhook | None = None
+    notices: Notices | None = None
     clock: Callable[[], float] = time.monotonic
     _symptom_since_s: float | None = None
     _parts: tuple[PartStatus, ...] = ()
@@ -147,10 +147,10 @@ class GangWatch:
 
     def _tell_of_a_stall(self, parts: Sequence[PartStatus]) -> None:
         """Tell whom the job wants to be told; most jobs want nobody."""
-        if self.webhook is None or not self.webhook.is_wanted:
+        if self.notices is None or not self.notices.is_wanted:
             return
         if (found := diagnose(parts)) is not None:
-            self.webhook.tell_stall(found)
+            self.notices.tell_stall(found)
 
     def _leave_slowness(self) -> None:
         """End what this node said while it led: another node leads again."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from jupyter_mntrain.agent.gang.notices import Notices, channels_of
 from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.gang.restarter import Restarter
 from jupyter_mntrain.agent.gang.watch import GIVE_UP_AFTER_S, GangWatch
-from jupyter_mntrain.agent.gang.webhook import Webhook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.lifecycle.restarts import may_succeed
@@ -42,8 +42,9 @@ class WatchTasks:
     async def _follow(self, job: LocalJob) -> None:
         try:
             is_begun = not job.record.is_queued
-            webhook = Webhook(job)
-            parts = await GangWatch(job, self._peers, webhook).run() if is_begun else ()
+            state = self._node.jobs.directory.parent
+            notices = Notices(job, channels_of(job, state))
+            parts = await GangWatch(job, self._peers, notices).run() if is_begun else ()
             restarted = None
             if _is_to_restart(job):
                 restarted = await self._restarter.run(job, parts)
@@ -52,7 +53,7 @@ class WatchTasks:
             if restarted is not None:
                 self.watch(restarted)
             elif parts and all(part.state in TERMINAL for part in parts):
-                webhook.tell_end(parts)
+                notices.tell_end(parts)
         except Exception as error:  # noqa: BLE001 - ends the part; logged with an id
             job.give_up()
             self._node.jobs.fail(job, error, "cannot watch the job")

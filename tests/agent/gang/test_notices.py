@@ -1,4 +1,4 @@
-"""Webhook: what the address of a job is told, and how often."""
+"""Notices: what the address of a job is told, and how often."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from jupyter_mntrain.agent.gang import webhook
-from jupyter_mntrain.agent.gang.webhook import Webhook
+from jupyter_mntrain.agent.gang import notices
+from jupyter_mntrain.agent.gang.notices import Notices, channels_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model.environment import WEBHOOK_VARIABLE
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -33,7 +33,11 @@ def job_with(tmp_path, url: str | None, state="failed") -> LocalJob:
     return LocalJob(tmp_path, known, GpuReader())
 
 
-async def sent(hook: Webhook) -> None:
+def notices_of(job: LocalJob) -> Notices:
+    return Notices(job, channels_of(job, job.directory))
+
+
+async def sent(hook: Notices) -> None:
     while hook._sending:
         await next(iter(hook._sending))
 
@@ -42,7 +46,7 @@ async def sent(hook: Webhook) -> None:
 async def test_an_end_is_told_once_with_its_cause_whoever_asks_again(tmp_path, listener):
     job = job_with(tmp_path, listener.url)
     parts = [job.record.part]
-    for hook in (Webhook(job), Webhook(job)):  # the second: of an agent that began again
+    for hook in (notices_of(job), notices_of(job)):  # the second: of an agent that began again
         hook.tell_end(parts)
         hook.tell_end(parts)
         await sent(hook)
@@ -55,7 +59,7 @@ async def test_an_end_is_told_once_with_its_cause_whoever_asks_again(tmp_path, l
 @pytest.mark.anyio
 async def test_a_stall_and_then_the_end_are_two_events(tmp_path, listener):
     job = job_with(tmp_path, listener.url)
-    hook = Webhook(job)
+    hook = notices_of(job)
     hook.tell_stall(CAUSE)
     await sent(hook)
     hook.tell_stall(CAUSE)
@@ -72,8 +76,8 @@ async def test_a_stall_and_then_the_end_are_two_events(tmp_path, listener):
 async def test_it_is_tried_again_and_the_address_is_never_logged(
     tmp_path, listener, monkeypatch, caplog
 ):
-    monkeypatch.setattr(webhook, "AGAIN_AFTER_S", 0.01)
-    hook = Webhook(job_with(tmp_path, listener.url))
+    monkeypatch.setattr(notices, "AGAIN_AFTER_S", 0.01)
+    hook = notices_of(job_with(tmp_path, listener.url))
     with caplog.at_level("INFO", logger="mntrain.agent"):
         hook.tell_stall(CAUSE)
         await sent(hook)
@@ -85,17 +89,17 @@ async def test_it_is_tried_again_and_the_address_is_never_logged(
 @pytest.mark.anyio
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/hook?key=123", "http://no-such-host.invalid/"])
 async def test_a_page_that_is_not_there_ends_nothing(tmp_path, monkeypatch, caplog, url):
-    monkeypatch.setattr(webhook, "AGAIN_AFTER_S", 0.01)
-    hook = Webhook(job_with(tmp_path, url))
+    monkeypatch.setattr(notices, "AGAIN_AFTER_S", 0.01)
+    hook = notices_of(job_with(tmp_path, url))
     hook.tell_stall(CAUSE)
     await sent(hook)
-    assert len(caplog.records) == webhook.TRIES
+    assert len(caplog.records) == notices.TRIES
     assert "key=123" not in caplog.text
 
 
 @pytest.mark.anyio
 async def test_without_an_address_nothing_is_stored_nor_sent(tmp_path):
-    hook = Webhook(job_with(tmp_path, None))
+    hook = notices_of(job_with(tmp_path, None))
     hook.tell_stall(CAUSE)
     assert not hook._sending
     assert not hook._told.exists()
