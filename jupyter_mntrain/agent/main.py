@@ -34,6 +34,7 @@ from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.usage.usage_book import DIRECTORY as HISTORY
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
+from jupyter_mntrain.agent.machine.workplace import Workplaces
 from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.joining import join
@@ -243,6 +244,7 @@ def _node(options: Options) -> LocalNode:
         python=told.python,
         trust=TrustKeeper(credentials, options.state / "trust_news.json"),
         inventory=inventory,
+        workplaces=Workplaces(told.python, inventory.gpus.driver),
         links=links,
         leases=leases,
         jobs=JobBook(

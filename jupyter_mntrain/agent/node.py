@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import time
@@ -23,6 +24,7 @@ from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
+from jupyter_mntrain.agent.machine.workplace import Workplaces
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
@@ -46,6 +48,7 @@ from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
+from jupyter_mntrain.plan.workplaces import refuse_lacking
 from jupyter_mntrain.trust.audit import Audit
 
 log = logging.getLogger("mntrain.agent")
@@ -68,6 +71,7 @@ class LocalNode:
     python: str
     trust: TrustKeeper
     inventory: InventoryReader
+    workplaces: Workplaces
     links: LinkBook
     leases: LeaseBook
     jobs: JobBook
@@ -166,6 +170,24 @@ class LocalNode:
         lease = self.leases.grant(request, address=address, node=self.name)
         self.tell_leases()
         return self._granted(lease, request)
+
+    async def lease_for(self, request: LeaseRequest) -> LeaseGrant:
+        """Like :meth:`lease`, once the node is known to have what the job runs in.
+
+        Raises:
+            RefusedError: also if it lacks that.
+        """
+        grant = self.lease(request)
+        if request.workplace is None:
+            return grant
+        try:
+            found = await asyncio.to_thread(self.workplaces.look, request.workplace)
+            refuse_lacking([(self.name, found)])
+        except BaseException:
+            self.leases.release_unstarted(request.job_id, request.attempt)
+            self.tell_leases()
+            raise
+        return msgspec.structs.replace(grant, versions=found.versions)
 
     def _refuse_unlent(self, request: LeaseRequest) -> None:
         """Raise RefusedError if the owner does not lend what is requested, as of this moment."""

@@ -152,6 +152,7 @@ class Checkpoints:
             ),
             name=f"{what} {view.run}",
             files={RECIPE_FILE: spec.files[RECIPE_FILE]},
+            python=spec.python,
             environment=spec.environment,
             from_environment=spec.from_environment,
             mixed_versions=spec.mixed_versions,

@@ -28,12 +28,12 @@ from jupyter_mntrain.model.api import (
     STOP_GRACE_S,
     CheckpointAction,
     CheckpointChange,
-    MachineDescription,
 )
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
+from jupyter_mntrain.model.records.node import MachineDescription
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.recipe.settings import Setting, settings_of_job
 

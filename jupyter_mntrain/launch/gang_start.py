@@ -27,6 +27,7 @@ from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, NodeErr
 from jupyter_mntrain.model.failure.kinds import MAYBE_DONE, SILENCES
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobSpec, Placement
+from jupyter_mntrain.model.records.node import Workplace
 
 RENEW_AFTER_S = LEASE_EXPIRY_S / 3
 """If leasing took this long, all leases are renewed before the start."""
@@ -166,6 +167,7 @@ class GangStart(Generic[M]):
             gpus=place.gpus,
             interface=place.interface,
             hold_port=(self.spec.port or 0) if is_head else None,
+            workplace=workplace_of(self.spec),
         )
         grant = await persist(lambda: member.lease(request), pauses_s=self._lease_pauses_s)
         if is_head and grant.port is None:
@@ -243,6 +245,13 @@ class GangStart(Generic[M]):
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         return await persist(ask, kinds=SILENCES | MAYBE_DONE, pauses_s=self._lease_pauses_s)
+
+
+def workplace_of(spec: JobSpec) -> Workplace | None:
+    """What a job runs in on every node; ``None`` if that is the agent's own."""
+    if spec.workdir is None and spec.python is None:
+        return None
+    return Workplace(workdir=spec.workdir, python=spec.python, trains=spec.needs_package)
 
 
 def all_or_error(answers: Sequence[T | BaseException]) -> list[T]:

@@ -23,7 +23,8 @@ from jupyter_mntrain.model.environment import (
 )
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt
-from jupyter_mntrain.model.records.job import Attempt, Earlier, JobSpec, Placement
+from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
+from jupyter_mntrain.model.records.origin import Earlier
 
 RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
 

@@ -21,7 +21,12 @@ from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
-from jupyter_mntrain.model.records.node import LinkMeasurement
+from jupyter_mntrain.model.records.node import (
+    FoundWorkplace,
+    LinkMeasurement,
+    MachineDescription,
+    Workplace,
+)
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.model.text.label import JobLabel
 
@@ -168,9 +173,13 @@ class AgentCalls(ABC):
             raise refusal(reply.body, self.address, self.node)
         return reply.body
 
-    async def description(self) -> api.MachineDescription:
-        answer = api.MachineDescription
+    async def description(self) -> MachineDescription:
+        answer = MachineDescription
         return await self._ask("GET", Route.DESCRIPTION, answer, extra_s=DESCRIBED_S)
+
+    async def workplace(self, asked: Workplace) -> FoundWorkplace:
+        """What the node has of what a job runs in."""
+        return await self._ask("POST", Route.WORKPLACE, FoundWorkplace, asked, extra_s=DESCRIBED_S)
 
     async def stacks(self, job_id: JobId) -> list[RankStack]:
         return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])

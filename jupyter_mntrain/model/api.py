@@ -6,6 +6,7 @@ verb    path                                       body → answer
 GET     /v1/node                                   → NodeInfo
 GET     /v1/node/description                       → MachineDescription; takes seconds
 GET     /v1/history?since=&until=&points=          → NodeHistory, Unix seconds
+POST    /v1/node/workplace                         Workplace → FoundWorkplace; may take seconds
 GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, then Beat/s
 POST    /v1/leases                                 LeaseRequest → LeaseGrant; repeat = renew
 DELETE  /v1/leases/{job}/{attempt}                 → {}
@@ -64,7 +65,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec
-from jupyter_mntrain.model.records.node import Beat, NodeInfo, Versions
+from jupyter_mntrain.model.records.node import Beat, NodeInfo, Versions, Workplace
 
 
 class Route(enum.StrEnum):
@@ -72,6 +73,7 @@ class Route(enum.StrEnum):
 
     NODE = "/v1/node"
     DESCRIPTION = "/v1/node/description"
+    WORKPLACE = "/v1/node/workplace"
     STREAM = "/v1/stream"
     HISTORY = "/v1/history"
     LEASES = "/v1/leases"
@@ -129,6 +131,7 @@ class LeaseRequest(Record, frozen=True):
         gpus: device indices; empty = none.
         interface: name; the grant contains its IPv4 address.
         hold_port: 0 = any free port, > 0 = exactly this one, ``None`` = this is not the head.
+        workplace: what the job runs in, if that is not the agent's own.
     """
 
     job_id: JobId
@@ -138,6 +141,7 @@ class LeaseRequest(Record, frozen=True):
     interface: str | None = None
     hold_port: int | None = None
     expires_in_s: float = LEASE_EXPIRY_S
+    workplace: Workplace | None = None
 
 
 class LeaseGrant(Record, frozen=True):
@@ -146,7 +150,7 @@ class LeaseGrant(Record, frozen=True):
     port: int | None
     expires_s: float
     versions: Versions | None = None
-    """What is installed on the node now; ``None`` from an older agent."""
+    """What is installed for the job's interpreter; ``None`` from an older agent."""
 
 
 class StartRequest(Record, frozen=True):
@@ -225,19 +229,6 @@ class BlobQuery(Record, frozen=True):
 
 class BlobsMissing(Record, frozen=True):
     sha256s: tuple[str, ...]
-
-
-class MachineDescription(Record, frozen=True):
-    """What a report tells of a node beside its inventory.
-
-    Args:
-        packages: versions of all that ranks can import, by name.
-        nvidia_smi: the answer of ``nvidia-smi -q``, or why there is none.
-    """
-
-    system: str
-    packages: dict[str, str]
-    nvidia_smi: str
 
 
 class PortStatus(Record, frozen=True):

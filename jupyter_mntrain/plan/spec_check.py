@@ -36,6 +36,9 @@ MOST_NAME_CHARACTERS = 128
 """It stands in every table and picture of the job."""
 FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
 
+CONDA, UV = "conda:", "uv:"
+"""Begin the name of an environment as a job's interpreter."""
+
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _ADDRESS = re.compile(r"[^\s@,<>\"\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,255}")
 _PROJECT = re.compile(r"[0-9a-f]{64}")
@@ -197,6 +200,7 @@ def _check_places(spec: JobSpec) -> None:
             f"project {spec.project[:80]!r} is no SHA-256",
             fix="omit it, and name the folder: --project DIR",
         )
+    _check_python(spec.python)
     workdir = spec.workdir
     if workdir is None:
         return
@@ -210,6 +214,18 @@ def _check_places(spec: JobSpec) -> None:
             "--workdir and --project exclude each other: the first runs in a folder that the "
             "nodes have, the second sends them one",
             fix="use one of them",
+        )
+
+
+def _check_python(python: str | None) -> None:
+    if python is None:
+        return
+    is_named = python.startswith(CONDA) and python != CONDA and "/" not in python
+    path = python.removeprefix(CONDA).removeprefix(UV)
+    if "\0" in python or not (is_named or path.startswith(("/", "~"))):
+        raise SpecError(
+            f"--python {python!r}: neither an absolute path nor an environment",
+            fix="give the interpreter's path on the nodes, from / or ~, conda:NAME, or uv:/DIR",
         )
 
 

@@ -34,6 +34,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "link_capacity": "link_capacity_bytes_per_s",
     "mixed_versions": "mixed_versions",
     "torchrun": "torchrun_arguments",
+    "python": "python",
 }
 """Options of a launch, and the fields of :class:`JobSpec` that hold them."""
 

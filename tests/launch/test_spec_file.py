@@ -41,6 +41,16 @@ SPECS = st.builds(
     torchrun_arguments=st.lists(TEXTS, max_size=2).map(tuple),
     port=st.none() | st.integers(1, 65535),
     link_capacity_bytes_per_s=st.none() | st.floats(0, allow_nan=False),
+    project=st.none() | st.just("0" * 64),
+    workdir=st.none() | TEXTS,
+    python=st.none() | TEXTS,
+    max_restarts=st.integers(0, 1000),
+    on_stall=st.sampled_from(["report", "abort"]),
+    on_nan=st.sampled_from([None, "stop", "report"]),
+    priority=st.integers(-1000, 1000),
+    min_nodes=st.none() | st.integers(1, 8),
+    mixed_versions=st.booleans(),
+    set_in=st.dictionaries(TEXTS, st.sampled_from(["recipe", "panel", "option"]), max_size=2),
 )
 
 SPEC = JobSpec(
@@ -186,6 +196,7 @@ def test_a_file_loses_no_field_of_the_record() -> None:
         "files": {"a.py": "x\n"},
         "project": "0" * 64,
         "workdir": "/shared/lm",
+        "python": "conda:lm",
         "environment": {"A": "1"},
         "from_environment": ("B",),
         "torchrun_arguments": ("--tee=1",),

@@ -17,12 +17,11 @@ from jupyter_mntrain.launch.torchrun import network_environment
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Attempt,
-    Earlier,
     JobSpec,
     Participant,
     Placement,
 )
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.origin import Earlier, Origin
 
 JOB = JobId("j-0000abcd")
 

@@ -32,6 +32,10 @@ def spec(**fields: Any) -> JobSpec:
         spec(entry=("bash", "-c", "true"), torchrun_arguments=("--no-python",)),
         spec(torchrun_arguments=("--redirects=3", "--rdzv-conf=timeout=300")),
         spec(environment={"NCCL_DEBUG": "INFO", "NNODES": "9"}),
+        spec(python="conda:lm"),
+        spec(python="conda:/opt/lm"),
+        spec(python="uv:~/lm"),
+        spec(python="/opt/lm/bin/python", workdir="/lm"),
         spec(port=29400, link_capacity_bytes_per_s=1.25e8),
         spec(participants=(Participant(node="a", nproc=2, gpus=(3, 1)),)),
     ],
@@ -68,6 +72,9 @@ def test_what_can_work(good: JobSpec) -> None:
         (spec(link_capacity_bytes_per_s=0.0), "link_capacity"),
         (spec(link_capacity_bytes_per_s=float("nan")), "link_capacity"),
         (spec(version=99), "version 99"),
+        (spec(python="python3"), "--python 'python3'"),
+        (spec(python="conda:"), "--python 'conda:'"),
+        (spec(python="uv:lm"), "--python 'uv:lm'"),
     ],
 )
 def test_what_cannot(bad: JobSpec, said: str) -> None:

@@ -15,7 +15,8 @@ from jupyter_mntrain.model.records.checkpoint import (
     RunCheckpoints,
     UnfinishedSave,
 )
-from jupyter_mntrain.model.records.job import Earlier, JobState, Restart
+from jupyter_mntrain.model.records.job import JobState, Restart
+from jupyter_mntrain.model.records.origin import Earlier
 from jupyter_mntrain.plan.resume import (
     choose_checkpoint,
     origin_of,

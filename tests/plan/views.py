@@ -5,7 +5,6 @@ from __future__ import annotations
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Attempt,
-    Earlier,
     JobSpec,
     JobState,
     JobView,
@@ -15,7 +14,7 @@ from jupyter_mntrain.model.records.job import (
     RankStatus,
     Restart,
 )
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.origin import Earlier, Origin
 
 
 def job_view(

@@ -10,7 +10,6 @@ import msgspec
 from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from jupyter_mntrain.metrics.summary import JobSummary
-from jupyter_mntrain.model.api import MachineDescription
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.lifecycle.state import new_part
@@ -24,7 +23,7 @@ from jupyter_mntrain.model.records.job import (
     Placement,
 )
 from jupyter_mntrain.model.records.metrics import JournalLine, RankStep, Sample
-from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement, MachineDescription
 
 JOB = JobId("j-00000001")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import Earlier, JobSpec
+from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.metrics import RankStep
+from jupyter_mntrain.model.records.origin import Earlier
 
 FIRST_STEP = 1
 

@@ -25,7 +25,7 @@ class OwnNode:
 
     async def lease(self, request: LeaseRequest) -> LeaseGrant:
         refuse_if_stopped(self._job)
-        return self._node.lease(request)
+        return await self._node.lease_for(request)
 
     async def start(self, request: StartRequest) -> JobRecord:
         refuse_if_stopped(self._job)

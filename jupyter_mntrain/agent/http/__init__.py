@@ -31,6 +31,7 @@ from jupyter_mntrain.agent.http.node_routes import (
     DescriptionHandler,
     NodeHandler,
     NodeStreamHandler,
+    WorkplaceHandler,
 )
 from jupyter_mntrain.agent.http.probe_routes import ProbeListenHandler, ProbeSendHandler
 from jupyter_mntrain.agent.http.sample_routes import JobSamplesHandler
@@ -51,6 +52,7 @@ _PARTS = {
 _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.NODE: NodeHandler,
     Route.DESCRIPTION: DescriptionHandler,
+    Route.WORKPLACE: WorkplaceHandler,
     Route.STREAM: NodeStreamHandler,
     Route.HISTORY: UsageHandler,
     Route.LEASES: LeasesHandler,

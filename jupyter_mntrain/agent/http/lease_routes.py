@@ -7,8 +7,8 @@ from jupyter_mntrain.agent.http.restart_routes import RestartHandler
 
 
 class LeasesHandler(RestartHandler):
-    def post(self) -> None:
-        self.answer(self.node.lease(self.lease_request()))
+    async def post(self) -> None:
+        self.answer(await self.node.lease_for(self.lease_request()))
 
 
 class LeaseHandler(RestartHandler):

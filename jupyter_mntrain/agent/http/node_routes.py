@@ -11,6 +11,7 @@ from tornado.iostream import StreamClosedError
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.machine.description import describe_machine
 from jupyter_mntrain.model.api import Hello, JobChanged
+from jupyter_mntrain.model.records.node import Workplace
 
 
 class NodeHandler(AgentHandler):
@@ -21,6 +22,12 @@ class NodeHandler(AgentHandler):
 class DescriptionHandler(AgentHandler):
     async def get(self) -> None:
         self.answer(await asyncio.to_thread(describe_machine, self.node.python))
+
+
+class WorkplaceHandler(AgentHandler):
+    async def post(self) -> None:
+        asked = self.body_as(Workplace)
+        self.answer(await asyncio.to_thread(self.node.workplaces.look, asked))
 
 
 class NodeStreamHandler(AgentHandler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tornado.web import HTTPError
 
 from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.launch.gang_start import workplace_of
 from jupyter_mntrain.model.api import LeaseRequest, StartRequest
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId, NodeId
@@ -64,5 +65,7 @@ class RestartHandler(AgentHandler):
         asked = (request.ranks, request.gpus, request.interface, request.hold_port)
         granted = (own.nproc, own.gpus, own.interface, None)
         if request.attempt < record.attempt.number or asked != granted:
+            raise self.not_allowed()
+        if request.workplace != workplace_of(record.spec):
             raise self.not_allowed()
         return request

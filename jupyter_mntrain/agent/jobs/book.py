@@ -23,6 +23,7 @@ from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.jobs.run_checkpoints import refuse_second
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.inventory import usable_cpus
+from jupyter_mntrain.agent.machine.pythons import python_of
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model import tunables
@@ -298,15 +299,17 @@ class JobBook:
         directory = self.directory / request.job_id
         samples = previous.samples if previous else None
         job = LocalJob(directory, record, self.gpus, samples=samples, errors=self.errors)
+        python, activated = python_of(request.spec, self.python)
         command = torchrun_command(
             request.spec,
             request.attempt,
             placement,
             job_id=request.job_id,
-            python=self.python,
+            python=python,
             directory=str(job.attempt.path),
             cpu_count=usable_cpus(),
         )
+        command.environment.update(activated)
         if (lent := self.lent_memory()) is not None:
             command.environment[GPU_MEMORY_VARIABLE] = str(lent)
         heading = topology_line(request.job_id, request.attempt)

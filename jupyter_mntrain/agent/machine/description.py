@@ -12,8 +12,8 @@ import subprocess
 
 from jupyter_mntrain.agent.machine.versions import ask_python
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import MachineDescription
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.node import MachineDescription
 
 SMI_TIMEOUT_S = tunables.seconds("agent.nvidia_smi_timeout_s")
 SMI_BYTES = tunables.size("limits.nvidia_smi_bytes")

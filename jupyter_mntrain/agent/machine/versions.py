@@ -7,17 +7,19 @@ import platform
 import re
 import subprocess
 import sys
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import Versions
 
 QUERY_TIMEOUT_S = tunables.seconds("agent.versions_timeout_s")
 
 _QUERY = """
-import importlib.metadata as m, json, platform
+import importlib.metadata as m, json, platform, sysconfig
 def version(name):
     try: return m.version(name)
     except m.PackageNotFoundError: return None
@@ -28,15 +30,34 @@ def first(prefix):
 print(json.dumps({
     "mntrain": version("jupyter-mntrain"), "torch": version("torch"),
     "transformers": version("transformers"), "python": platform.python_version(),
-    "nccl": first("nvidia-nccl-cu"), "cuda": first("nvidia-cuda-runtime")}))
+    "nccl": first("nvidia-nccl-cu"), "cuda": first("nvidia-cuda-runtime"),
+    "site": sysconfig.get_path("purelib")}))
 """
 
 _CUDA_BUILD = re.compile(r"\+cu(\d+)(\d)$")
 """``2.9.0+cu128`` was built for CUDA 12.8."""
 
 
+class Installed(NamedTuple):
+    """What is installed for an interpreter.
+
+    Args:
+        has_package: whether it has this package, whose version is otherwise the agent's.
+        site_packages: the folder of its packages.
+    """
+
+    versions: Versions
+    has_package: bool
+    site_packages: Path
+
+
 def read_versions(python: str, driver: str | None) -> Versions:
-    """Read the versions installed for ``python``, the interpreter that ranks run with.
+    """Like :func:`read_installed`, only the versions."""
+    return read_installed(python, driver).versions
+
+
+def read_installed(python: str, driver: str | None) -> Installed:
+    """Read what is installed for ``python``, an interpreter that ranks run with.
 
     The CUDA version is the one that torch was built for, or that of the installed CUDA runtime
     package; ``None`` for a CPU build.
@@ -45,9 +66,11 @@ def read_versions(python: str, driver: str | None) -> Versions:
         SpecError: ``python`` is not a working interpreter.
     """
     found = ask_python(python, _QUERY)
+    has_package, site_packages = found["mntrain"] is not None, Path(found.pop("site"))
     found["mntrain"] = found["mntrain"] or __version__
     found["cuda"] = cuda_of(found["torch"], found["cuda"])
-    return Versions(**found, platform=f"{platform.machine()} {sys.platform}", driver=driver)
+    versions = Versions(**found, platform=f"{platform.machine()} {sys.platform}", driver=driver)
+    return Installed(versions, has_package, site_packages)
 
 
 def cuda_of(torch: str | None, runtime: str | None) -> str | None:
@@ -72,5 +95,6 @@ def ask_python(python: str, query: str) -> dict[str, Any]:
         reason = error.strerror if isinstance(error, OSError) else type(error).__name__
         raise SpecError(
             f"--python {python} does not run: {reason}",
+            kind=Kind.NO_PYTHON,
             fix="give the interpreter that torch is installed for",
         ) from error

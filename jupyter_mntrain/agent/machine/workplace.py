@@ -1,12 +1,64 @@
-"""Workplace: whether this node has what a job runs in: its folder."""
+"""Workplace: whether this node has what a job runs in: its folder and its interpreter."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain import __version__
+from jupyter_mntrain.agent.machine.pythons import PythonReader, find_python
+from jupyter_mntrain.agent.machine.versions import Installed
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.node import FoundWorkplace, Workplace
+
+
+class Workplaces:
+    """Looks for what jobs run in.
+
+    Args:
+        python: interpreter of jobs that ask for none.
+        driver: version of the GPUs' driver.
+    """
+
+    def __init__(self, python: str, driver: str | None) -> None:
+        self._python = python
+        self._reader = PythonReader(driver)
+
+    def look(self, asked: Workplace) -> FoundWorkplace:
+        """What there is of a workplace. Blocks, for seconds on a cold disk."""
+        lacks = []
+        if asked.workdir is not None:
+            try:
+                refuse_no_folder(Path(asked.workdir).expanduser())
+            except RefusedError as error:
+                lacks.append(error.problem)
+        try:
+            python = self._python if asked.python is None else str(find_python(asked.python))
+            installed = self._reader.read(python)
+        except MntrainError as error:
+            return FoundWorkplace(lacks=(*lacks, error.problem))
+        lacks += _lacking(python, installed, asked)
+        return FoundWorkplace(python=python, versions=installed.versions, lacks=tuple(lacks))
+
+
+def _lacking(python: str, installed: Installed, asked: Workplace) -> list[Problem]:
+    found = []
+    if installed.versions.torch is None:
+        found.append(_missing("torch", python, "torch"))
+    if asked.trains and not installed.has_package:
+        what = "jupyter-mntrain, which the built-in trainer is part of,"
+        found.append(_missing(what, python, f"jupyter-mntrain=={__version__}"))
+    return found
+
+
+def _missing(what: str, python: str, package: str) -> Problem:
+    return Problem(
+        kind=Kind.NO_MODULE,
+        cause=f"{what} is not installed for {python}",
+        fix=f"install it there: {python} -m pip install {package}",
+    )
 
 
 def refuse_no_folder(path: Path) -> None:

@@ -12,7 +12,7 @@ from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
-from jupyter_mntrain.launch.gang_start import GangStart, all_or_error
+from jupyter_mntrain.launch.gang_start import GangStart, all_or_error, workplace_of
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
@@ -35,11 +35,12 @@ from jupyter_mntrain.model.records.job import (
     Participant,
     Placement,
 )
-from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo, Workplace
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.arrange import arrange, find_participants
 from jupyter_mntrain.plan.spec_check import check_spec
 from jupyter_mntrain.plan.versions import refuse_mixed
+from jupyter_mntrain.plan.workplaces import refuse_lacking, working_in
 
 FIRST_ATTEMPT = 1
 
@@ -172,11 +173,38 @@ class AgentLauncher:
         return arrange(spec.participants, await self._agreeing(spec, progress))
 
     async def _agreeing(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
-        """Ask the participants; raises SpecError if their versions differ."""
+        """Ask the participants; raises SpecError if their versions differ, and RefusedError if one
+        lacks what the job runs in.
+        """
         infos = await self.ask_participants(spec.participants, progress)
+        if (asked := workplace_of(spec)) is not None:
+            found = await self._look(infos, asked, progress)
+            refuse_lacking([(info.name, one) for info, one in zip(infos, found, strict=True)])
+            infos = tuple(map(working_in, infos, found))
         if not spec.mixed_versions:
             refuse_mixed(infos)
         return infos
+
+    async def _look(
+        self, infos: Sequence[NodeInfo], asked: Workplace, progress: Progress
+    ) -> list[FoundWorkplace]:
+        """What each node has of what the job runs in."""
+        told = Count(progress, "looking for what the job runs in", len(infos))
+
+        async def look(info: NodeInfo) -> FoundWorkplace:
+            client = self.live.client_at(info.node_id)
+            if client is None:
+                raise NodeError(
+                    "does not answer any more",
+                    kind=Kind.SILENT,
+                    fix="start it again, or omit it",
+                    node=info.name,
+                )
+            found = await client.workplace(asked)
+            told.one()
+            return found
+
+        return all_or_error(await asyncio.gather(*map(look, infos), return_exceptions=True))
 
     async def stop(
         self, job_id: JobId, *, reason: str, grace_s: float, progress: Progress = SILENT

@@ -52,7 +52,7 @@ class Kind(StrEnum):
     NO_SSH = "no-ssh"
     """ssh itself failed, or is not installed."""
     NO_PYTHON = "no-python"
-    """The host has no Python of the driver's version."""
+    """A host lacks Python of the driver's version, or a node the interpreter of a job."""
     NO_VENV = "no-venv"
     """The host's Python cannot make environments."""
     OTHER_PACKAGES = "other-packages"

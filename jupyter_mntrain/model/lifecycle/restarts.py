@@ -12,13 +12,13 @@ from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, job_state
 from jupyter_mntrain.model.records.job import (
     Attempt,
-    Earlier,
     JobRecord,
     JobSpec,
     PartStatus,
     Placement,
     Restart,
 )
+from jupyter_mntrain.model.records.origin import Earlier
 
 FIRST_BACKOFF_S = tunables.seconds("restarts.first_backoff_s")
 LAST_BACKOFF_S = tunables.seconds("restarts.last_backoff_s")

@@ -13,7 +13,7 @@ from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.evidence import Evidence
 from jupyter_mntrain.model.records.leftover import NAMED_PROCESSES, Leftover
-from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.origin import Earlier, Origin
 from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 from jupyter_mntrain.model.records.verdict import Verdict
@@ -63,6 +63,8 @@ class JobSpec(UserRecord, frozen=True):
         name: for people.
         files: small files that are sent with the job, by relative path: recipe, script.
         project, workdir: SHA-256 of the tree of its other files; or a folder that the nodes share.
+        python: interpreter of the ranks on every node: its path, ``conda:NAME`` or ``uv:DIR``;
+            ``None`` = the agent's.
         environment: added to every rank's environment; overrides mntrain's own variables.
         from_environment: names of variables whose values the driver took, or will take, from its
             own environment. They are never shown or exported.
@@ -90,6 +92,7 @@ class JobSpec(UserRecord, frozen=True):
     files: dict[str, str] = {}
     project: str | None = None
     workdir: str | None = None
+    python: str | None = None
     environment: dict[str, str] = {}
     from_environment: tuple[str, ...] = ()
     torchrun_arguments: tuple[str, ...] = ()
@@ -113,6 +116,11 @@ class JobSpec(UserRecord, frozen=True):
     def runs_trainer(self) -> bool:
         """Whether it is a recipe for the built-in trainer, not a script."""
         return self.entry[:2] == ("-m", TRAINER)
+
+    @property
+    def needs_package(self) -> bool:
+        """Whether it runs a program of this package: the trainer, or one beside it."""
+        return self.entry[:1] == ("-m",) and self.entry[1].startswith("jupyter_mntrain.")
 
     def run_of(self, job_id: JobId) -> JobId:
         """The run of a job with this spec."""
@@ -143,22 +151,6 @@ class Placement(Record, frozen=True):
     @property
     def ranks(self) -> range:
         return range(self.first_rank, self.first_rank + self.nproc)
-
-
-class Earlier(Record, frozen=True):
-    """How far the earlier attempts of a run came, as the head or driver knew that starts the next.
-
-    Args:
-        world_size: ranks of the first attempt.
-        step: the last step that any of them finished.
-        attempt: the attempt that finished it; ``None`` = one of an earlier job.
-        saved_step: step of the newest complete checkpoint.
-    """
-
-    world_size: int
-    step: int | None = None
-    attempt: int | None = None
-    saved_step: int | None = None
 
 
 class Attempt(Record, frozen=True):

@@ -207,3 +207,42 @@ class Beat(Record, frozen=True, tag_field="kind", tag="beat"):
     gpus: tuple[Gpu, ...] = ()
     cpu_share: float = 0.0
     memory_available_bytes: int = 0
+
+
+class MachineDescription(Record, frozen=True):
+    """What a report tells of a node beside its inventory.
+
+    Args:
+        packages: versions of all that ranks can import, by name.
+        nvidia_smi: the answer of ``nvidia-smi -q``, or why there is none.
+    """
+
+    system: str
+    packages: dict[str, str]
+    nvidia_smi: str
+
+
+class Workplace(Record, frozen=True):
+    """What a job runs in on every node, as in :class:`~jupyter_mntrain.model.records.job.JobSpec`.
+
+    Args:
+        trains: whether it runs a program of this package there: the built-in trainer.
+    """
+
+    workdir: str | None = None
+    python: str | None = None
+    trains: bool = False
+
+
+class FoundWorkplace(Record, frozen=True):
+    """What a node has of a workplace.
+
+    Args:
+        python: path of the interpreter; ``None`` if there is none.
+        versions: installed for it; ``None`` if it does not run.
+        lacks: what the job cannot do without.
+    """
+
+    python: str | None = None
+    versions: Versions | None = None
+    lacks: tuple[Problem, ...] = ()

@@ -1,4 +1,4 @@
-"""Origin: what a resumed job goes on from."""
+"""Origin: what a resumed job, and a further attempt, goes on from."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jupyter_mntrain.model._record import UserRecord
+from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.ids import JobId
 
 
@@ -42,3 +42,19 @@ class Origin(UserRecord, frozen=True):
         if not self.is_branch or self.path is None or self.step is None:
             return self.path if self.is_branch else None
         return f"{self.path}/step-{self.step:08d}"
+
+
+class Earlier(Record, frozen=True):
+    """How far the earlier attempts of a run came, as the head or driver knew that starts the next.
+
+    Args:
+        world_size: ranks of the first attempt.
+        step: the last step that any of them finished.
+        attempt: the attempt that finished it; ``None`` = one of an earlier job.
+        saved_step: step of the newest complete checkpoint.
+    """
+
+    world_size: int
+    step: int | None = None
+    attempt: int | None = None
+    saved_step: int | None = None

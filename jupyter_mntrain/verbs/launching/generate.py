@@ -105,6 +105,7 @@ def generating_spec(view: JobView, spec: JobSpec, args: Namespace) -> JobSpec:
         ),
         name=f"generate {view.job_id}",
         files={RECIPE_FILE: spec.files[RECIPE_FILE]},
+        python=spec.python,
         environment=spec.environment,
         from_environment=spec.from_environment,
         mixed_versions=spec.mixed_versions,

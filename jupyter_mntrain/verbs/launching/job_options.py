@@ -54,6 +54,7 @@ def _what_runs(parser: Parser) -> None:
         "it), of --workdir, or installed on the nodes",
     )
     _files(parser)
+    _python(parser)
     parser.option("--name", metavar="NAME", help="name of the job")
 
 
@@ -84,6 +85,16 @@ def _files(parser: Parser) -> None:
         metavar="PATH",
         help="run in this folder, which every node has: a shared file system. The target is then "
         "a path in it, or a file from here that is sent",
+    )
+
+
+def _python(parser: Parser) -> None:
+    parser.option(
+        "--python",
+        metavar="PATH|conda:NAME|uv:DIR",
+        help="interpreter of the ranks on every node: its path, a conda environment by its name or "
+        "path, or a uv project's .venv; it needs torch, for a recipe jupyter-mntrain, too. "
+        "Default: the one that each agent was started with",
     )
 
 

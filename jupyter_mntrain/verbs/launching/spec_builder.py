@@ -72,6 +72,7 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
         files={**sent.texts, **workload.files},
         project=project.sha256 if project else None if args.workdir else before.project,
         workdir=args.workdir or (None if project else before.workdir),
+        python=args.python or before.python,
         environment=given,
         from_environment=taken,
         torchrun_arguments=(*before.torchrun_arguments, *args.torchrun),

@@ -20,7 +20,6 @@ from jupyter_mntrain.model.lifecycle.restarts import (
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import (
     Attempt,
-    Earlier,
     JobRecord,
     JobSpec,
     JobView,
@@ -29,6 +28,7 @@ from jupyter_mntrain.model.records.job import (
     Placement,
     RankStatus,
 )
+from jupyter_mntrain.model.records.origin import Earlier
 
 NOW_S = 1000.0
 

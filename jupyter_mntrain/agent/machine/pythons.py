@@ -1,0 +1,169 @@
+"""Pythons: finds the interpreter that a job asks for on this node, and what it runs with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from jupyter_mntrain.agent.machine.versions import Installed, read_installed
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.plan.spec_check import CONDA, UV
+
+_ROOTS = ("miniforge3", "mambaforge", "miniconda3", "anaconda3", "micromamba", ".conda")
+"""Where installers put conda, below the user's home or ``/opt``."""
+_KNOWN = Path(".conda", "environments.txt")
+"""In the user's home: conda and mamba list there every environment that they make."""
+_NAMED = 5
+
+Stamp = tuple[int | None, int | None]
+
+
+def find_python(asked: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """The interpreter that a job asks for.
+
+    Args:
+        asked: its path, or that of its environment's folder; ``conda:NAME``, ``conda:PATH`` or
+            ``uv:DIR``.
+        environment: says where conda has its environments.
+
+    Raises:
+        RefusedError: there is none, or it may not be run.
+    """
+    if asked.startswith(CONDA):
+        path = _of_conda(asked, environment)
+    elif asked.startswith(UV):
+        path = _path(asked.removeprefix(UV)) / ".venv" / "bin" / "python"
+        if not path.exists():
+            raise _none(asked, f"{path} does not exist", "make it with uv sync in that folder")
+    else:
+        path = _path(asked)
+        path = path / "bin" / "python" if path.is_dir() else path
+        if not path.exists():
+            raise _none(asked, f"{path} does not exist", "install it there, or correct the path")
+    if not path.is_file() or not os.access(path, os.X_OK):
+        raise _none(asked, f"{path} may not be run by the agent's user", "correct its permissions")
+    return path
+
+
+def python_of(spec: JobSpec, usual: str) -> tuple[str, dict[str, str]]:
+    """The interpreter of a job's ranks, and variables that come with it: the job's own win.
+
+    Raises:
+        RefusedError: as for :func:`find_python`.
+    """
+    if spec.python is None:
+        return usual, {}
+    python = find_python(spec.python)
+    return str(python), _activated(python) | spec.environment
+
+
+def _activated(python: Path) -> dict[str, str]:
+    """What activating an interpreter's environment would set: its programs come first."""
+    prefix = python.parent.parent
+    found = {"PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])}
+    if (prefix / "pyvenv.cfg").exists():
+        found["VIRTUAL_ENV"] = str(prefix)
+    if (prefix / "conda-meta").exists():
+        found["CONDA_PREFIX"] = str(prefix)
+    return found
+
+
+class PythonReader:
+    """Reads what is installed for interpreters; again only once something was installed.
+
+    Args:
+        driver: version of the GPUs' driver.
+    """
+
+    def __init__(self, driver: str | None) -> None:
+        self._driver = driver
+        self._known: dict[str, tuple[Stamp, Installed]] = {}
+
+    def read(self, python: str) -> Installed:
+        """What is installed. Blocks, for seconds on a cold disk.
+
+        Raises:
+            SpecError: it is not a working interpreter.
+        """
+        stamp, installed = self._known.get(python, ((None, None), None))
+        if installed is not None and stamp == _stamp(python, installed):
+            return installed
+        installed = read_installed(python, self._driver)
+        self._known[python] = _stamp(python, installed), installed
+        return installed
+
+
+def _stamp(python: str, installed: Installed) -> Stamp:
+    # Installing and removing a package changes the folder that has all of them.
+    return _changed_ns(Path(python)), _changed_ns(installed.site_packages)
+
+
+def _changed_ns(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _of_conda(asked: str, environment: Mapping[str, str]) -> Path:
+    name = asked.removeprefix(CONDA)
+    if name.startswith(("/", "~")):
+        path = _path(name) / "bin" / "python"
+        if not path.exists():
+            raise _none(asked, f"{path} does not exist", "create it there, or correct the path")
+        return path
+    known = dict(_conda_environments(environment))
+    if name not in known:
+        have = f"; there are {', '.join(sorted(known)[:_NAMED])}" if known else ""
+        fix = "create it there, or give its path: conda:/PATH"
+        raise _none(asked, f"the agent's user has no conda environment {name!r}{have}", fix)
+    return known[name] / "bin" / "python"
+
+
+def _conda_environments(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    """Each environment by its name. Conda's own list comes last: it wins if two have one name."""
+    home = Path(environment.get("HOME") or Path.home())
+    roots = [base / root for base in (Path("/opt"), home) for root in _ROOTS]
+    if prefix := environment.get("MAMBA_ROOT_PREFIX"):
+        roots.append(Path(prefix))
+    if program := environment.get("CONDA_EXE"):
+        roots.append(Path(program).parent.parent)
+    folders = [root / "envs" for root in roots]
+    folders += map(Path, filter(None, environment.get("CONDA_ENVS_PATH", "").split(os.pathsep)))
+    for folder in folders:
+        yield from ((path.parent.parent.name, path.parent.parent) for path in _pythons_in(folder))
+    for root in roots:
+        if (root / "bin" / "python").exists():
+            yield "base", root
+    for line in _lines(home / _KNOWN):
+        if (Path(line) / "bin" / "python").exists():
+            is_root = (Path(line) / "condabin").exists()
+            yield "base" if is_root else Path(line).name, Path(line)
+
+
+def _pythons_in(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.glob("*/bin/python"))
+    except OSError:
+        return []
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return [line for line in path.read_text().splitlines() if line.startswith("/")]
+    except (OSError, ValueError):
+        return []
+
+
+def _path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # ~nobody: no such user
+        return Path(text)
+
+
+def _none(asked: str, cause: str, fix: str) -> RefusedError:
+    return RefusedError(f"--python {asked}: {cause}", kind=Kind.NO_PYTHON, fix=fix)
