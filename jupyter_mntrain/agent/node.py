@@ -48,6 +48,7 @@ from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
+from jupyter_mntrain.plan.placement import kept_address
 from jupyter_mntrain.plan.workplaces import refuse_lacking
 from jupyter_mntrain.trust.audit import Audit
 
@@ -166,7 +167,7 @@ class LocalNode:
             self.leases.refuse_conflicts(request, self.name)
             self._refuse_what_is_kept(request)
             self._check_gpus(request, inventory.gpus)
-        address = self._address_on(request.interface, inventory.interfaces)
+        address = self._address_on(request.interface, inventory.interfaces, before=request.address)
         lease = self.leases.grant(request, address=address, node=self.name)
         self.tell_leases()
         return self._granted(lease, request)
@@ -316,7 +317,9 @@ class LocalNode:
                     node=self.name,
                 )
 
-    def _address_on(self, name: str | None, interfaces: tuple[Interface, ...]) -> str:
+    def _address_on(
+        self, name: str | None, interfaces: tuple[Interface, ...], before: str | None = None
+    ) -> str:
         if name is None:
             return self._own_address(interfaces)
         found = next((i for i in interfaces if i.name == name), None)
@@ -333,7 +336,7 @@ class LocalNode:
             # Several agents may share this machine, each on a loopback address of its own.
             own = [address for address in self.address_settings.listen if is_loopback(address)]
             return own[0] if own else LOOPBACK
-        return found.addresses[0].partition("/")[0]
+        return kept_address(found, before)
 
     def _no_interface(self, cause: str, fix: str) -> RefusedError:
         return RefusedError(cause, kind=Kind.NO_INTERFACE, fix=fix, node=self.name)

@@ -166,6 +166,7 @@ class GangStart(Generic[M]):
             ranks=place.nproc,
             gpus=place.gpus,
             interface=place.interface,
+            address=place.address,
             hold_port=(self.spec.port or 0) if is_head else None,
             workplace=workplace_of(self.spec),
         )

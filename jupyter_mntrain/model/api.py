@@ -130,6 +130,7 @@ class LeaseRequest(Record, frozen=True):
         ranks: processes to start on this node.
         gpus: device indices; empty = none.
         interface: name; the grant contains its IPv4 address.
+        address: of the interface, where it has several: the one that the launch chose.
         hold_port: 0 = any free port, > 0 = exactly this one, ``None`` = this is not the head.
         workplace: what the job runs in, if that is not the agent's own.
     """
@@ -139,6 +140,7 @@ class LeaseRequest(Record, frozen=True):
     ranks: int
     gpus: tuple[int, ...] = ()
     interface: str | None = None
+    address: str | None = None
     hold_port: int | None = None
     expires_in_s: float = LEASE_EXPIRY_S
     workplace: Workplace | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Address, IPv4Interface
 from itertools import accumulate
 
 from jupyter_mntrain.model.ids import Rank
@@ -61,3 +61,19 @@ def address_of(node: NodeInfo, interfaces: Sequence[Interface], node_rank: int) 
     own = [IPv4Interface(address) for address in interface.addresses]
     shared = set.intersection(*others)
     return str(next((one for one in own if one.network in shared), own[0]).ip)
+
+
+def kept_address(interface: Interface, before: str | None) -> str:
+    """Return the address for a further attempt on an interface that has some.
+
+    Args:
+        before: that of the placement: one that all participants share. If the interface has lost
+            it, its address on the same subnet takes its place.
+    """
+    own = [IPv4Interface(address) for address in interface.addresses]
+    try:
+        asked = IPv4Address(before or "")
+    except ValueError:
+        return str(own[0].ip)
+    near = [one for one in own if asked in one.network]
+    return str(next((one for one in own if one.ip == asked), (near or own)[0]).ip)

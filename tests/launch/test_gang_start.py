@@ -22,6 +22,7 @@ from jupyter_mntrain.model.records.job import (
     Participant,
     Placement,
 )
+from jupyter_mntrain.model.records.node import Workplace
 from tests.wording import says
 
 JOB = JobId("j-0000beef")
@@ -34,6 +35,7 @@ class Agent:
     def __init__(self, name: str, calls: list[tuple[str, str]], **fails: MntrainError) -> None:
         self.name = name
         self.has_lease = self.is_running = False
+        self.asked = LeaseRequest(job_id=JOB, attempt=0, ranks=1)
         self._calls = calls
         self._fails = fails
 
@@ -44,6 +46,7 @@ class Agent:
 
     async def lease(self, request: LeaseRequest) -> LeaseGrant:
         self._called("lease")
+        self.asked = request
         self.has_lease = True
         return LeaseGrant(address="10.0.0.1", port=request.hold_port and 1, expires_s=0.0)
 
@@ -104,6 +107,16 @@ def test_leases_are_taken_in_the_order_of_node_ids_whatever_the_ranks() -> None:
     start(gang([Agent(name, calls) for name in ("c", "a", "b")]))
     assert calls[:3] == [("lease", "a"), ("lease", "b"), ("lease", "c")]
     assert sorted(calls[3:]) == [("start", "a"), ("start", "b"), ("start", "c")]
+
+
+def test_a_lease_asks_for_the_address_and_the_workplace_that_the_launch_chose() -> None:
+    agent = Agent("a", [])
+    start(gang([agent]))
+    assert (agent.asked.interface, agent.asked.address) == ("eth1", "10.0.0.1")
+    assert agent.asked.workplace is None
+    spec = JobSpec(entry=("-m", "jupyter_mntrain.train"), participants=(), python="conda:lm")
+    start(GangStart(JOB, 1, spec, [(place(0, agent), agent)], pauses_s=()))
+    assert agent.asked.workplace == Workplace(python="conda:lm", trains=True)
 
 
 def test_the_head_is_started_last_where_it_must_be() -> None:

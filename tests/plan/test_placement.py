@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.plan.interfaces import choose_interfaces
-from jupyter_mntrain.plan.placement import place
+from jupyter_mntrain.plan.placement import kept_address, place
 from tests.standin.nodes import gpu, nic, node
 
 
@@ -65,3 +66,18 @@ def test_of_several_addresses_the_one_on_the_shared_subnet() -> None:
         [Participant(node="a"), Participant(node="b")], nodes, choose_interfaces(nodes, [None] * 2)
     )
     assert [p.address for p in places] == ["10.0.0.1", "10.0.0.2"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("192.168.5.1", "192.168.5.1"),
+        ("10.0.0.9", "10.0.0.1"),  # the network gave it another one meanwhile
+        ("172.16.0.1", "192.168.5.1"),
+        (None, "192.168.5.1"),
+        ("x", "192.168.5.1"),
+    ],
+)
+def test_further_attempts_keep_the_address_of_the_first(before: str | None, now: str) -> None:
+    assert kept_address(nic("eth0", "192.168.5.1/24", "10.0.0.1/24"), before) == now
