@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from pathlib import PurePosixPath
@@ -113,6 +114,16 @@ def check_spec(spec: JobSpec) -> None:
             f"min_nodes is {least}, which requires restarts, but none are allowed",
             fix="set --restarts (max_restarts in a job file) to at least 1, or omit --min-nodes",
         )
+    _check_limits(spec)
+
+
+def _check_limits(spec: JobSpec) -> None:
+    for option, limit_s in (("queue", spec.queue_limit_s), ("lost", spec.lost_limit_s)):
+        if limit_s is not None and not 0 < limit_s < math.inf:
+            raise SpecError(
+                f"--{option}-limit must be a positive time, not {limit_s:g} s",
+                fix=f"write it like --{option}-limit 2h, or omit it to wait on",
+            )
     capacity = spec.link_capacity_bytes_per_s
     if capacity is not None and not capacity > 0:
         raise SpecError(

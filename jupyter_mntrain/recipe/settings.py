@@ -35,6 +35,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "mixed_versions": "mixed_versions",
     "torchrun": "torchrun_arguments",
     "python": "python",
+    "queue_limit": "queue_limit_s",
+    "lost_limit": "lost_limit_s",
 }
 """Options of a launch, and the fields of :class:`JobSpec` that hold them."""
 

@@ -128,6 +128,7 @@ export type Kind =
   | "traceback"
   | "unknown-cause"
   | "unreachable"
+  | "waited-too-long"
   | "worker-died"
   | "wrong-cluster"
   | "wrong-node"
@@ -1060,6 +1061,7 @@ export interface Restart {
   number: number;
   at_s: number;
   waits_for?: Problem | null;
+  lost_since_s?: number | null;
 }
 /**
  * The stream is resumed: the missed messages follow.

@@ -56,6 +56,7 @@ UNTRIED: dict[Kind, str] = {
         (Kind.SLOW_RANK, Kind.SLOW_DISK, Kind.SLOW_LOADER, Kind.SLOW_JOB),
         "its fix only says where to look for what takes the time",
     ),
+    Kind.WAITED_TOO_LONG: "its fix only asks for more time, or for what it waited for",
     Kind.NO_PROGRESS: "its fix only asks for more evidence",
     **dict.fromkeys(
         (

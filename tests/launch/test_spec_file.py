@@ -49,6 +49,8 @@ SPECS = st.builds(
     on_nan=st.sampled_from([None, "stop", "report"]),
     priority=st.integers(-1000, 1000),
     min_nodes=st.none() | st.integers(1, 8),
+    queue_limit_s=st.none() | st.floats(0.1, 1e9),
+    lost_limit_s=st.none() | st.floats(0.1, 1e9),
     mixed_versions=st.booleans(),
     set_in=st.dictionaries(TEXTS, st.sampled_from(["recipe", "panel", "option"]), max_size=2),
 )
@@ -207,6 +209,8 @@ def test_a_file_loses_no_field_of_the_record() -> None:
         "on_nan": "stop",
         "priority": 5,
         "min_nodes": 1,
+        "queue_limit_s": 7200.0,
+        "lost_limit_s": 600.0,
         "mixed_versions": True,
         "set_in": {"train.steps": "recipe"},
     }

@@ -72,6 +72,8 @@ def test_what_can_work(good: JobSpec) -> None:
         (spec(link_capacity_bytes_per_s=0.0), "link_capacity"),
         (spec(link_capacity_bytes_per_s=float("nan")), "link_capacity"),
         (spec(version=99), "version 99"),
+        (spec(queue_limit_s=0.0), "--queue-limit must be a positive time"),
+        (spec(lost_limit_s=float("nan")), "--lost-limit must be a positive time"),
         (spec(python="python3"), "--python 'python3'"),
         (spec(python="conda:"), "--python 'conda:'"),
         (spec(python="uv:lm"), "--python 'uv:lm'"),

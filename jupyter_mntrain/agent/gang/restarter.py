@@ -19,16 +19,20 @@ from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.launch.gang_start import GangMember, GangStart
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import LeaseGrant, StartRequest
+from jupyter_mntrain.model.api import LeaseGrant, StartRequest, StopRequest
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.failure.hypotheses import own
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.lifecycle.events import Warned
 from jupyter_mntrain.model.lifecycle.restarts import (
     LAST_BACKOFF_S,
     earlier_attempts,
     may_succeed,
     next_restart,
+    waited_too_long,
+    waiting,
     without,
 )
 from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, lost_part
@@ -78,11 +82,28 @@ class Restarter:
             if await self._is_taken_over(job):
                 job.give_up()
                 break
+            if (problem := waited_too_long(job.record, job.now_s())) is not None:
+                await self._end_waiting(job, problem)
+                break
             if restarted := await self._try(job, job.record.restart, silent_since_s):
                 return restarted
             await self._leave_out_lost(job, silent_since_s)
             await asyncio.sleep(RETRY_S)
         return None
+
+    async def _end_waiting(self, job: LocalJob, problem: Problem) -> None:
+        """End a job that has waited too long, here and where it was deposited."""
+        job_id, own_id = job.record.job_id, self._node.node_id
+        log.info("job %s: %s", job_id, problem)
+        if job.is_active:
+            job.abort(problem)
+        else:
+            job.change(Warned(problem=problem))
+        job.give_up()
+        request = StopRequest(reason=problem.cause, grace_s=0.0)
+        others = [one for one in job.record.attempt.placements if one.node_id != own_id]
+        asked = (self._peers(place).stop(job_id, request) for place in others)
+        await asyncio.gather(*asked, return_exceptions=True)
 
     async def _leave_out_lost(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> None:
         """Leave out the participants that have lost their record, or give up: they refuse every
@@ -191,8 +212,8 @@ class Restarter:
             if job.record.restart is not None:
                 # Nodes that had started this attempt have ended it: the next try is a new one.
                 number = plan.number + gang.is_begun
-                plan = msgspec.structs.replace(plan, number=number, waits_for=error.problem)
-                job.plan(plan)
+                plan = msgspec.structs.replace(plan, number=number)
+                job.plan(waiting(plan, error.problem, job.now_s()))
             return None
         finally:
             for place in gang.asked:

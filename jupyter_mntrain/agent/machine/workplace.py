@@ -9,6 +9,7 @@ from jupyter_mntrain import __version__
 from jupyter_mntrain.agent.machine.pythons import PythonReader, find_python
 from jupyter_mntrain.agent.machine.versions import Installed
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import FoundWorkplace, Workplace
@@ -57,7 +58,7 @@ def _missing(what: str, python: str, package: str) -> Problem:
     return Problem(
         kind=Kind.NO_MODULE,
         cause=f"{what} is not installed for {python}",
-        fix=f"install it there: {python} -m pip install {package}",
+        fix=fix_of(Kind.NO_MODULE, "interpreter", python=python, package=package),
     )
 
 

@@ -60,6 +60,7 @@ FIXES: dict[Kind, str] = {
     Kind.NO_STATE: "mount or restore it and make it writable; if it is lost, join again with: "
     "mntrain agent join TOKEN",
     Kind.NO_RECORD: "launch it again; end processes of the job that are left there",
+    Kind.WAITED_TOO_LONG: "launch it again with a longer --queue-limit, or once that is free",
     Kind.NODE_LOST: "'nodes' shows why; once the node is back the job goes on, or begins again "
     "with --restarts",
     Kind.ENDED_EARLY: "check why its loop ended before the others': it may have had fewer batches",
@@ -120,6 +121,9 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "--member NODE:gpu0,2",
     (Kind.NO_FILE, "outside"): "name such files with --file, or put them on every node",
     (Kind.NO_FILE, "script"): "send it with --file, or give its full path",
+    (Kind.NO_MODULE, "interpreter"): "install it there: {python} -m pip install {package}",
+    (Kind.WAITED_TOO_LONG, "lost"): "start that node again, then: mntrain resume {job}; "
+    "--min-nodes lets a job continue without it",
     (Kind.KILLED, "wished"): _AGAIN,
     (
         Kind.LINK_DOWN,

@@ -137,7 +137,6 @@ class Kind(StrEnum):
     """This machine cannot find nodes: it receives no multicast, or cannot browse."""
     NODE_ID_TWICE = "node-id-twice"
     """Two machines claim the same node id."""
-
     MIXED_VERSIONS = "mixed-versions"
     """A node's version of torch, Python or others differs from the other nodes'."""
 
@@ -153,7 +152,6 @@ class Kind(StrEnum):
     """A job is launched again from step 1 although a checkpoint of it exists."""
     OTHER_LOSSES = "other-losses"
     """A resumed run will not have the losses of an unbroken one: a setting was changed."""
-
     PRIVATE_FILE = "private-file"
     """A file that is sent with a job looks like a secret."""
 
@@ -227,6 +225,8 @@ class Kind(StrEnum):
     """The machine was rebooted while the job ran."""
     NOT_STARTED = "not-started"
     """torchrun itself could not be started."""
+    WAITED_TOO_LONG = "waited-too-long"
+    """A job waited longer than its limit, in the queue or for a node that does not answer."""
     NO_RECORD = "no-record"
     """A participant has no record of the job: its state directory was replaced or emptied."""
     NODE_LOST = "node-lost"

@@ -7,9 +7,12 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.failure.kinds import USELESS_TO_REPEAT
+from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import SILENCES, USELESS_TO_REPEAT, Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, job_state
+from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.job import (
     Attempt,
     JobRecord,
@@ -81,6 +84,47 @@ def before_attempt(spec: JobSpec, attempt: Attempt) -> Earlier | None:
 def first_start(now_s: float) -> Restart:
     """Plan the first attempt of a queued job: it may start at once."""
     return Restart(number=1, at_s=now_s)
+
+
+def waiting(plan: Restart, waits_for: Problem, now_s: float) -> Restart:
+    """A planned attempt that could not start now."""
+    is_lost = waits_for.kind in SILENCES or waits_for.kind is Kind.SILENT
+    since_s = plan.lost_since_s or now_s if is_lost else None
+    return msgspec.structs.replace(plan, waits_for=waits_for, lost_since_s=since_s)
+
+
+def waited_too_long(record: JobRecord, now_s: float) -> Problem | None:
+    """Why a job's next attempt is given up; ``None`` if it may wait on.
+
+    Args:
+        record: the head's.
+        now_s: Unix time.
+    """
+    spec, plan = record.spec, record.restart
+    if plan is None:
+        return None
+    reason = f"; it waited for this: {plan.waits_for}" if plan.waits_for is not None else ""
+    queued_s = now_s - record.attempt.submitted_s
+    if record.is_queued and spec.queue_limit_s is not None and queued_s >= spec.queue_limit_s:
+        return Problem(
+            kind=Kind.WAITED_TOO_LONG,
+            cause=f"did not start within {duration_text(spec.queue_limit_s)}, its limit in the "
+            f"queue{reason}",
+            fix=fix_of(Kind.WAITED_TOO_LONG),
+            time_s=now_s,
+        )
+    if plan.lost_since_s is None or spec.lost_limit_s is None:
+        return None
+    if now_s - plan.lost_since_s < spec.lost_limit_s:
+        return None
+    node = plan.waits_for.node if plan.waits_for else None
+    return Problem(
+        kind=Kind.WAITED_TOO_LONG,
+        cause=f"attempt {plan.number} was given up: {node or 'a node'} did not answer for "
+        f"{duration_text(spec.lost_limit_s)}, the job's limit",
+        fix=fix_of(Kind.WAITED_TOO_LONG, "lost", job=record.job_id),
+        time_s=now_s,
+    )
 
 
 def without(placements: Sequence[Placement], left_out: Collection[NodeId]) -> tuple[Placement, ...]:

@@ -59,6 +59,9 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
         case LinksTried(links=links):
             tried = part.evidence and msgspec.structs.replace(part.evidence, links=links)
             return _changed(part, evidence=tried)
+        case Warned(problem=problem) if problem.kind is Kind.WAITED_TOO_LONG:
+            # Said of a part that has ended: why no attempt follows.
+            return _changed(part, warnings=_warnings_after(part, event))
     return part if part.state in TERMINAL else _apply_to_active(part, event)
 
 

@@ -80,6 +80,8 @@ class JobSpec(UserRecord, frozen=True):
         min_nodes: on restart, continue without unreachable nodes while at least this many remain;
             ``None`` = wait for all. To survive loss of the head it must be a majority; otherwise
             both halves of a partitioned network could continue.
+        queue_limit_s, lost_limit_s: seconds that it waits in the queue, and before another attempt
+            for a node that does not answer; ``None`` = it waits on.
         mixed_versions: start even if versions of torch and the like differ between nodes.
         origin: what a resumed job goes on from; ``None`` = it starts over, in a run of its own.
         set_in: where its settings were chosen, by ``section.field``; of those in ``entry`` the rest
@@ -103,6 +105,8 @@ class JobSpec(UserRecord, frozen=True):
     on_nan: Literal["stop", "report"] | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     min_nodes: Annotated[int, Meta(ge=1)] | None = None
+    queue_limit_s: Annotated[float, Meta(gt=0)] | None = None
+    lost_limit_s: Annotated[float, Meta(gt=0)] | None = None
     mixed_versions: bool = False
     origin: Origin | None = None
     set_in: dict[str, SetIn] = {}
@@ -259,6 +263,8 @@ class Restart(Record, frozen=True):
     number: int
     at_s: float
     waits_for: Problem | None = None
+    lost_since_s: float | None = None
+    """Unix time since which a node that it waits for has not answered."""
 
 
 class JobRecord(Record, frozen=True):

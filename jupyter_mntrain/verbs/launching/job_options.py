@@ -6,7 +6,7 @@ from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
 from jupyter_mntrain.launch.project.stage import LIMIT_BYTES
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.quantities import parse_size, size_text
+from jupyter_mntrain.model.quantities import parse_duration, parse_size, size_text
 from jupyter_mntrain.plan.rates import parse_bit_rate
 
 MOST_RESTARTS = 1000
@@ -176,6 +176,19 @@ def _when_it_fails(parser: Parser) -> None:
         type=bounded_int(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         metavar="N",
         help="position in the queue, -1000 to 1000, higher first; default: 0",
+    )
+    parser.option(
+        "--queue-limit",
+        type=typed(parse_duration),
+        metavar="DURATION",
+        help="end a job that still waits in the queue after this time, like 2h; default: it waits",
+    )
+    parser.option(
+        "--lost-limit",
+        type=typed(parse_duration),
+        metavar="DURATION",
+        help="end a job whose next attempt needs a node that has not answered for this time; "
+        "default: it waits",
     )
 
 

@@ -82,6 +82,8 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
         on_nan=args.on_nan or before.on_nan,
         on_stall=args.on_stall or before.on_stall,
         min_nodes=args.min_nodes or before.min_nodes,
+        queue_limit_s=args.queue_limit or before.queue_limit_s,
+        lost_limit_s=args.lost_limit or before.lost_limit_s,
         mixed_versions=args.mixed_versions or before.mixed_versions,
         priority=before.priority if args.priority is None else args.priority,
     )

@@ -8,6 +8,7 @@ import pytest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.lifecycle.events import Warned
 from jupyter_mntrain.model.lifecycle.restarts import (
     LAST_BACKOFF_S,
     earlier_attempts,
@@ -15,9 +16,12 @@ from jupyter_mntrain.model.lifecycle.restarts import (
     may_lead,
     may_succeed,
     next_restart,
+    waited_too_long,
+    waiting,
     without,
 )
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
+from jupyter_mntrain.model.lifecycle.state import apply
 from jupyter_mntrain.model.records.job import (
     Attempt,
     JobRecord,
@@ -27,6 +31,7 @@ from jupyter_mntrain.model.records.job import (
     PartStatus,
     Placement,
     RankStatus,
+    Restart,
 )
 from jupyter_mntrain.model.records.origin import Earlier
 
@@ -196,3 +201,45 @@ def test_a_restarted_attempt_is_told_how_far_those_before_it_came() -> None:
 
 def test_the_first_attempt_of_a_queued_job_has_none_before_it() -> None:
     assert earlier_attempts(record(0)) is None
+
+
+SILENCE = Problem(kind=Kind.SILENT, cause="does not answer", node="node2")
+BUSY = Problem(kind=Kind.GPU_TAKEN, cause="GPU 0 is taken", node="node1")
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "now_s", "is_over"), [(None, 1e9, False), (60.0, 60.0, False), (60.0, 61.0, True)]
+)
+def test_a_queued_job_waits_no_longer_than_its_limit(
+    limit_s: float | None, now_s: float, is_over: bool
+) -> None:
+    queued = record(attempt=0, state="pending", queue_limit_s=limit_s, lost_limit_s=1.0)
+    plan = waiting(Restart(number=1, at_s=1.0), BUSY, now_s)
+    found = waited_too_long(msgspec.structs.replace(queued, restart=plan), now_s)
+    assert (found is not None) == is_over
+    if found is not None:
+        assert found.kind is Kind.WAITED_TOO_LONG
+        assert BUSY.cause in found.cause
+        assert found.fix
+
+
+def test_a_job_waits_no_longer_than_its_limit_for_a_node_without_a_break() -> None:
+    job = record(lost_limit_s=600.0, queue_limit_s=1.0)
+    plan = Restart(number=2, at_s=0.0)
+    for now_s, reason in ((100.0, SILENCE), (690.0, SILENCE), (695.0, BUSY), (700.0, SILENCE)):
+        plan = waiting(plan, reason, now_s)
+        assert waited_too_long(msgspec.structs.replace(job, restart=plan), now_s) is None
+    plan = waiting(plan, SILENCE, 1300.0)
+    waits = msgspec.structs.replace(job, restart=plan)
+    assert waited_too_long(waits, 1299.0) is None
+    found = waited_too_long(waits, 1300.0)
+    assert found is not None
+    assert found.kind is Kind.WAITED_TOO_LONG
+    assert "node2" in found.cause
+    unlimited = msgspec.structs.replace(waits, spec=record().spec)
+    assert waited_too_long(unlimited, 1e9) is None
+    # The attempt has ended before: the job stays failed, and says why nothing follows.
+    ended = apply(job.part, Warned(problem=found))
+    assert ended.warnings == (found,)
+    over = msgspec.structs.replace(job, part=ended, is_over=True)
+    assert [one.kind for one in roll_up([over]).warnings] == [Kind.WAITED_TOO_LONG]
