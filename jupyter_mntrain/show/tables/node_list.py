@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
 from jupyter_mntrain.model._record import Record
@@ -36,7 +36,11 @@ NOT_ENCRYPTED = "Training traffic between nodes is neither encrypted nor authent
 """Shown where people choose nodes; all other traffic uses mutual TLS."""
 
 
-UNKNOWN = (formats.ABSENT,) * 4
+WIDE_COLUMNS = 100
+INTERFACE_COLUMNS = 24
+"""``eno1 192.168.100.109/24``."""
+
+UNKNOWN = (Text(formats.ABSENT),) * 4
 """The cells of a node that has not said what it has."""
 
 
@@ -52,6 +56,44 @@ class Surroundings(Record, frozen=True):
     is_driver: bool = True
     discovery_problem: Problem | None = None
     strangers: tuple[str, ...] = ()
+
+
+class NodeRows:
+    """One row per node, with fewer columns where there is little room: no address is torn.
+
+    Args:
+        rows: name, state, GPUs, CPU and memory, interfaces and jobs of each.
+    """
+
+    def __init__(self, rows: Sequence[tuple[Text, ...]]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns, rows = ["GPUs", "CPU and memory", "interfaces", "jobs"], self._rows
+        if options.max_width < WIDE_COLUMNS:
+            columns, rows = ["hardware", "interfaces"], [_narrow(*row) for row in self._rows]
+        table = plain_table("node", "state", *columns)
+        table.columns[0].no_wrap = True
+        table.columns[columns.index("interfaces") + 2].min_width = INTERFACE_COLUMNS
+        for row in rows:
+            table.add_row(*row)
+        yield table
+
+
+def _narrow(
+    title: Text, state: Text, gpus: Text, machine: Text, interfaces: Text, jobs: Text
+) -> tuple[Text, ...]:
+    if jobs.plain != formats.ABSENT:
+        state = Text("\n").join([state, jobs])
+    hardware = machine if gpus.plain == machine.plain else Text("\n").join([gpus, machine])
+    return title, state, hardware, interfaces
+
+
+def _title(node: NodeView) -> Text:
+    name = Text(node.name, style="bold")
+    if node.name == node.address:
+        return name
+    return Text.assemble(name, "\n", (node.address, "dim"))
 
 
 def node_table(
@@ -72,14 +114,15 @@ def node_table(
     if not nodes:
         return Group(no_nodes(cluster, program, around), *_around(around))
     different = divergences([node.info for node in nodes if node.info])
-    table = plain_table("node", "state", "GPUs", "CPU and memory", "interfaces", "jobs")
-    for node in nodes:
-        table.add_row(
-            Text.assemble((node.name, "bold"), "\n", (node.address, "dim")),
+    rows = [
+        (
+            _title(node),
             _state(node, now_s),
             *(_cells(node.info, node.beat, every=every, now_s=now_s) if node.info else UNKNOWN),
         )
-    return Group(table, folding([*_notes(nodes, different), *_around(around)]))
+        for node in nodes
+    ]
+    return Group(NodeRows(rows), folding([*_notes(nodes, different), *_around(around)]))
 
 
 def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:

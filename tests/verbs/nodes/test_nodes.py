@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
+
 import msgspec
+import pytest
+from rich.console import Console
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.lending import Lending
-from tests.standin.cluster import StandInCluster, node
+from tests.standin.cluster import StandInCluster, node, silent
 from tests.standin.lending import lent
 from tests.standin.screen import Paper
 from tests.wording import says
@@ -26,6 +30,23 @@ def test_nodes_shows_state_speed_capacity_and_the_diverging_version(do, text, cl
     assert "Training traffic between nodes is neither encrypted" in shown
     assert "docker0" not in shown
     assert "docker0" in text(do("nodes", "--all").renderable)
+
+
+@pytest.mark.parametrize("width", [80, 99, 100, 140])
+def test_no_address_is_torn_at_any_width(do, width):
+    nodes = [
+        node("workstation-17", 201),
+        silent("192.168.100.109:8765", "192.168.100.109:8765: connection refused. Fix: start it."),
+    ]
+    on = StandInCluster(nodes=nodes, jobs=[])
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    console.print(do("nodes", on=on).renderable)
+    shown = console.file.getvalue()
+    lines = shown.splitlines()
+    assert max(map(len, lines)) <= width
+    assert sum("192.168.100.109:8765" in line for line in lines) >= 1
+    for whole in ("10.0.0.201:8765", "eno1 10.0.0.201/24", "workstation-17"):
+        assert any(whole in line for line in lines), whole
 
 
 def test_nodes_shows_what_is_lent_and_why_not(do, text, cluster):
