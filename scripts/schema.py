@@ -11,7 +11,7 @@ from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import LinkMeasurement
-from jupyter_mntrain.server import messages
+from jupyter_mntrain.server import messages, shown_settings
 from jupyter_mntrain.show.stacks import ShownStacks
 
 RECORDS = (
@@ -24,8 +24,9 @@ RECORDS = (
     messages.ChangedMachine,
     messages.Invitation,
     messages.Invite,
+    shown_settings.JobComparison,
     messages.JobLog,
-    messages.JobSettings,
+    shown_settings.JobSettings,
     messages.LabelJob,
     messages.LaunchJob,
     messages.MeasureLinks,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
 from jupyter_mntrain.metrics.summary import JobNumbers
+from jupyter_mntrain.model.lifecycle.listing import job_step
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.model.records.secrets import shown_words
@@ -65,4 +68,17 @@ def job_entry(
         warnings=view.warnings,
         restart=view.restart,
         note=view.label.note,
+        run=None if view.run == view.job_id else view.run,
     )
+
+
+def listed_entry(view: JobView) -> JobEntry:
+    """One of many jobs whose journals are not read: without evidence, which may be long."""
+    parts = tuple(msgspec.structs.replace(part, evidence=None) for part in view.parts)
+    entry = job_entry(
+        msgspec.structs.replace(view, parts=parts),
+        submitted_by=view.submitted_by,
+        numbers=JobNumbers(step=job_step(view)),
+    )
+    problem = entry.problem and msgspec.structs.replace(entry.problem, detail="")
+    return msgspec.structs.replace(entry, problem=problem)

@@ -47,6 +47,7 @@ class JobEntry(Record, frozen=True):
     Args:
         progress: of ranks that do something other than steps.
         reasons: how sure the problem is, and why; empty if nothing else happened.
+        run: that it belongs to, if another job began it.
     """
 
     job_id: JobId
@@ -66,6 +67,7 @@ class JobEntry(Record, frozen=True):
     warnings: tuple[Problem, ...] = ()
     restart: Restart | None = None
     note: str = ""
+    run: JobId | None = None
 
 
 class JobBundle(Record, frozen=True):

@@ -15,6 +15,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.handlers import (
+    compare_route,
     events,
     job_routes,
     log_routes,
@@ -38,6 +39,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/own-machine/node", own_machine_routes.OwnNodeResource),
     (r"/own-machine/membership", own_machine_routes.OwnMembershipResource),
     (r"/own-machine/service", own_machine_routes.OwnServiceResource),
+    (r"/compare", compare_route.CompareResource),
     (r"/jobs", job_routes.JobsResource),
     (rf"/jobs{JOB}", job_routes.JobResource),
     (rf"/jobs{JOB}/metrics", job_routes.MetricsResource),

@@ -15,6 +15,7 @@ POST    /own-machine/service                 {} → 201 ChangedMachine
 POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 GET     /jobs?search=&all=&sort=             → [JobEntry]; ``all=1`` = however old
 POST    /jobs                                LaunchJob → 201 JobEntry
+GET     /compare?job=&job=                   → JobComparison, of two to four jobs
 GET     /jobs/{job}                          → JobEntry
 GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=``; ``begin=&end=&by=step|time``
 GET     /jobs/{job}/output                   → SavedOutput
@@ -54,7 +55,6 @@ from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.records.node_view import Liveness
 from jupyter_mntrain.model.text.foreign import shown_json
 from jupyter_mntrain.recipe.sections import MOST_STEPS
-from jupyter_mntrain.recipe.settings import Origin
 from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
 
 EVENTS_VERSION = 1
@@ -204,20 +204,6 @@ class AskStacks(Record, frozen=True, forbid_unknown_fields=True):
     """Of one rank, or of all."""
 
     rank: int | None = None
-
-
-class ShownSetting(Record, frozen=True):
-    """A setting as shown: its value, and where that came from."""
-
-    name: str
-    value: str
-    origin: Origin
-
-
-class JobSettings(Record, frozen=True):
-    """All settings of a job: those of its recipe, then those of its launch."""
-
-    settings: tuple[ShownSetting, ...]
 
 
 class SpecFile(Record, frozen=True):

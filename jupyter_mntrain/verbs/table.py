@@ -34,6 +34,7 @@ from jupyter_mntrain.verbs.nodes.upgrade import UpgradeVerb
 from jupyter_mntrain.verbs.panel.open_panel import OpenPanelVerb
 from jupyter_mntrain.verbs.verb import Verb
 from jupyter_mntrain.verbs.watching.attach import AttachVerb
+from jupyter_mntrain.verbs.watching.compare import CompareVerb
 from jupyter_mntrain.verbs.watching.jobs import JobsVerb
 from jupyter_mntrain.verbs.watching.logs import LogsVerb
 from jupyter_mntrain.verbs.watching.plot import PlotVerb
@@ -65,6 +66,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     JobsVerb,
     StatusVerb,
     SettingsVerb,
+    CompareVerb,
     AttachVerb,
     PlotVerb,
     TensorBoardVerb,

@@ -7,10 +7,13 @@ import type { IProblem } from './problem';
 import type {
   ChangedMachine,
   Invitation,
+  JobComparison,
   JobEntry,
   JobLog,
+  JobRemoval,
   CheckpointChange,
   JobSettings,
+  LabelJob,
   LinkMeasurement,
   NodeEntry,
   SavedOutput,
@@ -69,6 +72,32 @@ export class Api {
 
   measureLinks(nodes: string[]): Promise<LinkMeasurement[]> {
     return this.request('POST', 'links/measure', { nodes });
+  }
+
+  /** All jobs, however old, as the nodes list them. */
+  jobs(): Promise<JobEntry[]> {
+    return this.request('GET', 'jobs?all=1');
+  }
+
+  /** A job; from now on the server tells its changes, however old it is. */
+  job(jobId: string): Promise<JobEntry> {
+    return this.request('GET', `jobs/${encodeURIComponent(jobId)}`);
+  }
+
+  /** Give a job another name or note; empty = none of its own. */
+  label(jobId: string, label: LabelJob): Promise<JobEntry> {
+    return this.request('PUT', jobPath(jobId, 'label'), label);
+  }
+
+  /** What the deletion of an ended job would delete. */
+  planRemoval(jobId: string): Promise<JobRemoval> {
+    return this.request('GET', jobPath(jobId, 'removal'));
+  }
+
+  /** Delete an ended job; also the checkpoints of its run, if it is the last one of it. */
+  remove(jobId: string, withCheckpoints: boolean): Promise<JobRemoval> {
+    const query = `removal?checkpoints=${withCheckpoints ? 1 : 0}`;
+    return this.request('DELETE', jobPath(jobId, query));
   }
 
   /** Run a job again: a new job of the same spec. */
@@ -144,6 +173,12 @@ export class Api {
   /** Every setting of a job, and where it came from. */
   jobSettings(jobId: string): Promise<JobSettings> {
     return this.request('GET', jobPath(jobId, 'settings'));
+  }
+
+  /** What differs between the settings of these jobs. */
+  compare(jobIds: ReadonlyArray<string>): Promise<JobComparison> {
+    const query = jobIds.map(id => `job=${encodeURIComponent(id)}`).join('&');
+    return this.request('GET', `compare?${query}`);
   }
 
   /** The WebSocket's URL, with the token where the page has no cookie. */

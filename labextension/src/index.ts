@@ -9,6 +9,7 @@ import { liveviewPlugin } from './plugins/liveview';
 import { logsPlugin } from './plugins/logs';
 import { modelPlugin } from './plugins/model';
 import { noticesPlugin } from './plugins/notices';
+import { runsPlugin } from './plugins/runs';
 import { savingPlugin } from './plugins/saving';
 import { sidebarPlugin } from './plugins/sidebar';
 import { stacksPlugin } from './plugins/stacks';
@@ -25,6 +26,7 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   statusPlugin,
   noticesPlugin,
   liveviewPlugin,
+  runsPlugin,
   savingPlugin,
   kernelPlugin,
   filesPlugin

@@ -214,10 +214,12 @@ export interface Everything {
   ChangedMachine?: ChangedMachine;
   Invitation?: Invitation;
   Invite?: Invite;
+  JobComparison?: JobComparison;
+  DifferingSetting?: DifferingSetting;
+  ShownSetting?: ShownSetting;
   JobLog?: JobLog;
   LogLine?: LogLine;
   JobSettings?: JobSettings;
-  ShownSetting?: ShownSetting;
   LabelJob?: LabelJob;
   LaunchJob?: LaunchJob;
   MeasureLinks?: MeasureLinks;
@@ -594,6 +596,7 @@ export interface Divergence {
  *     Args:
  *         progress: of ranks that do something other than steps.
  *         reasons: how sure the problem is, and why; empty if nothing else happened.
+ *         run: that it belongs to, if another job began it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobEntry".
@@ -616,6 +619,7 @@ export interface JobEntry {
   warnings?: Problem[];
   restart?: Restart | null;
   note?: string;
+  run?: string | null;
 }
 /**
  * A participant as granted: its node, ranks, address and devices.
@@ -1583,6 +1587,37 @@ export interface Invite {
   expires_in_s?: number;
 }
 /**
+ * What differs between the settings of jobs, and the names of the others.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "JobComparison".
+ */
+export interface JobComparison {
+  differing: DifferingSetting[];
+  same: string[];
+}
+/**
+ * A setting that is not the same in all compared jobs; ``None`` = a job that has none.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "DifferingSetting".
+ */
+export interface DifferingSetting {
+  name: string;
+  values: (ShownSetting | null)[];
+}
+/**
+ * A setting as shown: its value, and where that came from.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ShownSetting".
+ */
+export interface ShownSetting {
+  name: string;
+  value: string;
+  origin: "--set" | "auto" | "default" | "option" | "panel" | "recipe";
+}
+/**
  * The last lines of a log; ``is_cut`` if there were more than ``tail``.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -1613,17 +1648,6 @@ export interface LogLine {
  */
 export interface JobSettings {
   settings: ShownSetting[];
-}
-/**
- * A setting as shown: its value, and where that came from.
- *
- * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "ShownSetting".
- */
-export interface ShownSetting {
-  name: string;
-  value: string;
-  origin: "--set" | "auto" | "default" | "option" | "panel" | "recipe";
 }
 /**
  * Another name or note of a job; ``None`` = as it was, empty = none of its own.

@@ -77,6 +77,10 @@ export const IClusterModel = new Token<IClusterModel>(
 export namespace CommandIDs {
   /** Show the sidebar. */
   export const show = 'mntrain:show';
+  /** Open the list of all runs as a tab. */
+  export const runs = 'mntrain:runs';
+  /** Args: jobIds. Compare two to four runs, each named by one of its jobs, in a tab. */
+  export const compare = 'mntrain:compare';
   /** Open the submit panel in the notebook, or in a new one. */
   export const launch = 'mntrain:launch';
   /** Args: path. Open the submit panel for a recipe or a script. */

@@ -6,3 +6,4 @@ import './charts.css';
 import './logs.css';
 import './stacks.css';
 import './resume.css';
+import './runs.css';

@@ -93,6 +93,12 @@ def ended_s(job: JobView) -> float | None:
     return max(ends) if job.state in TERMINAL and ends else None
 
 
+def job_step(job: JobView) -> int | None:
+    """The step that every rank has finished."""
+    steps = [rank.step for part in job.parts for rank in part.ranks]
+    return None if not steps or None in steps else min(step for step in steps if step is not None)
+
+
 def is_found(job: JobView, search: str) -> bool:
     """Whether a search finds a job: in name, id, note, nodes, command and person, in any case."""
     nodes = (place.node for place in job.attempt.placements)

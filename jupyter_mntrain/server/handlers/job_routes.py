@@ -11,7 +11,7 @@ from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.cluster.history.zoom import AXES
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
-from jupyter_mntrain.metrics.entry_builder import job_entry
+from jupyter_mntrain.metrics.entry_builder import listed_entry
 from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.metrics.series_builder import POINTS
 from jupyter_mntrain.model import tunables
@@ -21,16 +21,16 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView
+from jupyter_mntrain.recipe.settings import Setting
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import (
     AskStacks,
     EndJob,
-    JobSettings,
     LaunchJob,
     SaveJob,
-    ShownSetting,
     SpecFile,
 )
+from jupyter_mntrain.server.shown_settings import JobSettings, ShownSetting
 from jupyter_mntrain.server.updates import PageUpdates
 from jupyter_mntrain.show.stacks import shown_stacks
 from jupyter_mntrain.show.tables.settings import setting_words
@@ -76,8 +76,8 @@ class JobsResource(MntrainHandler):
         views = await self.work(
             updates.cluster.jobs, search=search, everything=everything, sort=sort or "started"
         )
-        entries = (updates.job(view.job_id) or job_entry(view) for view in views)
-        self.answer(tuple(entries))
+        known = {entry.job_id: entry for entry in updates.jobs}
+        self.answer(tuple(known.get(view.job_id) or listed_entry(view) for view in views))
 
     @allowed
     async def post(self) -> None:
@@ -167,16 +167,16 @@ class SpecResource(OneJobResource):
         self.answer(SpecFile(name=name, text=text, left_out=left_out))
 
 
+def shown_setting(one: Setting) -> ShownSetting:
+    return ShownSetting(name=one.name, value=setting_words(one), origin=one.origin)
+
+
 class SettingsResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
         found = updates.cluster.known_job(entry.job_id).settings()
-        shown = (
-            ShownSetting(name=one.name, value=setting_words(one), origin=one.origin)
-            for one in found
-        )
-        self.answer(JobSettings(settings=tuple(shown)))
+        self.answer(JobSettings(settings=tuple(map(shown_setting, found))))
 
 
 class StopResource(OneJobResource):

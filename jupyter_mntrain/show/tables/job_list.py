@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.model.lifecycle.listing import duration_s, ended_s
+from jupyter_mntrain.model.lifecycle.listing import duration_s, ended_s, job_step
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
@@ -61,12 +61,6 @@ def _rows(jobs: Sequence[JobView], now_s: float, program: str, search: str) -> R
 def _state(job: JobView) -> Text:
     text = state_text(job.state)
     return text.append(" ⚠", style="yellow") if job.warnings else text
-
-
-def job_step(job: JobView) -> int | None:
-    """The step that every rank has finished."""
-    steps = [rank.step for part in job.parts for rank in part.ranks]
-    return None if not steps or None in steps else min(step for step in steps if step is not None)
 
 
 def _since(job: JobView, now_s: float) -> str:

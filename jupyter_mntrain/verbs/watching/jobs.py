@@ -8,9 +8,9 @@ from typing import Any, get_args
 import msgspec
 
 from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.model.lifecycle.listing import RECENT, JobSort, duration_s
+from jupyter_mntrain.model.lifecycle.listing import RECENT, JobSort, duration_s, job_step
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
-from jupyter_mntrain.show.tables.job_list import job_step, job_table
+from jupyter_mntrain.show.tables.job_list import job_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import all_jobs
 from jupyter_mntrain.verbs.verb import Outcome, Verb

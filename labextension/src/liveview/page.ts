@@ -3,7 +3,6 @@
 import * as React from 'react';
 
 import { type ITheme, readTheme } from './charts/theme';
-import type { LiveController } from './controller';
 
 /** JupyterLab loads a theme's colors a moment after marking it on the body. */
 const THEME_MS = 100;
@@ -14,9 +13,14 @@ export interface IPage {
   width: number;
 }
 
+/** Draws only while it is seen. */
+interface IVisible {
+  visible: boolean;
+}
+
 export function usePage(
   root: React.RefObject<HTMLElement>,
-  controller: LiveController
+  controller: IVisible
 ): IPage {
   const [theme, setTheme] = React.useState<ITheme | null>(null);
   const [width, setWidth] = React.useState(0);

@@ -88,7 +88,7 @@ function SettingsTable(props: {
   );
 }
 
-function originWords(origin: ShownSetting['origin']): string {
+export function originWords(origin: ShownSetting['origin']): string {
   const words: Partial<Record<ShownSetting['origin'], string>> = {
     default: trans.__('default'),
     recipe: trans.__('recipe'),

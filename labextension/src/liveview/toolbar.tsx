@@ -69,7 +69,13 @@ export function Toolbar(props: IToolbarProps): JSX.Element {
           />
         ))}
       </span>
-      <Choices {...{ store, look, change }} />
+      <LookChoices
+        {...{ look, change }}
+        kinds={(['step', 'tokens', 'time'] as const).filter(
+          kind => kind !== 'tokens' || hasTokens(store)
+        )}
+      />
+      <LinkChoice {...{ store, look, change }} />
       <span className="sp" />
       {isPaused || (look.zoom && !look.zoom.follows) ? (
         <Button icon="resume" label={trans.__('Go to now')} run={goToNow} />
@@ -91,20 +97,22 @@ export function Toolbar(props: IToolbarProps): JSX.Element {
   );
 }
 
-/** What the charts show, and how. */
-function Choices(
-  props: Pick<IToolbarProps, 'store' | 'look' | 'change'>
-): JSX.Element {
-  const { store, look, change } = props;
-  const { choice } = look;
+/** How the charts of a job, or of several runs, are drawn. */
+export type ChartLook = Pick<ILook, 'zoom' | 'axis' | 'smoothing' | 'scale'>;
+
+export function LookChoices(props: {
+  /** Axes to choose from. */
+  kinds: ReadonlyArray<AxisKind>;
+  look: ChartLook;
+  change: (look: Partial<ChartLook>) => void;
+}): JSX.Element {
+  const { kinds, look, change } = props;
   return (
     <>
       <Select<AxisKind>
         label={trans.__('Axis')}
         value={look.axis}
-        options={(['step', 'tokens', 'time'] as const)
-          .filter(kind => kind !== 'tokens' || hasTokens(store))
-          .map(kind => [kind, axisNames()[kind]])}
+        options={kinds.map(kind => [kind, axisNames()[kind]])}
         pick={axis => change({ axis, zoom: null })}
       />
       <Select<number>
@@ -126,17 +134,25 @@ function Choices(
         ]}
         pick={scale => change({ scale })}
       />
-      {store.links.size > 2 && (
-        <Select<string | null>
-          label={trans.__('Link of')}
-          value={choice.node}
-          options={[
-            [null, trans.__('the busiest node')],
-            ...[...store.links.keys()].map(node => [node, node] as const)
-          ]}
-          pick={node => change({ choice: { ...choice, node } })}
-        />
-      )}
     </>
   );
+}
+
+/** Whose link is shown, if there are more than two. */
+function LinkChoice(
+  props: Pick<IToolbarProps, 'store' | 'look' | 'change'>
+): JSX.Element | null {
+  const { store, look, change } = props;
+  const { choice } = look;
+  return store.links.size > 2 ? (
+    <Select<string | null>
+      label={trans.__('Link of')}
+      value={choice.node}
+      options={[
+        [null, trans.__('the busiest node')],
+        ...[...store.links.keys()].map(node => [node, node] as const)
+      ]}
+      pick={node => change({ choice: { ...choice, node } })}
+    />
+  ) : null;
 }

@@ -5,7 +5,9 @@ import * as React from 'react';
 
 import type { ITheme } from './charts/theme';
 import type { LiveController } from './controller';
+import { csv } from './export/csv';
 import { ExportMenu } from './export/menu';
+import { fileName } from './export/tables';
 import { usePage } from './page';
 import type { IViewProps } from './props';
 import { recall, remember } from './remembered';
@@ -112,7 +114,11 @@ function Measurements(
       <PaceStrip {...{ store, theme, choice, pick }} />
       <PipelineStrip {...{ store, theme, choice, pick }} />
       <Toolbar {...{ store, look, change, isPaused, pause, goToNow }}>
-        <ExportMenu {...{ job, store }} />
+        <ExportMenu
+          csv={() => csv(store)}
+          file={end => fileName(job, end)}
+          title={`${job.name}, ${job.job_id}`}
+        />
       </Toolbar>
       {look.isTable && (
         <div className="mnt-tables">

@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import { CommandIDs } from '../tokens';
 import { OVER } from '../words';
 import { Job } from './job';
 import type { IContext } from './parts';
@@ -11,7 +12,7 @@ import { trans } from '../trans';
 const MOST_ENDED = 10;
 
 export function Jobs(props: IContext): JSX.Element {
-  const { model } = props;
+  const { model, commands } = props;
   const open = model.jobs.filter(job => !OVER.has(job.state));
   const ended = model.jobs.filter(job => OVER.has(job.state));
   const [isAll, setAll] = React.useState(false);
@@ -31,13 +32,21 @@ export function Jobs(props: IContext): JSX.Element {
           <Job key={job.job_id} job={job} {...props} />
         ))}
       </ul>
-      {ended.length > MOST_ENDED && !isAll && (
-        <p className="mnt-indent">
-          <button className="mnt-textlink" onClick={() => setAll(true)}>
-            {trans.__('Show all %1', model.jobs.length)}
-          </button>
-        </p>
-      )}
+      <p className="mnt-indent">
+        {ended.length > MOST_ENDED && !isAll && (
+          <>
+            <button className="mnt-textlink" onClick={() => setAll(true)}>
+              {trans.__('Show all %1', model.jobs.length)}
+            </button>{' '}
+          </>
+        )}
+        <button
+          className="mnt-textlink"
+          onClick={() => commands.execute(CommandIDs.runs)}
+        >
+          {trans.__('All runs')}
+        </button>
+      </p>
     </>
   );
 }

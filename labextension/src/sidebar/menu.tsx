@@ -29,10 +29,12 @@ export function openMenu(items: MenuItem[], from: HTMLElement): void {
 export function RowMenu(props: {
   label: string;
   items: MenuItem[];
+  tabIndex?: number;
 }): JSX.Element {
   return (
     <button
       className="btn ico"
+      tabIndex={props.tabIndex}
       aria-haspopup="menu"
       aria-label={props.label}
       onClick={event => openMenu(props.items, event.currentTarget)}

@@ -1,10 +1,10 @@
-/** Horizontal axis of all charts: time, steps or tokens. */
+/** Horizontal axis of all charts: time, steps, tokens, or time since a run's start. */
 
 import type { SeriesStore } from '../../series/store';
 import type { IChart, ILine } from '../charts/chart';
 import { interpolate } from './range';
 
-export type AxisKind = 'step' | 'tokens' | 'time';
+export type AxisKind = 'step' | 'tokens' | 'time' | 'elapsed';
 
 /** A sample of the job that the pointer can stand on. */
 export interface ISample {
@@ -22,7 +22,9 @@ export class Axis {
     readonly kind: AxisKind,
     private times: Float64Array,
     private steps: Float64Array,
-    private tokens: Float64Array
+    private tokens: Float64Array,
+    /** Seconds since the start, without pauses; of runs that are compared. */
+    private elapsed: Float64Array = new Float64Array()
   ) {}
 
   /** The axis asked for, or steps while tokens are not known. */
@@ -48,14 +50,13 @@ export class Axis {
   }
 
   get length(): number {
-    return this.times.length;
+    return this.xs.length;
   }
 
   /** Positions of the job's samples. */
   get xs(): Float64Array {
-    return { time: this.times, step: this.steps, tokens: this.tokens }[
-      this.kind
-    ];
+    const { times: time, steps: step, tokens, elapsed } = this;
+    return { time, step, tokens, elapsed }[this.kind];
   }
 
   sample(row: number): ISample {

@@ -42,6 +42,13 @@ export function axisTicks(
         splits.map(split => formats.clock(split, withSeconds))
     };
   }
+  if (kind === 'elapsed') {
+    return {
+      space: 76,
+      incrs: SECONDS,
+      values: (_, splits) => splits.map(split => formats.duration(split))
+    };
+  }
   return {
     space: 76,
     incrs: COUNTS,
@@ -61,12 +68,19 @@ export function axisNames(): Record<AxisKind, string> {
   return {
     step: trans.__('step'),
     tokens: trans.__('tokens'),
-    time: trans.__('time')
+    time: trans.__('time'),
+    elapsed: trans.__('time since the start')
   };
 }
 
+/** How the samples of an axis are told. */
+export interface ISampleWords {
+  sample: (sample: ISample) => string;
+  range: (first: ISample, last: ISample) => string;
+}
+
 /** Time, step and tokens of a sample. */
-export function sampleText(sample: ISample): string {
+function sampleText(sample: ISample): string {
   return [
     formats.clock(sample.time, true),
     trans.__('step %1', formats.count(sample.step)),
@@ -77,7 +91,7 @@ export function sampleText(sample: ISample): string {
 }
 
 /** The shown range in words: times and steps. */
-export function rangeText(first: ISample, last: ISample): string {
+function rangeText(first: ISample, last: ISample): string {
   const withSeconds = showsSeconds([first.time, last.time]);
   return trans.__(
     '%1 to %2, steps %3 to %4',
@@ -86,4 +100,21 @@ export function rangeText(first: ISample, last: ISample): string {
     formats.count(first.step),
     formats.count(last.step)
   );
+}
+
+/** Of a job: when each sample was. */
+export const JOB_WORDS: ISampleWords = { sample: sampleText, range: rangeText };
+
+/** Of several runs, which were at a sample at different times. */
+export function runWords(kind: AxisKind): ISampleWords {
+  const place = ({ x }: ISample) =>
+    kind === 'step'
+      ? trans.__('step %1', formats.count(x))
+      : kind === 'tokens'
+        ? trans.__('%1 tokens', formats.amount(x))
+        : formats.duration(x);
+  return {
+    sample: place,
+    range: (first, last) => trans.__('%1 to %2', place(first), place(last))
+  };
 }

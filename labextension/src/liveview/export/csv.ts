@@ -1,7 +1,7 @@
 /** CSV of everything that the page has of a job. */
 
 import type { SeriesStore } from '../../series/store';
-import { type Cell, COLUMNS, rowsOf } from './tables';
+import { type Cell, COLUMNS, type Row, rowsOf } from './tables';
 
 export interface ICsv {
   text: string;
@@ -10,22 +10,31 @@ export interface ICsv {
 }
 
 export function csv(store: SeriesStore): ICsv {
-  const rows = rowsOf(store);
+  return csvOf(COLUMNS, rowsOf(store));
+}
+
+export function csvOf(
+  columns: ReadonlyArray<string>,
+  rows: ReadonlyArray<Row>
+): ICsv {
   const lines = rows.map(row =>
-    COLUMNS.map(name => cell(row[name], name)).join(',')
+    columns.map(name => cell(row[name], name)).join(',')
   );
   return {
-    text: [COLUMNS.join(','), ...lines].join('\n') + '\n',
+    text: [columns.join(','), ...lines].join('\n') + '\n',
     rows: rows.length
   };
 }
 
-/** Names of nodes in quotes. A spreadsheet would compute what begins like a formula. */
+/** Columns of names that people give. */
+const NAMES = new Set(['node', 'name']);
+
+/** Names in quotes. A spreadsheet would compute what begins like a formula. */
 function cell(value: Cell | undefined, name: string): string {
   if (value === undefined || value === '') {
     return '';
   }
-  if (name !== 'node') {
+  if (!NAMES.has(name)) {
     return String(value);
   }
   const text = String(value);

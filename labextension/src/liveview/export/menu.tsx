@@ -4,23 +4,25 @@ import * as React from 'react';
 
 import { copy } from '../../clipboard';
 import * as formats from '../../formats';
-import type { JobEntry } from '../../schema';
-import type { SeriesStore } from '../../series/store';
 import { type MenuItem, openMenu } from '../../sidebar/menu';
 import { trans } from '../../trans';
-import { csv } from './csv';
+import type { ICsv } from './csv';
 import { download } from './download';
 import { picture, pngOf } from './picture';
-import { fileName } from './tables';
 
 /** What was done stands beside the button for so long. */
 const SAID_MS = 8000;
 
-export function ExportMenu(props: {
-  job: JobEntry;
-  store: SeriesStore;
-}): JSX.Element {
-  const { job, store } = props;
+export interface IExportProps {
+  csv: () => ICsv;
+  /** Name of a file with this end. */
+  file: (end: string) => string;
+  /** Above the picture. */
+  title: string;
+}
+
+export function ExportMenu(props: IExportProps): JSX.Element {
+  const { csv, file, title } = props;
   const [said, say] = React.useState('');
   React.useEffect(() => {
     const later = window.setTimeout(() => say(''), SAID_MS);
@@ -30,17 +32,19 @@ export function ExportMenu(props: {
     put: (text: string) => Promise<void>,
     done: (rows: string) => string
   ) => {
-    const { text, rows } = csv(store);
+    const { text, rows } = csv();
     await put(text);
     say(done(formats.count(rows)));
   };
   const charts = (from: Element) =>
-    from.closest('.mnt-live')?.querySelector<HTMLElement>('.mnt-charts');
+    from
+      .closest('.mnt-live, .mnt-compare')
+      ?.querySelector<HTMLElement>('.mnt-charts');
   const save = async (text: string) =>
-    download(new Blob([text], { type: 'text/csv' }), fileName(job, '.csv'));
+    download(new Blob([text], { type: 'text/csv' }), file('.csv'));
   const draw = async (shown: HTMLElement) => {
-    const canvas = picture(shown, `${job.name}, ${job.job_id}`);
-    download(await pngOf(canvas), fileName(job, '.png'));
+    const canvas = picture(shown, title);
+    download(await pngOf(canvas), file('.png'));
     say(trans.__('Picture downloaded'));
   };
   const open = (from: HTMLElement) => {

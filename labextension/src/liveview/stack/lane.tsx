@@ -33,6 +33,8 @@ const BAD = new Set(['failed', 'stalled', 'slow', 'link-slow', 'warning']);
 
 export interface ILaneProps {
   events: LaneEvent[];
+  /** Of one of several runs. */
+  letter?: string;
   axis: Axis;
   span: Range;
   area: IArea;
@@ -42,7 +44,7 @@ export interface ILaneProps {
 }
 
 export function Lane(props: ILaneProps): JSX.Element | null {
-  const { events, axis, span, area, width, say } = props;
+  const { events, letter, axis, span, area, width, say } = props;
   if (!events.length) {
     return null;
   }
@@ -54,10 +56,17 @@ export function Lane(props: ILaneProps): JSX.Element | null {
     <svg
       className="mnt-lane"
       role="list"
-      aria-label={trans.__('Events')}
+      aria-label={
+        letter ? trans.__('Events of %1', letter) : trans.__('Events')
+      }
       width={width}
       height={HEIGHT}
     >
+      {letter && (
+        <text className="b" x={4} y={HEIGHT / 2 + 3} aria-hidden="true">
+          {letter}
+        </text>
+      )}
       {marks.map((mark, i) => (
         <Mark
           key={`${mark.main.kind} ${mark.main.time_s}`}

@@ -13,7 +13,7 @@ import {
   type Range,
   widened
 } from '../axis/range';
-import { sampleText } from '../axis/ticks';
+import type { ISampleWords } from '../axis/ticks';
 import type { IChart, ILine } from '../charts/chart';
 import type { IArea } from './overlay';
 
@@ -30,6 +30,7 @@ export interface IOverviewProps {
   whole: Range;
   span: Range;
   area: IArea;
+  words: ISampleWords;
   zoom: (zoom: IZoom | null) => void;
 }
 
@@ -123,7 +124,7 @@ function Handle(
     events: React.SVGAttributes<SVGGElement>;
   }
 ): JSX.Element {
-  const { axis, whole, span, area, zoom, grip, label, events } = props;
+  const { axis, whole, span, area, words, zoom, grip, label, events } = props;
   const end = grip === 'from' ? span[0] : span[1];
   const x = pixelOf(end, whole, area.left, area.width);
   const row = nearest(axis.xs, end);
@@ -145,7 +146,7 @@ function Handle(
       aria-valuemin={whole[0]}
       aria-valuemax={whole[1]}
       aria-valuenow={end}
-      aria-valuetext={row < 0 ? '' : sampleText(axis.sample(row))}
+      aria-valuetext={row < 0 ? '' : words.sample(axis.sample(row))}
       onKeyDown={onKeyDown}
       {...events}
     >

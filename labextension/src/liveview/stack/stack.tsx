@@ -7,7 +7,7 @@ import { trans } from '../../trans';
 import { Axis, type AxisKind } from '../axis/axis';
 import { before, type IZoom, type Range, shownRange } from '../axis/range';
 import { smooth } from '../axis/smoothing';
-import { rangeText, sampleText } from '../axis/ticks';
+import { type ISampleWords, JOB_WORDS } from '../axis/ticks';
 import type { IChart, IChartInput } from '../charts/chart';
 import { charts } from '../charts/charts';
 import { Plot, plotArea } from '../charts/plot';
@@ -40,7 +40,8 @@ export function Charts(
   return (
     <Stack
       {...{ axis, shown, whole, theme, width }}
-      events={laneEvents(store)}
+      lanes={[{ key: 'job', axis, events: laneEvents(store) }]}
+      words={JOB_WORDS}
       span={shownRange(look.zoom, whole, since)}
       kind={axis.kind}
       scale={look.scale}
@@ -51,7 +52,7 @@ export function Charts(
 }
 
 /** From the first step or evaluation on; link samples start earlier. */
-function wholeRange(axis: Axis, shown: IChart[]): Range {
+export function wholeRange(axis: Axis, shown: IChart[]): Range {
   const ends = shown
     .filter(chart => chart.key !== 'links')
     .flatMap(chart => chart.lines.map(line => line.x))
@@ -66,10 +67,19 @@ function wholeRange(axis: Axis, shown: IChart[]): Range {
   );
 }
 
-interface IStackProps {
+interface ILane {
+  key: string;
+  /** Of one of several runs. */
+  letter?: string;
+  axis: Axis;
+  events: LaneEvent[];
+}
+
+export interface IStackProps {
   axis: Axis;
   shown: IChart[];
-  events: LaneEvent[];
+  lanes: ILane[];
+  words: ISampleWords;
   whole: Range;
   span: Range;
   kind: AxisKind;
@@ -80,8 +90,10 @@ interface IStackProps {
   zoom: (zoom: IZoom | null) => void;
 }
 
-function Stack(props: IStackProps): JSX.Element {
+/** Charts with one pointer and one selection. */
+export function Stack(props: IStackProps): JSX.Element {
   const { axis, shown, whole, span, theme, scale, width, zoomed, zoom } = props;
+  const { words, lanes } = props;
   const area = plotArea(width);
   const isZoomed = zoomed !== null;
   const { pointed, selection, handlers } = usePointing({
@@ -92,7 +104,7 @@ function Stack(props: IStackProps): JSX.Element {
   const keys = React.useId();
   return (
     <>
-      {isZoomed && <ZoomLine {...{ axis, span, zoom }} />}
+      {isZoomed && <ZoomLine {...{ axis, span, words, zoom }} />}
       <div
         className="mnt-charts"
         role="group"
@@ -115,9 +127,11 @@ function Stack(props: IStackProps): JSX.Element {
           span={span}
           x={pointed?.x ?? null}
           said={said}
-          text={pointed ? sampleText(pointed) : ''}
+          text={pointed ? words.sample(pointed) : ''}
         />
-        <Lane {...{ axis, span, area, width, say }} events={props.events} />
+        {lanes.map(lane => (
+          <Lane {...{ span, area, width, say }} {...lane} key={lane.key} />
+        ))}
         {shown.map(chart => (
           <Plot
             key={chart.key}
@@ -129,7 +143,9 @@ function Stack(props: IStackProps): JSX.Element {
           />
         ))}
       </div>
-      {isZoomed && <Overview {...{ axis, shown, whole, span, area, zoom }} />}
+      {isZoomed && (
+        <Overview {...{ axis, shown, whole, span, area, words, zoom }} />
+      )}
     </>
   );
 }
@@ -138,15 +154,16 @@ function Stack(props: IStackProps): JSX.Element {
 function ZoomLine(props: {
   axis: Axis;
   span: Range;
+  words: ISampleWords;
   zoom: (zoom: IZoom | null) => void;
 }): JSX.Element {
-  const { axis, span, zoom } = props;
+  const { axis, span, words, zoom } = props;
   const first = Math.min(before(axis.xs, span[0] - 1e-9) + 1, axis.length - 1);
   const last = Math.max(before(axis.xs, span[1] + 1e-9), 0);
   return (
     <div className="mnt-zoom-line">
       <span className="b">
-        {axis.length > 0 && rangeText(axis.sample(first), axis.sample(last))}
+        {axis.length > 0 && words.range(axis.sample(first), axis.sample(last))}
       </span>
       <Button label={trans.__('All steps')} run={() => zoom(null)} />
       <span className="m s">

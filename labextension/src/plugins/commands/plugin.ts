@@ -24,6 +24,7 @@ const PLUGIN = 'jupyter-mntrain:commands';
 /** Commands of the palette, in order. */
 const LISTED = [
   CommandIDs.show,
+  CommandIDs.runs,
   CommandIDs.launch,
   CommandIDs.attach,
   CommandIDs.logs,
@@ -81,7 +82,9 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     }
     const args = { andStop: true };
     palette?.addItem({ command: CommandIDs.save, category, args });
-    launcher?.add({ command: CommandIDs.show, category: trans.__('Other') });
+    for (const command of [CommandIDs.show, CommandIDs.runs]) {
+      launcher?.add({ command, category: trans.__('Other') });
+    }
     menu?.viewMenu.addGroup([{ command: CommandIDs.show }], 30);
   }
 };

@@ -1,0 +1,41 @@
+"""Compare resource: what differs between the settings of jobs."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.http.json_handler import refusal
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.recipe.comparison import compare_settings
+from jupyter_mntrain.server.handlers.base import allowed
+from jupyter_mntrain.server.handlers.job_routes import OneJobResource, shown_setting
+from jupyter_mntrain.server.shown_settings import DifferingSetting, JobComparison
+
+LEAST, MOST = 2, 4
+
+
+class CompareResource(OneJobResource):
+    @allowed
+    async def get(self) -> None:
+        wanted = self.get_query_arguments("job")
+        if not LEAST <= len(wanted) <= MOST:
+            raise refusal(
+                400,
+                Kind.BAD_REQUEST,
+                f"{len(wanted)} jobs cannot be compared",
+                f"name {LEAST} to {MOST} with job=",
+            )
+        settings = []
+        for text in wanted:
+            updates, entry = await self.entry(text)
+            job = updates.cluster.known_job(entry.job_id)
+            settings.append(await self.work(job.settings))
+        found = compare_settings(settings)
+        differing = (
+            DifferingSetting(
+                name=one.name,
+                values=tuple(
+                    None if value is None else shown_setting(value) for value in one.values
+                ),
+            )
+            for one in found.differing
+        )
+        self.answer(JobComparison(differing=tuple(differing), same=found.same))

@@ -1,0 +1,52 @@
+"""``compare``: shows jobs beside each other: the settings that differ, and their figures."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import msgspec
+from rich.console import Group
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.recipe.comparison import compare_settings
+from jupyter_mntrain.show.tables.comparison import difference_table, figure_table, same_line
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import caught_up_history, named_job
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class CompareVerb(Verb):
+    name = "compare"
+    help = "show jobs beside each other: figures, and settings that differ"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument(
+            "jobs", nargs="+", metavar="JOB", completes="job", help="ids, or the starts of them"
+        )
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        named = [named_job(context, args, text) for text in args.jobs]
+        jobs = list({job.id: job for job in named}.values())
+        if len(jobs) < 2:
+            raise SpecError(
+                "one job alone cannot be compared",
+                fix=f"name another one: {context.program} compare {jobs[0].id} JOB",
+            )
+        compared = compare_settings([job.settings() for job in jobs])
+        for job in jobs:
+            caught_up_history(context, job)
+        summaries = [job.summary() for job in jobs]
+        shown = Group(
+            figure_table(summaries),
+            "",
+            difference_table(compared.differing, [job.id for job in jobs]),
+            same_line(compared.same),
+        )
+        data: dict[str, Any] = {
+            "jobs": [msgspec.to_builtins(one) for one in summaries],
+            "differing": msgspec.to_builtins(compared.differing),
+            "same": list(compared.same),
+        }
+        return Outcome(shown, data)
