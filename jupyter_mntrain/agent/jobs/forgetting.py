@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.agent.jobs.run_checkpoints import drop_empty
-from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
+from jupyter_mntrain.agent.jobs.run_checkpoints import drop_empty, place_of_checkpoints
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
@@ -35,7 +34,7 @@ class Book(Protocol):
 
 def deletion_of(book: Book, record: JobRecord) -> JobDeletion:
     """What deleting a job would free here, and what would stay. Reads the disk."""
-    checkpoints = checkpoints_of_run(book.directory, record.run)
+    checkpoints = place_of_checkpoints(record, book.directory)
     is_last = all(one.record.job_id == record.job_id for one in book.of_run(record.run))
     return JobDeletion(
         node=book.node,
@@ -67,8 +66,8 @@ def delete(book: Book, job: LocalJob, *, with_checkpoints: bool) -> None:
     if book.of_run(record.run):
         return
     if with_checkpoints:
-        shutil.rmtree(checkpoints_of_run(book.directory, record.run), ignore_errors=True)
-    drop_empty(book.directory, record.run)
+        shutil.rmtree(place_of_checkpoints(record, book.directory), ignore_errors=True)
+    drop_empty(record, book.directory)
 
 
 def prune(book: Book, kept: int) -> None:
@@ -79,7 +78,7 @@ def prune(book: Book, kept: int) -> None:
     ended.sort(key=lambda job: job.record.attempt.submitted_s)
     for job in ended[: max(0, len(ended) - kept)]:
         record = job.record
-        checkpoints = checkpoints_of_run(book.directory, record.run)
+        checkpoints = place_of_checkpoints(record, book.directory)
         if len(book.of_run(record.run)) == 1 and _holds_any(checkpoints):
             log.info(
                 "job %s is older than the newest %d, and stays: it is the last of a run whose "

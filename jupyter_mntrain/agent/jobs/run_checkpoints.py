@@ -10,7 +10,7 @@ from pathlib import Path
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.api import CheckpointChange
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import RecipeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
@@ -37,6 +37,18 @@ def checkpoints_here(record: JobRecord, jobs: Path) -> NodeCheckpoints:
         unfinished=directory.unfinished(),
         other_bytes=directory.other_bytes(),
     )
+
+
+def place_of_checkpoints(record: JobRecord, jobs: Path) -> Path:
+    """Where this node has the checkpoints of a job's run, also if its recipe says where.
+
+    Args:
+        jobs: the directory of the node's jobs.
+    """
+    try:
+        return checkpoints_on_node(record.spec, record.job_id, jobs)
+    except RecipeError:  # of another version: nobody knows its directory any more
+        return checkpoints_of_run(jobs, record.run)
 
 
 def checkpoints_in(path: str) -> NodeCheckpoints:
@@ -108,10 +120,10 @@ def refuse_second(record: JobRecord, active: Iterable[JobRecord]) -> None:
             )
 
 
-def drop_empty(jobs: Path, run: JobId) -> None:
-    """Delete a run's directory if nothing was saved; otherwise keep it, and say so."""
-    checkpoints = checkpoints_of_run(jobs, run)
-    for empty in (checkpoints, checkpoints.parent):
+def drop_empty(record: JobRecord, jobs: Path) -> None:
+    """Delete a run's directories if nothing was saved; otherwise keep them, and say so."""
+    checkpoints, usual = place_of_checkpoints(record, jobs), checkpoints_of_run(jobs, record.run)
+    for empty in (checkpoints, usual, usual.parent):
         with suppress(OSError):
             empty.rmdir()
     if checkpoints.exists():
@@ -119,7 +131,7 @@ def drop_empty(jobs: Path, run: JobId) -> None:
             "the last job of run %s is deleted; its checkpoints stay in %s: delete that "
             "directory if nobody needs them; mntrain launch RECIPE --from that directory begins "
             "with them",
-            run,
+            record.run,
             checkpoints,
         )
 

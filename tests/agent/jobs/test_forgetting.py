@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.agent.jobs.book import JobBook
-from jupyter_mntrain.agent.jobs.forgetting import delete, deletion_of
+from jupyter_mntrain.agent.jobs.forgetting import delete, deletion_of, prune
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.job import TRAINER
 from jupyter_mntrain.model.text.label import JobLabel
-from tests.agent.jobs.books import end_all, make_book, polled, start
+from jupyter_mntrain.recipe.stored import RECIPE_FILE
+from tests.agent.jobs.books import end_all, leased, make_book, polled, start
 
 
 @pytest.fixture
@@ -86,3 +89,31 @@ def test_a_label_is_kept_on_disk_and_an_older_one_is_ignored(book: JobBook) -> N
     job.put_label(JobLabel(name="best", note="lr 3e-4", time_s=2.0))
     job.put_label(JobLabel(name="late", time_s=1.0))
     assert read_record(job.directory).label == JobLabel(name="best", note="lr 3e-4", time_s=2.0)
+
+
+RECIPE = """
+[checkpoint]
+directory = "{}"
+"""
+
+
+@pytest.mark.parametrize("with_checkpoints", [False, True])
+def test_checkpoints_where_the_recipe_wants_them_are_the_runs_own(
+    book: JobBook, tmp_path: Path, *, with_checkpoints: bool
+) -> None:
+    request = leased(book)
+    entry, files = ("-m", TRAINER, RECIPE_FILE), {RECIPE_FILE: RECIPE.format(tmp_path / "kept")}
+    spec = msgspec.structs.replace(request.spec, entry=entry, files=files)
+    job = book.start(msgspec.structs.replace(request, spec=spec))
+    saved = tmp_path / "kept" / job.record.run / "step-00000010"
+    saved.mkdir(parents=True)
+    (saved / "shard").write_bytes(b"weights" * 1000)
+    job.stop("enough", 0.0)
+    polled(book, lambda: job.is_settled, "its end")
+    said = deletion_of(book, job.record)
+    assert (said.checkpoints, said.checkpoints_bytes >= 7000) == (str(saved.parent), True)
+    prune(book, 0)
+    assert [one.record.job_id for one in book.all()] == [job.record.job_id]
+    delete(book, job, with_checkpoints=with_checkpoints)
+    assert saved.exists() is not with_checkpoints
+    assert not (book.directory.parent / "runs" / job.record.run).exists()
