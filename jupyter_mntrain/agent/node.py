@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
 import time
@@ -49,7 +48,6 @@ from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
 from jupyter_mntrain.plan.placement import kept_address
-from jupyter_mntrain.plan.workplaces import refuse_lacking
 from jupyter_mntrain.trust.audit import Audit
 
 log = logging.getLogger("mntrain.agent")
@@ -179,16 +177,13 @@ class LocalNode:
             RefusedError: also if it lacks that.
         """
         grant = self.lease(request)
-        if request.workplace is None:
-            return grant
         try:
-            found = await asyncio.to_thread(self.workplaces.look, request.workplace)
-            refuse_lacking([(self.name, found)])
+            versions = await self.workplaces.checked(self.name, request.workplace, grant.versions)
         except BaseException:
             self.leases.release_unstarted(request.job_id, request.attempt)
             self.tell_leases()
             raise
-        return msgspec.structs.replace(grant, versions=found.versions)
+        return msgspec.structs.replace(grant, versions=versions)
 
     def _refuse_unlent(self, request: LeaseRequest) -> None:
         """Raise RefusedError if the owner does not lend what is requested, as of this moment."""

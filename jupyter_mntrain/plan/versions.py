@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -24,6 +25,10 @@ PIP_NAMES = {"mntrain": "jupyter-mntrain", "torch": "torch", "transformers": "tr
 ABSENT = "not installed"
 """In place of the majority's version, where most have none."""
 
+_BUILD = re.compile(r"\+cu\d+$")
+"""What a torch was built for; the CUDA version is compared by itself."""
+_CPU_BUILD = "+cpu"
+
 _SAME = "install the same version on every node"
 
 
@@ -43,7 +48,8 @@ class Divergence(Record, frozen=True):
 def divergences(nodes: Sequence[NodeInfo]) -> tuple[Divergence, ...]:
     """List all disagreements, by key, then in the order of ``nodes``.
 
-    Versions must be equal, except that the patch levels of Python and CUDA are ignored.
+    Versions must be equal, except that the patch levels of Python and CUDA are ignored, and that a
+    node without a GPU may have the CPU build of the others' torch: both speak the same Gloo.
     """
     return _differing([(node.name, node.inventory.versions) for node in nodes])
 
@@ -159,4 +165,7 @@ def _comparable(key: str, versions: Versions) -> str | None:
     value: str | None = getattr(versions, key)
     if key in ("python", "cuda") and value is not None:
         return ".".join(value.split(".")[:2])
+    if key == "torch" and value is not None:
+        value = _BUILD.sub("", value)
+        return value.removesuffix(_CPU_BUILD) if versions.driver is None else value
     return value

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
@@ -119,3 +121,20 @@ def test_a_queued_job_waits_for_an_interpreter_that_is_gone_meanwhile(
     assert not any(agent.info().leases for agent in agents)
     environment(tmp_path / "env")
     until(lambda: agents[1].record(job_id).part.state == "succeeded", "the job to end", 120)
+
+
+def test_an_agent_whose_interpreter_lacks_torch_leases_nothing(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
+    address = "127.95.8.1"
+    python = bare / "bin" / "python"
+    agent = LiveAgent("bare", address, free_port(address), tmp_path / "state", python=str(python))
+    try:
+        agent.start()
+        request = LeaseRequest(job_id=new_job_id(), attempt=1, ranks=1, interface="lo")
+        answer = agent.send("POST", "/v1/leases", request)
+        assert (answer.status_code, answer.json()["kind"]) == (409, Kind.NO_MODULE)
+        assert str(python) in answer.json()["fix"]
+        assert not agent.info().leases
+    finally:
+        agent.end()

@@ -90,6 +90,21 @@ def test_builds_that_differ_by_a_patch_agree_and_a_node_without_cuda_is_not_comp
     refuse_mixed([*nodes, with_versions("c")])
 
 
+def test_the_cpu_build_of_one_release_fits_a_node_without_a_gpu_and_no_other() -> None:
+    gpus = with_versions("a", torch="2.9.0+cu128", cuda="12.8", nccl="2.28", driver="580.1")
+    refuse_mixed([gpus, with_versions("b", torch="2.9.0+cpu"), with_versions("c", torch="2.9.0")])
+    for other in (
+        with_versions("b", torch="2.8.0+cpu"),
+        with_versions("b", torch="2.9.0+cpu", driver="580.1"),
+        with_versions("b", torch="2.9.0+rocm6.4"),
+        with_versions("b", torch="2.9.0+cu130", cuda="13.0", nccl="2.28", driver="580.1"),
+        with_versions("b", torch="2.9.0+cpu", platform="aarch64 linux"),
+    ):
+        with pytest.raises(SpecError) as refused:
+            refuse_mixed([gpus, other])
+        assert refused.value.kind is Kind.MIXED_VERSIONS
+
+
 def test_what_was_acknowledged_is_said_with_what_differs() -> None:
     nodes = [with_versions("a", torch="2.13"), with_versions("b", torch="2.9")]
     own, taken = (mixed_note(nodes, taken_over=over) for over in (False, True))

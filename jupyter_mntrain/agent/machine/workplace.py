@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.node import FoundWorkplace, Workplace
+from jupyter_mntrain.model.records.node import FoundWorkplace, Versions, Workplace
+from jupyter_mntrain.plan.workplaces import refuse_lacking
 
 
 class Workplaces:
@@ -42,6 +44,26 @@ class Workplaces:
             return FoundWorkplace(lacks=(*lacks, error.problem))
         lacks += _lacking(python, installed, asked)
         return FoundWorkplace(python=python, versions=installed.versions, lacks=tuple(lacks))
+
+    async def checked(
+        self, node: str, asked: Workplace | None, known: Versions | None
+    ) -> Versions | None:
+        """What is installed for a job's interpreter.
+
+        Args:
+            node: this one's name.
+            asked: ``None`` = the job runs in what the agent has.
+            known: what the agent has, as of its start.
+
+        Raises:
+            RefusedError: the node lacks what the job runs in.
+        """
+        if asked is None and (known is None or known.torch is not None):
+            return known
+        # torch may have been installed since.
+        found = await asyncio.to_thread(self.look, asked or Workplace())
+        refuse_lacking([(node, found)])
+        return found.versions
 
 
 def _lacking(python: str, installed: Installed, asked: Workplace) -> list[Problem]:
