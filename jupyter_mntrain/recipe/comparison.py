@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.recipe.settings import Setting
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.recipe.settings import Setting, settings_of_job
 
 NAME = "launch.name"
 """What a job is called is not what it does."""
@@ -27,6 +28,20 @@ class SettingsComparison(Record, frozen=True):
 
     differing: tuple[DifferentSetting, ...]
     same: tuple[str, ...]
+
+
+def compared_settings(spec: JobSpec) -> tuple[Setting, ...]:
+    """Settings of a job, and where it ran: ``launch.nodes``, in node-rank order.
+
+    Raises:
+        RecipeError: its recipe is not valid.
+    """
+    places = (
+        ":".join((one.node, str(one.nproc), *([one.interface] if one.interface else ())))
+        for one in spec.participants
+    )
+    nodes = Setting(name="launch.nodes", value=", ".join(places), origin="option")
+    return (*settings_of_job(spec), nodes)
 
 
 def compare_settings(jobs: Sequence[Sequence[Setting]]) -> SettingsComparison:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.recipe.comparison import compare_settings
+from jupyter_mntrain.recipe.comparison import compare_settings, compared_settings
 from jupyter_mntrain.recipe.settings import settings_of_job, settings_of_recipe
 
 RECIPE = '[model]\npreset = "llama-tiny"\n[train]\nsteps = 100\n'
@@ -37,3 +37,15 @@ def test_a_script_has_no_settings_of_a_recipe_and_names_do_not_count() -> None:
     (preset,) = (one for one in found.differing if one.name == "model.preset")
     assert preset.values[0] is None
     assert "launch.name" not in {*found.same, *(one.name for one in found.differing)}
+
+
+def test_other_nodes_are_a_difference() -> None:
+    both = [
+        JobSpec(entry=("a.py",), participants=participants)
+        for participants in (
+            (Participant("wopr", 2), Participant("muthur", interface="eno1")),
+            (Participant("wopr", 2),),
+        )
+    ]
+    (nodes,) = compare_settings([compared_settings(one) for one in both]).differing
+    assert [one and one.value for one in nodes.values] == ["wopr:2, muthur:1:eno1", "wopr:2"]

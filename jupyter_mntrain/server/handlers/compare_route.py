@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.recipe.comparison import compare_settings
+from jupyter_mntrain.recipe.comparison import compare_settings, compared_settings
 from jupyter_mntrain.server.handlers.base import allowed
 from jupyter_mntrain.server.handlers.job_routes import OneJobResource, shown_setting
 from jupyter_mntrain.server.shown_settings import DifferingSetting, JobComparison
@@ -27,7 +27,7 @@ class CompareResource(OneJobResource):
         for text in wanted:
             updates, entry = await self.entry(text)
             job = updates.cluster.known_job(entry.job_id)
-            settings.append(await self.work(job.settings))
+            settings.append(compared_settings(await self.work(job.spec)))
         found = compare_settings(settings)
         differing = (
             DifferingSetting(

@@ -10,7 +10,7 @@ from rich.console import Group
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.recipe.comparison import compare_settings
+from jupyter_mntrain.recipe.comparison import compare_settings, compared_settings
 from jupyter_mntrain.show.tables.comparison import difference_table, figure_table, same_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, named_job
@@ -34,7 +34,7 @@ class CompareVerb(Verb):
                 "one job alone cannot be compared",
                 fix=f"name another one: {context.program} compare {jobs[0].id} JOB",
             )
-        compared = compare_settings([job.settings() for job in jobs])
+        compared = compare_settings([compared_settings(job.spec()) for job in jobs])
         for job in jobs:
             caught_up_history(context, job)
         summaries = [job.summary() for job in jobs]
