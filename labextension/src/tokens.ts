@@ -121,6 +121,7 @@ export namespace CommandIDs {
   export const installService = 'mntrain:install-service';
   /** Args: key. */
   export const forgetNode = 'mntrain:forget-node';
+  export const forgetSilent = 'mntrain:forget-silent-nodes';
   /** Args: nodes?. */
   export const measureLinks = 'mntrain:measure-links';
 }

@@ -124,6 +124,7 @@ class StandInCluster:
         self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
         self.closed = 0
         self.measured: list[tuple[str, ...]] = []
+        self.forgotten: list[str] = []
         self.taken_ports: set[int] = set()
         self.looked_at: list[tuple[str, int, str | None]] = []
         self.listeners: list[Callable[[], None]] = []
@@ -263,7 +264,7 @@ class StandInCluster:
         return node("added", 9)
 
     def forget(self, address: str) -> None:
-        pass
+        self.forgotten.append(address)
 
     def close(self) -> None:
         self.closed += 1

@@ -11,7 +11,7 @@ from jupyter_mntrain.cluster.admission.admit import admit
 from jupyter_mntrain.cluster.admission.trust_relay import TrustRelay
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.agents.connector import Connector
-from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
+from jupyter_mntrain.cluster.discovery.discovery import MOST_ANNOUNCED, FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, TrustError, no_cluster
@@ -23,8 +23,6 @@ from jupyter_mntrain.trust.driver_membership import DriverMembership
 log = logging.getLogger("mntrain.cluster")
 
 ADMIT_PAUSES_S = tunables.pauses("trust.admit_pauses_s")
-
-MOST_ANNOUNCED = tunables.count("trust.candidates")
 
 
 @dataclass
@@ -97,7 +95,11 @@ class AdmissionDesk:
     def take(self, found: FoundAgent) -> None:
         """Sort an announced agent: member, candidate or stranger."""
         identity = self.identity
-        if identity is None:
+        if found.is_gone:
+            # A member may be there all the same: its heartbeat decides.
+            self.strangers.pop(found.instance, None)
+            self._early = [one for one in self._early if one.instance != found.instance]
+        elif identity is None:
             if len(self._early) < MOST_ANNOUNCED:
                 self._early.append(found)
         elif found.joining:

@@ -29,6 +29,8 @@ RESOLVE_TIMEOUT_S = tunables.seconds("discovery.resolve_timeout_s")
 
 RESOLVE_TRIES = tunables.count("discovery.resolve_tries")
 
+MOST_ANNOUNCED = tunables.count("trust.candidates")
+
 INTERFACES_EVERY_S = tunables.seconds("discovery.interfaces_interval_s")
 
 
@@ -44,6 +46,7 @@ class FoundAgent(Record, frozen=True):
         joining: the invitation to join with; empty for a member.
         instance: of that start of the agent; empty = not announced.
         protocol: its version.
+        is_gone: whether it has been withdrawn, or was not renewed.
     """
 
     addresses: tuple[str, ...]
@@ -54,6 +57,7 @@ class FoundAgent(Record, frozen=True):
     joining: str = ""
     instance: str = ""
     protocol: int = PROTOCOL
+    is_gone: bool = False
 
 
 class Discovery(ABC):
@@ -64,7 +68,7 @@ class Discovery(ABC):
         """Start, and return at once.
 
         Until :meth:`close`, ``on_found`` is called on this event loop for every agent found, and
-        again when it announces itself again or its addresses change.
+        again when it announces itself again, its addresses change or it is gone.
 
         Raises:
             OSError: this machine cannot browse at all.
@@ -105,6 +109,8 @@ class MdnsDiscovery(Discovery):
         self._zeroconf: AsyncZeroconf | None = None
         self._browser: AsyncServiceBrowser | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._found: dict[str, FoundAgent] = {}
+        """By name of the service: what is withdrawn says no more than that."""
 
     async def start(self, on_found: Callable[[FoundAgent], None]) -> None:
         from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
@@ -116,9 +122,10 @@ class MdnsDiscovery(Discovery):
         def on_change(
             zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
         ) -> None:
-            # A removed record is not a lost node: the heartbeat decides.
             if state_change.name != "Removed":
                 self._spawn(self._resolve(zeroconf, service_type, name, on_found))
+            elif found := self._found.pop(name, None):
+                on_found(msgspec.structs.replace(found, is_gone=True))
 
         self._browser = AsyncServiceBrowser(
             self._zeroconf.zeroconf, SERVICE_TYPE, handlers=[on_change]
@@ -161,6 +168,8 @@ class MdnsDiscovery(Discovery):
             # A lost packet must not hide a node for the lifetime of its record.
             known = known or await info.async_request(zeroconf, RESOLVE_TIMEOUT_S * 1000)
         if known and (found := read_announcement(info)):
+            if name in self._found or len(self._found) < MOST_ANNOUNCED:
+                self._found[name] = found
             on_found(found)
 
     async def _follow_interfaces(self, zeroconf: AsyncZeroconf) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from jupyter_mntrain.cluster.admission.desk import MOST_ANNOUNCED, AdmissionDesk
+from jupyter_mntrain.cluster.admission.desk import AdmissionDesk
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.discovery.discovery import Discovery, FoundAgent
+from jupyter_mntrain.cluster.discovery.discovery import MOST_ANNOUNCED, Discovery, FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.cluster.view.agent_watch import AgentWatch, Clock
 from jupyter_mntrain.cluster.view.change_bell import Changes

@@ -1,4 +1,4 @@
-"""``forget``: forgets a node that was added by its address."""
+"""``forget``: forgets a node that was added or seen, or all that are silent."""
 
 from __future__ import annotations
 
@@ -14,18 +14,30 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 class ForgetVerb(Verb):
     name = "forget"
-    help = "forget a node that was added"
+    help = "forget a node that was added, or silent ones"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "address",
+            nargs="?",
             metavar="HOST[:PORT]",
             completes="address",
             help="its address, as it was added",
         )
+        parser.flag("--silent", help="forget every node that does not answer")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        if not args.address:
-            raise SpecError("missing HOST:PORT", fix="pass the HOST:PORT of the node to forget")
-        context.cluster(args).discovery.forget(args.address)
-        return Outcome(Text(f"{args.address} is forgotten"), {"forgotten": args.address})
+        if bool(args.address) == args.silent:
+            raise SpecError(
+                "say which node to forget", fix="pass its HOST:PORT, or --silent for all lost ones"
+            )
+        cluster = context.cluster(args)
+        if not args.silent:
+            cluster.discovery.forget(args.address)
+            return Outcome(Text(f"{args.address} is forgotten"), {"forgotten": args.address})
+        silent = [node for node in cluster.nodes() if node.liveness == "lost"]
+        for node in silent:
+            cluster.discovery.forget(node.address)
+        names = ", ".join(node.name for node in silent)
+        said = f"{names}: forgotten" if silent else "no node is silent"
+        return Outcome(Text(said), {"forgotten": [node.address for node in silent]})

@@ -11,7 +11,7 @@ import { trans } from '../trans';
 import { OVER } from '../words';
 import { Jobs } from './jobs';
 import { Links } from './links';
-import { RowMenu } from './menu';
+import { type MenuItem, RowMenu } from './menu';
 import { Node } from './node';
 import { AllSilent, Empty } from './notes';
 import { type IContext, Section } from './parts';
@@ -84,6 +84,10 @@ function Title({ model, commands }: IContext): JSX.Element {
   const name = model.status?.cluster ?? '';
   const run = (command: string) => () => commands.execute(command);
   const invite = trans.__('Invite nodes…');
+  const forgetSilent: MenuItem = [
+    trans.__('Remove silent nodes from the list'),
+    run(CommandIDs.forgetSilent)
+  ];
   return (
     <div className="row">
       <h2 className="mnt-cluster">{name}</h2>
@@ -100,6 +104,7 @@ function Title({ model, commands }: IContext): JSX.Element {
           [invite, run(CommandIDs.inviteNodes)],
           [trans.__('Add a node by address…'), run(CommandIDs.addNode)],
           [trans.__('Measure all links'), run(CommandIDs.measureLinks)],
+          ...(liveness(model, 'lost') ? [forgetSilent] : []),
           [trans.__('Make this machine a node…'), run(CommandIDs.makeNode)],
           [trans.__('Join a cluster…'), run(CommandIDs.joinCluster)],
           [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
+import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.admission.desk import MOST_ANNOUNCED, AdmissionDesk
-from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
+from jupyter_mntrain.cluster.admission.desk import AdmissionDesk
+from jupyter_mntrain.cluster.discovery.discovery import MOST_ANNOUNCED, FoundAgent
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 from tests.wording import wording
@@ -46,6 +47,34 @@ async def test_members_are_told_from_strangers_by_their_authority_not_by_their_n
     watching.desk.take(found(3))  # it does not say: it is asked, and must prove it
     assert [one.name for one in watching.members] == ["n1", "n3"]
     assert [one.name for one in watching.desk.strangers.values()] == ["n2"]
+    await watching.desk.close()
+
+
+async def test_a_cluster_that_has_ended_is_announced_no_longer() -> None:
+    watching = Watching("test")
+    watching.desk.look()
+    ours = watching.desk.identity
+    assert ours is not None
+    member = found(1, authority=ours.credentials.authority_id)
+    strange, stays = (found(n, authority="0123456789abcdef", cluster="demo") for n in (2, 3))
+    for one in (member, strange, stays):
+        watching.desk.take(one)
+    for one in (member, strange):
+        watching.desk.take(msgspec.structs.replace(one, is_gone=True))
+    assert list(watching.desk.strangers) == ["i3"]
+    assert watching.members == [member], "its heartbeat decides"
+    await watching.desk.close()
+
+
+async def test_what_is_withdrawn_before_there_are_keys_is_forgotten() -> None:
+    watching = Watching("new")
+    watching.desk.look()
+    watching.desk.take(found(1))
+    watching.desk.take(found(2))
+    watching.desk.take(msgspec.structs.replace(found(1), is_gone=True))
+    DriverMembership.make("new")
+    watching.desk.look()
+    assert [one.name for one in watching.members] == ["n2"]
     await watching.desk.close()
 
 

@@ -153,6 +153,8 @@ async def test_an_announced_agent_is_found_by_multicast(loopback_addresses: Iter
         await after.start(heard["after"].append)
         await until(lambda: ours("after"))
         assert ours("after")[0] == read_announcement(info)  # type: ignore[arg-type]
+        await (await announcer.async_unregister_service(info))  # type: ignore[arg-type]
+        await until(lambda: any(one.is_gone for one in ours("after")))
     finally:
         await announcer.async_close()
         await before.close()

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
@@ -112,6 +113,14 @@ def test_a_disturbed_measurement_says_so(do, text, cluster, monkeypatch):
 def test_add_and_forget(do, text):
     assert "is up" in text(do("add", "10.0.0.9").renderable)
     assert "forgotten" in text(do("forget", "10.0.0.9").renderable)
+
+
+def test_silent_nodes_are_forgotten_at_once_and_others_stay(do, as_json, cluster):
+    assert as_json(do("forget", "--silent")) == {"forgotten": ["10.0.0.9:8765"]}
+    assert cluster.forgotten == ["10.0.0.9:8765"]
+    for words in (["forget"], ["forget", "10.0.0.9", "--silent"]):
+        with pytest.raises(SpecError):
+            do(*words)
 
 
 def test_cluster_and_agents_come_from_options_or_else_the_environment(cluster):

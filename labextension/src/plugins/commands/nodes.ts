@@ -59,6 +59,18 @@ export function addNodeCommands({ commands, model }: ICommandContext): void {
     isVisible: args => args.key !== undefined,
     execute: args => request(() => model.api.forgetNode(String(args.key)))
   });
+  commands.addCommand(CommandIDs.forgetSilent, {
+    label: trans.__('Remove silent nodes from the list'),
+    caption: trans.__('They come back when they answer again'),
+    describedBy: describe(),
+    execute: async () => {
+      for (const node of model.nodes) {
+        if (node.view.liveness === 'lost') {
+          await request(() => model.api.forgetNode(node.key));
+        }
+      }
+    }
+  });
   addMeasure({ commands, model });
 }
 
