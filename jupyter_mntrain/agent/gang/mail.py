@@ -17,12 +17,11 @@ from typing import Final
 
 import msgspec
 
-from jupyter_mntrain.agent.gang.notice import Channel, Notice
+from jupyter_mntrain.agent.gang.notice import TIMEOUT_S, Channel, Notice
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 
-TIMEOUT_S = tunables.seconds("notices.timeout_s")
 LONGEST_S = tunables.seconds("notices.longest_mail_s")
 
 SETTINGS = "mail.toml"

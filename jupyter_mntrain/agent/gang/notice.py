@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+
+TIMEOUT_S = tunables.seconds("notices.timeout_s")
 
 
 class Notice(Record, frozen=True):

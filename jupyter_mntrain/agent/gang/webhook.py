@@ -12,10 +12,7 @@ from urllib.parse import urlsplit
 from tornado.httpclient import HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from jupyter_mntrain.agent.gang.notice import Channel, Notice
-from jupyter_mntrain.model import tunables
-
-TIMEOUT_S = tunables.seconds("notices.timeout_s")
+from jupyter_mntrain.agent.gang.notice import TIMEOUT_S, Channel, Notice
 
 
 class Webhook(Channel):

@@ -13,7 +13,7 @@ from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 
-TRY_EVERY_S = tunables.seconds("agent.poll_interval_s")
+TRY_EVERY_S = tunables.seconds("agent.port_interval_s")
 
 
 async def bind(settings: AddressSettings, within_s: float = 0.0) -> list[socket.socket]:

@@ -14,6 +14,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call
 from jupyter_mntrain.model.failure.causes.links import broken_link
 from jupyter_mntrain.model.failure.causes.neighbors import another_machine, silent_neighbors
+from jupyter_mntrain.model.failure.causes.room import is_full
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -23,8 +24,6 @@ from jupyter_mntrain.model.records.job import PartStatus, RankStatus
 
 WHOLE_SECOND_S = 1.0
 """torchelastic reports the time of a failure in whole seconds."""
-
-FULL_BYTES = tunables.size("failure.full_disk_bytes")
 
 RESENT_SHARE = tunables.ratio("failure.resent_share")
 UNSTABLE_LOSSES = tunables.count("failure.unstable_losses")
@@ -125,10 +124,8 @@ def no_space(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None
     """A full or read-only disk of the job: whatever else happened, a rank cannot write there."""
     for part in parts:
         for disk in part.evidence.disks if part.evidence else ():
-            if disk.use not in ("job", "checkpoints") or disk.free_bytes is None:
-                continue
-            is_full = disk.free_bytes < FULL_BYTES
-            if not (is_full or disk.is_read_only):
+            is_of_job = disk.use in ("job", "checkpoints") and disk.free_bytes is not None
+            if not (is_of_job and (is_full(disk) or disk.is_read_only)):
                 continue
             kind = Kind.READ_ONLY if disk.is_read_only else Kind.DISK_FULL
             what = "read-only" if disk.is_read_only else "full"

@@ -55,7 +55,8 @@ def example(kind: Any) -> Any:
         return kind(**{field.name: example(field.type) for field in fields})
     if kind is Kind:
         return Kind.BUSY
-    return {str: "text \u2028 ünï", int: 7, float: 1.5, bool: True, Any: [7, "text"]}[kind]
+    plain = {str: "text \u2028 ünï", bytes: b"\0\xff", int: 7, float: 1.5, bool: True}
+    return {**plain, Any: [7, "text"]}[kind]
 
 
 @pytest.mark.parametrize("kind", record_types(), ids=lambda kind: kind.__name__)

@@ -32,7 +32,7 @@ def no_room_to_map(parts: Sequence[PartStatus], end: Problem) -> Hypothesis | No
         return None
     if not any(one.rank == end.rank and one.exit_code == -signal.SIGBUS for one in part.ranks):
         return None
-    full = [disk for disk in part.evidence.disks if _is_full(disk)]
+    full = [disk for disk in part.evidence.disks if is_full(disk)]
     if not full:
         return None
     # torch and NCCL share tensors there; few programs map other files to write to them.
@@ -44,5 +44,6 @@ def no_room_to_map(parts: Sequence[PartStatus], end: Problem) -> Hypothesis | No
     return Hypothesis(told, (f"{disk.path} has {disk.free_bytes} bytes left",))
 
 
-def _is_full(disk: Disk) -> bool:
+def is_full(disk: Disk) -> bool:
+    """Whether a file system has no room, as far as is known."""
     return disk.free_bytes is not None and disk.free_bytes < FULL_BYTES
