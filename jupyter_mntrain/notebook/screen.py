@@ -75,9 +75,13 @@ class NotebookScreen(Screen):
             )
         if self._panel is not None:
             self._panel.retire()
-        below = self._new_output()
-        self._panel = WidgetPanel(panel, lambda job: self._view(job, PlacedOutput(below)))
-        self._show(self._panel.bundle)
+        place, below = self._new_output(), self._new_output()
+        self._panel = WidgetPanel(
+            panel,
+            lambda job: self._view(job, PlacedOutput(below)),
+            lambda bundle: place.update(bundle, raw=True),
+        )
+        place.display(self._panel.bundle, raw=True)
         below.display({"text/plain": "A job launched here is shown below the panel."}, raw=True)
         return None
 

@@ -17,6 +17,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.plan.resume import refuse_finished
 from jupyter_mntrain.recipe.exactness import changed_settings
 from jupyter_mntrain.recipe.stored import recipe_of
 from tests.standin.pipeline import BEGIN_S
@@ -66,6 +67,8 @@ class ResumableJob(ABC):
         branch, path = begin is not None, begin if isinstance(begin, str) else None
         origin = Origin(view.job_id, view.run, is_branch=branch, step=step, path=path)
         before, after = recipe_of(view.spec), recipe_of(spec)
+        if after is not None:
+            refuse_finished(view, after.train.steps, step)
         changes = changed_settings(before, after, step=step) if before and after else ()
         return ResumePlan(
             spec=msgspec.structs.replace(spec, origin=origin),

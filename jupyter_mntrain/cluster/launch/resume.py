@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -42,6 +43,9 @@ from jupyter_mntrain.recipe.exactness import SettingChange, changed_settings
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
 
+Losses = Literal["equal", "rounding", "other", "by-script"]
+"""Of a resumed run: those of an unbroken one; but for rounding; other ones; or a script's own."""
+
 
 class ResumePlan(Record, frozen=True):
     """A resumed job before it starts.
@@ -70,6 +74,21 @@ class ResumePlan(Record, frozen=True):
     def is_branch(self) -> bool:
         """Whether it begins a run of its own."""
         return self.spec.origin is not None and self.spec.origin.is_branch
+
+    @property
+    def losses(self) -> Losses:
+        """Of the steps to come."""
+        if recipe_of(self.spec) is None:
+            return "by-script"
+        effects = {one.effect for one in self.changes}
+        return "other" if "other" in effects else "rounding" if "rounding" in effects else "equal"
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """What differs from the run's newest job: settings, and the number of ranks."""
+        before, now = self.ranks
+        ranks = () if before == now else (f"ranks {before} → {now}",)
+        return (*map(str, self.changes), *ranks)
 
 
 async def plan_resume(

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from jupyter_mntrain.cluster.launch.resume import (
+    Losses,
     ResumePlan,
     list_checkpoints,
     plan_resume,
@@ -31,9 +32,6 @@ Obstacle = Literal["running", "nothing-saved", "not-whole", "finished", "refused
 checkpoint. ``not-whole``: the job's nodes do not have all of the newest. ``finished``: it has made
 all of its steps. ``refused``: anything else, see the problem.
 """
-
-Losses = Literal["equal", "rounding", "other", "by-script"]
-"""Of a resumed run: those of an unbroken one; but for rounding; other ones; or a script's own."""
 
 
 class ResumeOffer(Record, frozen=True):
@@ -119,16 +117,4 @@ def _hindered(basis: ResumeOffer, chain: Sequence[JobView], error: MntrainError)
 def _planned(basis: ResumeOffer, plan: ResumePlan, *, is_script: bool) -> ResumeOffer:
     if is_script and plan.step is None and not any(basis.checkpoints.other_bytes.values()):
         return msgspec.structs.replace(basis, obstacle="nothing-saved", losses="by-script")
-    effects = {one.effect for one in plan.changes}
-    losses: Losses = "equal"
-    if is_script:
-        losses = "by-script"
-    elif "other" in effects:
-        losses = "other"
-    elif "rounding" in effects:
-        losses = "rounding"
-    before, now = plan.ranks
-    changes = [str(one) for one in plan.changes]
-    if before != now:
-        changes.append(f"ranks {before} → {now}")
-    return msgspec.structs.replace(basis, step=plan.step, losses=losses, changes=tuple(changes))
+    return msgspec.structs.replace(basis, step=plan.step, losses=plan.losses, changes=plan.changed)

@@ -8,6 +8,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.background import background_thread
 
 LAUNCHING = "Launching"
+RESUMING = "Resuming"
 
 
 class Action:
@@ -60,7 +61,7 @@ class Action:
         self.problem, is_undone = f"{type(error).__name__}: {error}.", True
         if isinstance(error, MntrainError):
             self.problem, is_undone = str(error), not error.left_behind
-        if self.name == LAUNCHING and is_undone:
+        if self.name in (LAUNCHING, RESUMING) and is_undone:
             self.problem += " Nothing was started."
         self._complain(self.problem)
         self._changed()

@@ -10,7 +10,7 @@ import ipywidgets
 
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.notebook.panel.widgets import box, html, put, show
+from jupyter_mntrain.notebook.panel.widgets import block, blocked, box, html, put, show
 from jupyter_mntrain.show import formats
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class JobBar:
         do: runs a click's task in the panel's own thread.
         stop: stops the job, after a confirmation.
         ask: asks its ranks for their stacks.
+        leave: puts the focus elsewhere: the buttons will be gone.
     """
 
     def __init__(
@@ -31,11 +32,14 @@ class JobBar:
         do: Callable[[Callable[[], None]], None],
         stop: Callable[[Job], None],
         ask: Callable[[Job], None],
+        leave: Callable[[], None],
     ) -> None:
         self.job: Job | None = None
         self._stop_job = stop
         self._ask_ranks = ask
+        self._leave = leave
         self._asks = False
+        self._focus: Callable[[], None] | None = None
         self.line = html()
         self.line.add_class("mnt-grow")
         self.stacks = ipywidgets.Button(
@@ -78,20 +82,26 @@ class JobBar:
             show(button, is_shown=is_open and self._asks)
         show(self.stacks, is_shown=is_open and not self._asks)
         for button in (self.stop, self.stacks):
-            put(button, disabled=is_busy)
+            block(button, is_blocked=is_busy)
+        # Once it is shown: what is hidden takes no focus.
+        focus, self._focus = self._focus, None
+        if focus is not None:
+            focus()
 
     def show_stacks(self, text: str) -> None:
         """Show stacks below the line until others are asked for; empty hides them."""
         put(self.shown_stacks, value=f"<pre>{escape(text)}</pre>" if text else "")
 
     def _wanted(self) -> None:
-        if self.job is not None:
+        if self.job is not None and not blocked(self.stacks):
             self._ask_ranks(self.job)
 
     def _ask(self, *, asks: bool) -> None:
-        self._asks = asks
+        self._asks = asks and not blocked(self.stop)
+        # A person who has pressed Enter once too often stops nothing.
+        self._focus = self.keep.focus if self._asks else self.stop.focus
 
     def _confirmed(self) -> None:
-        self._asks = False
+        self._asks, self._focus = False, self._leave
         if self.job is not None:
             self._stop_job(self.job)

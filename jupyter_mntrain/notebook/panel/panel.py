@@ -10,7 +10,7 @@ import ipywidgets
 
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.panel import html as pieces
-from jupyter_mntrain.notebook.panel.action import LAUNCHING, Action
+from jupyter_mntrain.notebook.panel.action import LAUNCHING, RESUMING, Action
 from jupyter_mntrain.notebook.panel.field_bar import FieldBar
 from jupyter_mntrain.notebook.panel.job_bar import JobBar
 from jupyter_mntrain.notebook.panel.launch_bar import LaunchBar
@@ -19,7 +19,7 @@ from jupyter_mntrain.notebook.panel.prediction_part import PredictionPart
 from jupyter_mntrain.notebook.panel.row import check_line
 from jupyter_mntrain.notebook.panel.settings import SettingsBar
 from jupyter_mntrain.notebook.panel.style import CSS, ROOT
-from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
+from jupyter_mntrain.notebook.panel.widgets import blocked, box, html, put, put_lines
 from jupyter_mntrain.notebook.panel.worker import Worker
 from jupyter_mntrain.show.bundles import Bundle, plain_text
 from jupyter_mntrain.show.stacks import shown_stacks, stacks_text
@@ -44,11 +44,18 @@ class WidgetPanel:
     Args:
         panel: the choices, and the form made from them.
         show_job: puts a job's live view below the panel.
+        keep: replaces the panel's own output, whose text a saved notebook keeps.
     """
 
-    def __init__(self, panel: Panel, show_job: Callable[[Job], object]) -> None:
+    def __init__(
+        self,
+        panel: Panel,
+        show_job: Callable[[Job], object],
+        keep: Callable[[Bundle], object],
+    ) -> None:
         self._panel = panel
         self._show_job = show_job
+        self._keep = keep
         self._form = panel.form()
         self._shown_for: object = None
         self._showing_thread: int | None = None
@@ -71,9 +78,9 @@ class WidgetPanel:
         self.settings = SettingsBar(self._listen, self._change)
         self._checks = box("mnt-plain")
         self.prediction = PredictionPart(lambda: self._do(self._measure))
-        self.launch_bar = LaunchBar(self._do, self._launch)
-        self.job_bar = JobBar(self._do, self._stop, self._stacks)
+        self.launch_bar = LaunchBar(self._do, self._launch, self._resume, self._change)
         bar = self.launch_bar
+        self.job_bar = JobBar(self._do, self._stop, self._stacks, bar.toggle.focus)
         self._action = Action(self._put, bar.say, bar.complain, self._forget_shown)
         self._worker = Worker(self._settle, self._action.failed)
         busy = html(pieces.second(BUSY))
@@ -147,6 +154,13 @@ class WidgetPanel:
     # Actions: slow work in a thread of its own
 
     def _launch(self) -> None:
+        self._begin(LAUNCHING, self._panel.launch)
+
+    def _resume(self) -> None:
+        if not blocked(self.launch_bar.resume):
+            self._begin(RESUMING, self._panel.go_on)
+
+    def _begin(self, name: str, start: Callable[[Form, Action], Job]) -> None:
         if self._action.name:
             return
         self._look()
@@ -155,13 +169,14 @@ class WidgetPanel:
             return
 
         def launch() -> None:
-            job = self._panel.launch(form, self._action)
-            self._worker.put(lambda: self._launched(job))
+            job = start(form, self._action)
+            self._worker.put(lambda: self._launched(job, form))
 
-        self._action.begin(LAUNCHING, launch)
+        self._action.begin(name, launch)
 
-    def _launched(self, job: Job) -> None:
-        self.job_bar.job = job
+    def _launched(self, job: Job, form: Form) -> None:
+        self.job_bar.job, self._form = job, form
+        self._keep(self.bundle)
         self.job_bar.show_stacks("")
         self._show_job(job)
 
@@ -231,7 +246,8 @@ class WidgetPanel:
             self._checks_shown = form.settings
             put_lines(self._checks, [check_line(one, self._change) for one in form.settings])
         self.prediction.show(form.prediction, is_busy=is_busy)
-        self.launch_bar.show(form, self._action)
+        again = panel.target.job is not None
+        self.launch_bar.show(form, self._action, panel.resume, again=again)
         self.launch_bar.show_commands(self._commands(form))
         self.job_bar.show(is_busy=is_busy)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import ipywidgets
 
 from jupyter_mntrain.notebook.panel import html as pieces
-from jupyter_mntrain.notebook.panel.widgets import box, html, put, show
+from jupyter_mntrain.notebook.panel.widgets import block, box, html, put, show
 from jupyter_mntrain.verbs.panel.prediction import Prediction
 
 
@@ -35,4 +35,4 @@ class PredictionPart:
         show(self.root, is_shown=bool(text))
         links = prediction.links if prediction else None
         show(self.measure, is_shown=any(link.capacity is None for link in links or ()))
-        put(self.measure, disabled=is_busy)
+        block(self.measure, is_blocked=is_busy)

@@ -17,7 +17,6 @@ from jupyter_mntrain.verbs.panel.form import Form
 SCHEDULES = tuple(
     msgspec.inspect.type_info(PipelineSection).fields[0].type.values  # type: ignore[attr-defined]
 )
-MOST_MICROBATCHES = 65536
 OF_RECIPE = ("schedule", "microbatches", "changes")
 """Hidden for scripts."""
 
@@ -34,10 +33,8 @@ def _text(description: str, placeholder: str, width: str | None = None) -> ipywi
 def _widgets() -> dict[str, ipywidgets.Widget]:
     return {
         "schedule": ipywidgets.Dropdown(description="Schedule", options=SCHEDULES),
-        "microbatches": ipywidgets.BoundedIntText(
+        "microbatches": ipywidgets.IntText(
             description="Microbatches",
-            min=1,
-            max=MOST_MICROBATCHES,
             continuous_update=False,
             layout={"width": "170px"},
         ),

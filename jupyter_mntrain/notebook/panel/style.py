@@ -50,14 +50,15 @@ CSS = """
 .mnt-panel .jupyter-button{height:auto;min-height:24px;width:auto;padding:3px 10px;line-height:16px;
  font-size:12px;border:1px solid var(--jp-layout-color4,#757575);border-radius:2px;margin:0;
  background:transparent;color:var(--jp-ui-font-color1,#212121);box-shadow:none}
-.mnt-panel .jupyter-button:hover:enabled{background:var(--jp-layout-color2,#eee);box-shadow:none}
+.mnt-panel .jupyter-button:hover:not(.mnt-blocked){box-shadow:none;
+ background:var(--jp-layout-color2,#eee)}
 .mnt-panel .mnt-launch.jupyter-button{background:var(--jp-accept-color-normal,#1976d2);color:#fff;
  border-color:var(--jp-accept-color-normal,#1976d2);font-weight:600;min-height:28px}
-.mnt-panel .mnt-launch.jupyter-button:hover:enabled{
+.mnt-panel .mnt-launch.jupyter-button:hover:not(.mnt-blocked){
  background:var(--jp-accept-color-hover,#1565c0);color:#fff}
-.mnt-panel .jupyter-button:disabled,.mnt-panel .mnt-launch.jupyter-button:disabled{opacity:1;
+.mnt-panel .mnt-blocked.jupyter-button,.mnt-panel .mnt-launch.mnt-blocked.jupyter-button{
  background:var(--jp-layout-color2,#eee);border-color:var(--jp-border-color2,#e0e0e0);
- color:var(--jp-ui-font-color1,#616161);font-weight:400}
+ color:var(--jp-ui-font-color1,#616161);font-weight:400;cursor:default}
 .mnt-panel .mnt-stop.jupyter-button{color:var(--jp-error-color0,#b71c1c);
  border-color:currentColor}
 [data-jp-theme-light=false] .mnt-panel .mnt-stop.jupyter-button{

@@ -47,6 +47,20 @@ def show(widget: ipywidgets.Widget, *, is_shown: bool) -> None:
     put(widget.layout, display=None if is_shown else "none")
 
 
+BLOCKED = "mnt-blocked"
+"""Class of a button that does nothing now. The page makes it ``aria-disabled``."""
+
+
+def block(button: ipywidgets.Button, *, is_blocked: bool) -> None:
+    """Let a button do nothing, or something again. It keeps the focus; a disabled one loses it."""
+    if blocked(button) != is_blocked:
+        (button.add_class if is_blocked else button.remove_class)(BLOCKED)
+
+
+def blocked(button: ipywidgets.Button) -> bool:
+    return BLOCKED in button._dom_classes  # noqa: SLF001 - ipywidgets has no other way to ask
+
+
 def put_lines(container: ipywidgets.Box, lines: Sequence[ipywidgets.Box]) -> None:
     """Replace the lines and close the old ones, so that kernel and pages free them."""
     old, container.children = container.children, tuple(lines)

@@ -90,12 +90,8 @@ def plan_text(plan: ResumePlan, *, now_s: float) -> Text:
         text.append(f" from step {formats.count(plan.step)}")
     if plan.checkpoint is not None:
         text.append(f" (saved {formats.duration(max(0.0, now_s - plan.checkpoint.saved_s))} ago)")
-    changed = [str(one) for one in plan.changes]
-    before, now = plan.ranks
-    if before != now:
-        changed.append(f"ranks {before} → {now}")
-    if changed:
-        text.append(f"\n  changed: {', '.join(changed)}", "dim")
+    if plan.changed:
+        text.append(f"\n  changed: {', '.join(plan.changed)}", "dim")
     return text
 
 

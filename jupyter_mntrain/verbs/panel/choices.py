@@ -112,6 +112,31 @@ class Choices(Record, frozen=True):
         return msgspec.structs.replace(self, nodes=self.nodes | {name: choice})
 
 
+def choices_of(spec: JobSpec, names: Mapping[str, str]) -> Choices:
+    """The choices of a job that is run again: what it brings along itself is not among them.
+
+    Args:
+        names: of nodes, by their ids.
+    """
+    placed = [(names.get(one.node, one.node), one) for one in spec.participants]
+    return Choices(
+        nodes={
+            name: NodeChoice(is_used=True, gpus=str(one.nproc), interface=one.interface)
+            for name, one in placed
+        },
+        others_take_part=False,
+        head=placed[0][0] if placed else None,
+        priority=str(spec.priority) if spec.priority else "",
+        restart="never"
+        if not spec.max_restarts
+        else "failed or stalled"
+        if spec.on_stall == "abort"
+        else "failed",
+        restarts=str(spec.max_restarts) if spec.max_restarts else "",
+        min_nodes=str(spec.min_nodes) if spec.min_nodes and spec.max_restarts else "",
+    )
+
+
 def member_text(name: str, choice: NodeChoice) -> str:
     """``HOST:N[:IFACE]`` of a row.
 
@@ -204,7 +229,7 @@ def launch_words(
     Args:
         members: the participants, as :func:`member_text` returns them.
         head: the value of ``--head``; ``None`` if the first member is the head.
-        target: a file; ``None`` if the recipe is in the cell.
+        target: a file or a job; ``None`` if the recipe is in the cell.
     """
     words = [target] if target else []
     for member in members:

@@ -8,6 +8,7 @@ import platformdirs
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.trust.shared_file import SharedFile
 from jupyter_mntrain.verbs.panel.choices import Choices
 
@@ -15,10 +16,11 @@ MOST_RECIPES = tunables.count("verbs.recipes")
 
 
 class Remembered(Record, frozen=True):
-    """Choices, and the Unix time at which they were launched."""
+    """Choices, the Unix time at which they were launched, and the job."""
 
     choices: Choices
     launched_s: float
+    job: JobId | None = None
 
 
 class Memory:
@@ -40,10 +42,10 @@ class Memory:
         """
         return self._file.read()
 
-    def remember(self, key: str, choices: Choices, *, now_s: float) -> None:
+    def remember(self, key: str, choices: Choices, *, job: JobId, now_s: float) -> None:
         """Store the choices that were just launched."""
         with self._file.locked():
-            known = {key: Remembered(choices=choices, launched_s=now_s)}
+            known = {key: Remembered(choices=choices, launched_s=now_s, job=job)}
             known |= {other: one for other, one in self.all().items() if other != key}
             self._file.write(dict(list(known.items())[:MOST_RECIPES]))
 

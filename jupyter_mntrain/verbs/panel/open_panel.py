@@ -7,6 +7,7 @@ from argparse import Namespace
 import msgspec
 
 from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -25,12 +26,23 @@ class OpenPanelVerb(Verb):
             completes="recipe",
             help="what to start with; default: the recipe launched last, or the first one here",
         )
+        parser.option(
+            "--resume",
+            metavar="JOB",
+            completes="job",
+            help="an ended job, to go on with on the nodes and with the settings that you choose",
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         from jupyter_mntrain.verbs.panel.panel import Panel
         from jupyter_mntrain.verbs.panel.text import form_text
 
-        panel = Panel(context, args, target=args.target)
+        if args.target and args.resume:
+            raise SpecError(
+                f"panel takes either {args.target!r} or --resume {args.resume}, not both",
+                fix="leave one of them out",
+            )
+        panel = Panel(context, args, target=args.target, resumes=args.resume)
         reason = "" if args.json else context.screen.open_panel(panel)
         if reason is None:
             return Outcome(data={"panel": panel.target.label})
@@ -39,4 +51,7 @@ class OpenPanelVerb(Verb):
         if panel.look(form):
             form = panel.form()
         text = form_text(panel, form, reason)
-        return Outcome(text, msgspec.to_builtins(form) | {"command": panel.command(form)})
+        data = msgspec.to_builtins(form) | {"command": panel.command(form)}
+        if panel.resume is not None:
+            data["resume"] = {"label": panel.resume.label, "text": panel.resume.text}
+        return Outcome(text, data)

@@ -18,16 +18,19 @@ from rich.console import RenderableType
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.recipe.settings import set_in_panel
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import named_job
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.launch import start
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.panel.choices import (
     Choices,
+    choices_of,
     launch_words,
     overrides,
     port_number,
@@ -35,6 +38,7 @@ from jupyter_mntrain.verbs.panel.choices import (
 )
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
+from jupyter_mntrain.verbs.panel.resumption import Resumption, resumption
 from jupyter_mntrain.verbs.panel.targets import Target, all_targets, find_target
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.workload import Workload
@@ -55,6 +59,7 @@ class Panel:
         context: of the command that opened the panel.
         args: its options: cluster, agents.
         target: the first one shown; ``None`` = the one launched last, or the first.
+        resumes: the id of an ended job to go on with, or its start.
         memory: last choices.
     """
 
@@ -64,6 +69,7 @@ class Panel:
         args: Namespace,
         *,
         target: str | None = None,
+        resumes: str | None = None,
         memory: Memory | None = None,
     ) -> None:
         self._context = context
@@ -74,8 +80,19 @@ class Panel:
         self.choices = Choices()
         self.note = ""
         """Where the choices come from."""
+        self.started: tuple[JobId, str] | None = None
+        """The job started last, and the equivalent command."""
+        self.resume: Resumption | None = None
+        """What the ended job of this recipe goes on from; :meth:`look` asks for it."""
+        self._ended: Job | JobId | None = None
+        self._resume_for: object = None
         self.targets = all_targets(context.directory)
-        if target is None:
+        if resumes is not None:
+            job = named_job(context, args, resumes)
+            again = Target(directory=context.directory, job=job.id, spec=job.spec())
+            self.targets = [again, *self.targets]
+            self.choose(again)
+        elif target is None:
             self.choose(self._launched_last())
         else:
             named = find_target(context.directory, target)
@@ -86,18 +103,24 @@ class Panel:
         """Switch to another recipe, with its last choices."""
         self.target = target
         self.choices, self.note = Choices(), ""
+        self._ended, self.resume, self._resume_for = target.job, None, None
+        if target.spec is not None:
+            self.choices = self._of_job(target.spec)
+            return
         try:
             known = self._memory.all().get(target.key)
         except MntrainError as error:
             self.note = str(error)
             return
         if known is not None:
-            self.choices = known.choices
+            self.choices, self._ended = known.choices, known.job
             self.note = f"as launched {self._day(known.launched_s)}"
 
     def reset(self) -> None:
         """Return to the defaults, and delete the last choices for this recipe."""
         self.choices, self.note = Choices(), ""
+        if self.target.spec is not None:
+            self.choices = self._of_job(self.target.spec)
         try:
             self._memory.forget(self.target.key)
         except MntrainError as error:
@@ -121,7 +144,40 @@ class Panel:
             return error
 
     def look(self, form: Form) -> bool:
-        """Ask the head about the chosen port. ``True`` if the answer changes the form."""
+        """Ask the head about the chosen port, and nodes for what can be resumed.
+
+        ``True`` if the answers change what is shown.
+        """
+        return self._look_at_port(form) | self._look_at_run(form)
+
+    def _look_at_run(self, form: Form) -> bool:
+        job = self._job()
+        if job is None or form.blocked:
+            return False
+        about = (job.id, job.state, self.choices, form.members, form.head, self.changed_s())
+        if about == self._resume_for:
+            return False
+        before = self.resume
+        is_asked = self.target.job is not None
+        try:
+            spec = self._built(form).spec
+            self.resume = resumption(job, spec, self.choices, is_asked=is_asked)
+        except MntrainError as error:
+            text = str(error)
+            self.resume = Resumption(job.id, text, can_start=False) if is_asked else None
+        self._resume_for = about
+        return before != self.resume
+
+    def _job(self) -> Job | None:
+        """The job that this recipe, or the person, goes on with; ``None`` if no node knows it."""
+        if isinstance(self._ended, str):
+            try:
+                self._ended = named_job(self._context, self._args, self._ended)
+            except MntrainError:
+                self._ended = None
+        return self._ended
+
+    def _look_at_port(self, form: Form) -> bool:
         head, port = next((row for row in form.rows if row.is_head), None), self._chosen_port()
         if port is None or head is None:
             had, self._port = self._port, None
@@ -140,11 +196,17 @@ class Panel:
         return str(before) != str(status)
 
     def command(self, form: Form) -> str:
-        """The equivalent launch as a notebook cell."""
+        """The equivalent command as a notebook cell: a launch, or a resuming of an ended job."""
+        goes_on = self.resume is not None and self.resume.can_start
+        return self._command(form, resumes=self.target.job if goes_on else None)
+
+    def _command(self, form: Form, *, resumes: JobId | None) -> str:
         waits = ["--queue"] if self.choices.waits else []
-        shown = self._words(form, without_secrets(self.choices))
+        shown = self._words(form, without_secrets(self.choices), resumes)
         words, cell = shlex.join([*shown, *waits]), self.target.cell
         magic = shlex.join([self._context.program, *self._cluster_words()])
+        if resumes is not None:
+            return f"{magic} resume {words}{self._arguments()}"
         if cell is None:
             return f"{magic} launch {words}{self._arguments()}"
         if magic.startswith("%"):
@@ -166,11 +228,36 @@ class Panel:
         Raises:
             MntrainError: as for ``launch``; nothing was started then.
         """
-        job = start(self._context, self._built(form), progress, waits=self.choices.waits)
+        return self._start(form, self._built(form), progress, resumes=None)
+
+    def go_on(self, form: Form, progress: Progress) -> Job:
+        """Resume the ended job on all chosen nodes or on none, and store the choices.
+
+        Raises:
+            MntrainError: as for ``resume``; nothing was started then.
+        """
+        job, shown = self._job(), self.resume
+        if job is None or shown is None:
+            raise SpecError("there is nothing to resume", fix="launch it")
+        built = self._built(form)
+        plan = job.plan_resume(built.spec)
+        if plan.step != shown.step:
+            self._resume_for = None
+            raise SpecError(
+                f"run {plan.run} now goes on from step {plan.step}, not from {shown.step}",
+                fix="resume again if that is what you want",
+            )
+        return self._start(form, built._replace(spec=plan.spec), progress, resumes=job.id)
+
+    def _start(self, form: Form, built: Built, progress: Progress, *, resumes: JobId | None) -> Job:
+        job = start(self._context, built, progress, waits=self.choices.waits)
+        self.started = (job.id, self._command(form, resumes=resumes))
         now_s = self._context.clock()
+        self._ended = job
         try:
-            chosen = without_secrets(self._settled(form))
-            self._memory.remember(self.target.key, chosen, now_s=now_s)
+            if self.target.job is None:
+                chosen = without_secrets(self._settled(form))
+                self._memory.remember(self.target.key, chosen, job=job.id, now_s=now_s)
             self.note = f"as launched {self._day(now_s)}"
         except (MntrainError, OSError) as error:
             self.note = f"the choices could not be stored: {error}"
@@ -208,6 +295,10 @@ class Panel:
         by_key = {target.key: target for target in self.targets}
         return next((by_key[key] for key in launched if key in by_key), self.targets[0])
 
+    def _of_job(self, spec: JobSpec) -> Choices:
+        infos = [view.info for view in self.cluster.nodes() if view.info]
+        return choices_of(spec, {info.node_id: info.name for info in infos})
+
     def _settled(self, form: Form) -> Choices:
         """The choices with every node named, so that nodes that appear later are not included."""
         nodes = {
@@ -216,8 +307,9 @@ class Panel:
         }
         return msgspec.structs.replace(self.choices, nodes=nodes, others_take_part=False)
 
-    def _words(self, form: Form, choices: Choices) -> list[str]:
-        return launch_words(choices, form.members, head=form.head, target=self.target.path)
+    def _words(self, form: Form, choices: Choices, resumes: JobId | None = None) -> list[str]:
+        target = resumes or self.target.path or self.target.job
+        return launch_words(choices, form.members, head=form.head, target=target)
 
     def _cluster_words(self) -> list[str]:
         words = ["--cluster", self._args.cluster] if self._args.cluster else []

@@ -11,30 +11,39 @@ import msgspec
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import overrides_of
 from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES
-from jupyter_mntrain.workload.workload import Workload, from_cell, from_path
+from jupyter_mntrain.workload.workload import Workload, from_cell, from_path, from_spec
 
 LARGEST_RECIPE_BYTES = tunables.size("verbs.recipe_bytes")
 _SECTIONS = {field.name for field in msgspec.structs.fields(Recipe)}
 
 
 class Target(Record, frozen=True):
-    """Something to launch: a file or a built-in preset.
+    """Something to launch: a file, a built-in preset, or an ended job.
 
     Args:
-        path: as users type it; ``None`` = a preset.
+        path: as users type it; ``None`` = a preset or a job.
+        job: to resume or to start over.
+        spec: of that job.
     """
 
     directory: Path
     path: str | None = None
     preset: str | None = None
+    job: JobId | None = None
+    spec: JobSpec | None = None
 
     @property
     def key(self) -> str:
         """Key under which its choices are stored."""
+        if self.job is not None:
+            return f"job:{self.job}"
         if self.path is None:
             return f"preset:{self.preset}"
         return str((self.directory / Path(self.path).expanduser()).resolve())
@@ -42,16 +51,20 @@ class Target(Record, frozen=True):
     @property
     def is_script(self) -> bool:
         """Whether it is a script, which has no recipe fields."""
+        if self.spec is not None:
+            return overrides_of(self.spec) is None
         return self.path is not None and self.path.endswith(".py")
 
     @property
     def label(self) -> str:
+        if self.spec is not None:
+            return f"{self.spec.name} ({self.job})"
         return self.path or f"preset {self.preset}"
 
     @property
     def cell(self) -> str | None:
-        """The text of a preset; ``None`` for a file."""
-        return None if self.path else f'[model]\npreset = "{self.preset}"\n'
+        """The text of a preset; ``None`` for a file or a job."""
+        return None if self.preset is None else f'[model]\npreset = "{self.preset}"\n'
 
     def workload(self, overrides: Sequence[str], arguments: Sequence[str]) -> Workload:
         """Read and check the target.
@@ -62,6 +75,14 @@ class Target(Record, frozen=True):
         if self.cell is not None:
             return from_cell(
                 self.cell, directory=self.directory, arguments=arguments, overrides=overrides
+            )
+        if self.spec is not None:
+            return from_spec(
+                self.spec,
+                took=f"job {self.job} again",
+                directory=self.directory,
+                arguments=arguments,
+                overrides=overrides,
             )
         path = self.directory / Path(self.path or "").expanduser()
         return from_path(path, arguments=arguments, overrides=overrides)

@@ -112,6 +112,11 @@ def _ending(panel: Panel, form: Form) -> list[RenderableType]:
     lines: list[RenderableType] = [Text()]
     if form.prediction is not None:
         lines += _predicted(form.prediction)
+    if panel.started is not None:
+        job, command = panel.started
+        return [*lines, Text(f"Started as {job}:"), Text(command, style="bold")]
     if form.blocked:
         return [*lines, problem_text(form.blocked, before="cannot launch: ")]
+    if panel.resume is not None:
+        lines.append(Text(f"{panel.resume.label}: {panel.resume.text}"))
     return [*lines, Text(f"{form.summary} Launch it:"), Text(panel.command(form), style="bold")]

@@ -7,6 +7,7 @@ import type {
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 
 import { replaceLost } from './lost_panels';
+import { tendPanels } from './panels';
 
 /** In these the widgets of a notebook have lost their kernel. */
 const ENDED = new Set(['restarting', 'autorestarting', 'terminating', 'dead']);
@@ -32,5 +33,6 @@ function mark(panel: NotebookPanel): void {
     }
   };
   panel.sessionContext.statusChanged.connect(tell);
+  tendPanels(panel);
   tell();
 }

@@ -4,9 +4,7 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 
 import { LOAD } from '../cells';
 import { trans } from '../trans';
-
-/** The class that the kernel gives the root of a panel. */
-const PANEL = '.mnt-panel';
+import { PANEL } from './panels';
 
 /** Replace the panels that are drawn in a notebook: nobody answers their clicks any longer. */
 export function replaceLost(panel: NotebookPanel): void {

@@ -52,7 +52,9 @@ test('the panel launches by clicking, its live view appears below, and it stops'
   await panel.getByLabel('Environment').press('Enter');
   await shot(panel, 'panel-light');
   await expectAccessible(page, '.mnt-panel');
-  await panel.getByRole('button', { name: 'Launch', exact: true }).click();
+  const launch = panel.getByRole('button', { name: 'Launch', exact: true });
+  await launch.focus();
+  await page.keyboard.press('Enter');
   await expect
     .poll(async () => (await jobs(page, `${baseURL}/`)).map(job => job.state), {
       timeout: 60_000
@@ -71,10 +73,20 @@ test('the panel launches by clicking, its live view appears below, and it stops'
   await shot(page, 'panel-launched');
   await page.theme.setDarkTheme();
   await shot(page, 'panel-dark');
+  await expect(launch).toBeFocused();
   await panel.getByRole('button', { name: 'Stacks' }).click();
   await expect(panel.getByText(/rank 1 on node2/)).toBeVisible();
   await shot(panel, 'panel-stacks-dark');
-  await panel.getByRole('button', { name: 'Stop…' }).click();
+  // Enter once too often stops nothing.
+  const stop = panel.getByRole('button', { name: 'Stop…' });
+  await stop.focus();
+  await page.keyboard.press('Enter');
+  await expect(
+    panel.getByRole('button', { name: 'Keep it running' })
+  ).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(stop).toBeFocused();
+  await stop.click();
   await panel.getByRole('button', { name: 'Stop it' }).click();
   await expect(panel.getByText('canceled')).toBeVisible({ timeout: 30_000 });
   // The Jupyter server hears of it by itself, a moment after the kernel.
@@ -83,13 +95,48 @@ test('the panel launches by clicking, its live view appears below, and it stops'
     .toBe('canceled');
 });
 
+test('an ended run goes on from the panel, with what is chosen there', async ({
+  page,
+  baseURL
+}) => {
+  test.slow(); // two launches, one after the other
+  const base = `${baseURL}/`;
+  const newest = async () => (await jobs(page, base))[0];
+  const panel = await openPanel(page, 'panel-resume.ipynb');
+  await panel.getByLabel('Environment').fill('OMP_NUM_THREADS=1');
+  await panel.getByLabel('Environment').press('Enter');
+  const before = (await newest())?.job_id;
+  await panel.getByRole('button', { name: 'Launch', exact: true }).click();
+  await expect
+    .poll(async () => (await newest())?.job_id, { timeout: 60_000 })
+    .not.toBe(before);
+  const first = (await newest()).job_id;
+  await expect
+    .poll(async () => (await newest()).numbers.step ?? 0, { timeout: 90_000 })
+    .toBeGreaterThan(2);
+  await page.request.post(`${base}mntrain/v1/jobs/${first}/save`, {
+    data: { is_last: true }
+  });
+  const resume = panel.getByRole('button', { name: /^Resume from step/ });
+  await expect(resume).toBeVisible({ timeout: 60_000 });
+  await expect(panel).toContainText('losses will be those of an unbroken run');
+  await shot(panel, 'panel-resume');
+  await resume.click();
+  await expect
+    .poll(async () => (await newest()).job_id, { timeout: 60_000 })
+    .not.toBe(first);
+  const second = (await newest()).job_id;
+  const offer = await page.request.get(`${base}mntrain/v1/jobs/${second}/resume`);
+  expect((await offer.json()).run).toBe(first);
+});
+
 test('what is wrong stands at its row, keeps the launch back, and is mended by its button', async ({
   page,
   baseURL
 }) => {
   const panel = await openPanel(page, 'checks.ipynb');
   const launch = panel.getByRole('button', { name: 'Launch', exact: true });
-  await expect(launch).toBeEnabled();
+  await expect(launch).not.toHaveAttribute('aria-disabled');
 
   // Where its own agent listens no rendezvous can be held.
   const nodes = await (
@@ -102,7 +149,9 @@ test('what is wrong stands at its row, keeps the launch back, and is mended by i
   await panel.getByLabel('Changes').fill('train.step=5');
   await panel.getByLabel('Changes').press('Enter');
   await expect(panel.getByText('use steps').first()).toBeVisible();
-  await expect(launch).toBeDisabled();
+  await expect(launch).toHaveAttribute('aria-disabled', 'true');
+  await launch.focus();
+  await expect(launch).toBeFocused();
   await shot(panel, 'panel-blocked');
 
   await panel.getByRole('button', { name: `Use ${taken + 1}` }).click();

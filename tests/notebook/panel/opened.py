@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_mntrain.notebook.panel.panel import WidgetPanel
+from jupyter_mntrain.notebook.panel.widgets import blocked
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster
@@ -17,18 +18,21 @@ from tests.standin.screen import make_context
 class Open:
     """A panel on a page, and what was done with it."""
 
-    def __init__(self, cluster: StandInCluster, directory: Path) -> None:
+    def __init__(
+        self, cluster: StandInCluster, directory: Path, resumes: str | None = None
+    ) -> None:
         self.cluster = cluster
         self.jobs: list[Any] = []
         self.form_threads: set[str] = set()
         context = make_context(cluster, directory=directory, program="%mntrain")
         memory = Memory(directory / "panel.json")
-        panel = Panel(
-            context, Namespace(cluster=None, agent=None), target="small.toml", memory=memory
-        )
+        args = Namespace(cluster=None, agent=None)
+        target = None if resumes else "small.toml"
+        panel = Panel(context, args, target=target, resumes=resumes, memory=memory)
         self.panel = panel
         form = panel.form
-        self.view = WidgetPanel(panel, self.jobs.append)
+        self.kept: list[Any] = []
+        self.view = WidgetPanel(panel, self.jobs.append, self.kept.append)
 
         def noted() -> Any:
             self.form_threads.add(threading.current_thread().name)
@@ -45,4 +49,5 @@ class Open:
 
     def click(self, button: Any) -> None:
         assert not button.disabled
+        assert not blocked(button)
         button.click()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jupyter_mntrain.notebook.panel.widgets import blocked
 from tests.waiting import until
 
 
@@ -37,11 +38,11 @@ def test_a_wrong_text_stays_in_its_field_and_the_reason_stands_beside_it(open_on
     steps, reason = page.view.fields.widgets["steps"], page.view.fields.problems["steps"]
     assert reason.value == ""
     steps.value = "<b>many"
-    until(lambda: page.view.launch_bar.launch.disabled)
+    until(lambda: blocked(page.view.launch_bar.launch))
     assert "&lt;b&gt;many" in reason.value
     page.row("wopr").use.value = False
     until(lambda: page.panel.choices.node("wopr").is_used is False)
     assert (steps.value, "&lt;b&gt;many" in reason.value) == ("<b>many", True)
     steps.value = "12"
-    until(lambda: not page.view.launch_bar.launch.disabled)
+    until(lambda: not blocked(page.view.launch_bar.launch))
     assert reason.value == ""

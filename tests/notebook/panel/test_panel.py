@@ -14,6 +14,7 @@ from jupyter_mntrain.model.errors import NodeError, RefusedError
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.notebook.panel.launch_bar import RETIRED
+from jupyter_mntrain.notebook.panel.widgets import blocked
 from tests.hostile import HOSTILE, assert_safe, poisoned, strings
 from tests.standin.cluster import node, silent
 from tests.verbs.panel.opened import RECIPE
@@ -71,14 +72,14 @@ def test_a_recipe_changed_on_disk_is_read_again(open_one, directory: Path) -> No
         RECIPE.replace("microbatches = 6", 'schedule = "1f1b"\nmicrobatches = 1')
     )
     page.cluster.become(*page.cluster.nodes())
-    until(lambda: page.view.launch_bar.launch.disabled)
+    until(lambda: blocked(page.view.launch_bar.launch))
     assert says("fewer than the 3 pipeline stages", page.why)
 
 
 def test_a_button_mends_what_is_wrong(open_one) -> None:
     page = open_one()
     page.row("wopr").gpus.value = "7"
-    until(lambda: page.view.launch_bar.launch.disabled)
+    until(lambda: blocked(page.view.launch_bar.launch))
     assert says("has 2 GPUs, 7 requested", page.why)
     _, button = page.row("wopr").checks.children[0].children
     page.click(button)
@@ -93,7 +94,7 @@ def test_lines_that_are_replaced_are_ended(open_one) -> None:
         return len(ipywidgets.widgets.widget._instances)
 
     page.row("wopr").gpus.value = "7"
-    until(lambda: page.view.launch_bar.launch.disabled)
+    until(lambda: blocked(page.view.launch_bar.launch))
     assert says("has 2 GPUs, 7 requested", page.why)
     before = living()
     for number in range(8, 14):
@@ -108,9 +109,13 @@ def test_launch_shows_the_job_below_and_stop_asks_first(open_one) -> None:
     page.click(page.view.launch_bar.launch)
     until(lambda: page.jobs == [page.cluster.to_launch])
     (job,) = page.jobs
+    (kept,) = page.kept
+    assert f"Started as {job.id}:" in kept["text/plain"]
+    assert "Launch it" not in kept["text/plain"]
+    assert WIDGET in kept
     until(lambda: "running" in page.view.job_bar.line.value)
     assert "as launched at" in page.view.note.value
-    until(lambda: not page.view.launch_bar.launch.disabled)
+    until(lambda: not blocked(page.view.launch_bar.launch))
     page.click(page.view.job_bar.stop)
     until(lambda: "Unsaved progress is lost" in page.view.job_bar.line.value)
     assert job.calls == []
@@ -123,6 +128,40 @@ def test_launch_shows_the_job_below_and_stop_asks_first(open_one) -> None:
     assert job.calls[0][0] == "stop"
 
 
+def test_an_ended_job_is_resumed_beside_its_launch(open_one) -> None:
+    page = open_one()
+    page.cluster.to_launch.become("running")
+    bar = page.view.launch_bar
+    page.view.fields.widgets["steps"].value = "900"
+    page.click(bar.launch)
+    until(lambda: page.jobs == [page.cluster.to_launch])
+    until(lambda: not blocked(bar.launch))
+    assert bar.resume.layout.display == "none"
+    page.cluster.to_launch.become("failed")
+    page.cluster.become(*page.cluster.nodes())
+    until(lambda: bar.resume.layout.display is None)
+    assert bar.resume.description == "Resume from step 400"
+    (line,) = bar.resume_lines.children
+    assert "Changed: " in line.children[0].value
+    page.view.fields.widgets["steps"].value = "901"
+    until(lambda: "901" in bar.resume_lines.children[0].children[0].value)
+    until(lambda: not blocked(bar.resume))
+    page.click(bar.resume)
+    until(lambda: len(page.jobs) == 2)
+    assert page.cluster.launches[-1].origin.step == 400
+
+
+def test_no_microbatches_is_an_error_and_not_one(open_one) -> None:
+    page = open_one()
+    field = page.view.settings.widgets["microbatches"]
+    field.value = 0
+    until(lambda: blocked(page.view.launch_bar.launch))
+    assert field.value == 0
+    assert says("microbatches", page.why)
+    field.value = 4
+    until(lambda: not blocked(page.view.launch_bar.launch))
+
+
 def test_stacks_of_its_ranks_are_shown_by_a_button(open_one) -> None:
     page = open_one()
     page.cluster.to_launch.become("running")
@@ -133,7 +172,7 @@ def test_stacks_of_its_ranks_are_shown_by_a_button(open_one) -> None:
         rank=Rank(0), doing="busy", where="load (data.py:12)", text="Thread 1\n\nmain <b>"
     )
     job.at = {"wopr": [stack], "muthur": NodeError("connection refused", node="muthur")}
-    until(lambda: not page.view.job_bar.stacks.disabled)
+    until(lambda: not blocked(page.view.job_bar.stacks))
     page.click(page.view.job_bar.stacks)
     until(lambda: "main &lt;b&gt;" in page.view.job_bar.shown_stacks.value)
     shown = page.view.job_bar.shown_stacks.value
@@ -148,7 +187,7 @@ def test_a_refusal_says_that_nothing_was_started(open_one) -> None:
     page.click(page.view.launch_bar.launch)
     until(lambda: "Nothing was started." in page.why)
     assert says("wopr: GPU 0 was taken. Fix: wait for it.", page.why)
-    until(lambda: not page.view.launch_bar.launch.disabled)
+    until(lambda: not blocked(page.view.launch_bar.launch))
     assert "Nothing was started." in page.why
     assert page.jobs == []
 
@@ -162,7 +201,7 @@ def test_links_that_were_not_measured_can_be(open_one) -> None:
     until(lambda: page.cluster.measured)
     ids = [view.info.node_id for view in page.cluster.nodes()]
     assert page.cluster.measured == [tuple(ids)]
-    until(lambda: not page.view.prediction.measure.disabled)
+    until(lambda: not blocked(page.view.prediction.measure))
 
 
 def test_the_exact_commands_are_shown_and_hidden(open_one) -> None:
@@ -181,7 +220,7 @@ def test_what_a_node_says_is_shown_and_never_run(open_one) -> None:
     evil = "<img src=x onerror=alert(1)>"
     page = open_one(node(evil, 1), node("other", 2, liveness="lost", reason=f"{evil} is gone"))
     page.row("other").use.value = True
-    until(lambda: page.view.launch_bar.launch.disabled)
+    until(lambda: blocked(page.view.launch_bar.launch))
     page.click(page.view.launch_bar.toggle)
     shown = [page.why, page.view.launch_bar.commands.value, page.view.prediction.predicted.value]
     shown += [line.children[0].value for line in page.row("other").checks.children]
@@ -222,7 +261,7 @@ def test_the_magic_shows_the_panel_and_a_place_below_it(in_notebook, cluster) ->
     first = in_notebook.extension.screen._panel
     in_notebook.run("%mntrain panel small.toml")
     until(lambda: RETIRED in first.launch_bar.why.value)
-    assert first.launch_bar.launch.disabled
+    assert blocked(first.launch_bar.launch)
     assert len(cluster.listeners) == 1
     in_notebook.extension.close()
     assert cluster.listeners == []

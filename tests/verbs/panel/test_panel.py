@@ -13,6 +13,7 @@ import pytest
 
 from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
 from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES, Memory
 from jupyter_mntrain.verbs.panel.panel import Panel
@@ -113,7 +114,8 @@ def test_memory_is_private_bounded_and_its_damage_is_said(two: StandInCluster, h
     path = here / "state" / "panel.json"
     memory = Memory(path)
     for number in range(MOST_RECIPES + 3):
-        memory.remember(f"r{number}", Choices(port=str(number + 1)), now_s=float(number))
+        chosen, job = Choices(port=str(number + 1)), JobId(f"j-{number:08x}")
+        memory.remember(f"r{number}", chosen, job=job, now_s=float(number))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert len(memory.all()) == MOST_RECIPES
     assert next(iter(memory.all())) == f"r{MOST_RECIPES + 2}"
