@@ -8,6 +8,9 @@ export const NODES = `${LOAD}\n%mntrain nodes`;
 
 export const PANEL = `${LOAD}\n%mntrain panel`;
 
+/** A recipe that every installation has, so the cell runs as it is. */
+const FIRST = 'quick-check';
+
 /** Names that are safe in a line magic. Others are never written into a cell. */
 const PLAIN = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
@@ -43,7 +46,7 @@ export function cellForNodes(nodes: ReadonlyArray<NodeEntry>): string {
   const members = nodes
     .filter(node => PLAIN.test(node.name))
     .map(node => `--member ${node.name}:${processes(node)}`);
-  return `${LOAD}\n%mntrain launch recipe.toml ${members.join(' ')}`.trim();
+  return `${LOAD}\n%mntrain launch ${FIRST} ${members.join(' ')}`.trim();
 }
 
 export function cellForJob(job: JobEntry): string {

@@ -7,6 +7,12 @@ it('a name that is no plain word is never written into a cell', () => {
   expect(cellForJob(job())).toContain('%mntrain attach j-0000abcd');
 });
 
+it('the cell of a node runs as it is: its recipe comes with mntrain', () => {
+  expect(cellForNodes([node('wopr')])).toBe(
+    '%load_ext jupyter_mntrain\n%mntrain launch quick-check --member wopr:1'
+  );
+});
+
 it.each([
   ['small.toml', 'small.toml'],
   ['../runs/a-b_1.py', '../runs/a-b_1.py'],
