@@ -158,12 +158,14 @@ class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
             earlier job does not count for this one.
         begin: with the newest checkpoint in this directory on the nodes, or with this folder of
             one; default: as the job file says.
+        is_queued: let it wait for its turn instead of refusing if it cannot start now.
     """
 
     job_id: JobId | None = None
     spec: str | None = None
     mixed_versions: bool = False
     begin: str | None = None
+    is_queued: bool = False
 
 
 class LabelJob(Record, frozen=True):

@@ -1667,6 +1667,7 @@ export interface LabelJob {
  *             earlier job does not count for this one.
  *         begin: with the newest checkpoint in this directory on the nodes, or with this folder of
  *             one; default: as the job file says.
+ *         is_queued: let it wait for its turn instead of refusing if it cannot start now.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LaunchJob".
@@ -1676,6 +1677,7 @@ export interface LaunchJob {
   spec?: string | null;
   mixed_versions?: boolean;
   begin?: string | null;
+  is_queued?: boolean;
 }
 /**
  * Nodes by name; empty = every usable one. About a second per ordered pair.

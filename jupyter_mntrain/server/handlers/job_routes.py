@@ -85,7 +85,13 @@ class JobsResource(MntrainHandler):
         spec = await self._spec(updates, body)
         begin = body.begin or (spec.origin.place if spec.origin else None)
         spec = msgspec.structs.replace(spec, origin=None)  # it starts over, in a run of its own
-        job = await self.work(updates.cluster.launch, spec, begin=begin, submitted_by=self.person)
+        job = await self.work(
+            updates.cluster.launch,
+            spec,
+            begin=begin,
+            is_queued=body.is_queued,
+            submitted_by=self.person,
+        )
         updates.look_now()
         entry = updates.job(JobId(job.id))
         assert entry is not None  # noqa: S101  # launch() added it to the cluster's view

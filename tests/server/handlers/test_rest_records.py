@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import tomllib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -82,7 +85,7 @@ def test_an_old_job_is_told_to_pages_once_it_is_asked_for(
 
 
 def test_an_ended_job_is_named_noted_and_deleted(
-    new_agent: Callable[..., LiveAgent], new_server: Callable[..., LiveServer]
+    new_agent: Callable[..., LiveAgent], new_server: Callable[..., LiveServer], tmp_path: Path
 ) -> None:
     agent = new_agent()
     server = new_server(f"{agent.address}:{agent.port}", cluster=agent.cluster)
@@ -92,9 +95,15 @@ def test_an_ended_job_is_named_noted_and_deleted(
         "entry": ["script.py"],
         "participants": [{"node": agent.name}],
         "files": {"script.py": "print(1)"},
+        "python": sys.executable,
+        "workdir": str(tmp_path),
+        "queue_limit_s": 3600.0,
     }
-    launched = server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file)})
+    launched = server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file), "is_queued": True})
+    assert launched.status_code == 201, launched.text
     path = f"/jobs/{launched.json()['job_id']}"
+    kept = tomllib.loads(server.get(f"{path}/spec")["text"])
+    assert {name: kept.get(name) for name in file} == file | {"participants": kept["participants"]}
     wait_for(lambda: server.get(path)["state"] == "succeeded")
 
     named = server.ask("PUT", f"{path}/label", {"name": "hot", "note": "r 16"})
