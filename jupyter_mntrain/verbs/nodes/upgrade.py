@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.command_line.parser import Parser, typed
-from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.errors import NodeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
@@ -25,10 +25,10 @@ class UpgradeVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "hosts",
-            nargs="+",
+            nargs="*",
             metavar="USER@HOST[:PORT]",
             type=typed(parse_target),
-            help="as ssh takes it",
+            help="as ssh takes it; default: every node that was installed from this machine",
         )
         parser.flag("--wait", help="wait until no job runs there, instead of refusing")
         common_options(parser)
@@ -36,9 +36,16 @@ class UpgradeVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         """Upgrade every machine at once; agents restart, and adopt what runs."""
         from jupyter_mntrain.verbs.nodes.installing import work
+        from jupyter_mntrain.verbs.nodes.installing.host_book import HostBook
         from jupyter_mntrain.verbs.nodes.installing.plan import NodeChoices, member_of
 
         cluster = joined_cluster(context, args)
+        targets = work.unique(args.hosts) or HostBook().all(cluster.name)
+        if not targets:
+            raise SpecError(
+                f"no node of cluster {cluster.name} was installed from this machine",
+                fix="name the machines: mntrain upgrade USER@HOST",
+            )
         wheel = work.own_wheel()
 
         def do(host: Host) -> InstalledHost:
@@ -56,4 +63,4 @@ class UpgradeVerb(Verb):
 
         wanted = work.wanted_of(cluster, wheel)
         choices = NodeChoices(without_systemd=args.without_systemd)
-        return work.work(context, args, work.unique(args.hosts), wanted, choices, do)
+        return work.work(context, args, targets, wanted, choices, do)

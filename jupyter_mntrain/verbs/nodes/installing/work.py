@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import queue
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -15,12 +15,14 @@ from rich.text import Text
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.trust.certificates import fingerprint
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.nodes.installing.facts import Wanted, driver_packages, driver_python
 from jupyter_mntrain.verbs.nodes.installing.host import LOOK, Host, InstalledHost
+from jupyter_mntrain.verbs.nodes.installing.host_book import HostBook
 from jupyter_mntrain.verbs.nodes.installing.plan import NodeChoices, Step
 from jupyter_mntrain.verbs.nodes.installing.ssh import Ssh, shown_words
 from jupyter_mntrain.verbs.nodes.installing.target import SshTarget
@@ -91,10 +93,23 @@ def work(
             if line and not args.dry_run:
                 context.screen.say(Text(line, style="dim"))
     results = [future.result() for future in futures]
+    if not args.dry_run:
+        _remember(wanted.cluster, dict(zip(targets, results, strict=True)))
     data = {"hosts": msgspec.to_builtins(results)}
     is_bad = any(one.problem for one in results)
     rows: list[RenderableType] = [row for one in results for row in _rows(one)]
     return Outcome(Group(*rows), data, exit_code=NodeError.exit_code if is_bad else 0)
+
+
+def _remember(cluster: str, results: Mapping[SshTarget, InstalledHost]) -> None:
+    """Keep for the next upgrade which machines are nodes."""
+    made = [(one.node, target) for target, one in results.items() if one.node and not one.problem]
+    gone = [
+        target
+        for target, one in results.items()
+        if one.problem is not None and one.problem.kind is Kind.NOT_JOINED
+    ]
+    HostBook().change(cluster, made, gone)
 
 
 def dry_run(host: Host, steps: Sequence[Step], wheel: Wheel) -> InstalledHost:

@@ -1,0 +1,44 @@
+"""Host book: remembers the machines that were installed through ssh, for the next upgrade."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import platformdirs
+
+from jupyter_mntrain.trust.shared_file import SharedFile
+from jupyter_mntrain.verbs.nodes.installing.target import SshTarget
+
+
+class HostBook:
+    """Machines by cluster and node name in a file, mode 0600. Several programs may share it.
+
+    Args:
+        path: default: ``installed.json`` in the user's configuration directory.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path or platformdirs.user_config_path("mntrain") / "installed.json"
+        what = "the machines that were installed"
+        self._file = SharedFile(self.path, dict[str, dict[str, SshTarget]], what=what)
+
+    def all(self, cluster: str) -> list[SshTarget]:
+        """The machines of a cluster, in the order of their nodes' names.
+
+        Raises:
+            SpecError: the file was damaged.
+        """
+        known = self._file.read().get(cluster, {})
+        return list(dict.fromkeys(target for _, target in sorted(known.items())))
+
+    def change(
+        self, cluster: str, made: Iterable[tuple[str, SshTarget]], gone: Collection[SshTarget]
+    ) -> None:
+        """Add machines by their nodes' names, and drop those that are no nodes any more."""
+        with self._file.locked():
+            known = self._file.read()
+            kept = {node: one for node, one in known.get(cluster, {}).items() if one not in gone}
+            nodes = {**kept, **dict(made)}
+            if nodes != known.get(cluster, {}):
+                self._file.write({**known, cluster: nodes})
