@@ -21,8 +21,16 @@ const replay = `http://127.0.0.1:${port + 4}`;
 
 /** The view of one of a server's jobs, as a tab. */
 async function open(page: Page, base: string, name?: string): Promise<Locator> {
-  const all = await (await page.request.get(`${base}/mntrain/v1/jobs`)).json();
-  const found = all.find((one: any) => !name || one.name === name);
+  let found: any;
+  // A server that has just started has not heard of them yet.
+  await expect
+    .poll(async () => {
+      const answer = await page.request.get(`${base}/mntrain/v1/jobs`);
+      const all = await answer.json();
+      found = all.find((one: any) => !name || one.name === name);
+      return found !== undefined;
+    })
+    .toBe(true);
   await execute(page, 'mntrain:attach', { jobId: found.job_id });
   const view = page.locator('.mnt-live').filter({ hasText: found.job_id });
   await expect(view.locator('.mnt-chart-labels tspan').last()).toBeAttached();
