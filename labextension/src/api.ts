@@ -16,6 +16,7 @@ import type {
   LabelJob,
   LinkMeasurement,
   NodeEntry,
+  NodeHistory,
   SavedOutput,
   Problem,
   ResumeJob,
@@ -49,6 +50,13 @@ export class Api {
 
   forgetNode(key: string): Promise<void> {
     return this.request('DELETE', `nodes/${encodeURIComponent(key)}`);
+  }
+
+  /** What a node did in its last seconds, with and without jobs. */
+  nodeHistory(key: string, last: number, points: number): Promise<NodeHistory> {
+    const query = URLExt.objectToQueryString({ last, points });
+    const path = `nodes/${encodeURIComponent(key)}/history`;
+    return this.request('GET', path + query);
   }
 
   /** Invite `uses` machines with one command. The first invitation creates the cluster. */

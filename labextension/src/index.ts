@@ -4,6 +4,7 @@ import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { commandsPlugin } from './plugins/commands/plugin';
 import { filesPlugin } from './plugins/files';
+import { historyPlugin } from './plugins/history';
 import { kernelPlugin } from './plugins/kernel';
 import { liveviewPlugin } from './plugins/liveview';
 import { logsPlugin } from './plugins/logs';
@@ -23,6 +24,7 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   commandsPlugin,
   logsPlugin,
   stacksPlugin,
+  historyPlugin,
   statusPlugin,
   noticesPlugin,
   liveviewPlugin,

@@ -122,6 +122,8 @@ export namespace CommandIDs {
   /** Args: key. */
   export const forgetNode = 'mntrain:forget-node';
   export const forgetSilent = 'mntrain:forget-silent-nodes';
+  /** Args: key?. What a node did, as a tab. */
+  export const nodeHistory = 'mntrain:node-history';
   /** Args: nodes?. */
   export const measureLinks = 'mntrain:measure-links';
 }

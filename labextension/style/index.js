@@ -7,3 +7,4 @@ import './logs.css';
 import './stacks.css';
 import './resume.css';
 import './runs.css';
+import './history.css';

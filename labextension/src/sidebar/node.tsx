@@ -71,6 +71,10 @@ function menuItems(props: IContext & { node: NodeEntry }): MenuItem[] {
     ],
     [trans.__('Copy address'), () => copy(node.view.address)],
     [
+      trans.__('Show its history'),
+      () => commands.execute(CommandIDs.nodeHistory, { key: node.key })
+    ],
+    [
       trans.__('Measure its links'),
       () => commands.execute(CommandIDs.measureLinks, { nodes })
     ],

@@ -43,7 +43,8 @@ export function readingAt(
   const values = data[1 + chart.lines.indexOf(line)];
   let at =
     pointed === null ? values.length - 1 : before(places, pointed + ROUNDING);
-  while (at >= 0 && typeof values[at] !== 'number') {
+  const isStrict = line.keepsGaps && pointed !== null;
+  while (!isStrict && at >= 0 && typeof values[at] !== 'number') {
     at -= 1;
   }
   const [begin, end] = [at >= 0 ? places[at] : -Infinity, pointed ?? Infinity];
@@ -51,7 +52,7 @@ export function readingAt(
     one => one.line === line.key && one.time > begin && one.time <= end
   );
   const isNow = pointed === null && line.now !== undefined;
-  const height = at >= 0 ? (values[at] as number) : NaN;
+  const height = at >= 0 ? (values[at] ?? NaN) : NaN;
   return {
     at: at >= 0 ? places[at] : NaN,
     value: isNow ? (line.now ?? NaN) : height,

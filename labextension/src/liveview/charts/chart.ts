@@ -27,12 +27,14 @@ export interface ILine {
   fillKind?: 'band' | 'hatch';
   /** With markers: for ranks 4 to 7, which repeat colors, and for evaluations. */
   isMarked?: boolean;
+  /** Not drawn across unknown values, which have no reading either. */
+  keepsGaps?: boolean;
   /** Without a label. */
   isQuiet?: boolean;
 }
 
 export interface IChart {
-  key: 'throughput' | 'mfu' | 'links' | 'compute' | 'loss';
+  key: string;
   title: string;
   subtitle: string;
   lines: ILine[];
@@ -41,8 +43,11 @@ export interface IChart {
   tick: (value: number, step: number) => string;
   /** Zero in the middle, one direction above and one below. */
   isMirrored?: boolean;
-  /** Ends of the axis, if not taken from the lines. */
+  /** Ends of the axis, if not taken from the lines; of a mirrored one, the upper. */
   limit?: number;
+  range?: [number, number];
+  /** Times without any value, shaded. */
+  gaps?: [from: number, to: number][];
   /** Horizontal lines, such as the capacity. */
   levels?: { at: number; label: string }[];
   /** Values that are NaN or infinite, oldest first. */

@@ -25,6 +25,20 @@ export function drawLevels(plot: uPlot, chart: IChart, theme: ITheme): void {
   ctx.restore();
 }
 
+/** A shade where nothing is known. */
+export function drawGaps(plot: uPlot, chart: IChart, theme: ITheme): void {
+  const { ctx, bbox } = plot;
+  const right = bbox.left + bbox.width;
+  ctx.save();
+  ctx.fillStyle = theme.grid;
+  for (const [from, to] of chart.gaps ?? []) {
+    const begin = Math.max(bbox.left, plot.valToPos(from, 'x', true));
+    const end = Math.min(right, plot.valToPos(to, 'x', true));
+    ctx.fillRect(begin, bbox.top, Math.max(0, end - begin), bbox.height);
+  }
+  ctx.restore();
+}
+
 /** A triangle on the frame for each value above or below the scale. */
 export function drawOutside(plot: uPlot, chart: IChart): void {
   const { min, max } = plot.scales.y;

@@ -6,7 +6,13 @@ import type { AxisKind } from '../axis/axis';
 import type { Range } from '../axis/range';
 import { atLeastOne, axisTicks } from '../axis/ticks';
 import type { IChart, ILine } from './chart';
-import { drawBreaks, drawEvents, drawLevels, drawOutside } from './marks';
+import {
+  drawBreaks,
+  drawEvents,
+  drawGaps,
+  drawLevels,
+  drawOutside
+} from './marks';
 import { logTicks, type Scale, valueRange } from './scale';
 import { hatch, type ITheme } from './theme';
 
@@ -53,7 +59,12 @@ export function options(
           drawEvents(plot, props().chart, theme);
         }
       ],
-      drawClear: [plot => drawLevels(plot, props().chart, theme)]
+      drawClear: [
+        plot => {
+          drawGaps(plot, props().chart, theme);
+          drawLevels(plot, props().chart, theme);
+        }
+      ]
     }
   };
 }
@@ -128,7 +139,7 @@ function series(line: ILine): uPlot.Series {
     width: line.width,
     alpha: line.opacity ?? 1,
     dash: line.dash.length ? line.dash : undefined,
-    spanGaps: true,
+    spanGaps: !line.keepsGaps,
     fill: line.isFilled ? translucent(line.color) : undefined,
     fillTo: line.isFilled ? () => 0 : undefined,
     points: line.isMarked

@@ -96,7 +96,7 @@ function said(chart: IChart, lines: ILine[], readings: IReading[]): string {
   return `${chart.title}: ${chart.note ?? all.join(', ')}`;
 }
 
-const TERMS: Record<IChart['key'], TermName> = {
+const TERMS: Partial<Record<string, TermName>> = {
   throughput: 'throughput',
   mfu: 'MFU',
   links: 'link utilization',
@@ -105,10 +105,11 @@ const TERMS: Record<IChart['key'], TermName> = {
 };
 
 function Title({ chart }: { chart: IChart }): JSX.Element {
+  const term = TERMS[chart.key];
   return (
     <div className="mnt-chart-title">
       <span className="b">
-        <Term of={TERMS[chart.key]}>{chart.title}</Term>
+        {term ? <Term of={term}>{chart.title}</Term> : chart.title}
       </span>{' '}
       <span className="m s">{chart.subtitle}</span>
       {chart.alarm && <span className="mnt-alarm s"> {chart.alarm}</span>}

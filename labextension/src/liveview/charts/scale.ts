@@ -15,13 +15,16 @@ const EMPTY_DECADE: [number, number] = [0.1, 1];
 
 /** Range of the value axis: includes every value that has a place on it. */
 export function valueRange(
-  chart: Pick<IChart, 'limit'>,
+  chart: Pick<IChart, 'limit' | 'range'>,
   scale: Scale,
   low: number | null,
   high: number | null
 ): [number, number] {
   if (chart.limit !== undefined) {
     return [-chart.limit, chart.limit];
+  }
+  if (chart.range) {
+    return chart.range;
   }
   if (low === null || high === null) {
     return scale === 'log' ? EMPTY_DECADE : [0, 1];

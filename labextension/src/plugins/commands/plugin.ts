@@ -42,7 +42,8 @@ const LISTED = [
   CommandIDs.makeNode,
   CommandIDs.joinCluster,
   CommandIDs.installService,
-  CommandIDs.measureLinks
+  CommandIDs.measureLinks,
+  CommandIDs.nodeHistory
 ];
 
 export const commandsPlugin: JupyterFrontEndPlugin<void> = {
