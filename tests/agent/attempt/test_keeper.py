@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
+from jupyter_mntrain.agent.attempt.log_times import marks_between
 from jupyter_mntrain.agent.attempt.processes import (
     kill_all,
     marked,
@@ -228,3 +229,15 @@ def test_a_process_that_took_over_a_pid_is_left_alone():
     signal_all({innocent.pid: started}, signal.SIGKILL)
     assert innocent.wait(PATIENCE_S) == -signal.SIGKILL
     innocent.stdout.close()
+
+
+def test_each_line_of_the_log_has_the_time_at_which_it_was_written(start):
+    say = "import time; print('ready'); time.sleep(1.5); print('later')"
+    attempt = start(sys.executable, "-c", say, wait_for="later")
+    ended_s = ended(attempt).ended_s
+    log = attempt.path / "log"
+    (first, last) = marks_between(log, 0, log.stat().st_size, ended_s + 100.0)
+    assert first[0] == len("ready\n")
+    assert last[0] == log.stat().st_size
+    assert last[1] - first[1] > 0.5
+    assert last[1] <= ended_s
