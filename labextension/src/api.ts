@@ -11,6 +11,7 @@ import type {
   JobEntry,
   JobLog,
   JobRemoval,
+  JobSeries,
   CheckpointChange,
   JobSettings,
   LabelJob,
@@ -162,6 +163,13 @@ export class Api {
       URLExt.join(this.settings.baseUrl, PREFIX, jobPath(jobId, 'log-file')) +
       URLExt.objectToQueryString(query)
     );
+  }
+
+  /** A range of steps, both ends included, as finely as the nodes have it. */
+  steps(jobId: string, from: number, to: number): Promise<JobSeries> {
+    const query = { begin: String(from), end: String(to), points: '1200' };
+    const path = jobPath(jobId, 'metrics');
+    return this.request('GET', path + URLExt.objectToQueryString(query));
   }
 
   /** What a notebook keeps of a job: data, picture and text of one moment. */

@@ -27,7 +27,7 @@ from jupyter_mntrain.agent.machine.open_files import open_files
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import write_atomically
-from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import (
     Disk,
     DiskUse,
@@ -56,24 +56,38 @@ class Gathering:
     """Gathers evidence about one part: what cannot be read is left out, and said.
 
     Args:
-        record: of the part.
+        record: gives that of the part.
         gpus: asks its GPUs.
         errors: the agent's own.
     """
 
     def __init__(
-        self, attempt: AttemptDirectory, record: JobRecord, gpus: GpuReader, errors: OwnErrors
+        self,
+        attempt: AttemptDirectory,
+        record: Callable[[], JobRecord],
+        gpus: GpuReader,
+        errors: OwnErrors,
     ) -> None:
         self._attempt = attempt
-        self._node_id = record.part.node_id
-        self._placements = record.attempt.placements
-        self._checkpoints = checkpoints_of_run(attempt.path.parents[1], record.run)
+        self._record = record
         self._gpus = gpus
         self._errors = errors
 
     @property
     def _own(self) -> Placement:
         return next(one for one in self._placements if one.node_id == self._node_id)
+
+    @property
+    def _node_id(self) -> NodeId:
+        return self._record().part.node_id
+
+    @property
+    def _placements(self) -> tuple[Placement, ...]:
+        return self._record().attempt.placements
+
+    @property
+    def _checkpoints(self) -> Path:
+        return checkpoints_of_run(self._attempt.path.parents[1], self._record().run)
 
     def _disks(self) -> Iterable[Disk]:
         uses: tuple[tuple[DiskUse, Path], ...] = (

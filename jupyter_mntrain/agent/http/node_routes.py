@@ -38,7 +38,7 @@ class NodeStreamHandler(AgentHandler):
             suppress(StreamClosedError),
         ):
             self.set_header("Content-Type", "application/x-ndjson")
-            live = (job.record for job in self.node.jobs.all() if job.record.is_live)
+            live = (job.record for job in self.node.jobs.all() if job.file.is_live)
             jobs = tuple(map(self.shown, live))
             hello = Hello(node=self.node.info(), jobs=jobs)
             await self.send_block(msgspec.json.encode(hello) + b"\n")

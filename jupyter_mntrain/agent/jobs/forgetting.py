@@ -74,7 +74,7 @@ def prune(book: Book, kept: int) -> None:
     """Delete the oldest ended jobs beyond ``kept``, and say so; but no job that is the last of a
     run with checkpoints: without it nothing could go on from them.
     """
-    ended = [job for job in book.all() if job.is_settled and not job.record.is_live]
+    ended = [job for job in book.all() if job.is_settled and not job.file.is_live]
     ended.sort(key=lambda job: job.record.attempt.submitted_s)
     for job in ended[: max(0, len(ended) - kept)]:
         record = job.record

@@ -44,7 +44,7 @@ from jupyter_mntrain.model.lifecycle.events import (
     StopAsked,
 )
 from jupyter_mntrain.model.lifecycle.state import apply
-from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, Placement, Restart
+from jupyter_mntrain.model.records.job import JobRecord, Placement, Restart
 from jupyter_mntrain.model.records.metrics import (
     LinkSample,
     PartChange,
@@ -91,12 +91,11 @@ class LocalJob:
             self.samples = samples
         self._gpus = gpus
         self._end = AttemptEnd(self.attempt, gpus)
-        self.gathering = Gathering(self.attempt, record, gpus, errors or OwnErrors())
+        self.gathering = Gathering(self.attempt, lambda: self.record, gpus, errors or OwnErrors())
         self._disk = DiskTrouble(record.job_id)
         self._processes = RankProcesses(self.attempt)
         self._is_broken = False
         self._stopping = Stopping(self.attempt, self._end)
-        self._watchdog = Watchdog(self.ask_ranks, self.now_s)
 
     @cached_property
     def samples(self) -> Samples:
@@ -107,6 +106,10 @@ class LocalJob:
     def _tail(self) -> MetricsTail:
         offsets = self.samples.journal.offsets(self.attempt.number)
         return MetricsTail(self.attempt.path / "metrics", offsets)
+
+    @cached_property
+    def _watchdog(self) -> Watchdog:
+        return Watchdog(self.ask_ranks, self.now_s)
 
     @cached_property
     def _doubts(self) -> Doubts:
@@ -126,7 +129,7 @@ class LocalJob:
 
     @property
     def is_active(self) -> bool:
-        return self.record.part.state not in TERMINAL
+        return self.file.is_active
 
     @property
     def is_settled(self) -> bool:

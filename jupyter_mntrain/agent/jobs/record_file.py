@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.files import write_atomically
-from jupyter_mntrain.model.records.job import JobRecord
+from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
 
 NAME = "record.json"
 STEP_PUBLISH_INTERVAL_S = tunables.seconds("agent.step_publish_interval_s")
+
+_decoder = msgspec.msgpack.Decoder(JobRecord)
 
 
 class RecordFile:
@@ -20,23 +23,41 @@ class RecordFile:
 
     def __init__(self, directory: Path, record: JobRecord) -> None:
         self._path = directory / NAME
-        self.record = record
+        self._packed = b""
+        self._hold(record)
         self.is_written = True
         self.has_news = True
         self._next_news_s = 0.0
+        self.rest()
+
+    @property
+    def record(self) -> JobRecord:
+        return self._record or _decoder.decode(zlib.decompress(self._packed))
+
+    def _hold(self, record: JobRecord) -> None:
+        self._record: JobRecord | None = record
+        self.is_active = record.part.state not in TERMINAL
+        self.is_live = record.is_live
+        """Both are asked of all jobs several times a second."""
+
+    def rest(self) -> None:
+        """Keep the record of a job that has ended packed: a node has a thousand, rarely read."""
+        if self._record is not None and not self.is_live:
+            self._packed = zlib.compress(msgspec.msgpack.encode(self._record))
+            self._record = None
 
     def update(self, *, is_progress: bool = False, **changes: Any) -> None:
         """Change fields. Progress alone is not written, and readers get it at intervals."""
         if all(getattr(self.record, name) == value for name, value in changes.items()):
             return
-        self.record = msgspec.structs.replace(self.record, **changes)
+        self._hold(msgspec.structs.replace(self.record, **changes))
         self.has_news = True
         if not is_progress:
             self.is_written, self._next_news_s = False, 0.0
 
     def note(self, **changes: Any) -> None:
         """Change fields that only those who ask for the record need to know."""
-        self.record = msgspec.structs.replace(self.record, **changes)
+        self._hold(msgspec.structs.replace(self.record, **changes))
 
     def write(self) -> None:
         """Write the record to disk.
@@ -62,6 +83,7 @@ class RecordFile:
             return False
         self.has_news = False
         self._next_news_s = now_s + STEP_PUBLISH_INTERVAL_S
+        self.rest()
         return True
 
 

@@ -4,6 +4,7 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal } from '@lumino/signaling';
 
 import type { JobBundle, JobEntry, ShownSetting } from '../schema';
+import { Detail } from '../series/detail';
 import { SeriesStore } from '../series/store';
 import type { IClusterModel } from '../tokens';
 
@@ -35,6 +36,14 @@ export class LiveController implements IDisposable {
   }
 
   readonly store = new SeriesStore(() => this.tell());
+  /** Single steps of what is zoomed to, from the nodes. */
+  readonly detail = new Detail(
+    (from, to) =>
+      this.model && this.isLive
+        ? this.model.api.steps(this.jobId, from, to)
+        : Promise.reject(new Error('the view is not live')),
+    () => this.tell()
+  );
   job: JobEntry | null = null;
   cluster: string | null = null;
 
@@ -103,6 +112,7 @@ export class LiveController implements IDisposable {
     }
     this.isDisposed = true;
     this.watching?.dispose();
+    this.detail.dispose();
     window.clearTimeout(this.timer);
     document.removeEventListener('visibilitychange', this.onLook);
     this.model?.changed.disconnect(this.onModel, this);

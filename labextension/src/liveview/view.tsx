@@ -14,6 +14,7 @@ import { recall, remember } from './remembered';
 import { Samples } from './samples';
 import { PartNotes } from '../part_notes';
 import { ResumeBar } from '../resume/bar';
+import type { Detail } from '../series/detail';
 import type { IClusterModel } from '../tokens';
 import { SettingsFold } from './settings';
 import { FailureCard } from './status/failure';
@@ -78,7 +79,10 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
           <Numbers {...{ job, store }} />
           <Starting {...{ job }} />
           {store.hasSteps && (
-            <Measurements {...{ isPaused, pause, job, store, theme, width }} />
+            <Measurements
+              {...{ isPaused, pause, job, store, theme, width }}
+              detail={controller.detail}
+            />
           )}
           <Samples texts={store.texts} />
           {controller.isLive && (
@@ -97,9 +101,10 @@ function Measurements(
     pause: (isPaused: boolean) => void;
     theme: ITheme;
     width: number;
+    detail: Detail;
   }
 ): JSX.Element {
-  const { isPaused, pause, job, store, theme, width } = props;
+  const { isPaused, pause, job, store, theme, width, detail } = props;
   const [look, setLook] = React.useState(() => recall(FIRST_LOOK));
   const change = (changed: Partial<ILook>) =>
     setLook(before => remember({ ...before, ...changed }));
@@ -127,7 +132,9 @@ function Measurements(
         </div>
       )}
       {!look.isTable && width > 0 && (
-        <Charts {...{ store, job, theme, choice, look, change, width }} />
+        <Charts
+          {...{ store, job, theme, choice, look, change, width, detail }}
+        />
       )}
     </>
   );

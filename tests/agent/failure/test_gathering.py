@@ -89,7 +89,7 @@ def gathering(directory: Path, interface: str = "lo", gpus: Any = None) -> Gathe
         part=new_part(places[0].node_id, "n1", range(1)),
     )
     attempts = AttemptDirectory(directory, record.job_id, 1)
-    return Gathering(attempts, record, gpus or GpuReader(), OwnErrors.listening())
+    return Gathering(attempts, lambda: record, gpus or GpuReader(), OwnErrors.listening())
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 import type { SeriesStore } from '../../series/store';
 import type { IChart, ILine } from '../charts/chart';
-import { interpolate } from './range';
+import { interpolate, type Range } from './range';
 
 export type AxisKind = 'step' | 'tokens' | 'time' | 'elapsed';
 
@@ -80,6 +80,12 @@ export class Axis {
     return this.kind === 'time'
       ? x
       : interpolate(this.xs, this.times, x, 'clamp');
+  }
+
+  /** The steps of a range. */
+  stepsOf([from, to]: Range): Range {
+    const step = (x: number) => interpolate(this.xs, this.steps, x, 'clamp');
+    return [step(from), step(to)];
   }
 
   /** The chart with everything on this axis. */

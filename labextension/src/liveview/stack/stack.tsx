@@ -3,6 +3,8 @@
 import * as React from 'react';
 
 import { Button } from '../../controls';
+import type { Detail } from '../../series/detail';
+import type { SeriesStore } from '../../series/store';
 import { trans } from '../../trans';
 import { Axis, type AxisKind } from '../axis/axis';
 import { before, type IZoom, type Range, shownRange } from '../axis/range';
@@ -25,24 +27,33 @@ export function Charts(
     look: ILook;
     change: (look: Partial<ILook>) => void;
     width: number;
+    detail: Detail;
   }
 ): JSX.Element {
-  const { store, theme, look, change, width } = props;
-  const axis = Axis.of(store, look.axis);
-  const shown = charts(props).map(chart =>
-    smooth(axis.place(chart), look.smoothing)
-  );
+  const { store, theme, look, change, width, detail } = props;
+  const drawn = (from: SeriesStore) => {
+    const axis = Axis.of(from, look.axis);
+    const shown = charts({ ...props, store: from }).map(chart =>
+      smooth(axis.place(chart), look.smoothing)
+    );
+    return { axis, shown };
+  };
+  const all = drawn(store);
+  const { axis, shown } = all;
   const whole = wholeRange(axis, shown);
   const since =
     look.range === null
       ? whole[0]
       : axis.ofTime(axis.timeOf(whole[1]) - look.range);
+  const span = shownRange(look.zoom, whole, since);
+  const isStill = look.zoom !== null && !look.zoom.follows;
+  const fine = isStill ? detail.look(axis.stepsOf(span), store) : null;
   return (
     <Stack
-      {...{ axis, shown, whole, theme, width }}
+      {...{ all, whole, theme, width, span }}
+      {...(fine ? drawn(fine) : all)}
       lanes={[{ key: 'job', axis, events: laneEvents(store) }]}
       words={JOB_WORDS}
-      span={shownRange(look.zoom, whole, since)}
       kind={axis.kind}
       scale={look.scale}
       zoomed={look.zoom}
@@ -67,6 +78,11 @@ export function wholeRange(axis: Axis, shown: IChart[]): Range {
   );
 }
 
+interface IDrawn {
+  axis: Axis;
+  shown: IChart[];
+}
+
 interface ILane {
   key: string;
   /** Of one of several runs. */
@@ -75,9 +91,9 @@ interface ILane {
   events: LaneEvent[];
 }
 
-export interface IStackProps {
-  axis: Axis;
-  shown: IChart[];
+export interface IStackProps extends IDrawn {
+  /** Of all steps, where `shown` is only of some. */
+  all?: IDrawn;
   lanes: ILane[];
   words: ISampleWords;
   whole: Range;
@@ -144,7 +160,10 @@ export function Stack(props: IStackProps): JSX.Element {
         ))}
       </div>
       {isZoomed && (
-        <Overview {...{ axis, shown, whole, span, area, words, zoom }} />
+        <Overview
+          {...(props.all ?? { axis, shown })}
+          {...{ whole, span, area, words, zoom }}
+        />
       )}
     </>
   );
