@@ -268,6 +268,8 @@ test.describe('of a running job', () => {
     await page.mouse.move(place.x, place.y);
     const flag = view.locator('.mnt-flag');
     await expect(flag).toBeVisible();
+    // The job's own rows come after those of its ranks.
+    await expect(flag).toContainText('tokens');
     const pointed = await flag.textContent();
     const [before] = await pointers(view);
     const seen = await step();
