@@ -92,14 +92,15 @@ class LaunchBar:
         put(self.why, value=pieces.second(RETIRED))
 
     def _show_resume(self, resume: Resumption | None, action: Action, *, is_held: bool) -> None:
-        show(self.resume, is_shown=resume is not None)
+        # What it means stands there before the button.
+        if resume != self._resume_shown:
+            self._resume_shown = resume
+            put_lines(self.resume_lines, [] if resume is None else [self._resume_line(resume)])
         if resume is not None:
             label = "Resuming…" if action.name == RESUMING else resume.label
             put(self.resume, description=label)
             block(self.resume, is_blocked=is_held or not resume.can_start)
-        if resume != self._resume_shown:
-            self._resume_shown = resume
-            put_lines(self.resume_lines, [] if resume is None else [self._resume_line(resume)])
+        show(self.resume, is_shown=resume is not None)
 
     def _resume_line(self, resume: Resumption) -> ipywidgets.Box:
         mark = "" if resume.can_start else pieces.icon("✕", "bad")
