@@ -66,6 +66,7 @@ fix is given. "Partly" names the place, but a kind that is too general; "unknown
 cause is not known; "silent" says nothing; "wrong" names another cause or place; "false alarm" says
 something although the job goes on. "Hard" cases have two faults, an exit code 0, or a moment before
 step 1, during a save or during a restart.
+A case counts as it was played first, also where its miss has been mended since.
 """
 
 
