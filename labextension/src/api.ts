@@ -224,7 +224,7 @@ export class Api {
         { method, body: body === undefined ? undefined : JSON.stringify(body) },
         this.settings
       );
-    } catch (error) {
+    } catch {
       throw new RequestError(
         { cause: 'the Jupyter server is not responding' },
         0

@@ -133,43 +133,45 @@ function plainChart(
   };
 }
 
-/** What it sends above zero, what it receives below; the ranks' part is filled. */
-function networkChart(input: IInput, part: HistoryPart): IChart {
-  const { theme, x } = input;
+/** All traffic of a direction, and the ranks' part of it; what is received counts below zero. */
+function direction(
+  { theme, x }: IInput,
+  part: HistoryPart,
+  which: 'sent' | 'received',
+  label: string
+): ILine[] {
+  const [sign, number] = which === 'sent' ? [1, 0] : [-1, 1];
   const scale = part.total ?? 1;
-  const isShare = Boolean(part.total);
-  const values = (figure: Figure, sign: number) =>
+  const values = (figure: Figure) =>
     Float64Array.from(
       part.lines?.find(line => line.figure === figure)?.mean ?? [],
       value => (value === null ? NaN : (sign * value) / scale)
     );
-  const side = (
-    direction: 'sent' | 'received',
-    sign: number,
-    label: string
-  ): ILine[] => {
-    const all = values(`${direction}_bytes_per_s`, sign);
-    const own = values(`own_${direction}_bytes_per_s`, sign);
-    const base = { x, dash: [], keepsGaps: true };
-    const key = `all-${sign > 0 ? 0 : 1}`;
-    const ranks = {
-      ...base,
-      key: `own-${sign > 0 ? 0 : 1}`,
-      label: trans.__('%1, training', label),
-      y: own,
-      color: theme.fill,
-      width: 1,
-      isFilled: true,
-      fillTo: key,
-      fillKind: 'hatch' as const,
-      isQuiet: true
-    };
-    const line = { ...base, key, label, y: all, color: theme.fill, width: 1.5 };
-    return [line, ...(own.length ? [ranks] : [])].filter(one => one.y.length);
+  const own = values(`own_${which}_bytes_per_s`);
+  const base = { x, dash: [], keepsGaps: true, color: theme.fill };
+  const key = `all-${number}`;
+  const ranks = {
+    ...base,
+    key: `own-${number}`,
+    label: trans.__('%1, training', label),
+    y: own,
+    width: 1,
+    isFilled: true,
+    fillTo: key,
+    fillKind: 'hatch' as const,
+    isQuiet: true
   };
+  const y = values(`${which}_bytes_per_s`);
+  const line = { ...base, key, label, y, width: 1.5 };
+  return [line, ...(own.length ? [ranks] : [])].filter(one => one.y.length);
+}
+
+/** What it sends above zero, what it receives below; the ranks' part is filled. */
+function networkChart(input: IInput, part: HistoryPart): IChart {
+  const isShare = Boolean(part.total);
   const both = [
-    ...side('sent', 1, trans.__('↑ out')),
-    ...side('received', -1, trans.__('↓ in'))
+    ...direction(input, part, 'sent', trans.__('↑ out')),
+    ...direction(input, part, 'received', trans.__('↓ in'))
   ];
   const top = both
     .flatMap(line => [...line.y])

@@ -14,7 +14,7 @@ import { Plot, plotArea } from '../liveview/charts/plot';
 import type { ITheme } from '../liveview/charts/theme';
 import { usePage } from '../liveview/page';
 import { Flag } from '../liveview/stack/flag';
-import { ProblemLines } from '../problem';
+import { type IProblem, ProblemLines } from '../problem';
 import type { HistoryGap, NodeHistory } from '../schema';
 import { CommandIDs, type IClusterModel } from '../tokens';
 import { trans } from '../trans';
@@ -85,18 +85,7 @@ export function HistoryView(props: IHistoryProps): JSX.Element {
           run={() => history && void copy(historyCsv(history))}
         />
       </div>
-      {problem && (
-        <div role="alert">
-          <ProblemLines problem={problem}>
-            <Icon name="warning" />
-          </ProblemLines>
-        </div>
-      )}
-      {!history && !problem && (
-        <p className="m s">
-          {trans.__('Asking %1…', node?.name ?? trans.__('the node'))}
-        </p>
-      )}
+      <Waiting {...{ history, problem }} name={node?.name} />
       {history && isTable && <HistoryTable charts={charts} />}
       {history && theme && width > 0 && !isTable && (
         <Charts
@@ -106,6 +95,29 @@ export function HistoryView(props: IHistoryProps): JSX.Element {
       )}
       {history && <Notes history={history} />}
     </div>
+  );
+}
+
+/** Why there is nothing to see yet. */
+function Waiting(props: {
+  history: NodeHistory | null;
+  problem: IProblem | null;
+  name?: string;
+}): JSX.Element | null {
+  const { history, problem, name } = props;
+  if (problem) {
+    return (
+      <div role="alert">
+        <ProblemLines problem={problem}>
+          <Icon name="warning" />
+        </ProblemLines>
+      </div>
+    );
+  }
+  return history ? null : (
+    <p className="m s">
+      {trans.__('Asking %1…', name ?? trans.__('the node'))}
+    </p>
   );
 }
 
@@ -129,24 +141,8 @@ function Charts(props: {
   const { begin_s: begin, step_s: step, points } = history;
   const span: Range = [begin, begin + step * points];
   const area = plotArea(width);
-  const [at, setAt] = React.useState<number | null>(null);
   const xs = charts[0]?.lines[0]?.x ?? new Float64Array();
-  const pointed = at === null ? null : (xs[nearest(xs, at)] ?? null);
-  const point = (event: React.PointerEvent<HTMLElement>) => {
-    const { left } = event.currentTarget.getBoundingClientRect();
-    const x = valueAt(event.clientX - left, span, area.left, area.width);
-    setAt(x >= span[0] && x <= span[1] ? x : null);
-  };
-  const press = (event: React.KeyboardEvent) => {
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (event.key === 'Escape') {
-      setAt(null);
-    } else if (by && event.target === event.currentTarget) {
-      const row = pointed === null ? xs.length : nearest(xs, pointed) + by;
-      setAt(xs[Math.max(0, Math.min(xs.length - 1, row))]);
-      event.preventDefault();
-    }
-  };
+  const { pointed, handlers } = usePointer(xs, span, area);
   return (
     <div
       className="mnt-charts"
@@ -154,9 +150,7 @@ function Charts(props: {
       tabIndex={0}
       aria-label={trans.__('History of %1', history.node)}
       data-lm-suppress-shortcuts="true"
-      onPointerMove={point}
-      onPointerLeave={() => setAt(null)}
-      onKeyDown={press}
+      {...handlers}
     >
       <Flag
         {...{ area, width, span }}
@@ -178,6 +172,37 @@ function Charts(props: {
       ))}
     </div>
   );
+}
+
+/** The sample pointed at, by mouse or by arrow keys. */
+function usePointer(
+  xs: Float64Array,
+  span: Range,
+  area: ReturnType<typeof plotArea>
+): { pointed: number | null; handlers: React.HTMLAttributes<HTMLElement> } {
+  const [at, setAt] = React.useState<number | null>(null);
+  const pointed = at === null ? null : (xs[nearest(xs, at)] ?? null);
+  const point = (event: React.PointerEvent<HTMLElement>) => {
+    const { left } = event.currentTarget.getBoundingClientRect();
+    const x = valueAt(event.clientX - left, span, area.left, area.width);
+    setAt(x >= span[0] && x <= span[1] ? x : null);
+  };
+  const press = (event: React.KeyboardEvent) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (event.key === 'Escape') {
+      setAt(null);
+    } else if (by && event.target === event.currentTarget) {
+      const row = pointed === null ? xs.length : nearest(xs, pointed) + by;
+      setAt(xs[Math.max(0, Math.min(xs.length - 1, row))]);
+      event.preventDefault();
+    }
+  };
+  const handlers = {
+    onPointerMove: point,
+    onPointerLeave: () => setAt(null),
+    onKeyDown: press
+  };
+  return { pointed, handlers };
 }
 
 /** How fine it is, why there are no GPUs, and when there are no values. */

@@ -109,7 +109,7 @@ export interface IStackProps extends IDrawn {
 /** Charts with one pointer and one selection. */
 export function Stack(props: IStackProps): JSX.Element {
   const { axis, shown, whole, span, theme, scale, width, zoomed, zoom } = props;
-  const { words, lanes } = props;
+  const { words } = props;
   const area = plotArea(width);
   const isZoomed = zoomed !== null;
   const { pointed, selection, handlers } = usePointing({
@@ -138,14 +138,12 @@ export function Stack(props: IStackProps): JSX.Element {
           )}
         </span>
         <Flag
-          area={area}
-          width={width}
-          span={span}
+          {...{ area, width, span }}
           x={pointed?.x ?? null}
           said={said}
           text={pointed ? words.sample(pointed) : ''}
         />
-        {lanes.map(lane => (
+        {props.lanes.map(lane => (
           <Lane {...{ span, area, width, say }} {...lane} key={lane.key} />
         ))}
         {shown.map(chart => (

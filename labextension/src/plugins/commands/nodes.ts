@@ -53,6 +53,11 @@ export function addNodeCommands({ commands, model }: ICommandContext): void {
       }
     }
   });
+  addRemoval({ commands, model });
+  addMeasure({ commands, model });
+}
+
+function addRemoval({ commands, model }: ICommandContext): void {
   commands.addCommand(CommandIDs.forgetNode, {
     label: trans.__('Remove a node from the list'),
     describedBy: describe({ key: ['string', 'The node’s key.'] }),
@@ -71,7 +76,6 @@ export function addNodeCommands({ commands, model }: ICommandContext): void {
       }
     }
   });
-  addMeasure({ commands, model });
 }
 
 function addMeasure({ commands, model }: ICommandContext): void {
