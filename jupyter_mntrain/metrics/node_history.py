@@ -79,12 +79,12 @@ class HistoryGap(Record, frozen=True):
     """A time without values.
 
     Args:
-        cause: the agent did not run; or the node was suspended, or its agent could not run.
+        state: the agent did not run; or the node was suspended, or its agent could not run.
     """
 
     begin_s: float
     end_s: float
-    cause: Literal["off", "suspended"]
+    state: Literal["off", "suspended"]
 
 
 class HistoryJob(Record, frozen=True):

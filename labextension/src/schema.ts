@@ -1983,7 +1983,7 @@ export interface HistoryLine {
  * A time without values.
  *
  *     Args:
- *         cause: the agent did not run; or the node was suspended, or its agent could not run.
+ *         state: the agent did not run; or the node was suspended, or its agent could not run.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "HistoryGap".
@@ -1991,7 +1991,7 @@ export interface HistoryLine {
 export interface HistoryGap {
   begin_s: number;
   end_s: number;
-  cause: "off" | "suspended";
+  state: "off" | "suspended";
 }
 /**
  * The part of a job that ran here.

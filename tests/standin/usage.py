@@ -29,7 +29,7 @@ def sample_history(points: int, *, last_s: float = HOUR_S, end_s: float = BEGIN_
     step_s, begin_s = last_s / points, end_s - last_s
     off = _off(points)
     gap = HistoryGap(
-        begin_s=begin_s + off.start * step_s, end_s=begin_s + off.stop * step_s, cause="off"
+        begin_s=begin_s + off.start * step_s, end_s=begin_s + off.stop * step_s, state="off"
     )
     job = HistoryJob(
         job_id=JobId("j-0123abcd"),

@@ -38,7 +38,7 @@ _NAMES: Final[dict[Figure, str]] = {
 }
 """What ranks send is a part of what the interface does, and has no line of its own."""
 
-_CAUSES: Final = {
+_STATES: Final = {
     "off": "the agent did not run",
     "suspended": "the node was suspended, or its agent could not run",
 }
@@ -129,7 +129,7 @@ def _notes(history: NodeHistory, now_s: float) -> Iterator[Text]:
 
 def _gap(gap: HistoryGap) -> str:
     begin, end = formats.clock(gap.begin_s), formats.clock(gap.end_s)
-    return f"{begin} to {end}: no values, {_CAUSES[gap.cause]}"
+    return f"{begin} to {end}: no values, {_STATES[gap.state]}"
 
 
 def _job(job: HistoryJob, now_s: float) -> str:

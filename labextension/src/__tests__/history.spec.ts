@@ -25,7 +25,7 @@ function history(fields: Partial<NodeHistory> = {}): NodeHistory {
     begin_s: 1000,
     step_s: 60,
     points: 4,
-    gaps: [{ begin_s: 1060, end_s: 1120, cause: 'off' }],
+    gaps: [{ begin_s: 1060, end_s: 1120, state: 'off' }],
     parts: [
       {
         kind: 'node',

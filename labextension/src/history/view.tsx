@@ -238,13 +238,13 @@ function Notes({ history }: { history: NodeHistory }): JSX.Element {
   );
 }
 
-export function gapText({ begin_s, end_s, cause }: HistoryGap): string {
+export function gapText({ begin_s, end_s, state }: HistoryGap): string {
   const withSeconds = end_s - begin_s < 120;
   return trans.__(
     '%1 to %2: no values, %3.',
     formats.clock(begin_s, withSeconds),
     formats.clock(end_s, withSeconds),
-    cause === 'off'
+    state === 'off'
       ? trans.__('the agent did not run')
       : trans.__('the node was suspended, or its agent could not run')
   );

@@ -44,7 +44,7 @@ def test_an_agent_tells_what_its_node_did_before_and_after_a_restart(
     agent.end()
     agent.start()
     until(lambda: known(agent) > before + 1, "what came before, and more")
-    assert all(gap.cause == "off" for gap in history(agent).gaps)
+    assert all(gap.state == "off" for gap in history(agent).gaps)
 
     for query in ("?since=-1", "?since=soon", "?points=1", "?points=99999", "?since=9&until=8"):
         answer = agent.get(f"/v1/history{query}")

@@ -114,7 +114,7 @@ def test_launch_shows_the_job_below_and_stop_asks_first(open_one) -> None:
     assert "Launch it" not in kept["text/plain"]
     assert WIDGET in kept
     until(lambda: "running" in page.view.job_bar.line.value)
-    assert "as launched at" in page.view.note.value
+    assert says("as launched at", page.view.note.value)
     until(lambda: not blocked(page.view.launch_bar.launch))
     page.click(page.view.job_bar.stop)
     until(lambda: "Unsaved progress is lost" in page.view.job_bar.line.value)

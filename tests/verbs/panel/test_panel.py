@@ -83,7 +83,7 @@ def test_the_last_choices_of_each_recipe_come_back(two: StandInCluster, here: Pa
     panel = open_panel(two, here, "small.toml")
     form = choose(panel, nodes={"muthur": NodeChoice(is_used=False)}, port="29555")
     panel.launch(form, SILENT)
-    assert panel.note.startswith("as launched at ")
+    assert says("as launched at ", panel.note)
     again = open_panel(two, here)  # and it is the one launched last
     assert again.target.label == "small.toml"
     assert again.form().members == ("wopr",)

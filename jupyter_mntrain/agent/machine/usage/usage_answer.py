@@ -113,7 +113,7 @@ def gaps(node: UsageSeries, span: Span) -> tuple[HistoryGap, ...]:
                 HistoryGap(
                     begin_s=float((before + 1) * step_s),
                     end_s=float(after * step_s),
-                    cause="suspended" if began[before] == began[after] else "off",
+                    state="suspended" if began[before] == began[after] else "off",
                 )
             )
     return tuple(found)

@@ -20,8 +20,9 @@ class HostBook:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or platformdirs.user_config_path("mntrain") / "installed.json"
-        what = "the machines that were installed"
-        self._file = SharedFile(self.path, dict[str, dict[str, SshTarget]], what=what)
+        self._file = SharedFile(
+            self.path, dict[str, dict[str, SshTarget]], what="the machines that were installed"
+        )
 
     def all(self, cluster: str) -> list[SshTarget]:
         """The machines of a cluster, in the order of their nodes' names.

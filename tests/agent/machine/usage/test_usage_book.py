@@ -70,8 +70,8 @@ def test_a_second_that_was_higher_is_seen_in_a_week(week: Machine) -> None:
 
 def test_gaps_are_gaps_and_say_why(week: Machine) -> None:
     off, suspended = week.gaps(WEEK_S - 1200)
-    assert (off.begin_s, off.end_s, off.cause) == (MIDDLE_S, MIDDLE_S + 2 * HOUR_S, "off")
-    assert (suspended.end_s - suspended.begin_s, suspended.cause) == (HOUR_S, "suspended")
+    assert (off.begin_s, off.end_s, off.state) == (MIDDLE_S, MIDDLE_S + 2 * HOUR_S, "off")
+    assert (suspended.end_s - suspended.begin_s, suspended.state) == (HOUR_S, "suspended")
     line, span = week.line(WEEK_S, 100_000), week.span(WEEK_S, 100_000)
     first = (MIDDLE_S - span.begin_s) // 600
     assert line.mean[first : first + 12] == (None,) * 12
@@ -125,7 +125,7 @@ def test_a_restarted_agent_knows_what_came_before(machine: Machine) -> None:
     line = machine.line(199)
     assert line.mean == (1.0,) * 100 + (None,) * 30 + (0.0,) * 70
     (gap,) = machine.gaps(199)
-    assert (gap.begin_s, gap.end_s, gap.cause) == (BEGIN_S + 100, BEGIN_S + 130, "off")
+    assert (gap.begin_s, gap.end_s, gap.state) == (BEGIN_S + 100, BEGIN_S + 130, "off")
     # Of the second minute the agent before took 40 s, and this one 0 of its last 10.
     first, second, third, _ = machine.line(DAY_S).mean[-4:]
     assert (first, second) == (1.0, 1.0)
@@ -140,7 +140,7 @@ def test_a_gap_that_began_before_the_time_asked_for_is_told(machine: Machine) ->
     machine.restart()
     machine.live(range(BEGIN_S + 2 * HOUR_S, BEGIN_S + 2 * HOUR_S + 60))
     (gap,) = machine.gaps(600)
-    assert (gap.end_s, gap.cause) == (BEGIN_S + 2 * HOUR_S, "off")
+    assert (gap.end_s, gap.state) == (BEGIN_S + 2 * HOUR_S, "off")
 
 
 def test_a_new_node_has_no_gap_before_its_first_second(machine: Machine) -> None:
