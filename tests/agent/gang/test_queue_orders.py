@@ -73,6 +73,9 @@ class SimulatedNode:
         )
         return LeaseGrant(address="10.0.0.1", port=1, expires_s=0.0)
 
+    async def lease_for(self, request: LeaseRequest) -> LeaseGrant:
+        return self.lease(request)
+
     def get(self, job_id: JobId) -> SimulatedJob:
         """A part that is over is not told from one that never began."""
         if job_id not in self.running:
