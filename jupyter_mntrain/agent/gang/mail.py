@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import smtplib
 import ssl
-from email.message import EmailMessage
-from email.utils import formatdate, make_msgid
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -21,6 +18,10 @@ from jupyter_mntrain.agent.gang.notice import TIMEOUT_S, Channel, Notice
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
+
+if TYPE_CHECKING:
+    import smtplib
+    from email.message import EmailMessage
 
 LONGEST_S = tunables.seconds("notices.longest_mail_s")
 
@@ -106,6 +107,8 @@ class Mail(Channel):
 
     async def send(self, notice: Notice) -> str | None:
         """In a thread: the library blocks. Every step has a timeout, and all of them together."""
+        import smtplib  # memory of an agent that sends no mail
+
         work = asyncio.to_thread(_deliver, self._settings, self._message(notice))
         try:
             await asyncio.wait_for(work, LONGEST_S)
@@ -116,6 +119,9 @@ class Mail(Channel):
         return None
 
     def _message(self, notice: Notice) -> EmailMessage:
+        from email.message import EmailMessage
+        from email.utils import formatdate, make_msgid
+
         message = EmailMessage()
         message["Subject"] = f"[mntrain] {' '.join(notice.line.split())}"[:SUBJECT_CHARACTERS]
         message["From"] = self._settings.sender
@@ -133,6 +139,8 @@ class Mail(Channel):
 
 
 def _deliver(settings: MailSettings, message: EmailMessage) -> None:
+    import smtplib
+
     where = (settings.host, settings.reached_port)
     context = ssl.create_default_context(cafile=settings.ca_file)
     if settings.security == "tls":
