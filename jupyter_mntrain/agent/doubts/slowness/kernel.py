@@ -82,10 +82,9 @@ def pressure_of(what: str) -> float:
 
 def machine_cpu() -> float:
     """CPU seconds that all programs of this machine have used, of all its containers, too."""
-    first = _read(PROC / "stat").partition("\n")[0].split()[1:]
+    first = _read(PROC / "stat").partition("\n")[0].split()[1:9]
     # Guests' time is part of user time; idle time and waits for disks are none. See proc(5).
-    user, nice, system, _idle, _iowait, *interrupts_and_stolen = (int(one) for one in first[:8])
-    return (user + nice + system + sum(interrupts_and_stolen)) * TICK_S
+    return sum(int(one) for one in [*first[:3], *first[5:]]) * TICK_S
 
 
 def clock_hz() -> float:

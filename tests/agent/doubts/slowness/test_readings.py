@@ -56,6 +56,15 @@ def test_what_all_programs_use_together_is_known() -> None:
     assert kernel.machine_cpu() - before >= time.process_time() - own - ticks
 
 
+def test_a_machine_that_does_not_tell_what_all_programs_use_has_used_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "PROC", tmp_path)
+    assert kernel.machine_cpu() == 0
+    (tmp_path / "stat").write_text("cpu  1 2 4 1000 1000 8 16 32 64 128\ncpu0 9\n")
+    assert kernel.machine_cpu() == pytest.approx((1 + 2 + 4 + 8 + 16 + 32) * kernel.TICK_S)
+
+
 @pytest.mark.parametrize(
     ("membership", "folder", "line"),
     [
