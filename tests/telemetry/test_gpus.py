@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
+from jupyter_mntrain.telemetry import gpus
 from jupyter_mntrain.telemetry.gpus import GpuReader, process_on_gpu
 from tests.standin.cards import Cards
 
@@ -38,8 +39,20 @@ def test_a_gpu_somebody_computes_on_is_not_idle() -> None:
     assert busy.owners == "ada (pid 7) and pid 8"
 
 
-def test_a_card_tells_who_computes_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def install(monkeypatch: pytest.MonkeyPatch, cards: Cards) -> None:
+    monkeypatch.setattr(gpus, "has_driver", lambda: True)
+    monkeypatch.setitem(sys.modules, "pynvml", cards)
+
+
+@pytest.mark.skipif(gpus.has_driver(), reason="a driver is installed here")
+def test_without_a_driver_its_python_module_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Cards())
+    assert GpuReader().read() == ()
+    assert GpuReader().nvml is None
+
+
+def test_a_card_tells_who_computes_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Cards())
     (card,) = GpuReader().read()
     me = psutil.Process()
     mine = GpuProcess(pid=os.getpid(), user=me.username(), command=me.name())
@@ -51,7 +64,7 @@ def test_a_card_tells_who_computes_on_it(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_card_that_keeps_its_processes_to_itself_is_still_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", Cards(pids=None))
+    install(monkeypatch, Cards(pids=None))
     (card,) = GpuReader().read()
     assert card.processes == ()
 
@@ -65,12 +78,12 @@ def test_a_process_of_somebody_else_keeps_its_pid(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_a_process_holds_after_its_end_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", Cards())
+    install(monkeypatch, Cards())
     (left,) = GpuReader().held_by([Cards.GONE])
     assert (left.pid, left.status) == (Cards.GONE, "gone")
     assert left.command == "still holds 3 MiB of GPU 0"
     assert GpuReader().held_by([1]) == ()
-    monkeypatch.setitem(sys.modules, "pynvml", Cards(pids=None))
+    install(monkeypatch, Cards(pids=None))
     assert GpuReader().held_by([Cards.GONE]) == ()
 
 
@@ -81,5 +94,5 @@ def test_what_a_process_holds_after_its_end_is_named(monkeypatch: pytest.MonkeyP
 def test_lowered_clocks_are_told_and_a_power_limit_is_none(
     monkeypatch: pytest.MonkeyPatch, reasons: int | None, words: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", Cards(throttle_reasons=reasons))
+    install(monkeypatch, Cards(throttle_reasons=reasons))
     assert GpuReader().slowed_by("GPU-1") == words
