@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Mapping, Sequence
 
+from jupyter_mntrain.cluster.history.comparison import ComparedJobs, compare_jobs
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
@@ -127,6 +128,15 @@ class Job(LoggedJob):
         with self._metrics_lock:
             self._metrics.extend(self.history(), self._driver.clock.time())
             return self._metrics.whole(points)
+
+    def compare(self, *others: Job) -> ComparedJobs:
+        """Figures of this job and others, as :meth:`summary` has them, and the settings that
+        differ. Asks their nodes for the settings. ``wait_for_history`` of each reads it to the end.
+
+        Raises:
+            NodeError: no node that has one of the jobs answers.
+        """
+        return compare_jobs([self, *others])
 
     def zoom(self, begin: int, end: int, points: int = POINTS, *, by: Axis = "step") -> JobSeries:
         """The figures of a range, asked from the nodes: single steps where it is narrow.

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 from rich.console import Group
 
+from jupyter_mntrain.cluster.history.comparison import compare_jobs
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.recipe.comparison import compare_settings, compared_settings
 from jupyter_mntrain.show.tables.comparison import difference_table, figure_table, same_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, named_job
@@ -34,19 +34,19 @@ class CompareVerb(Verb):
                 "one job alone cannot be compared",
                 fix=f"name another one: {context.program} compare {jobs[0].id} JOB",
             )
-        compared = compare_settings([compared_settings(job.spec()) for job in jobs])
         for job in jobs:
             caught_up_history(context, job)
-        summaries = [job.summary() for job in jobs]
+        compared = compare_jobs(jobs)
+        settings = compared.settings
         shown = Group(
-            figure_table(summaries),
+            figure_table(compared.summaries),
             "",
-            difference_table(compared.differing, [job.id for job in jobs]),
-            same_line(compared.same),
+            difference_table(settings.differing, [job.id for job in jobs]),
+            same_line(settings.same),
         )
         data: dict[str, Any] = {
-            "jobs": [msgspec.to_builtins(one) for one in summaries],
-            "differing": msgspec.to_builtins(compared.differing),
-            "same": list(compared.same),
+            "jobs": [msgspec.to_builtins(one) for one in compared.summaries],
+            "differing": msgspec.to_builtins(settings.differing),
+            "same": list(settings.same),
         }
         return Outcome(shown, data)

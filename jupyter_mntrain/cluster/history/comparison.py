@@ -1,0 +1,39 @@
+"""Comparison of jobs: their figures, and the settings that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from jupyter_mntrain.metrics.summary import JobSummary
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.recipe.comparison import (
+    SettingsComparison,
+    compare_settings,
+    compared_settings,
+)
+
+
+class Comparable(Protocol):
+    """A job handle."""
+
+    def spec(self) -> JobSpec: ...
+    def summary(self) -> JobSummary: ...
+
+
+class ComparedJobs(Record, frozen=True):
+    """Jobs beside each other. ``summaries`` and each setting's values are in their order."""
+
+    summaries: tuple[JobSummary, ...]
+    settings: SettingsComparison
+
+
+def compare_jobs(jobs: Sequence[Comparable]) -> ComparedJobs:
+    """Compare jobs by what has been read of their histories so far.
+
+    Raises:
+        NodeError: no node that has one of the jobs answers.
+    """
+    settings = compare_settings([compared_settings(job.spec()) for job in jobs])
+    return ComparedJobs(tuple(job.summary() for job in jobs), settings)
