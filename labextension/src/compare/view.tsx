@@ -26,7 +26,7 @@ import { COLUMNS, rowsOf } from './rows';
 import { axisKinds, axisOf, sharedAxis } from './run_series';
 
 export class CompareWidget extends ReactWidget {
-  constructor(readonly comparison: Comparison) {
+  constructor(private comparison: Comparison) {
     super();
     this.addClass('mnt-live-widget');
   }

@@ -15,7 +15,7 @@ import { LiveController } from '../liveview/controller';
 import { type IServices, JobRenderer, LiveWidget } from '../liveview/widget';
 import { CommandIDs, IClusterModel } from '../tokens';
 import { setting } from './setting';
-import { addTabs } from './tabs';
+import { addTabs, jobArguments } from './tabs';
 import { trans, useLanguage } from '../trans';
 import { hasNamesake } from '../words';
 
@@ -52,7 +52,7 @@ export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
       20
     );
 
-    addTabs<LiveWidget>(app, model, restorer, {
+    addTabs(app, restorer, {
       namespace: 'mntrain-live',
       command: CommandIDs.attach,
       options: {
@@ -60,9 +60,11 @@ export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
           args.jobId
             ? trans.__('Open the live view of %1', String(args.jobId))
             : trans.__('Open the live view of the newest job'),
-        caption: trans.__('A job’s charts as a tab')
+        caption: trans.__('A job’s charts as a tab'),
+        isEnabled: () => model !== null
       },
       icon: mntrainIcon,
+      takes: jobArguments(model),
       make: ({ jobId }) => {
         const controller = new LiveController(jobId, model, hertz());
         return new LiveWidget(controller, services, true);

@@ -10,7 +10,7 @@ import { textEditorIcon } from '@jupyterlab/ui-components';
 
 import { logWidget } from '../logs/view';
 import { CommandIDs, IClusterModel } from '../tokens';
-import { addTabs } from './tabs';
+import { addTabs, jobArguments } from './tabs';
 import { trans, useLanguage } from '../trans';
 
 export const logsPlugin: JupyterFrontEndPlugin<void> = {
@@ -26,12 +26,13 @@ export const logsPlugin: JupyterFrontEndPlugin<void> = {
     restorer: ILayoutRestorer | null
   ) => {
     useLanguage(translator);
-    addTabs(app, model, restorer, {
+    addTabs(app, restorer, {
       namespace: 'mntrain-log',
       command: CommandIDs.logs,
       options: { label: trans.__('Show the log of a job') },
       icon: textEditorIcon,
       mode: 'split-bottom',
+      takes: jobArguments(model),
       make: args => logWidget({ model, ...args }),
       entitle: (title, { jobId, rank }) => {
         const name = model.job(jobId)?.name ?? jobId;

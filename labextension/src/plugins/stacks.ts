@@ -10,7 +10,7 @@ import { listIcon } from '@jupyterlab/ui-components';
 
 import { stacksWidget } from '../stacks/view';
 import { CommandIDs, IClusterModel } from '../tokens';
-import { addTabs } from './tabs';
+import { addTabs, jobArguments } from './tabs';
 import { trans, useLanguage } from '../trans';
 
 export const stacksPlugin: JupyterFrontEndPlugin<void> = {
@@ -26,12 +26,13 @@ export const stacksPlugin: JupyterFrontEndPlugin<void> = {
     restorer: ILayoutRestorer | null
   ) => {
     useLanguage(translator);
-    addTabs(app, model, restorer, {
+    addTabs(app, restorer, {
       namespace: 'mntrain-stacks',
       command: CommandIDs.stacks,
       options: { label: trans.__('Show stacks of a job') },
       icon: listIcon,
       mode: 'split-bottom',
+      takes: jobArguments(model),
       make: args => stacksWidget({ model, ...args }),
       entitle: (title, { jobId, rank }) => {
         const name = model.job(jobId)?.name ?? jobId;

@@ -1,4 +1,4 @@
-/** Tabs of jobs: each is opened once, and is back after a reload of the page. */
+/** Tabs: each is opened once, and is back after a reload of the page. */
 
 import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
@@ -10,49 +10,51 @@ import type { Widget } from '@lumino/widgets';
 import type { IClusterModel } from '../tokens';
 import { describe } from './commands/context';
 
-/** What a tab shows of a job. */
-export type TabArguments = { jobId: string; rank?: number };
-
-/** A kind of tab, with the command that opens one. */
-export interface ITabKind<Content extends Widget> {
-  namespace: string;
-  command: string;
-  options: Pick<CommandRegistry.ICommandOptions, 'label' | 'caption'>;
-  icon: LabIcon;
-  mode?: 'split-bottom';
-  make: (args: TabArguments) => Content;
-  /** Keep the title of a new tab. */
-  entitle: (
-    title: Widget['title'],
-    args: TabArguments,
-    content: Content
-  ) => void;
+/** What a kind of tab is opened with. */
+export interface ITabArguments<Args> {
+  described: Parameters<typeof describe>[0];
+  /** What the command was given; null if there is nothing to show. */
+  read: (given: ReadonlyPartialJSONObject) => Args | null;
 }
 
-/** Add the command that opens a tab; without a job it opens the newest one's. */
-export function addTabs<Content extends Widget>(
+/** A kind of tab, with the command that opens one. */
+export interface ITabKind<Args, Content extends Widget> {
+  namespace: string;
+  command: string;
+  options: Pick<
+    CommandRegistry.ICommandOptions,
+    'label' | 'caption' | 'isEnabled' | 'isVisible'
+  >;
+  icon: LabIcon;
+  mode?: 'split-bottom';
+  takes: ITabArguments<Args>;
+  make: (args: Args) => Content;
+  /** Keep the title of a new tab. */
+  entitle: (title: Widget['title'], args: Args, content: Content) => void;
+}
+
+/** Add the command that opens a tab. */
+export function addTabs<
+  Args extends ReadonlyPartialJSONObject,
+  Content extends Widget
+>(
   app: JupyterFrontEnd,
-  model: IClusterModel | null,
   restorer: ILayoutRestorer | null,
-  kind: ITabKind<Content>
+  kind: ITabKind<Args, Content>
 ): void {
   const { namespace, command } = kind;
   const tracker = new WidgetTracker<MainAreaWidget<Content>>({ namespace });
-  const shown = new WeakMap<Widget, TabArguments>();
+  const shown = new WeakMap<Widget, Args>();
   app.commands.addCommand(command, {
     ...kind.options,
     icon: kind.icon,
-    isEnabled: () => model !== null,
-    describedBy: describe({
-      jobId: ['string', 'The job; default: the newest.'],
-      rank: ['number', 'Only this rank, of a log.']
-    }),
+    describedBy: describe(kind.takes.described),
     execute: given => {
-      const args = argumentsOf(given, model);
+      const args = kind.takes.read(given);
       if (!args) {
         return;
       }
-      const id = [namespace, ...Object.values(args)].join('-');
+      const id = [namespace, ...Object.values(args).flat()].join('-');
       let widget = tracker.find(one => one.id === id);
       if (!widget) {
         widget = newTab(kind, id, args);
@@ -71,24 +73,31 @@ export function addTabs<Content extends Widget>(
   });
 }
 
-/** What the command was given; null if there is no job. */
-function argumentsOf(
-  given: ReadonlyPartialJSONObject,
+/** Arguments of a tab that shows a job; without one, the newest. */
+export function jobArguments(
   model: IClusterModel | null
-): TabArguments | null {
-  const jobId = String(given.jobId ?? model?.jobs[0]?.job_id ?? '');
-  if (!jobId) {
-    return null;
-  }
-  return typeof given.rank === 'number'
-    ? { jobId, rank: given.rank }
-    : { jobId };
+): ITabArguments<{ jobId: string; rank?: number }> {
+  return {
+    described: {
+      jobId: ['string', 'The job; default: the newest.'],
+      rank: ['number', 'Only this rank, of a log.']
+    },
+    read: given => {
+      const jobId = String(given.jobId ?? model?.jobs[0]?.job_id ?? '');
+      if (!jobId) {
+        return null;
+      }
+      return typeof given.rank === 'number'
+        ? { jobId, rank: given.rank }
+        : { jobId };
+    }
+  };
 }
 
-function newTab<Content extends Widget>(
-  kind: ITabKind<Content>,
+function newTab<Args, Content extends Widget>(
+  kind: ITabKind<Args, Content>,
   id: string,
-  args: TabArguments
+  args: Args
 ): MainAreaWidget<Content> {
   const content = kind.make(args);
   const widget = new MainAreaWidget({ content });
