@@ -1,16 +1,20 @@
-"""Fault table, continued: two machines with one address."""
+"""Fault table, continued: two machines with one address, and one machine with two."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
+from jupyter_mntrain.agent.attempt.processes import environment_of
 from tests.faults.bench import Bench
 from tests.faults.limits import PATIENCE_S
 from tests.faults.table import Outcome, report
-from tests.netlab import DATA
+from tests.netlab import DATA, Host
 from tests.waiting import until
 from tests.wording import says
 
@@ -26,6 +30,50 @@ everybody = b"\\xff" * 6
 card.send(everybody + mac + bytes.fromhex("0806000108000604 0001") + mac + own + everybody + own)
 """
 """Tells the network, by ARP, that this machine has the address: as with every new address."""
+
+
+ELSEWHERE = "192.168.77.1/24"
+
+
+@contextmanager
+def elsewhere_first(bench: Bench, host: Host) -> Iterator[None]:
+    """The host has another address on its data network, before that of the lab."""
+    own = f"{host.data_address}/24"
+    for words in (("add", ELSEWHERE), ("del", own), ("add", own)):
+        host.run(["ip", "address", *words, "dev", DATA])
+    try:
+        until(lambda: addresses(bench, host) == [ELSEWHERE, own], "both addresses to be known")
+        yield
+    finally:
+        host.run(["ip", "address", "del", ELSEWHERE, "dev", DATA])
+
+
+def addresses(bench: Bench, host: Host) -> list[str]:
+    (node,) = (node for node in bench.run("nodes") if node["name"] == host.name)
+    found = node["info"]["inventory"]["interfaces"]
+    return next(list(one["addresses"]) for one in found if one["name"] == DATA)
+
+
+def master(bench: Bench) -> str:
+    return environment_of(bench.rank(bench.first))["MASTER_ADDR"]
+
+
+def test_of_two_addresses_every_attempt_uses_the_one_that_nodes_share(bench: Bench) -> None:
+    with bench.cleaned_up(), elsewhere_first(bench, bench.first):
+        bench.launch_and_step("--restarts", "1")
+        assert master(bench) == bench.first.data_address
+        before = {bench.rank(bench.first), bench.rank(bench.second)}
+        bench.signal(bench.rank(bench.second), signal.SIGKILL)
+        until(lambda: has_restarted(bench, before), "another attempt", PATIENCE_S)
+        assert master(bench) == bench.first.data_address
+        bench.goes_on()
+
+
+def has_restarted(bench: Bench, before: set[int]) -> bool:
+    try:
+        return before.isdisjoint({bench.rank(bench.first), bench.rank(bench.second)})
+    except IndexError:  # none of its ranks runs
+        return False
 
 
 def test_another_machine_with_the_address_of_a_node_is_named_and_its_fix_helps(
