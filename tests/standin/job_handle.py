@@ -11,6 +11,7 @@ from jupyter_mntrain.cluster import JobHistory, JobSummary, LogLine
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView
 from jupyter_mntrain.recipe.settings import Setting, settings_of_job
 from tests.standin.jobs import MACHINE
@@ -28,6 +29,7 @@ class StandInJob(ResumableJob, LabeledJob):
         self.id = sample.history.view.job_id
         self.calls: list[tuple[str, Any]] = []
         self.interrupts_wait = False
+        self.refuses_save: MntrainError | None = None
         self.cluster = "lab"
         self.at: dict[str, Any] = {}
         self.lines = [
@@ -112,6 +114,8 @@ class StandInJob(ResumableJob, LabeledJob):
         return self.history()
 
     def save(self, *, is_last: bool = False, reason: str = "") -> JobView:
+        if self.refuses_save is not None:
+            raise self.refuses_save
         self.calls.append(("save", is_last))
         return self.view()
 

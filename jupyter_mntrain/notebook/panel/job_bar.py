@@ -1,20 +1,31 @@
-"""Job bar of a panel: shows the launched job's state and stacks, and stops it."""
+"""Job bar of a panel: shows the launched job's state and stacks, and stops it, saved or not."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import ipywidgets
 
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.notebook.panel.widgets import block, blocked, box, html, put, show
 from jupyter_mntrain.show import formats
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
+
+STOP = "Stop it"
+STOP_UNSAVED = "Stop without saving"
+
+
+class _Saving(NamedTuple):
+    """A save that the nodes have accepted, of which job and attempt, after which checkpoint."""
+
+    of: tuple[JobId, int]
+    before: int
 
 
 class JobBar:
@@ -23,6 +34,7 @@ class JobBar:
     Args:
         do: runs a click's task in the panel's own thread.
         stop: stops the job, after a confirmation.
+        save: has the job save and then end.
         ask: asks its ranks for their stacks.
         leave: puts the focus elsewhere: the buttons will be gone.
     """
@@ -31,14 +43,17 @@ class JobBar:
         self,
         do: Callable[[Callable[[], None]], None],
         stop: Callable[[Job], None],
+        save: Callable[[Job], None],
         ask: Callable[[Job], None],
         leave: Callable[[], None],
     ) -> None:
         self.job: Job | None = None
         self._stop_job = stop
+        self._save_job = save
         self._ask_ranks = ask
         self._leave = leave
         self._asks = False
+        self._saving: _Saving | None = None
         self._focus: Callable[[], None] | None = None
         self.line = html()
         self.line.add_class("mnt-grow")
@@ -46,11 +61,13 @@ class JobBar:
             description="Stacks", tooltip="Where every rank is now, for a job that hangs"
         )
         self.stop = ipywidgets.Button(description="Stop…")
-        self.stop_now = ipywidgets.Button(description="Stop it")
         self.keep = ipywidgets.Button(description="Keep it running")
+        self.save = ipywidgets.Button(description="Save, then stop")
+        self.stop_now = ipywidgets.Button(description=STOP)
         for button in (self.stop, self.stop_now):
             button.add_class("mnt-stop")
-        buttons = (self.stacks, self.stop, self.stop_now, self.keep)
+        # A second click at the same place keeps it running.
+        buttons = (self.keep, self.save, self.stop_now, self.stacks, self.stop)
         self.shown_stacks = html()
         self.root = box(
             "mnt-part mnt-plain", box("mnt-bar", self.line, *buttons), self.shown_stacks
@@ -58,7 +75,8 @@ class JobBar:
         self.stacks.on_click(lambda _: do(self._wanted))
         self.stop.on_click(lambda _: do(lambda: self._ask(asks=True)))
         self.keep.on_click(lambda _: do(lambda: self._ask(asks=False)))
-        self.stop_now.on_click(lambda _: do(self._confirmed))
+        self.save.on_click(lambda _: do(lambda: self._confirmed(self._save_job)))
+        self.stop_now.on_click(lambda _: do(lambda: self._confirmed(self._stop_job)))
 
     @property
     def text(self) -> str:
@@ -66,27 +84,39 @@ class JobBar:
         if self.job is None:
             return ""
         try:
-            state = self.job.state
+            view = self.job.view()
         except MntrainError as error:
             return escape(f"{self.job.id}: {error}")
-        asks = " Stop it? Unsaved progress is lost." if self._asks else ""
-        return escape(f"{formats.STATE_ICONS[state]} {self.job.id} {state}.{asks}")
+        more = _at_stake(view) if self._asks else self._of_saving(view)
+        line = f"{formats.STATE_ICONS[view.state]} {self.job.id} {view.state}. {more}"
+        return escape(line.rstrip())
 
     def show(self, *, is_busy: bool) -> None:
         text = self.text
         show(self.root, is_shown=bool(text))
         put(self.line, value=text)
-        is_open = self.job is not None and self.job.state not in TERMINAL
-        show(self.stop, is_shown=is_open and not self._asks)
-        for button in (self.stop_now, self.keep):
+        view = self._view()
+        is_open = view is not None and view.state not in TERMINAL
+        can_save = view is not None and is_open and _saves(view) and self._of_saving(view) == ""
+        put(self.stop_now, description=STOP_UNSAVED if can_save else STOP)
+        for button in (self.keep, self.stop_now):
             show(button, is_shown=is_open and self._asks)
-        show(self.stacks, is_shown=is_open and not self._asks)
+        show(self.save, is_shown=can_save and self._asks)
         for button in (self.stop, self.stacks):
+            show(button, is_shown=is_open and not self._asks)
             block(button, is_blocked=is_busy)
         # Once it is shown: what is hidden takes no focus.
         focus, self._focus = self._focus, None
         if focus is not None:
             focus()
+
+    def will_save(self, view: JobView) -> None:
+        """Say that it saves and then ends, until it has.
+
+        Args:
+            view: of the job before it was asked.
+        """
+        self._saving = _Saving(_attempt(view), view.saved_step or 0)
 
     def show_stacks(self, text: str) -> None:
         """Show stacks below the line until others are asked for; empty hides them."""
@@ -101,7 +131,42 @@ class JobBar:
         # A person who has pressed Enter once too often stops nothing.
         self._focus = self.keep.focus if self._asks else self.stop.focus
 
-    def _confirmed(self) -> None:
+    def _confirmed(self, end: Callable[[Job], None]) -> None:
         self._asks, self._focus = False, self._leave
         if self.job is not None:
-            self._stop_job(self.job)
+            end(self.job)
+
+    def _view(self) -> JobView | None:
+        """``None`` without a job, or if it is not known at the moment."""
+        try:
+            return self.job.view() if self.job is not None else None
+        except MntrainError:
+            return None
+
+    def _of_saving(self, view: JobView) -> str:
+        """What became of the save that it was asked for; empty if it was not."""
+        if self._saving is None or self._saving.of != _attempt(view):
+            return ""
+        saved = view.saved_step or 0
+        if saved > self._saving.before:
+            return f"Step {formats.count(saved)} was saved."
+        if view.state in TERMINAL:
+            return "It ended before it had saved."
+        return "It saves when its step has ended, then stops."
+
+
+def _attempt(view: JobView) -> tuple[JobId, int]:
+    return view.job_id, view.attempt.number
+
+
+def _saves(view: JobView) -> bool:
+    """Whether its ranks save a checkpoint on request."""
+    return any(part.saves and part.state == "running" for part in view.parts)
+
+
+def _at_stake(view: JobView) -> str:
+    if view.saved_step is None:
+        # A script may save without telling.
+        return "Stop it? Unsaved progress is lost."
+    step = formats.count(view.saved_step)
+    return f"Stop it? The newest checkpoint is of step {step}: what came after is lost."

@@ -37,6 +37,8 @@ BUSY = (
     "Use the sidebar to stop jobs now."
 )
 
+SAVED = "stopped by user, after saving"
+
 
 class WidgetPanel:
     """Widgets of one panel and the thread behind them.
@@ -80,7 +82,7 @@ class WidgetPanel:
         self.prediction = PredictionPart(lambda: self._do(self._measure))
         self.launch_bar = LaunchBar(self._do, self._launch, self._resume, self._change)
         bar = self.launch_bar
-        self.job_bar = JobBar(self._do, self._stop, self._stacks, bar.toggle.focus)
+        self.job_bar = JobBar(self._do, self._stop, self._save, self._stacks, bar.toggle.focus)
         self._action = Action(self._put, bar.say, bar.complain, self._forget_shown)
         self._worker = Worker(self._settle, self._action.failed)
         busy = html(pieces.second(BUSY))
@@ -187,6 +189,14 @@ class WidgetPanel:
 
     def _stop(self, job: Job) -> None:
         self._action.begin(f"Stopping {job.id}", lambda: job.stop(progress=self._action))
+
+    def _save(self, job: Job) -> None:
+        def save() -> None:
+            before = job.view()
+            job.save(is_last=True, reason=SAVED)
+            self._worker.put(lambda: self.job_bar.will_save(before))
+
+        self._action.begin(f"Asking {job.id} to save", save)
 
     def _stacks(self, job: Job) -> None:
         def ask() -> None:

@@ -87,8 +87,13 @@ test('the panel launches by clicking, its live view appears below, and it stops'
   await page.keyboard.press('Enter');
   await expect(stop).toBeFocused();
   await stop.click();
-  await panel.getByRole('button', { name: 'Stop it' }).click();
-  await expect(panel.getByText('canceled')).toBeVisible({ timeout: 30_000 });
+  await expect(
+    panel.getByRole('button', { name: 'Stop without saving' })
+  ).toBeVisible();
+  await shot(panel, 'panel-stop-dark');
+  await panel.getByRole('button', { name: 'Save, then stop' }).click();
+  await expect(panel.getByText('canceled')).toBeVisible({ timeout: 60_000 });
+  await expect(panel.getByText(/Step [\d,]+ was saved/)).toBeVisible();
   // The Jupyter server hears of it by itself, a moment after the kernel.
   await expect
     .poll(async () => (await jobs(page, `${baseURL}/`))[0].state)
