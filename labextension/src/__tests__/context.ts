@@ -30,7 +30,14 @@ export function context(fields: Record<string, unknown> = {}) {
   const inserted: string[] = [];
   const insert = (text: string) => void inserted.push(text);
   return {
-    props: { model, commands, insert, drag: () => undefined },
+    props: {
+      model,
+      commands,
+      insert,
+      drag: () => undefined,
+      hasLines: false,
+      isSeen: () => true
+    },
     calls,
     inserted
   };

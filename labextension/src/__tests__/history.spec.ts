@@ -1,6 +1,7 @@
 import { bracketText, brackets } from '../history/brackets';
 import { historyCharts } from '../history/charts';
 import { historyCsv } from '../history/csv';
+import { Past } from '../history/past';
 import { tableRows } from '../history/table';
 import { align, readingAt } from '../liveview/charts/align';
 import type { HistoryJob, HistoryLine, NodeHistory } from '../schema';
@@ -115,6 +116,41 @@ describe('charts of a history', () => {
     const { format, limit } = chart('network-eno1', history({ parts }));
     expect(format(125_000)).toBe('1\u00a0Mbit/s');
     expect(limit).toBe(1125);
+  });
+});
+
+describe('a line of the sidebar', () => {
+  const past = (age = 0) => new Past(history(), age);
+
+  it('is not joined across a gap, and its scale is all there is', () => {
+    expect(past().line('node', 'cpu_share')!.path).toBe(
+      'M15.0 7.0h0M75.0 10.5h0L105.0 3.5'
+    );
+    const { path } = past().line('gpu', 'memory_bytes', 'GPU-a')!;
+    expect(path).toMatch(/^M15.0 13.4h0/);
+  });
+
+  it('tells its lowest and highest value', () => {
+    const line = past().line('interface', 'sent_bytes_per_s', 'eno1')!;
+    expect([line.lowest, line.highest]).toEqual([100, 900]);
+  });
+
+  it('ends where values end, while the time goes on', () => {
+    expect(past(60).line('node', 'cpu_share')!.path).toBe(
+      'M45.0 10.5h0L75.0 3.5'
+    );
+    expect(past(600).line('node', 'cpu_share')!.path).toBe('');
+  });
+
+  it('is missing where nothing is known, also where its scale would end', () => {
+    expect(past().line('gpu', 'power_w', 'GPU-a')).toBeNull();
+    expect(new Past(null, 0).line('node', 'cpu_share')).toBeNull();
+    const parts = history().parts!.map(part => ({ ...part, total: null }));
+    const unmeasured = new Past(history({ parts }), 0);
+    const of = (total: number | null) =>
+      unmeasured.line('interface', 'sent_bytes_per_s', 'eno1', total);
+    expect(of(null)).toBeNull();
+    expect(of(1000)!.highest).toBe(900);
   });
 });
 

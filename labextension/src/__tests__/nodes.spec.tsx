@@ -84,6 +84,36 @@ describe('a node', () => {
     expect(inserted[0]).toContain('--member wopr:1');
   });
 
+  it('has its last hour as lines where there is room', async () => {
+    const asked: unknown[] = [];
+    const nodeHistory = async (...given: unknown[]) => {
+      asked.push(given);
+      const mean = [0.25, 0.75];
+      const lines = [{ figure: 'cpu_share', mean }];
+      const parts = [{ kind: 'node', lines }];
+      return { begin_s: 0, step_s: 1800, points: 2, parts };
+    };
+    const { props } = context({ api: { nodeHistory } });
+    const { rerender } = render(<Nodes {...props} />);
+    expect(asked).toEqual([]);
+    rerender(<Nodes {...props} hasLines />);
+    const name =
+      'Utilization of CPU of wopr, last hour: 25\u202f% to 75\u202f%';
+    expect(await screen.findByRole('img', { name })).toBeTruthy();
+    expect(asked).toEqual([['key-of-wopr', 3600, 120]]);
+    expect(screen.queryByRole('meter')).toBeNull();
+  });
+
+  it('that is lost is not asked for its history', async () => {
+    const asked: unknown[] = [];
+    const nodeHistory = async () => asked.push('asked');
+    const nodes = [node('wopr', { liveness: 'lost' })];
+    const { props } = context({ nodes, api: { nodeHistory } });
+    render(<Nodes {...props} hasLines />);
+    expect(screen.getByText(/values until/)).toBeTruthy();
+    expect(asked).toEqual([]);
+  });
+
   it('marks the version that diverges', () => {
     const odd = {
       ...node('wopr'),

@@ -19,7 +19,7 @@ interface IInput {
 }
 
 /** Axis of temperatures: idle cards are at 30 °C, and no card runs at 95. */
-const TEMPERATURES: [number, number] = [25, 95];
+export const TEMPERATURES: [number, number] = [25, 95];
 
 export function historyCharts(history: NodeHistory, theme: ITheme): IChart[] {
   const { begin_s: begin, step_s: step, points } = history;

@@ -6,11 +6,10 @@ import type { IProblem } from '../problem';
 import type { NodeHistory } from '../schema';
 import { type IClusterModel, problemOf } from '../tokens';
 
-/** About the width of a chart in pixels; both ends of 10 minutes, second by second. */
-const POINTS = 601;
-
 /** Not more often than this; else once per point. */
 const LEAST_MS = 2000;
+
+const MOST_MS = 60_000;
 
 /** What is shown, in seconds; the finest values reach back an hour. */
 export const SPANS = [600, 3600, 86_400, 604_800] as const;
@@ -22,31 +21,44 @@ export class Seer {
   visible = true;
 }
 
+/** What is read of a node. */
+export interface IWanted {
+  /** The node's. */
+  key: string;
+  /** Seconds until now. */
+  span: number;
+  points: number;
+}
+
 export interface IHistoryReading {
   /** `null` before the first read. */
   history: NodeHistory | null;
+  /** When it was read, by the clock of this page. */
+  readMs: number;
   problem: IProblem | null;
 }
 
+const NOTHING: IHistoryReading = { history: null, readMs: 0, problem: null };
+
+/** @param isSeen whether it is worth asking now. */
 export function useHistory(
   model: IClusterModel,
-  key: string,
-  span: Span,
-  seer: Seer
+  { key, span, points }: IWanted,
+  isSeen: () => boolean
 ): IHistoryReading {
-  const [answer, setAnswer] = React.useState<IHistoryReading>({
-    history: null,
-    problem: null
-  });
+  const [answer, setAnswer] = React.useState(NOTHING);
+  const look = React.useRef(isSeen);
+  look.current = isSeen;
   React.useEffect(() => {
     let isOver = false;
     let timer = 0;
     const read = async () => {
-      if (!document.hidden && seer.visible) {
+      const mayAsk = !document.hidden && look.current();
+      if (mayAsk) {
         try {
-          const history = await model.api.nodeHistory(key, span, POINTS);
+          const history = await model.api.nodeHistory(key, span, points);
           if (!isOver) {
-            setAnswer({ history, problem: null });
+            setAnswer({ history, readMs: Date.now(), problem: null });
           }
         } catch (error) {
           if (!isOver) {
@@ -55,16 +67,17 @@ export function useHistory(
         }
       }
       if (!isOver) {
-        const pause = Math.max(LEAST_MS, (1000 * span) / POINTS);
-        timer = window.setTimeout(read, Math.min(pause, 60_000));
+        const perPoint = mayAsk ? (1000 * span) / points : 0;
+        const pause = Math.min(Math.max(LEAST_MS, perPoint), MOST_MS);
+        timer = window.setTimeout(read, pause);
       }
     };
-    setAnswer({ history: null, problem: null });
+    setAnswer(NOTHING);
     void read();
     return () => {
       isOver = true;
       window.clearTimeout(timer);
     };
-  }, [model, key, span, seer]);
+  }, [model, key, span, points]);
   return answer;
 }

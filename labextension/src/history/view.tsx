@@ -24,6 +24,9 @@ import { historyCsv } from './csv';
 import { Seer, type Span, SPANS, useHistory } from './reading';
 import { HistoryTable } from './table';
 
+/** About the width of a chart in pixels; both ends of 10 minutes, second by second. */
+const POINTS = 601;
+
 /** Gaps that are told in words, the newest. */
 const TOLD = 3;
 
@@ -48,7 +51,9 @@ export function HistoryView(props: IHistoryProps): JSX.Element {
   const [span, setSpan] = React.useState<Span>(3600);
   const [isTable, setTable] = React.useState(false);
   const { theme, width } = usePage(root, seer);
-  const { history, problem } = useHistory(model, key, span, seer);
+  const wanted = { key, span, points: POINTS };
+  const isSeen = () => seer.visible;
+  const { history, problem } = useHistory(model, wanted, isSeen);
   const node = model.nodes.find(one => one.key === key);
   const charts = React.useMemo(
     () => (history && theme ? historyCharts(history, theme) : []),

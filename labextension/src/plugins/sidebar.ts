@@ -11,7 +11,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator } from '@jupyterlab/translation';
 
 import { mntrainIcon } from '../icons';
-import { Sidebar } from '../sidebar/panel';
+import { type LineChoice, Sidebar } from '../sidebar/panel';
 import { CommandIDs, IClusterModel } from '../tokens';
 import { describe } from './commands/context';
 import { dragCell, insertCell } from './notebooks';
@@ -58,6 +58,9 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
         area = wanted;
         place();
       }
+    });
+    setting<LineChoice>(settings, PLUGIN, 'lines', 'auto', choice => {
+      sidebar.lines = choice;
     });
     app.commands.addCommand(CommandIDs.show, {
       label: trans.__('Multi-node training'),

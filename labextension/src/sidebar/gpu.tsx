@@ -1,37 +1,50 @@
-/** GPU row: utilization, memory, and what uses the GPU. */
+/** Rows of a GPU: utilization, memory, temperature, and what uses the GPU. */
 
 import * as React from 'react';
 
-import type { Gpu, NodeEntry } from '../schema';
+import type { Gpu } from '../schema';
 import { isLent } from './lending';
-import type { IContext } from './parts';
+import { LineRow } from './line';
+import type { INodeContext } from './parts';
 import { UsageRow } from './usage';
 import { trans } from '../trans';
 
-export function GpuRow(
-  props: IContext & { node: NodeEntry; gpu: Gpu }
-): JSX.Element {
-  const { gpu, node } = props;
+export function GpuRow(props: INodeContext & { gpu: Gpu }): JSX.Element {
+  const { gpu, node, past } = props;
+  const name = trans.__('GPU %1', gpu.index);
   const isBusy =
     (gpu.processes?.length ?? 0) > 0 || gpu.memory_used_bytes > 2 ** 30;
   const lent = isLent(node, gpu);
+  const degrees =
+    typeof gpu.temperature_c === 'number'
+      ? `${Math.round(gpu.temperature_c)} °C`
+      : null;
   return (
     <>
       <UsageRow
-        name={trans.__('GPU %1', gpu.index)}
-        label={trans.__('GPU %1', gpu.index)}
+        {...{ name, past }}
+        label={name}
+        part={['gpu', gpu.uuid]}
         share={gpu.utilization}
         used={gpu.memory_used_bytes}
         total={gpu.memory_total_bytes}
         reason={trans.__('NVML does not report it for this GPU.')}
       />
-      {(isBusy || !lent || typeof gpu.temperature_c === 'number') && (
+      {past && degrees && (
+        <LineRow
+          name={trans.__('temp')}
+          label={trans.__('Temperature of %1', name)}
+          line={past.line('gpu', 'temperature_c', gpu.uuid)}
+          write={value => `${Math.round(value)} °C`}
+        >
+          {degrees}
+        </LineRow>
+      )}
+      {(isBusy || !lent || degrees) && (
         <p className="m s">
           {[
-            ...(typeof gpu.temperature_c === 'number'
-              ? [`${Math.round(gpu.temperature_c)} °C`]
-              : []),
-            isBusy ? owner(props, node, gpu) : trans.__('not in use'),
+            ...(degrees && !past ? [degrees] : []),
+            isBusy ? owner(props) : trans.__('not in use'),
             ...(lent ? [] : [trans.__('not lent by its owner')])
           ].join(', ')}
         </p>
@@ -41,8 +54,8 @@ export function GpuRow(
 }
 
 /** The job and rank that lease the GPU, else its processes. */
-function owner(props: IContext, node: NodeEntry, gpu: Gpu): string {
-  const { model } = props;
+function owner(props: INodeContext & { gpu: Gpu }): string {
+  const { model, node, gpu } = props;
   for (const lease of node.view.info?.leases ?? []) {
     if (lease.gpus.includes(gpu.index)) {
       const job = model.job(lease.job_id);

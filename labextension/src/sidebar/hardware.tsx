@@ -2,14 +2,13 @@
 
 import * as React from 'react';
 
-import type { NodeEntry } from '../schema';
 import { trans } from '../trans';
 import { GpuRow } from './gpu';
 import { LentLines } from './lending';
-import type { IContext } from './parts';
+import type { INodeContext } from './parts';
 import { UsageRow } from './usage';
 
-export function Hardware(props: IContext & { node: NodeEntry }): JSX.Element {
+export function Hardware(props: INodeContext): JSX.Element {
   const { info, beat } = props.node.view;
   const { gpus } = info!.inventory;
   if (gpus.length === 0) {
@@ -33,7 +32,7 @@ export function Hardware(props: IContext & { node: NodeEntry }): JSX.Element {
   );
 }
 
-function Cpu({ node }: { node: NodeEntry }): JSX.Element {
+function Cpu({ node, past }: INodeContext): JSX.Element {
   const { info, beat } = node.view;
   const { inventory } = info!;
   const total = inventory.memory_total_bytes;
@@ -46,6 +45,8 @@ function Cpu({ node }: { node: NodeEntry }): JSX.Element {
       </p>
       <LentLines node={node} />
       <UsageRow
+        {...{ past }}
+        part={['node']}
         name={trans.__('CPU')}
         label={trans.__('CPU of %1', node.name)}
         share={beat?.cpu_share}

@@ -3,15 +3,17 @@
 import * as React from 'react';
 
 import * as formats from '../formats';
+import type { Past } from '../history/past';
 import { Measured } from '../measured';
-import type { Capacity, Interface, NodeEntry } from '../schema';
+import type { Capacity, Interface } from '../schema';
 import { OVER } from '../words';
-import type { IContext } from './parts';
+import { LineRow } from './line';
+import type { INodeContext } from './parts';
 import { trans } from '../trans';
 
 /** Interfaces that a job may use: up, with an address, and not virtual. */
-export function Interfaces(props: IContext & { node: NodeEntry }): JSX.Element {
-  const { node, model } = props;
+export function Interfaces(props: INodeContext): JSX.Element {
+  const { node, model, past } = props;
   const { info, beat } = node.view;
   const used = new Set(
     model.jobs
@@ -38,18 +40,57 @@ export function Interfaces(props: IContext & { node: NodeEntry }): JSX.Element {
       {shown.map(one => {
         const known = capacities(one);
         const rate = beat?.interfaces.find(now => now.name === one.name);
+        const sent = written(rate?.sent_bytes_per_s);
+        const received = written(rate?.received_bytes_per_s);
         return (
-          <div key={one.name} className="mnt-interface">
-            <span title={known.length ? formats.capacity(known) : undefined}>
-              {[one.name, ...speed(one, known)].join(', ')}
-            </span>
-            <span className="nw">
-              ↑ {written(rate?.sent_bytes_per_s)} ↓{' '}
-              {written(rate?.received_bytes_per_s)}
-            </span>
-          </div>
+          <React.Fragment key={one.name}>
+            <div className="mnt-interface">
+              <span title={known.length ? formats.capacity(known) : undefined}>
+                {[one.name, ...speed(one, known)].join(', ')}
+              </span>
+              {!past && (
+                <span className="nw">
+                  ↑ {sent} ↓ {received}
+                </span>
+              )}
+            </div>
+            {past && <Lines {...{ past, sent, received }} of={one} />}
+          </React.Fragment>
         );
       })}
+    </>
+  );
+}
+
+/** What it sends and receives; the scale ends at its capacity, else at its nominal speed. */
+function Lines(props: {
+  past: Past;
+  of: Interface;
+  sent: React.ReactNode;
+  received: React.ReactNode;
+}): JSX.Element {
+  const { past, of, sent, received } = props;
+  const { name } = of;
+  const line = (figure: 'sent_bytes_per_s' | 'received_bytes_per_s') =>
+    past.line('interface', figure, name, nominalSpeed(of));
+  return (
+    <>
+      <LineRow
+        name={trans.__('↑ out')}
+        label={trans.__('%1, sending', name)}
+        line={line('sent_bytes_per_s')}
+        write={formats.bitRate}
+      >
+        {sent}
+      </LineRow>
+      <LineRow
+        name={trans.__('↓ in')}
+        label={trans.__('%1, receiving', name)}
+        line={line('received_bytes_per_s')}
+        write={formats.bitRate}
+      >
+        {received}
+      </LineRow>
     </>
   );
 }
@@ -59,8 +100,13 @@ function speed(one: Interface, known: Capacity[]): string[] {
   if (known.length) {
     return [formats.bitRate(Math.min(...known.map(each => each.bytes_per_s)))];
   }
-  const nominal = one.speed_mbit_per_s;
-  return nominal ? [formats.bitRate((nominal * 1e6) / 8)] : [];
+  const nominal = nominalSpeed(one);
+  return nominal ? [formats.bitRate(nominal)] : [];
+}
+
+/** In bytes per second. */
+function nominalSpeed({ speed_mbit_per_s: speed }: Interface): number | null {
+  return speed ? (speed * 1e6) / 8 : null;
 }
 
 /** What the user gave for it, or what was measured to each other node. */

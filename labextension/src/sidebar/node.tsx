@@ -10,8 +10,7 @@ import { problemText } from '../problem';
 import type { Divergence, NodeEntry } from '../schema';
 import { CommandIDs } from '../tokens';
 import { stateWord } from '../words';
-import { Hardware } from './hardware';
-import { Interfaces } from './interfaces';
+import { Measurements } from './measurements';
 import { menuKeys, type MenuItem, RowMenu } from './menu';
 import type { IContext } from './parts';
 import { trans } from '../trans';
@@ -46,8 +45,7 @@ export function Node(props: IContext & { node: NodeEntry }): JSX.Element {
       )}
       {isOpen && view.info && (
         <div className={`mnt-indent${state === 'up' ? '' : ' mnt-old'}`}>
-          <Hardware {...props} />
-          <Interfaces {...props} />
+          <Measurements {...props} />
           {(node.divergences ?? []).map(one => (
             <p key={one.key} className="s">
               <Icon name="differs" size={12} /> {divergenceLine(one)}

@@ -1,6 +1,7 @@
 /** Sidebar: the cluster, or why it cannot be shown. */
 
 import { ReactWidget, UseSignal } from '@jupyterlab/apputils';
+import type { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { clock } from '../formats';
@@ -10,8 +11,14 @@ import { Forbidden, Missing, Waiting } from './notes';
 import type { IContext } from './parts';
 import { trans } from '../trans';
 
+/** The setting: whether values have lines; `auto` is where there is room. */
+export type LineChoice = 'auto' | 'always' | 'never';
+
+/** Room, in pixels of the whole sidebar. */
+const ROOM_PX = 260;
+
 export class Sidebar extends ReactWidget {
-  constructor(private context: IContext) {
+  constructor(private context: Omit<IContext, 'hasLines' | 'isSeen'>) {
     super();
     this.id = 'mntrain-sidebar';
     this.addClass('mnt-sidebar-widget');
@@ -21,15 +28,37 @@ export class Sidebar extends ReactWidget {
     this.node.setAttribute('aria-label', trans.__('Multi-node training'));
   }
 
+  set lines(choice: LineChoice) {
+    this.choice = choice;
+    this.update();
+  }
+
   protected render(): JSX.Element {
+    const hasLines =
+      this.choice === 'always' || (this.choice === 'auto' && this.hasRoom);
+    const isSeen = () => this.isVisible;
     return (
       <div className="mnt mnt-sidebar">
         <UseSignal signal={this.context.model.changed}>
-          {() => <Body {...this.context} />}
+          {() => <Body {...this.context} {...{ hasLines, isSeen }} />}
         </UseSignal>
       </div>
     );
   }
+
+  protected onResize(message: Widget.ResizeMessage): void {
+    super.onResize(message);
+    const width = message.width < 0 ? this.node.offsetWidth : message.width;
+    const hasRoom = width >= ROOM_PX;
+    // A sidebar behind another one has no width: it keeps its form.
+    if (width > 0 && hasRoom !== this.hasRoom) {
+      this.hasRoom = hasRoom;
+      this.update();
+    }
+  }
+
+  private choice: LineChoice = 'auto';
+  private hasRoom = false;
 }
 
 function Body(props: IContext): JSX.Element {

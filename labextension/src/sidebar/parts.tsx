@@ -5,7 +5,9 @@ import * as React from 'react';
 
 import { copy } from '../clipboard';
 import { Button } from '../controls';
+import type { Past } from '../history/past';
 import { Icon } from '../icons';
+import type { NodeEntry } from '../schema';
 import type { IClusterModel } from '../tokens';
 import { trans } from '../trans';
 
@@ -16,6 +18,17 @@ export interface IContext {
   insert: (text: string) => void;
   /** Start dragging text as a cell. */
   drag: (event: React.MouseEvent, label: string, text: string) => void;
+  /** Whether each value of a node has its last hour as a line. */
+  hasLines: boolean;
+  /** Whether somebody can see this. */
+  isSeen: () => boolean;
+}
+
+/** What the parts of a node's row are given. */
+export interface INodeContext extends IContext {
+  node: NodeEntry;
+  /** Its last hour; null = no lines. */
+  past: Past | null;
 }
 
 /** A shell command with a copy button. */

@@ -1,28 +1,47 @@
-/** Usage row: how busy a GPU or CPU is, and how full its memory. */
+/** Usage of a GPU or CPU: how busy it is, and how full its memory. */
 
 import * as React from 'react';
 
 import { Bar } from '../controls';
 import * as formats from '../formats';
+import type { Past } from '../history/past';
 import { Measured } from '../measured';
 import { trans } from '../trans';
+import { LineRow } from './line';
 
-export function UsageRow(props: {
+interface IUsageProps {
   name: string;
   /** For those who hear it. */
   label: string;
+  /** Whose history it is. */
+  part: readonly ['gpu', uuid: string] | readonly ['node'];
+  past: Past | null;
   share: formats.Maybe;
   used: number;
   total: number;
   /** Why the share is unknown. */
   reason: string;
-}): JSX.Element {
-  const { name, label, share, used, total, reason } = props;
+}
+
+/** One row with meters, or a row with a line for each value. */
+export function UsageRow(props: IUsageProps): JSX.Element {
+  const { name, label, share, used, total, reason, past } = props;
+  const percent = (
+    <Measured value={share} write={formats.wholePercent} reason={reason} />
+  );
+  const memory = trans.__(
+    '%1 of %2',
+    formats.gibibytes(used, false),
+    formats.gibibytes(total)
+  );
+  if (past) {
+    return <UsageLines {...props} {...{ past, percent, memory }} />;
+  }
   return (
     <div className="mnt-gpu">
       <span>{name}</span>
       <span className="mnt-value">
-        <Measured value={share} write={formats.wholePercent} reason={reason} />
+        {percent}
         <Bar
           role="meter"
           share={share}
@@ -30,11 +49,7 @@ export function UsageRow(props: {
         />
       </span>
       <span className="mnt-value">
-        {trans.__(
-          '%1 of %2',
-          formats.gibibytes(used, false),
-          formats.gibibytes(total)
-        )}
+        {memory}
         <Bar
           role="meter"
           share={used / total}
@@ -42,5 +57,37 @@ export function UsageRow(props: {
         />
       </span>
     </div>
+  );
+}
+
+function UsageLines(
+  props: IUsageProps & {
+    past: Past;
+    percent: React.ReactNode;
+    memory: string;
+  }
+): JSX.Element {
+  const { name, label, past, total, percent, memory } = props;
+  const [kind, key] = props.part;
+  const figure = kind === 'gpu' ? 'utilization' : 'cpu_share';
+  return (
+    <>
+      <LineRow
+        name={name}
+        label={trans.__('Utilization of %1', label)}
+        line={past.line(kind, figure, key)}
+        write={formats.wholePercent}
+      >
+        {percent}
+      </LineRow>
+      <LineRow
+        name={trans.__('memory')}
+        label={trans.__('Memory of %1', label)}
+        line={past.line(kind, 'memory_bytes', key, total)}
+        write={formats.memory}
+      >
+        {memory}
+      </LineRow>
+    </>
   );
 }
