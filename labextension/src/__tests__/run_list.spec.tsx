@@ -71,11 +71,29 @@ describe('the list of runs', () => {
     expect(rows()).toHaveLength(1);
     const field = screen.getByRole('searchbox');
     fireEvent.change(field, { target: { value: 'run' } });
-    fireEvent.click(screen.getByRole('button', { name: 'Show all' }));
+    fireEvent.click(screen.getByRole('button', { name: 'Show all states' }));
     expect(rows()).toHaveLength(3);
     fireEvent.change(field, { target: { value: 'nothing like it' } });
     fireEvent.click(screen.getByRole('button', { name: 'Clear the search' }));
     expect(rows()).toHaveLength(4);
+  });
+
+  it('that nothing fits says what excludes how many, and undoes it', async () => {
+    await list([
+      ...many(3),
+      job({ job_id: 'j-9', entry: ['tune.py'], submitted_s: 9 })
+    ]);
+    const program = screen.getByRole('combobox', { name: 'Program' });
+    fireEvent.change(program, { target: { value: 'tune.py' } });
+    expect(rows()).toHaveLength(1);
+    const age = screen.getByRole('combobox', { name: 'Age' });
+    fireEvent.change(age, { target: { value: '86400' } });
+    expect(
+      screen.getByText(/^The age “24 hours” excludes 4 of 4/)
+    ).toBeTruthy();
+    expect(screen.getByText(/“tune.py” excludes 3 of 4/)).toBeTruthy();
+    fireEvent.click(screen.getByRole('button', { name: 'Show all ages' }));
+    expect(rows()).toHaveLength(1);
   });
 
   it('of a thousand runs has few rows in the page, but counts all', async () => {

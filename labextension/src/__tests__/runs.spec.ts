@@ -1,10 +1,14 @@
+import { csvOf } from '../liveview/export/csv';
+import { COLUMNS, runRow } from '../runs/csv';
 import { actOf } from '../runs/keys';
 import {
   filtersOf,
   FIRST_QUERY,
-  foundRuns,
+  leftRuns,
+  narrowings,
   shownRuns,
-  sortedBy
+  sortedBy,
+  WIDEST
 } from '../runs/query';
 import { removalText } from '../runs/removal';
 import { inView, rowsOf, scrolledTo } from '../runs/rows';
@@ -77,10 +81,43 @@ describe('runs', () => {
 
   it('are found by any word of any of their jobs', () => {
     const runs = runsOf(ENTRIES);
-    expect(ids(foundRuns(runs, ' HOT '))).toEqual(['j-3']);
-    expect(ids(foundRuns(runs, 'J-2'))).toEqual(['j-1']);
-    expect(ids(foundRuns(runs, 'recipe.toml'))).toHaveLength(3);
-    expect(foundRuns(runs, 'nowhere')).toEqual([]);
+    const found = (search: string) =>
+      ids(leftRuns(runs, { ...WIDEST, search }, NOW));
+    expect(found(' HOT ')).toEqual(['j-3']);
+    expect(found('J-2')).toEqual(['j-1']);
+    expect(found('recipe.toml')).toHaveLength(3);
+    expect(found('nowhere')).toEqual([]);
+  });
+
+  it('are narrowed by node, by what ran there, and by age', () => {
+    const entry = ['tune.py', '--fast'];
+    const runs = runsOf([
+      ...ENTRIES,
+      ended('j-5', 50, { entry }, { node: 'hal' })
+    ]);
+    const left = (fields: object) =>
+      ids(leftRuns(runs, { ...WIDEST, ...fields }, NOW));
+    expect(left({ node: 'muthur' })).toEqual(['j-4']);
+    expect(left({ node: 'wopr' })).toEqual(['j-4', 'j-3', 'j-1']);
+    expect(left({ program: 'tune.py' })).toEqual(['j-5']);
+    expect(left({ program: 'jupyter_mntrain.train', node: 'hal' })).toEqual([]);
+    expect(left({ age: NOW - 300 })).toEqual(['j-4', 'j-3']);
+    const both = { ...WIDEST, search: 'llama', node: 'hal' };
+    expect(narrowings(runs, both, NOW)).toEqual([
+      { name: 'search', excluded: 2 },
+      { name: 'node', excluded: 3 }
+    ]);
+  });
+
+  it('are a table with a row each, texts without formulas', () => {
+    const note = '=1+1';
+    const [run] = runsOf([
+      ended('j-5', 50, { note, numbers: { step: 7, loss: 'NaN' } as any })
+    ]);
+    const { text } = csvOf(COLUMNS, [runRow(run, NOW)]);
+    expect(text.split('\n')[1]).toBe(
+      `j-5,j-5,"llama",succeeded,51,10,"wopr 0","jupyter_mntrain.train",1,7,,,,NaN,,"'=1+1"`
+    );
   });
 
   it('are offered by the states that there are', () => {

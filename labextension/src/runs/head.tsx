@@ -4,14 +4,20 @@ import * as React from 'react';
 
 import { Button } from '../controls';
 import * as formats from '../formats';
-import { Icon } from '../icons';
+import { csvOf } from '../liveview/export/csv';
+import { download } from '../liveview/export/download';
 import { trans } from '../trans';
-import { OVER, stateWord } from '../words';
-import { type Filter, filtersOf, foundRuns, type IQuery } from './query';
+import { OVER } from '../words';
+import { Chips } from './chips';
+import { COLUMNS, runRow } from './csv';
+import { Lists } from './lists';
+import type { IQuery } from './query';
 import type { IRun } from './run';
 
 export interface IHeadProps {
   runs: ReadonlyArray<IRun>;
+  /** Those that the query leaves, in its order. */
+  shown: ReadonlyArray<IRun>;
   query: IQuery;
   change: (query: Partial<IQuery>) => void;
   field: React.RefObject<HTMLInputElement>;
@@ -64,58 +70,31 @@ export function Head(props: IHeadProps): JSX.Element {
           />
         </span>
       </div>
-      <Filters {...props} />
+      <div className="row mnt-runs-filters">
+        <Chips {...props} />
+        <Lists {...props} />
+        <Download shown={props.shown} />
+      </div>
     </header>
   );
 }
 
-/** One state at a time; the counts follow the search. */
-function Filters({ runs, query, change }: IHeadProps): JSX.Element {
-  const found = foundRuns(runs, query.search);
-  const offered = filtersOf(found);
-  const { filter } = query;
-  const shown: (readonly [Filter, number])[] =
-    filter && !offered.some(([one]) => one === filter)
-      ? [...offered, [filter, 0]]
-      : offered;
+/** The runs that are shown, as a file. */
+function Download({ shown }: Pick<IHeadProps, 'shown'>): JSX.Element {
+  const save = () => {
+    const now = Date.now() / 1000;
+    const { text } = csvOf(
+      COLUMNS,
+      shown.map(run => runRow(run, now))
+    );
+    download(new Blob([text], { type: 'text/csv' }), 'runs.csv');
+  };
   return (
-    <div className="mnt-chips" role="group" aria-label={trans.__('Show')}>
-      <Chip
-        label={trans.__('All')}
-        count={found.length}
-        isPressed={filter === null}
-        run={() => change({ filter: null })}
-      />
-      {shown.map(([one, count]) => (
-        <Chip
-          key={one}
-          icon={one === 'resumable' ? undefined : one}
-          label={filterWord(one)}
-          count={count}
-          isPressed={filter === one}
-          run={() => change({ filter: filter === one ? null : one })}
-        />
-      ))}
-    </div>
-  );
-}
-
-export function filterWord(filter: Filter): string {
-  return filter === 'resumable' ? trans.__('resumable') : stateWord(filter);
-}
-
-function Chip(props: {
-  label: string;
-  count: number;
-  icon?: Exclude<Filter, 'resumable'>;
-  isPressed: boolean;
-  run: () => void;
-}): JSX.Element {
-  const { label, count, icon, isPressed, run } = props;
-  return (
-    <button className="mnt-chip" aria-pressed={isPressed} onClick={run}>
-      {icon && <Icon name={icon} size={12} />}
-      {label} <span>{formats.count(count)}</span>
-    </button>
+    <Button
+      label={trans.__('Download CSV')}
+      title={trans.__('The runs that are shown, one row each')}
+      isOff={!shown.length}
+      run={save}
+    />
   );
 }

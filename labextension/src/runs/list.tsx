@@ -10,9 +10,10 @@ import { ProblemLines } from '../problem';
 import { trans } from '../trans';
 import { RunActions } from './actions';
 import { Grid } from './grid';
-import { filterWord, Head } from './head';
+import { Head } from './head';
 import type { RunListing } from './listing';
-import { FIRST_QUERY, foundRuns, type IQuery, shownRuns } from './query';
+import { Nothing } from './nothing';
+import { FIRST_QUERY, type IQuery, shownRuns } from './query';
 import { MOST_IN_PAGE, rowsOf } from './rows';
 import { type IRun, isOver } from './run';
 
@@ -61,13 +62,15 @@ export function RunList(props: {
   const field = React.useRef<HTMLInputElement>(null);
   const change = (part: Partial<IQuery>) => setQuery({ ...query, ...part });
   const { runs } = listing;
-  const rows = rowsOf(shownRuns(runs, query, Date.now() / 1000), opened);
+  const shown = shownRuns(runs, query, Date.now() / 1000);
+  const rows = rowsOf(shown, opened);
   const isLong = rows.length > MOST_IN_PAGE;
   const isCompact = wantsCompact || isLong;
   return (
     <div className="mnt mnt-runs">
       <Head
-        {...{ runs, query, change, field, isCompact, isLong, setCompact }}
+        {...{ runs, shown, query, change, field }}
+        {...{ isCompact, isLong, setCompact }}
       />
       {listing.problem && (
         <div role="alert">
@@ -87,61 +90,6 @@ export function RunList(props: {
         <Nothing {...{ runs, query, change }} isRead={listing.isRead} />
       )}
       <SelectionBar {...{ runs, ticked, setTicked, actions }} />
-    </div>
-  );
-}
-
-/** Why no run is shown, and the way out. */
-function Nothing(props: {
-  runs: ReadonlyArray<IRun>;
-  query: IQuery;
-  change: (query: Partial<IQuery>) => void;
-  isRead: boolean;
-}): JSX.Element {
-  const { runs, query, change, isRead } = props;
-  const { search, filter } = query;
-  if (!runs.length) {
-    return (
-      <p className="mnt-runs-nothing" role="status">
-        {isRead ? (
-          <>
-            {trans.__(
-              'Nothing has run yet. Launch a recipe, or run a cell with'
-            )}{' '}
-            <code>%%mntrain launch</code>.
-          </>
-        ) : (
-          trans.__('Asking the nodes…')
-        )}
-      </p>
-    );
-  }
-  const found = foundRuns(runs, search).length;
-  return (
-    <div className="mnt-runs-nothing" role="status">
-      {found === 0 ? (
-        <p>
-          {trans.__('None of %1 runs contains “%2”.', runs.length, search)}{' '}
-          <Button
-            label={trans.__('Clear the search')}
-            run={() => change({ search: '' })}
-          />
-        </p>
-      ) : (
-        filter && (
-          <p>
-            {trans.__(
-              'None of the %1 runs found is %2.',
-              found,
-              filterWord(filter)
-            )}{' '}
-            <Button
-              label={trans.__('Show all')}
-              run={() => change({ filter: null })}
-            />
-          </p>
-        )
-      )}
     </div>
   );
 }

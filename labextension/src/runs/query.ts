@@ -7,7 +7,9 @@ import {
   durationOf,
   type IRun,
   isResumable,
+  nodesOf,
   nodesText,
+  programsOf,
   startedAt,
   stepOf
 } from './run';
@@ -26,15 +28,32 @@ export type ColumnName =
 /** One state, or what can go on: that crosses states. */
 export type Filter = JobState | 'resumable';
 
-export interface IQuery {
+/** What narrows the list; `null` does not. */
+export interface INarrowing {
   search: string;
   filter: Filter | null;
+  /** A node of one of its jobs. */
+  node: string | null;
+  /** What one of its jobs ran. */
+  program: string | null;
+  /** The most seconds since its newest job started. */
+  age: number | null;
+}
+
+export interface IQuery extends INarrowing {
   sort: { column: ColumnName; isDown: boolean };
 }
 
-export const FIRST_QUERY: IQuery = {
+export const WIDEST: INarrowing = {
   search: '',
   filter: null,
+  node: null,
+  program: null,
+  age: null
+};
+
+export const FIRST_QUERY: IQuery = {
+  ...WIDEST,
   sort: { column: 'started', isDown: true }
 };
 
@@ -59,14 +78,39 @@ const DOWN_FIRST = new Set<ColumnName>([
   'mfu'
 ]);
 
-/** The runs with this text in name, id, note, nodes, command or person of one of their jobs. */
-export function foundRuns(runs: ReadonlyArray<IRun>, search: string): IRun[] {
+/** The runs that all of this leaves. */
+export function leftRuns(
+  runs: ReadonlyArray<IRun>,
+  { search, filter, node, program, age }: INarrowing,
+  now: number
+): IRun[] {
   const wanted = search.trim().toLowerCase();
   return runs.filter(
-    run => !wanted || run.jobs.some(job => holds(job, wanted))
+    run =>
+      (!wanted || run.jobs.some(job => holds(job, wanted))) &&
+      isOf(run, filter) &&
+      (node === null || nodesOf(run).includes(node)) &&
+      (program === null || programsOf(run).includes(program)) &&
+      (age === null || now - startedAt(run.newest) <= age)
   );
 }
 
+/** What narrows the list, each with the number of runs that it alone excludes. */
+export function narrowings(
+  runs: ReadonlyArray<IRun>,
+  query: INarrowing,
+  now: number
+): { name: keyof INarrowing; excluded: number }[] {
+  return (Object.keys(WIDEST) as (keyof INarrowing)[])
+    .filter(name => query[name] !== WIDEST[name])
+    .map(name => {
+      const alone = { ...WIDEST, [name]: query[name] };
+      const left = leftRuns(runs, alone, now).length;
+      return { name, excluded: runs.length - left };
+    });
+}
+
+/** Whether it is in name, id, note, nodes, command or person. */
 function holds(job: JobEntry, wanted: string): boolean {
   const { job_id, run, name, note, entry, submitted_by } = job;
   const nodes = job.placements.map(place => place.node);
@@ -80,13 +124,12 @@ export function filtersOf(
 ): (readonly [Filter, number])[] {
   return [...STATES, 'resumable' as const]
     .map(
-      filter =>
-        [filter, runs.filter(run => passes(run, filter)).length] as const
+      filter => [filter, runs.filter(run => isOf(run, filter)).length] as const
     )
     .filter(([, count]) => count > 0);
 }
 
-export function passes(run: IRun, filter: Filter | null): boolean {
+function isOf(run: IRun, filter: Filter | null): boolean {
   return (
     filter === null ||
     (filter === 'resumable' ? isResumable(run) : run.newest.state === filter)
@@ -100,10 +143,8 @@ export function shownRuns(
   now: number
 ): IRun[] {
   const { column, isDown } = query.sort;
-  const found = foundRuns(runs, query.search).filter(run =>
-    passes(run, query.filter)
-  );
-  return inOrder(found, run => valueOf(run, column, now), isDown);
+  const left = leftRuns(runs, query, now);
+  return inOrder(left, run => valueOf(run, column, now), isDown);
 }
 
 /** The next order once a column's head is pressed. */

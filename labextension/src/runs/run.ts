@@ -1,7 +1,11 @@
 /** A run: a chain of jobs that continue one another. Pure. */
 
 import type { JobEntry } from '../schema';
+import { trans } from '../trans';
 import { canGoOnFrom, endedAt, OVER, ranksOf } from '../words';
+
+/** What runs recipes. */
+const TRAINER = 'jupyter_mntrain.train';
 
 export interface IRun {
   id: string;
@@ -79,4 +83,28 @@ export function nodesText(job: JobEntry): string {
           ] as const
       );
   return places.map(([node, ranks]) => `${node} ${ranks}`).join(', ');
+}
+
+/** The nodes of all of its jobs. */
+export function nodesOf({ jobs }: IRun): string[] {
+  return distinct(
+    jobs.flatMap(job =>
+      [...job.placements, ...job.parts].map(part => part.node)
+    )
+  );
+}
+
+/** What its jobs run, the newest first: a module, or a script without its arguments. */
+export function programsOf({ jobs }: IRun): string[] {
+  return distinct(
+    jobs.map(({ entry: [first, second] }) => (first === '-m' ? second : first))
+  );
+}
+
+export function programWord(program: string): string {
+  return program === TRAINER ? trans.__('a recipe') : program;
+}
+
+function distinct(texts: ReadonlyArray<string>): string[] {
+  return [...new Set(texts)];
 }

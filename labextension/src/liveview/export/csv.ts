@@ -26,8 +26,15 @@ export function csvOf(
   };
 }
 
-/** Columns of names that people give. */
-const NAMES = new Set(['node', 'name']);
+/** Columns of texts that people give. */
+const NAMES = new Set([
+  'node',
+  'nodes',
+  'name',
+  'program',
+  'submitted_by',
+  'note'
+]);
 
 /** Names in quotes. A spreadsheet would compute what begins like a formula. */
 function cell(value: Cell | undefined, name: string): string {
