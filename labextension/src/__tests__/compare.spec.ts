@@ -1,6 +1,7 @@
 import { comparedCharts } from '../compare/charts';
 import { isOdd } from '../compare/differences';
 import { COLUMNS, rowsOf } from '../compare/rows';
+import { placesOf, valuesAt } from '../compare/tables';
 import { axisKinds, axisOf, joined, sharedAxis } from '../compare/run_series';
 import { runWords } from '../liveview/axis/ticks';
 import { csvOf } from '../liveview/export/csv';
@@ -97,6 +98,23 @@ describe('compared runs', () => {
     const broken = [{ letter: 'B', place: 1, series }];
     const [loss] = comparedCharts(broken, 'step', THEME);
     expect(loss.breaks).toEqual([{ time: 2, line: 'B', label: 'NaN' }]);
+  });
+
+  it('are tables of some places, without values where a run has none', () => {
+    const axis = sharedAxis([RESUMED, PLAIN], 'step');
+    expect(placesOf(axis.xs, [1, 5], 3)).toEqual([1, 3, 5]);
+    expect(placesOf(axis.xs, [2, 3], 3)).toEqual([2, 3]);
+    expect(placesOf(new Float64Array(), [0, 1], 3)).toEqual([]);
+    const [loss] = comparedCharts(runs, 'step', THEME);
+    const [long, short] = loss.lines.map(line =>
+      valuesAt(loss, line, [0, 1, 2, 5])
+    );
+    expect(long).toEqual([undefined, 9, 9, 5]);
+    expect(short).toEqual([undefined, 9, 8, undefined]);
+    const broken = { breaks: [{ time: 2, line: 'C', label: 'NaN' }] };
+    expect(valuesAt(broken, loss.lines[1], [1, 2])).toEqual([9, 8]);
+    const line = { ...loss.lines[1], y: Float64Array.of(9, NaN) };
+    expect(valuesAt(broken, line, [1, 2])).toEqual([9, 'NaN']);
   });
 
   it('are told by place, not by clock', () => {

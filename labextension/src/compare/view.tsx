@@ -4,8 +4,9 @@ import { ReactWidget } from '@jupyterlab/apputils';
 import * as React from 'react';
 
 import { Button } from '../controls';
+import type { AxisKind } from '../liveview/axis/axis';
 import { smooth } from '../liveview/axis/smoothing';
-import { shownRange } from '../liveview/axis/range';
+import { type IZoom, shownRange } from '../liveview/axis/range';
 import { runWords } from '../liveview/axis/ticks';
 import type { ITheme } from '../liveview/charts/theme';
 import { csvOf } from '../liveview/export/csv';
@@ -24,6 +25,7 @@ import { Differences } from './differences';
 import { Legend } from './legend';
 import { COLUMNS, rowsOf } from './rows';
 import { axisKinds, axisOf, sharedAxis } from './run_series';
+import { Tables } from './tables';
 
 export class CompareWidget extends ReactWidget {
   constructor(private comparison: Comparison) {
@@ -114,17 +116,10 @@ function Measurements(props: {
 }): JSX.Element {
   const { runs, shown, theme, width } = props;
   const [look, setLook] = React.useState(FIRST_LOOK);
+  const [isTable, setTable] = React.useState(false);
   const change = (part: Partial<ChartLook>) => setLook({ ...look, ...part });
   const kinds = axisKinds(runs.map(one => one.series));
   const kind = kinds.includes(look.axis) ? look.axis : 'step';
-  const charts = comparedCharts(shown, kind, theme).map(chart =>
-    smooth(chart, look.smoothing)
-  );
-  const axis = sharedAxis(
-    shown.map(one => one.series),
-    kind
-  );
-  const whole = wholeRange(axis, charts);
   return (
     <>
       <div
@@ -134,33 +129,69 @@ function Measurements(props: {
       >
         <LookChoices {...{ kinds, change }} look={{ ...look, axis: kind }} />
         <span className="sp" />
+        <Button
+          icon="table"
+          label={trans.__('Table')}
+          isPressed={isTable}
+          run={() => setTable(!isTable)}
+        />
         <Export runs={runs} />
       </div>
-      {axis.length > 0 && width > 0 ? (
-        <Stack
-          {...{ axis, whole, kind, theme, width }}
-          shown={charts}
-          lanes={shown.map(({ letter, series }) => ({
-            key: letter,
-            letter,
-            axis: axisOf(series, kind),
-            events: series.events
-          }))}
-          words={runWords(kind)}
-          span={shownRange(look.zoom, whole, whole[0])}
-          scale={look.scale}
-          zoomed={look.zoom}
-          zoom={zoom => change({ zoom })}
-        />
-      ) : (
-        <p className="m">
-          {shown.length
-            ? trans.__('No steps have been read yet.')
-            : trans.__('All runs are hidden: a letter above shows one.')}
-        </p>
-      )}
+      <Drawn
+        {...{ shown, theme, width, look, kind, isTable }}
+        zoom={zoom => change({ zoom })}
+      />
     </>
   );
+}
+
+/** Charts of the runs that are not hidden, or their tables. */
+function Drawn(props: {
+  shown: Compared[];
+  theme: ITheme;
+  width: number;
+  look: ChartLook;
+  kind: AxisKind;
+  isTable: boolean;
+  zoom: (zoom: IZoom | null) => void;
+}): JSX.Element | null {
+  const { shown, theme, width, look, kind, isTable, zoom } = props;
+  const charts = comparedCharts(shown, kind, theme).map(chart =>
+    smooth(chart, look.smoothing)
+  );
+  const axis = sharedAxis(
+    shown.map(one => one.series),
+    kind
+  );
+  const whole = wholeRange(axis, charts);
+  const span = shownRange(look.zoom, whole, whole[0]);
+  const words = runWords(kind);
+  if (axis.length === 0) {
+    return (
+      <p className="m">
+        {shown.length
+          ? trans.__('No steps have been read yet.')
+          : trans.__('All runs are hidden: a letter above shows one.')}
+      </p>
+    );
+  }
+  if (isTable) {
+    return <Tables {...{ charts, axis, span, words }} runs={shown} />;
+  }
+  return width > 0 ? (
+    <Stack
+      {...{ axis, whole, kind, theme, width, span, words, zoom }}
+      shown={charts}
+      lanes={shown.map(({ letter, series }) => ({
+        key: letter,
+        letter,
+        axis: axisOf(series, kind),
+        events: series.events
+      }))}
+      scale={look.scale}
+      zoomed={look.zoom}
+    />
+  ) : null;
 }
 
 /** The rows of all runs, hidden ones too, and the charts as they are shown. */
