@@ -32,7 +32,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
-from jupyter_mntrain.model.records.node import LinkMeasurement
+from jupyter_mntrain.model.records.node import FoundWorkplace, LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.members import choose_participants, parse_member
 from jupyter_mntrain.recipe.stored import with_settings
@@ -179,11 +179,14 @@ class Cluster:
             interface: the one whose address to try; default: the agent's own address.
 
         Raises:
-            SpecError: the node is unknown.
-            NodeError: it does not answer.
+            SpecError, NodeError: the node is unknown, or does not answer.
             RefusedError: no such port or interface exists.
         """
         return self._driver.loop.run(self._search.client(node).port_status(port, interface))
+
+    def workplaces(self, spec: JobSpec) -> tuple[FoundWorkplace, ...]:
+        """What each participant has of what a job runs in; empty if that is the agents' own."""
+        return self._driver.loop.run(self._driver.launcher().workplaces(spec))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
         """The exact command and environment of every node; nothing is started or leased.

@@ -8,6 +8,7 @@ import os
 import secrets
 import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from jupyter_mntrain.model.api import LeaseRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
+from jupyter_mntrain.verbs.panel.choices import Choices
+from jupyter_mntrain.verbs.panel.last_choices import Memory
+from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.verbs.verb import Outcome
 from tests.agent.live import LiveAgent, free_port, start_request
 from tests.standin.screen import make_context, run_words
@@ -67,6 +71,17 @@ def run(cluster: Cluster, here: Path, *words: str) -> Outcome:
     return run_words(words, make_context(cluster, directory=here))  # type: ignore[arg-type]
 
 
+def lacking_in_panel(cluster: Cluster, here: Path) -> dict[str, list[str]]:
+    """What the panel says that each node lacks, before anything is launched."""
+    context = make_context(cluster, directory=here)  # type: ignore[arg-type]
+    args = Namespace(cluster=None, agent=None)
+    panel = Panel(context, args, target="train.py", memory=Memory(here / "panel.json"))
+    panel.choices = Choices(python="conda:lm", workdir="~/lm")
+    assert panel.look(panel.form())
+    form = panel.form()
+    return {row.name: [one.text for one in row.checks if one.level == "error"] for row in form.rows}
+
+
 def told(cluster: Cluster, outcome: Outcome) -> set[str]:
     job = cluster.job(outcome.data["job_id"])
     assert job.wait(timeout_s=JOB_S).state == "succeeded", job.logs(tail=50)
@@ -85,15 +100,20 @@ def test_an_environment_is_missed_on_every_node_and_used_by_every_start(
     assert caught.value.node is None
     assert all(agent.name in caught.value.cause for agent in agents)
     assert not any(agent.info().leases for agent in agents)
+    said = lacking_in_panel(cluster, tmp_path)
+    assert {name: len(each) for name, each in said.items()} == {"node1": 2, "node2": 2}
 
     prefixes = [environment(home / "miniforge3" / "envs" / "lm") for home in users]
     (users[0] / "lm").mkdir()
     with pytest.raises(RefusedError) as caught:
         run(cluster, tmp_path, *words, "--workdir", "~/lm")
     assert caught.value.node == agents[1].name
+    said = lacking_in_panel(cluster, tmp_path)
+    assert said == {"node1": [], "node2": [f"{caught.value.cause}. Fix: {caught.value.fix}."]}
 
     (users[1] / "lm").mkdir()
     expected = {f"{prefix} {home / 'lm'}" for prefix, home in zip(prefixes, users, strict=True)}
+    assert not any(lacking_in_panel(cluster, tmp_path).values())
     shown = run(cluster, tmp_path, *words[:-1], "--workdir", "~/lm", "--dry-run")
     assert all(str(prefix / "bin" / "python") in str(shown.data) for prefix in prefixes)
     first = run(cluster, tmp_path, *words, "--workdir", "~/lm")

@@ -10,6 +10,7 @@ import msgspec
 from jupyter_mntrain.cluster import LinkMeasurement, NodeView
 from jupyter_mntrain.cluster.launch.begin import BeginPlan
 from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.launch.gang_start import workplace_of
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.api import PortStatus
@@ -21,11 +22,13 @@ from jupyter_mntrain.model.lifecycle.listing import JobSort, is_found, sorted_jo
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import (
     Capacity,
+    FoundWorkplace,
     Gpu,
     Interface,
     Inventory,
     NodeInfo,
     Versions,
+    Workplace,
 )
 from jupyter_mntrain.model.records.node_view import awaited_words
 from jupyter_mntrain.model.records.origin import Origin
@@ -127,6 +130,8 @@ class StandInCluster:
         self.forgotten: list[str] = []
         self.taken_ports: set[int] = set()
         self.looked_at: list[tuple[str, int, str | None]] = []
+        self.found: dict[str, FoundWorkplace | Exception] = {}
+        self.workplaces_asked: list[Workplace] = []
         self.listeners: list[Callable[[], None]] = []
         self.refuses: Exception | None = None
         self.is_driver = True
@@ -215,6 +220,16 @@ class StandInCluster:
             kind=Kind.PORT_TAKEN, cause=f"port {port} on 10.0.0.1 is taken by jupyter (pid 7)"
         )
         return PortStatus(port=port, address="10.0.0.1", problem=problem, next_free=port + 1)
+
+    def workplaces(self, spec: JobSpec) -> tuple[FoundWorkplace, ...]:
+        if (asked := workplace_of(spec)) is None:
+            return ()
+        self.workplaces_asked.append(asked)
+        found = [self.found.get(one.node, FoundWorkplace()) for one in spec.participants]
+        for one in found:
+            if isinstance(one, Exception):
+                raise one
+        return tuple(one for one in found if isinstance(one, FoundWorkplace))
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
         self.listeners.append(tell)

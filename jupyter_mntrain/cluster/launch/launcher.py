@@ -186,7 +186,7 @@ class AgentLauncher:
         return infos
 
     async def _look(
-        self, infos: Sequence[NodeInfo], asked: Workplace, progress: Progress
+        self, infos: Sequence[NodeInfo], asked: Workplace, progress: Progress = SILENT
     ) -> list[FoundWorkplace]:
         """What each node has of what the job runs in."""
         told = Count(progress, "looking for what the job runs in", len(infos))
@@ -205,6 +205,16 @@ class AgentLauncher:
             return found
 
         return all_or_error(await asyncio.gather(*map(look, infos), return_exceptions=True))
+
+    async def workplaces(self, spec: JobSpec) -> tuple[FoundWorkplace, ...]:
+        """What each participant has of what a job runs in; empty if that is the agents' own.
+
+        Raises:
+            SpecError, NodeError: a node is unknown, or does not answer.
+        """
+        if (asked := workplace_of(spec)) is None:
+            return ()
+        return tuple(await self._look(await self.ask_participants(spec.participants), asked))
 
     async def stop(
         self, job_id: JobId, *, reason: str, grace_s: float, progress: Progress = SILENT

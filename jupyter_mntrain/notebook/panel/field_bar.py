@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
+from types import MappingProxyType
 
 import ipywidgets
 
@@ -25,7 +26,19 @@ LABELS = {
 }
 """Label of each field, and the width of both together."""
 
-PLACEHOLDERS = {"min_nodes": "all"}
+PLACE_LABELS = {
+    "project": ("Project folder", "360px"),
+    "workdir": ("Working directory", "360px"),
+    "python": ("Interpreter", "360px"),
+}
+"""The same of the fields that are folded away."""
+
+PLACEHOLDERS = {
+    "min_nodes": "all",
+    "project": "a folder here, to send",
+    "workdir": "a folder that every node has",
+    "python": "PATH, conda:NAME or uv:DIR",
+}
 
 TOOLTIPS = {
     "batch": "Sequences per optimizer step, over all pipelines",
@@ -33,6 +46,9 @@ TOOLTIPS = {
     "priority": "Position in the queue, -1000 to 1000, higher first",
     "restarts": "Most restarts, if it is restarted at all",
     "min_nodes": "On a restart, go on without lost nodes while this many remain",
+    "project": "Its files are sent; empty: the script, and its folder if it imports from it",
+    "workdir": "The ranks run in it; empty: in a folder of the job's own",
+    "python": "Of the ranks, on every node; empty: the one that each agent was started with",
 }
 
 
@@ -42,15 +58,21 @@ class FieldBar:
     Args:
         listen: calls back when a person sets a widget's value.
         change: applies a change to the choices.
+        labels: its fields, each with its label and width.
     """
 
-    def __init__(self, listen: Listen, change: Change) -> None:
+    def __init__(
+        self,
+        listen: Listen,
+        change: Change,
+        labels: Mapping[str, tuple[str, str]] = MappingProxyType(LABELS),
+    ) -> None:
         self._change = change
         self._own: dict[str, str] = {}
         self.widgets: dict[str, ipywidgets.Text] = {}
         self.problems: dict[str, ipywidgets.HTML] = {}
         self._parts: dict[str, ipywidgets.Box] = {}
-        for name, (label, width) in LABELS.items():
+        for name, (label, width) in labels.items():
             field = ipywidgets.Text(
                 description=label,
                 placeholder=PLACEHOLDERS.get(name, ""),

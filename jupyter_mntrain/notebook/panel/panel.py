@@ -15,6 +15,7 @@ from jupyter_mntrain.notebook.panel.field_bar import FieldBar
 from jupyter_mntrain.notebook.panel.job_bar import JobBar
 from jupyter_mntrain.notebook.panel.launch_bar import LaunchBar
 from jupyter_mntrain.notebook.panel.node_table import NodeTable
+from jupyter_mntrain.notebook.panel.place_part import PlacePart
 from jupyter_mntrain.notebook.panel.prediction_part import PredictionPart
 from jupyter_mntrain.notebook.panel.row import check_line
 from jupyter_mntrain.notebook.panel.settings import SettingsBar
@@ -77,6 +78,7 @@ class WidgetPanel:
         self.reset.add_class("mnt-right")
         self.nodes = NodeTable(self._listen, self._change)
         self.fields = FieldBar(self._listen, self._change)
+        self.place = PlacePart(self._do, self._listen, self._change)
         self.settings = SettingsBar(self._listen, self._change)
         self._checks = box("mnt-plain")
         self.prediction = PredictionPart(lambda: self._do(self._measure))
@@ -94,6 +96,7 @@ class WidgetPanel:
             self.nodes.root,
             self.fields.root,
             self.settings.root,
+            self.place.root,
             self._checks,
             self.prediction.root,
             self.launch_bar.root,
@@ -251,6 +254,7 @@ class WidgetPanel:
         put(self.note, value=pieces.second(panel.note))
         self.nodes.show(form.rows)
         self.fields.show(form.fields)
+        self.place.show(form.fields)
         self.settings.show(form, panel.choices, is_script=panel.target.is_script)
         if form.settings != self._checks_shown:
             self._checks_shown = form.settings

@@ -46,13 +46,20 @@ OF_RECIPE: Mapping[str, str] = {
 }
 """Fields of :class:`Choices` that change a recipe, and what each changes."""
 
-OF_JOB: Mapping[str, str] = {
+OF_JOB: dict[str, str] = {
     "name": "--name",
     "priority": "--priority",
     "restarts": "--restarts",
     "min_nodes": "--min-nodes",
 }
 """Fields of :class:`Choices` that are options of a launch."""
+
+OF_PLACE: dict[str, str] = {
+    "project": "--project",
+    "workdir": "--workdir",
+    "python": "--python",
+}
+"""Fields of :class:`Choices` that say in which files and interpreter a job runs."""
 
 RESTARTS = 3
 """Most restarts, unless another number is chosen."""
@@ -77,6 +84,7 @@ class Choices(Record, frozen=True):
         restarts: how often, as typed; ``""`` = :data:`RESTARTS` times.
         min_nodes: as typed; ``""`` = all.
         waits: whether it is queued until everything it needs is free.
+        project, workdir, python: as typed; ``""`` = as without the option.
         mixed_versions: start even if the nodes' versions differ.
     """
 
@@ -95,6 +103,9 @@ class Choices(Record, frozen=True):
     priority: str = ""
     restarts: str = ""
     min_nodes: str = ""
+    project: str = ""
+    workdir: str = ""
+    python: str = ""
     restart: Restart = "never"
     waits: bool = False
     mixed_versions: bool = False
@@ -259,7 +270,7 @@ def settings(choices: Choices) -> list[str]:
 def options(choices: Choices) -> list[str]:
     """The chosen options of a launch, and their values."""
     words = []
-    for name, option in OF_JOB.items():
+    for name, option in (OF_JOB | OF_PLACE).items():
         text = getattr(choices, name).strip()
         if name == "restarts":
             text = "" if choices.restart == "never" else text or str(RESTARTS)

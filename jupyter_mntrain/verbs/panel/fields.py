@@ -22,15 +22,20 @@ from jupyter_mntrain.verbs.launching.job_options import (
 )
 from jupyter_mntrain.verbs.panel.choices import (
     OF_JOB,
+    OF_PLACE,
     OF_RECIPE,
     RESTARTS,
     Choices,
     setting_words,
     without,
 )
+from jupyter_mntrain.verbs.panel.place import Place
 
 if TYPE_CHECKING:
     from jupyter_mntrain.workload.workload import Workload
+
+OF_SCRIPT = ("project",)
+"""Fields that a recipe lacks: it runs the built-in trainer, which needs no files."""
 
 Read = Callable[[Choices], "Workload | MntrainError"]
 """Reads what is to be launched, with these choices."""
@@ -57,7 +62,13 @@ class FormField(Record, frozen=True):
 
 
 def make_fields(
-    choices: Choices, read: Read, *, nodes: int, ranks: int, is_script: bool
+    choices: Choices,
+    read: Read,
+    *,
+    nodes: int,
+    ranks: int,
+    is_script: bool,
+    place: Place | None = None,
 ) -> tuple[FormField, ...]:
     """The fields with their values, and what is wrong with each.
 
@@ -65,6 +76,7 @@ def make_fields(
         read: reads the recipe or script.
         nodes: number of participants.
         ranks: number of their processes.
+        place: what is known of the job's files, folder and interpreter.
     """
     own = read(without(choices, *OF_RECIPE))
     recipe = own.recipe if not isinstance(own, MntrainError) else None
@@ -81,6 +93,9 @@ def make_fields(
     for name in OF_JOB:
         value = {"name": default_name, "priority": "0", "restarts": restarts}.get(name, "")
         found.append(_field(choices, name, value, _option_problem(choices, name, nodes)))
+    for name in OF_PLACE if is_script else (one for one in OF_PLACE if one not in OF_SCRIPT):
+        problem = place.problem if place and place.field == name else None
+        found.append(_field(choices, name, "", problem))
     return tuple(found)
 
 

@@ -21,6 +21,7 @@ from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.checks.gpu_check import check_members, mark_busy
 from jupyter_mntrain.verbs.panel.checks.network_check import check_network
+from jupyter_mntrain.verbs.panel.checks.place_check import check_place, placed
 from jupyter_mntrain.verbs.panel.checks.port_check import check_port
 from jupyter_mntrain.verbs.panel.checks.version_check import check_versions
 from jupyter_mntrain.verbs.panel.choices import Choices, check_variables
@@ -39,6 +40,7 @@ from jupyter_mntrain.verbs.panel.node_row import (
     name_automatic,
     node_row,
 )
+from jupyter_mntrain.verbs.panel.place import Place
 from jupyter_mntrain.verbs.panel.prediction import Prediction, predict, predict_ranks
 from jupyter_mntrain.workload.memory_fit import memory_note
 from jupyter_mntrain.workload.workload import Workload
@@ -52,7 +54,7 @@ class Form(Record, frozen=True):
 
     Args:
         settings: checks that concern no single node.
-        fields: steps, batch, data and others, each with what is wrong with it.
+        fields: steps, batch, data, python and others, each with what is wrong with it.
         members: arguments of ``--member``, in rank order.
         head: the value of ``--head``; ``None`` if the first member is the head.
         schedule: in effect, the recipe's own or the chosen one; ``None`` for a script.
@@ -81,6 +83,7 @@ def make_form(
     now_s: float,
     is_script: bool = False,
     port: PortStatus | MntrainError | None = None,
+    place: Place | None = None,
 ) -> Form:
     """Make the form.
 
@@ -88,31 +91,31 @@ def make_form(
         read: reads what to launch, or returns the error from reading it.
         now_s: Unix time.
         port: the head's answer about the chosen port, once it has been asked.
+        place: what is known of the job's own folder and interpreter, once it has been asked.
     """
     usable = [info for view in nodes if is_usable(view, choices) and (info := fresh(view))]
     rows = [node_row(view, choices, usable, now_s) for view in nodes]
     rows += gone_rows(choices, {row.name for row in rows})
     findings = Findings(rows)
     used = [row for row in rows if row.takes_part]
-    head = next((row for row in used if row.name == choices.head), used[0] if used else None)
-    if head is not None:
-        rows[rows.index(head)] = msgspec.structs.replace(head, is_head=True)
+    head = _mark_head(rows, used, choices)
     members = check_members(used, choices, usable, findings)
     participants, placements = check_network(members, head, choices, usable, findings)
     mark_busy(rows, choices, usable, findings)
-    check_versions(used, choices, usable, findings)
+    check_versions(
+        check_place(used, choices, place, findings), choices, placed(usable, place), findings
+    )
     if head is not None:
         check_port(head, choices, port, findings)
     ranks = sum(participant.nproc for participant in participants)
-    fields = make_fields(choices, read, nodes=len(participants), ranks=ranks, is_script=is_script)
+    fields = make_fields(
+        choices, read, nodes=len(participants), ranks=ranks, is_script=is_script, place=place
+    )
     wrong = problems(fields)
     workload = read(usable_fields(choices))
     prediction = _predicted(workload, placements, usable, findings, wrong)
     with findings.of_settings(but=wrong):
-        if isinstance(workload, MntrainError):
-            raise workload
-        if ranks and not placements:
-            workload.check(ranks)
+        _check_workload(workload, 0 if placements else ranks)
     with findings.of_settings():
         check_variables(choices, os.environ)
     recipe = None if isinstance(workload, MntrainError) else workload.recipe
@@ -132,6 +135,21 @@ def make_form(
         blocked=blocked,
         summary=_summary(ranks, used, findings),
     )
+
+
+def _mark_head(rows: list[FormRow], used: Sequence[FormRow], choices: Choices) -> FormRow | None:
+    """The row of the head as it was; ``None`` if no node takes part."""
+    head = next((row for row in used if row.name == choices.head), used[0] if used else None)
+    if head is not None:
+        rows[rows.index(head)] = msgspec.structs.replace(head, is_head=True)
+    return head
+
+
+def _check_workload(workload: Workload | MntrainError, ranks: int) -> None:
+    if isinstance(workload, MntrainError):
+        raise workload
+    if ranks:
+        workload.check(ranks)
 
 
 def _predicted(

@@ -9,6 +9,7 @@ import dataclasses
 import shlex
 import time
 from argparse import Namespace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.launch import start
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.panel.choices import (
+    OF_PLACE,
     Choices,
     choices_of,
     launch_words,
@@ -38,6 +40,7 @@ from jupyter_mntrain.verbs.panel.choices import (
 )
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
+from jupyter_mntrain.verbs.panel.place import PlaceLook
 from jupyter_mntrain.verbs.panel.resumption import Resumption, resumption
 from jupyter_mntrain.verbs.panel.targets import Target, all_targets, find_target
 from jupyter_mntrain.workload.built import Built
@@ -77,6 +80,7 @@ class Panel:
         self._memory = memory or Memory()
         self._port: _Looked | None = None
         self.cluster: Cluster = context.cluster(args)
+        self._place = PlaceLook(self.cluster)
         self.choices = Choices()
         self.note = ""
         """Where the choices come from."""
@@ -127,7 +131,7 @@ class Panel:
             self.note = str(error)
 
     def form(self) -> Form:
-        """The form for the current choices. Contacts no node; :meth:`look` checks the port."""
+        """The form for the current choices. Contacts no node: that is for :meth:`look`."""
         return make_form(
             self.cluster.nodes(),
             self.choices,
@@ -135,6 +139,7 @@ class Panel:
             now_s=self._context.clock(),
             is_script=self.target.is_script,
             port=self._port[1] if self._port else None,
+            place=self._place.place,
         )
 
     def _read(self, choices: Choices) -> Workload | MntrainError:
@@ -144,11 +149,18 @@ class Panel:
             return error
 
     def look(self, form: Form) -> bool:
-        """Ask the head about the chosen port, and nodes for what can be resumed.
+        """Ask about the chosen port, the nodes' folders, and what can be resumed.
 
         ``True`` if the answers change what is shown.
         """
-        return self._look_at_port(form) | self._look_at_run(form)
+        return self._look_at_port(form) | self._look_at_place(form) | self._look_at_run(form)
+
+    def _look_at_place(self, form: Form) -> bool:
+        """Ask the nodes for the folder and interpreter of the job, if it has its own."""
+        is_given = self.target.spec or any(getattr(self.choices, name) for name in OF_PLACE)
+        about = (self.target.key, form.members, self.changed_s()) if is_given else ()
+        build, now_s = partial(self._built, form), self._context.clock()
+        return self._place.look(self.choices, build, about if form.members else (), now_s)
 
     def _look_at_run(self, form: Form) -> bool:
         job = self._job()
@@ -321,14 +333,14 @@ class Panel:
         arguments = self._context.arguments
         return f" -- {shlex.join(arguments)}" if arguments else ""
 
-    def _built(self, form: Form) -> Built:
+    def _built(self, form: Form, choices: Choices | None = None) -> Built:
         parser = Parser(self._context.program)
         job_options(parser)
         own = Namespace(
             cluster=self._args.cluster, agent=self._args.agent, queue=self.choices.waits
         )
         context = dataclasses.replace(self._context, cell=self.target.cell)
-        built = build_spec(context, parser.parse(self._words(form, self.choices), own))
+        built = build_spec(context, parser.parse(self._words(form, choices or self.choices), own))
         return built._replace(spec=set_in_panel(built.spec, overrides(self.choices)))
 
     def _day(self, time_s: float) -> str:

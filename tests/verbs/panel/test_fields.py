@@ -39,7 +39,7 @@ def test_fields_show_the_recipes_own_values_and_change_nothing(panel: Panel) -> 
     form = panel.form()
     assert {one.name: one.text for one in form.fields} == {
         "steps": "100", "batch": "12", "data": "python-library", "name": "small",
-        "priority": "0", "restarts": "0", "min_nodes": "",
+        "priority": "0", "restarts": "0", "min_nodes": "", "workdir": "", "python": "",
     }  # fmt: skip
     assert panel.command(form) == "mntrain launch small.toml --member muthur --member wopr"
 
@@ -111,7 +111,9 @@ def test_going_on_with_fewer_nodes_needs_restarts(panel: Panel) -> None:
 
 def test_a_script_has_no_fields_of_a_recipe(two: StandInCluster, here: Path) -> None:
     form = open_panel(two, here, "train.py").form()
-    assert [one.name for one in form.fields] == ["name", "priority", "restarts", "min_nodes"]
+    assert [one.name for one in form.fields] == [
+        "name", "priority", "restarts", "min_nodes", "project", "workdir", "python",
+    ]  # fmt: skip
     assert field(form, "name").text == "train"
 
 

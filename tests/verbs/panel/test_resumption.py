@@ -158,3 +158,13 @@ def test_the_sentence_is_that_of_the_page(reached: int, ranks: int, said: str) -
     spec = msgspec.structs.replace(SPEC, origin=origin)
     plan = ResumePlan(spec=spec, job=run, run=run, step=400, ranks=(2, ranks))
     assert resume_text(plan, step_s=2.0).replace(SPACE, " ") == said
+
+
+def test_the_nodes_are_asked_for_the_interpreter_that_the_job_had(
+    job: StandInJob, cluster: StandInCluster, resuming: Panel
+) -> None:
+    spec = msgspec.structs.replace(SPEC, python="conda:lm")
+    job.change_view(msgspec.structs.replace(job.view(), spec=spec))
+    resuming.choose(msgspec.structs.replace(resuming.target, spec=spec))
+    assert resuming.look(resuming.form())
+    assert [one.python for one in cluster.workplaces_asked] == ["conda:lm"]

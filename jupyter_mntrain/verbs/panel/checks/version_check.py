@@ -48,5 +48,6 @@ def _no_torch(info: NodeInfo) -> Problem:
     return Problem(
         kind=Kind.MIXED_VERSIONS,
         cause="torch is not installed",
-        fix=f"install the version that the other nodes have{where}, then restart its agent",
+        fix=f"install the version that the other nodes have{where}, then restart its agent, which "
+        "looks when it starts; or name an interpreter that has it: a job's own is asked each time",
     )
