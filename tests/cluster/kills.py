@@ -1,10 +1,10 @@
 """Kills at random moments, twice in a row, and then the losses of a run that was never broken.
 
 ``python -m tests.cluster.kills --runs 20 --first 1 --file kills.json`` on two loopback agents,
-without root. Each seed is one run of the built-in trainer: it is killed at a random moment (a rank,
-all ranks of a node, or both nodes with their agents), resumed on random ranks, killed again, and
-resumed to its end. Every loss of every attempt is compared with those of an unbroken run, to the
-last bit. Prints a line per run; results of all calls add up in the file.
+without root. Each seed is one run of the built-in trainer: it is killed at a random moment after a
+random step (a rank, all ranks of a node, or both nodes with their agents), resumed on random ranks,
+killed again, and resumed to its end. Every loss of every attempt is compared with those of an
+unbroken run, to the last bit. Prints a line per run; results of all calls add up in the file.
 """
 
 from __future__ import annotations
@@ -39,6 +39,10 @@ from tests.waiting import until
 
 STEPS = 60
 ENDED_S = 300.0
+WITHIN_S = 0.2
+"""A few steps and a save of this run."""
+
+RESUMED = "resumed after step"
 MEMBERS = (
     ("node1:1", "node2:1"),
     ("node2:1", "node1:1"),
@@ -119,11 +123,13 @@ class Trial:
         return JobSpec(entry=made.entry, files=made.files, participants=participants)
 
     def _kill(self, job: Job, chance: random.Random) -> str:
-        """Kill something at a random moment after the first step; wait for the end."""
+        """Kill something at a random moment after a random step; wait for the end."""
         job.watch()
-        until(lambda: job.history().ranks or job.state in TERMINAL, "a first step", ENDED_S)
-        after_s = chance.uniform(0.0, 3.0)
-        time.sleep(after_s)  # the random moment
+        origin = job.view().spec.origin
+        begun = (origin.step or 0) if origin else 0
+        step = chance.randint(begun + 1, max(begun + 1, begun + (STEPS - begun) // 2))
+        until(lambda: last_step(job) >= step or job.state in TERMINAL, f"step {step}", ENDED_S)
+        time.sleep(chance.uniform(0.0, WITHIN_S))  # also while it saves
         victims = [rank.pid for part in job.view().parts for rank in part.ranks if rank.pid]
         how = chance.choice(("a rank", "a node's ranks", "both nodes"))
         if how == "both nodes":
@@ -135,7 +141,7 @@ class Trial:
             for pid in own if how == "a node's ranks" else [chance.choice(victims)]:
                 end(pid)
         until(lambda: job.state in TERMINAL, f"the end of {job.id}", ENDED_S)
-        return f"{how} after {after_s:.2f} s: {job.state}"
+        return f"{how} after step {step}: {job.state}"
 
     def _crash(self) -> None:
         """Both nodes lose all processes at once, and start again."""
@@ -164,7 +170,7 @@ class Trial:
             return self._cluster.launch(spec), "nothing was saved: started over"
         origin = resumed.view().spec.origin
         assert origin is not None
-        return resumed, f"resumed after step {origin.step} on {nproc} ranks"
+        return resumed, f"{RESUMED} {origin.step} on {nproc} ranks"
 
     def _differs(self, job: Job) -> str | None:
         found = losses(job)
@@ -174,6 +180,11 @@ class Trial:
             return f"{job.id} began with step {min(found)}, not {first}"
         wrong = [step for step, loss in found.items() if loss != self._unbroken[step]]
         return f"{job.id}: other losses in steps {wrong}" if wrong else None
+
+
+def last_step(job: Job) -> int:
+    """That its ranks have reported."""
+    return max((one.steps[-1].step for one in job.history().ranks.values() if one.steps), default=0)
 
 
 def losses(job: Job) -> dict[int, float | None]:
@@ -227,7 +238,8 @@ def main(say: Callable[[str], None] = print) -> int:
                     content = msgspec.json.format(msgspec.json.encode(known))
                     write_atomically(arguments.file, content, mode=SHARED)
     wrong = sorted(int(seed) for seed, told in known.items() if told["problem"])
-    say(f"{len(known)} runs, {len(wrong)} wrong: {wrong or 'none'}")
+    resumed = sum(RESUMED in line for told in known.values() for line in told["story"])
+    say(f"{len(known)} runs, {resumed} times resumed, {len(wrong)} wrong: {wrong or 'none'}")
     return 1 if wrong else 0
 
 

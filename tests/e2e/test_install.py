@@ -153,3 +153,10 @@ def test_an_upgrade_waits_for_no_job_and_restarts_the_agent(
     assert agent_pids(first) != before
     code, (one,) = do("upgrade", "--without-systemd", "node1")
     assert (code, one.get("changed", [])) == (0, [])
+
+
+def test_an_upgrade_without_hosts_is_of_all_that_were_installed(do: Any) -> None:
+    code, hosts = do("upgrade", "--without-systemd")
+    assert code == 0, hosts
+    assert sorted(one["node"] for one in hosts) == ["node1", "node2"]
+    assert [one.get("changed", []) for one in hosts] == [[], []]
