@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import islice
 from math import isfinite
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_mntrain.metrics.recent import MOST_RECENT_STEPS, RECENT_S
 from jupyter_mntrain.metrics.series import Column
 from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 from jupyter_mntrain.model.records.number import carried
+
+if TYPE_CHECKING:  # takes a while: not when the extension is loaded
+    import numpy as np
+    from numpy.typing import NDArray
 
 CHUNK = 1024
 """The newest rows, one to two of these, stay as they were written."""
@@ -23,6 +29,9 @@ number of steps, so the beginning of a long job is drawn as finely as its middle
 
 DIGITS = 5
 """Significant ones that go to a page: a picture shows fewer."""
+
+LEAST_ROUNDED, MOST_ROUNDED = 1e-17, 1e27
+"""Between them, rounding needs no power of ten above 1e22, the last that a float holds exactly."""
 
 LEAST_CHUNK, LEAST_OLDER = 64, 128
 """A page shows a hundred rows of each of so many ranks."""
@@ -66,6 +75,7 @@ class Table:
         self._size = 1
         """Rows that each older one was joined from."""
         self._recent: slice | None = None
+        self._medians: dict[str, float | None] = {}
         """As long as no row is added: of many ranks, each has several figures."""
         self.joined_up_to = 0
         """Rows up to this number are no longer kept one by one."""
@@ -83,6 +93,7 @@ class Table:
             self._retire()
         self._numbers.append(number)
         self._recent = None
+        self._medians.clear()
         self._add(self._newest, row)
 
     def begin(self, number: int, rows: Sequence[Mapping[str, float | None]], size: int) -> None:
@@ -101,7 +112,7 @@ class Table:
     def _add(self, columns: dict[str, array[float]], row: Mapping[str, float | None]) -> None:
         for name, column in columns.items():
             value = row.get(name)
-            column.append(UNKNOWN if value is None else float(value))
+            column.append(UNKNOWN if value is None else value)
         for name in self._extremes:
             if LOW + name not in row:
                 value = columns[name][-1]
@@ -128,8 +139,12 @@ class Table:
 
     def recent(self, name: str) -> float | None:
         """Median of the known values of the recent rows; ``None`` if there are none."""
-        values = [value for value in self._newest[name][self.recent_rows()] if value != UNKNOWN]
-        return median(values) if values else None
+        if name not in self._medians:
+            values: Sequence[float] = self._newest[name][self.recent_rows()]
+            if UNKNOWN in values:
+                values = [value for value in values if value != UNKNOWN]
+            self._medians[name] = median(values) if values else None
+        return self._medians[name]
 
     def recent_span(self) -> tuple[float, float] | None:
         """Unix times at which the first of the recent steps began and the last one ended."""
@@ -162,24 +177,24 @@ class Table:
         spare = 1 if len(self._older["time_s"]) and len(self._numbers) else 0
         size = 1 if steps <= points else -(-steps // max(1, points - spare))
         older = max(1, -(-size // self._size))
+        before = _joined(self._older, older)
+        after = _joined(self._newest, size)
+        is_single = older * self._size == 1
         told = {}
         for name in self._names:
-            before = _joined(name, self._older[name], older)
-            after = _joined(name, self._newest[name], size)
             is_extreme = name.startswith((LOW, HIGH))
-            is_single = older * self._size == 1
             told[name] = [
-                *(before if not (is_extreme and is_single and size == 1) else ()),
-                *(after if not (is_extreme and size == 1) else ()),
+                *(before[name] if not (is_extreme and is_single and size == 1) else ()),
+                *(after[name] if not (is_extreme and size == 1) else ()),
             ]
         return told
 
     def _retire(self) -> None:
         """Make the older half of the newest rows older ones."""
-        for name in self._names:
-            column = self._newest[name]
-            self._older[name].extend(_joined(name, column[: self._chunk], self._size))
-            self._newest[name] = column[self._chunk :]
+        old = {name: column[: self._chunk] for name, column in self._newest.items()}
+        for name, column in _joined(old, self._size).items():
+            self._older[name].extend(column)
+            self._newest[name] = self._newest[name][self._chunk :]
         self.joined_up_to = self._numbers[self._chunk - 1]
         self._numbers = self._numbers[self._chunk :]
         self._warm_up = 0
@@ -187,43 +202,64 @@ class Table:
 
     def _bound(self) -> None:
         while len(self._older["time_s"]) > self._most_older:
-            self._older = {
-                name: array("d", _joined(name, column, 2)) for name, column in self._older.items()
-            }
+            joined = _joined(self._older, 2)
+            self._older = {name: array("d", column) for name, column in joined.items()}
             self._size *= 2
 
     def _empty(self) -> dict[str, array[float]]:
         return {name: array("d") for name in self._names}
 
 
-def _joined(name: str, column: array[float], size: int) -> list[float]:
+def _joined(columns: Mapping[str, array[float]], size: int) -> dict[str, Sequence[float]]:
     """One value for every ``size`` neighbors; the last of them may be fewer."""
-    if size == 1 or not len(column):
-        return list(column)
+    if size == 1 or not len(columns["time_s"]):
+        return dict(columns)
+    import numpy as np
+
+    # All columns at once: of very many tables, a call per column costs more than what it does.
+    begins = np.arange(0, len(columns["time_s"]), size)
+    joined: dict[str, Sequence[float]] = {}
+    for rule in (_lasts, _lows, _highs, _means):
+        names = [name for name in columns if _rule(name) is rule]
+        if names:
+            values = np.array([columns[name] for name in names])
+            joined |= zip(names, rule(values, begins).tolist(), strict=True)
+    return joined
+
+
+@cache
+def _rule(name: str) -> Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]:
     if name in KEEP_LAST:
-        return [*column[size - 1 :: size], *(column[-1:] if len(column) % size else ())]
-    if name.startswith((LOW, HIGH)):
-        rule = _low if name.startswith(LOW) else max
-        return [rule(column[i : i + size]) for i in range(0, len(column), size)]
-    import numpy as np  # takes a while: not when the extension is loaded
+        return _lasts
+    return _lows if name.startswith(LOW) else _highs if name.startswith(HIGH) else _means
 
-    values = np.array(column)
+
+def _lasts(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np.float64]:
+    return values[:, [*(begins[1:] - 1), -1]]
+
+
+def _highs(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.maximum.reduceat(values, begins, axis=1)  # what is not known is less than all
+
+
+def _lows(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    known = np.where(values == UNKNOWN, np.inf, values)
+    lows = np.minimum.reduceat(known, begins, axis=1)
+    return np.where(lows == np.inf, UNKNOWN, lows)
+
+
+def _means(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np.float64]:
+    import numpy as np
+
     known = values != UNKNOWN
-    begins = np.arange(0, len(values), size)
     with np.errstate(invalid="ignore"):  # the mean of inf and -inf is NaN, and is shown as that
-        if known.all():
-            counts = np.minimum(size, len(values) - begins)
-            sums = np.add.reduceat(values, begins)
-        else:
-            counts = np.add.reduceat(known, begins, dtype=np.int64)
-            sums = np.add.reduceat(np.where(known, values, 0.0), begins)
-    means: list[float] = np.where(counts > 0, sums / np.maximum(counts, 1), UNKNOWN).tolist()
-    return means
-
-
-def _low(values: Sequence[float]) -> float:
-    low = min(values)
-    return low if low != UNKNOWN else min((v for v in values if v != UNKNOWN), default=UNKNOWN)
+        counts = np.add.reduceat(known, begins, axis=1, dtype=np.int64)
+        sums = np.add.reduceat(np.where(known, values, 0.0), begins, axis=1)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), UNKNOWN)
 
 
 def page_columns(columns: Mapping[str, Sequence[float]]) -> dict[str, Any]:
@@ -231,29 +267,54 @@ def page_columns(columns: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
     Extremes are under ``low`` and ``high``, by the name of their column.
     """
+    known = {name: of for name, of in columns.items() if of.count(UNKNOWN) < len(of)}
+    # All at once: a page of many ranks has a million of them.
+    figures = [one for name, of in known.items() if name not in KEEP_LAST for one in of]
+    rounded = iter(_rounded(figures))
     told: dict[str, Any] = {}
     for name, values in columns.items():
-        column = _page_column(name, values)
+        column: Column = ()
+        if name in known and name in KEEP_LAST:
+            column = _carried(tuple(_to_thousandths(values)))
+        elif name in known:
+            column = _carried(tuple(islice(rounded, len(values))))
         if not name.startswith((LOW, HIGH)):
             told[name] = column
         elif column:
-            which, _, of = name.partition("_")
-            told.setdefault(which, {})[of] = column
+            which, _, what = name.partition("_")
+            told.setdefault(which, {})[what] = column
     return told
 
 
-def _page_column(name: str, values: Sequence[float]) -> Column:
-    unknown = values.count(UNKNOWN)
-    if unknown == len(values):
-        return ()
-    if name in KEEP_LAST:
-        return tuple(None if value == UNKNOWN else round(value, 3) for value in values)
-    # All at once: a page of many ranks has a million of them.
-    spelled = " ".join([f"%.{DIGITS}g"] * len(values)) % tuple(values)
-    rounded = [float(one) for one in spelled.split()]
-    if not unknown and isfinite(sum(rounded)):
-        return tuple(rounded)
-    return tuple(
-        None if value == UNKNOWN else carried(one)
-        for value, one in zip(values, rounded, strict=True)
-    )
+def _carried(values: tuple[float, ...]) -> Column:
+    if UNKNOWN not in values and isfinite(sum(values)):
+        return values
+    return tuple(None if one == UNKNOWN else carried(one) for one in values)
+
+
+def _to_thousandths(values: Sequence[float]) -> list[float]:
+    import numpy as np
+
+    told = np.array(values, dtype=np.float64)
+    is_known = told != UNKNOWN
+    rounded = np.round(np.where(is_known, told, 0.0), 3)
+    result: list[float] = np.where(is_known, rounded, told).tolist()
+    return result
+
+
+def _rounded(values: Sequence[float]) -> list[float]:
+    """To :data:`DIGITS` significant ones; what is not known or not finite stays."""
+    if not values:
+        return []
+    import numpy as np
+
+    told = np.array(values, dtype=np.float64)
+    sizes = np.abs(told)
+    is_plain = (sizes > LEAST_ROUNDED) & (sizes < MOST_ROUNDED)
+    exponents = DIGITS - 1 - np.floor(np.log10(sizes, where=is_plain, out=np.zeros_like(told)))
+    # Either of them is 1, and the other exact: the results are the floats nearest to the decimals.
+    up, down = 10.0 ** np.maximum(exponents, 0), 10.0 ** np.maximum(-exponents, 0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        rounded = np.rint(told * up / down) * down / up
+    result: list[float] = np.where(is_plain, rounded, told).tolist()
+    return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
 import msgspec
@@ -56,6 +56,9 @@ class LinkRows:
         self._totals: dict[str, array[float]] = {one: array("d") for one in DIRECTIONS}
         self._most: dict[Direction, float] = dict.fromkeys(DIRECTIONS, 0.0)
         """The highest rates seen over :data:`LEAST_WINDOW_S` or longer."""
+        self._accounts: dict[tuple[Rank, Direction], tuple[Mapping[int, int], int]] = {}
+        """What each rank exchanged last, and the part of it that other nodes got: neighboring steps
+        that exchange the same share one account."""
 
     @property
     def capacity_bytes_per_s(self) -> float | None:
@@ -127,10 +130,14 @@ class LinkRows:
 
     def _across(self, step: RankStep, direction: Direction) -> int:
         by_peer = step.sent_bytes if direction == "sent" else step.received_bytes
-        return sum(size for peer, size in by_peer.items() if peer not in self._ranks)
+        key = (step.rank, direction)
+        known = self._accounts.get(key)
+        if known is None or known[0] is not by_peer:
+            across = sum(size for peer, size in by_peer.items() if peer not in self._ranks)
+            known = self._accounts[key] = by_peer, across
+        return known[1]
 
     def _all_across(self, steps: Sequence[RankStep], direction: Direction) -> int:
-        """Of several steps; neighbors that exchange the same share one account."""
         total = size = 0
         known: object = None
         for step in steps:
@@ -202,7 +209,7 @@ class LinkRows:
             peers: nodes that they exchange activations with.
             capacities: of each direction.
         """
-        steps = [step for series in ranks for step in recent_steps(series, span)]
+        steps = [step for series in ranks for step in (series.within(*span) if span else ())]
         payload = NO_RATES
         if len(ranks) == self.placement.nproc and all_tell(steps) and steps:
             seconds = sum(step.step_s for step in steps) / len(ranks)
@@ -241,15 +248,6 @@ class LinkRows:
                 )
             return WARM_UP
         return None if capacity else "the capacity is not measured"
-
-
-def recent_steps(series: RankSeries, span: tuple[float, float] | None) -> Sequence[RankStep]:
-    """Its steps that ended within ``span``."""
-    if span is None:
-        return ()
-    begin = bisect_right(series.steps, span[0], key=lambda step: step.time_s)
-    end = bisect_right(series.steps, span[1], key=lambda step: step.time_s)
-    return series.steps[begin:end]
 
 
 def _named(rates: Rates, own: Rates) -> dict[str, float | None]:

@@ -64,6 +64,8 @@ class RankRows:
         self._best_flops_per_s = 0.0
         self._drawn_peak: float | None = None
         self._most_memory: int | None = None
+        self._summarized: tuple[object, RankSummary] | None = None
+        """The newest summary, and what it was made of."""
 
     @property
     def start(self) -> RankStart | None:
@@ -188,7 +190,16 @@ class RankRows:
         own = self.table.recent(name)
         return None if own is None or self.replicas is None else own * self.replicas
 
-    def summary(self, state: JobState) -> RankSummary:
+    def summary(self, state: JobState, pid: int | None) -> RankSummary:
+        """The rank as it is now; made anew only when something of it has changed."""
+        series = self.series
+        told = (series.start, series.end, series.progress) if series else ()
+        basis = (state, pid, told, self._taken, self.replicas, self.peak_flops_per_s)
+        if self._summarized is None or self._summarized[0] != basis:
+            self._summarized = basis, self._summarize(state, pid)
+        return self._summarized[1]
+
+    def _summarize(self, state: JobState, pid: int | None) -> RankSummary:
         series, start, table = self.series, self.start, self.table
         flops_per_s = table.recent("flops_per_s")
         figures: dict[str, float | None] = {
@@ -206,7 +217,8 @@ class RankRows:
             layers=start.layers if start else (),
             device=start.device if start else None,
             step=series.last_step if series else None,
-            **figures,  # type: ignore[arg-type]  # none of them is the pid
+            pid=pid,
+            **figures,
             peak_source=self.peak_source,
             memory_bytes=self._most_memory,
             missing=self._missing({**figures, "memory_bytes": self._most_memory}),
@@ -216,7 +228,7 @@ class RankRows:
 
     def _missing(self, figures: Mapping[str, float | None]) -> dict[str, str]:
         """Why figures are not known, by their names; nothing before the first step."""
-        if not len(self.table):
+        if not len(self.table) or None not in figures.values():
             return {}
         has_tokens = self.table.recent("tokens_per_s") is not None
         no_tokens = NOT_WHOLE if has_tokens and self.replicas is None else NO_TOKENS

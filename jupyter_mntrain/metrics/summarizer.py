@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-import msgspec
-
 from jupyter_mntrain.metrics.events import events_of
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.job_rows import JobRows
@@ -170,14 +168,12 @@ def elapsed_s(view: JobView, now_s: float) -> float | None:
 
 def _rank_summaries(view: JobView, ranks: Ranks) -> tuple[RankSummary, ...]:
     return tuple(
-        msgspec.structs.replace(
-            known.summary(one.state)
-            if (known := ranks.get(one.rank))
-            else RankSummary(rank=one.rank, node=part.node, state=one.state),
-            pid=None if one.state in TERMINAL else one.pid,
-        )
+        known.summary(one.state, pid)
+        if (known := ranks.get(one.rank))
+        else RankSummary(rank=one.rank, node=part.node, state=one.state, pid=pid)
         for part in view.parts
         for one in part.ranks
+        for pid in (None if one.state in TERMINAL else one.pid,)
     )
 
 

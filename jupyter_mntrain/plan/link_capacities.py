@@ -18,18 +18,24 @@ class LinkCapacities:
         self._for_all = given
         self._given: dict[str, Capacity] = {}
         self._measured: dict[tuple[str, str], Capacity] = {}
+        self._known: dict[tuple[str, str], Capacity | None] = {}
+        """What :meth:`between` has said: of many ranks it is asked for every step of each."""
 
     def add(self, node: str, given: Capacity | None, links: Iterable[LinkMeasurement]) -> None:
         """Add what a node reports about its interface."""
+        self._known.clear()
         if given is not None:
             self._given[node] = given
         self._measured |= {(node, link.receiver): link.capacity for link in links}
 
     def between(self, sender: str, receiver: str) -> Capacity | None:
         """The capacity given for the job, else for an end (the lower one), else measured."""
-        ends = [self._given[node] for node in (sender, receiver) if node in self._given]
-        given = self._for_all or min(ends, key=bytes_per_s, default=None)
-        return given or self._measured.get((sender, receiver))
+        pair = (sender, receiver)
+        if pair not in self._known:
+            ends = [self._given[node] for node in pair if node in self._given]
+            given = self._for_all or min(ends, key=bytes_per_s, default=None)
+            self._known[pair] = given or self._measured.get(pair)
+        return self._known[pair]
 
     def of(self, pairs: Iterable[tuple[str, str]]) -> Capacity | None:
         """Capacity of an interface to or from several nodes: that of its fastest pair, as the

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
 from jupyter_mntrain.metrics.thinned.blocks import Row, StepBlocks, joined, mean_step, row_of
@@ -20,6 +21,8 @@ from jupyter_mntrain.model.records.metrics import (
 )
 
 STEP = BLOCK.index("step")
+TIME = attrgetter("time_s")
+LEAST_REACH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +91,23 @@ class RankSeries:
         if len(blocks) and (not steps or time_s <= blocks.time_s(len(blocks) - 1)):
             index = bisect_left(range(len(blocks)), time_s, key=blocks.time_s)
             return self.mean(blocks[min(index, len(blocks) - 1)])
-        index = bisect_left(steps, time_s, key=lambda step: step.time_s)
-        return steps[min(index, len(steps) - 1)]
+        newest = self._newest_since(time_s)
+        return newest[min(bisect_left(newest, time_s, key=TIME), len(newest) - 1)]
+
+    def within(self, begin_s: float, end_s: float) -> Sequence[RankStep]:
+        """Its single steps that ended after one time, and not after another."""
+        newest = self._newest_since(begin_s)
+        begin, end = (bisect_right(newest, time_s, key=TIME) for time_s in (begin_s, end_s))
+        return newest[begin:end]
+
+    def _newest_since(self, time_s: float) -> Sequence[RankStep]:
+        """Its newest steps, all that ended since a time among them. What is asked for is nearly
+        always at the end: looked for from there, it does not cost more the longer a job runs.
+        """
+        begin, reach = len(self.steps), LEAST_REACH
+        while begin > 0 and (begin == len(self.steps) or self.steps[begin].time_s >= time_s):
+            begin, reach = max(0, begin - reach), 2 * reach
+        return self.steps[begin:]
 
 
 class Together(NamedTuple):
