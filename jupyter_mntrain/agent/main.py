@@ -209,11 +209,11 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     _greet(node)
 
     tasks = [
-        asyncio.ensure_future(_every(BEAT_INTERVAL_S, BeatSampler(node).sample)),
-        asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.tell_leases)),
-        asyncio.ensure_future(_every(BEAT_INTERVAL_S, node.check_state)),
-        asyncio.ensure_future(_every(BEAT_INTERVAL_S, Keeping(node).keep)),
-        asyncio.ensure_future(_every(POLL_INTERVAL_S, node.jobs.poll)),
+        asyncio.ensure_future(every(BEAT_INTERVAL_S, BeatSampler(node).sample)),
+        asyncio.ensure_future(every(BEAT_INTERVAL_S, node.tell_leases)),
+        asyncio.ensure_future(every(BEAT_INTERVAL_S, node.check_state)),
+        asyncio.ensure_future(every(BEAT_INTERVAL_S, Keeping(node).keep)),
+        asyncio.ensure_future(every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(_follow_interfaces(node, announcer)),
     ]
     await _told_to_end().wait()
@@ -294,12 +294,14 @@ def _greet(node: LocalNode) -> None:
         log.warning("%s", Problem(kind=Kind.NO_INTERFACE, cause=cause, fix=fix))
 
 
-async def _every(interval_s: float, work: Callable[[], object]) -> None:
-    trouble = ""
+async def every(interval_s: float, work: Callable[[], object]) -> None:
+    """``work`` that returns ``True`` is not done: it goes on once everybody else had a turn."""
+    trouble, is_behind = "", False
     while True:
-        await asyncio.sleep(interval_s)
+        await asyncio.sleep(0 if is_behind else interval_s)
         try:
-            work()
+            is_behind = False  # also after an error
+            is_behind = work() is True
         except Exception as error:  # one failed reading must not end the agent; the error is logged
             if repr(error) != trouble:  # once, not ten times a second
                 log.exception("a periodic task failed")

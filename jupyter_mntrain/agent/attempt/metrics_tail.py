@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
 from jupyter_mntrain.agent.attempt.log_trimming import next_data
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.metrics import RankSample
 
 READ_BYTES = 1 << 20
-"""Most that is read per call and file. No sample is that long: a line that does not end by then
-is skipped."""
+"""No sample is that long: a line that does not end by then is skipped."""
+
+PIECE_BYTES = 1 << 17
+"""Read of a file at once, unless its next line is longer."""
+
+LINES_PER_TURN = tunables.count("agent.lines_per_turn")
 
 _decoder = msgspec.json.Decoder(RankSample)
 
@@ -31,17 +37,21 @@ class MetricsTail:
         self._offsets = offsets
 
     def read(self) -> Iterator[tuple[str, int, RankSample]]:
-        """(file name, offset after the line, sample) of every new complete line.
+        """(file name, offset after the line, sample) of new complete lines, in the order of each
+        file: at most :data:`LINES_PER_TURN`, so that a flood of them does not keep the agent from
+        its other work. :meth:`has_more` tells whether there are others.
 
         A line counts as read once the next one is requested: a caller that fails to store it gets
         it again. A malformed line is skipped, so that it does not hide the lines after it.
         """
-        for path in sorted(self._directory.glob("rank-*.ndjson")):
+        paths = sorted(self._directory.glob("rank-*.ndjson"))
+        share = max(1, LINES_PER_TURN // max(1, len(paths)))  # no rank waits for another's flood
+        for path in paths:
             block = self._new_bytes(path)
             whole = block[: block.rfind(b"\n") + 1]
             if not whole and len(block) == READ_BYTES:
                 whole = block
-            for line in whole.splitlines(keepends=True):
+            for line in islice(whole.splitlines(keepends=True), share):
                 offset = self._offsets.get(path.name, 0) + len(line)
                 with suppress(msgspec.MsgspecError):
                     yield path.name, offset, _decoder.decode(line)
@@ -61,6 +71,7 @@ class MetricsTail:
                 # Bytes freed while no agent was running are lost.
                 self._offsets[path.name] = next_data(file.fileno(), offset, path.stat().st_size)
                 file.seek(self._offsets[path.name])
-                return file.read(READ_BYTES)
+                piece = file.read(PIECE_BYTES)
+                return piece if b"\n" in piece else piece + file.read(READ_BYTES - len(piece))
         except OSError:  # removed by the script; it may be created again
             return b""

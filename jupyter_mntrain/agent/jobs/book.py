@@ -29,12 +29,7 @@ from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, JobDeleted, StartRequest, StopRequest
 from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE
-from jupyter_mntrain.model.errors import (
-    JobNotFoundError,
-    MntrainError,
-    RefusedError,
-    SpecError,
-)
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import private_directory
 from jupyter_mntrain.model.ids import JobId, NodeId
@@ -202,18 +197,19 @@ class JobBook:
             self.tell(job)
         return job.record
 
-    def poll(self) -> None:
-        """Poll every attempt that is not settled. Cheap when there are none."""
-        now = time.monotonic()
+    def poll(self) -> bool:
+        """Poll every attempt that is not settled; whether one has written more. Cheap for none."""
+        now, is_behind = time.monotonic(), False
         for job in list(self._jobs.values()):
             if job.is_settled and not job.file.has_news:
                 continue
             try:
-                job.poll(now)
+                is_behind |= job.poll(now)
             except Exception as error:  # noqa: BLE001 - ends this part only; logged with an id
                 self.fail(job, error, "cannot follow its part")
             if job.file.take_news(now):
                 self.tell(job)
+        return is_behind
 
     def close(self) -> None:
         """Close the files. Attempts continue under their keepers."""

@@ -49,14 +49,11 @@ from jupyter_mntrain.model.records.metrics import (
     LinkSample,
     PartChange,
     RankEnd,
-    RankEvaluation,
-    RankGroup,
     RankProgress,
     RankSample,
     RankSaved,
     RankStart,
     RankStep,
-    RankText,
     Sample,
 )
 from jupyter_mntrain.model.text.label import JobLabel
@@ -164,8 +161,8 @@ class LocalJob:
         Args:
             after_failure: another part has failed; otherwise a person wants it.
         """
-        if self.attempt.status() is not None:
-            self.poll(time.monotonic())
+        while self.attempt.status() is not None and self.poll(time.monotonic()):
+            pass  # it may have ended by itself
         if not self.is_active:
             return
         self.change(StopAsked(reason=reason, time_s=self.now_s(), after_failure=after_failure))
@@ -203,8 +200,7 @@ class LocalJob:
         """Kill one rank's process. Idempotent.
 
         Raises:
-            RefusedError: the attempt has ended, another one is running, or no process of this rank
-                lives here.
+            RefusedError: the attempt has ended, another one is running, or the rank is not here.
         """
         is_ours = self.is_active and request.attempt == self.record.attempt.number
         if is_ours and any(one.rank == rank and one.kill_reason for one in self.record.part.ranks):
@@ -237,8 +233,8 @@ class LocalJob:
             for sample in samples:
                 self._journal(sample)
 
-    def poll(self, now_s: float) -> None:
-        """Read what the attempt has written, and detect its end.
+    def poll(self, now_s: float) -> bool:
+        """Read what the attempt has written, and detect its end; whether it has written more.
 
         Args:
             now_s: monotonic seconds.
@@ -246,17 +242,18 @@ class LocalJob:
         if not self.is_active or self.record.is_queued:
             with self._disk.tolerated():
                 self.file.write_changes()
-            return
-        # Checked before the tail is read: so this poll reads all that a rank wrote before the end.
-        is_over = self._end.has_begun
+            return False
+        # Checked before the tail is read: all that a rank wrote before the end is read before it.
+        is_over, is_behind = self._end.has_begun, False
         with self._disk.tolerated():
             self.file.write_changes()
             self._read_metrics(now_s)
-            while is_over and not self._is_broken and self._tail.has_more():
-                self._read_metrics(now_s)
+            is_behind = not self._is_broken and self._tail.has_more()
+        is_over = is_over and not is_behind
         if is_over or self.record.part.state == "stopping":
             self._look_at_end(now_s, is_over=is_over)
-        for seen in self._processes.look(self.record.part, now_s, may_begin=not is_over):
+        looked = self._processes.look(self.record.part, now_s, may_begin=not is_over)
+        for seen in () if is_behind else looked:
             self.change(seen)
             if isinstance(seen, RankUp):
                 self._watchdog.began(now_s)
@@ -268,6 +265,7 @@ class LocalJob:
             self.file.note(pressure=pace.pressure)
             self.add_samples(*pace.loading)
             self._watchdog.exchanged(pace.exchanged_bytes, now_s)
+        return is_behind
 
     def _look_at_end(self, now_s: float, *, is_over: bool) -> None:
         if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):
@@ -339,7 +337,9 @@ class LocalJob:
                 self._watchdog.got_on(now_s)
             case RankEnd(ok=True, rank=rank, time_s=time_s):
                 self.change(RankDone(rank=rank, time_s=time_s))
-            case RankProgress() | RankEvaluation() | RankText() | RankGroup():
+            case RankEnd():
+                pass
+            case _:
                 self._watchdog.got_on(now_s)
 
     def _journal(

@@ -172,11 +172,12 @@ def test_a_tail_goes_on_behind_what_was_given_back(tmp_path):
     tail = MetricsTail(tmp_path, {})
     if not trim(path, kept_bytes=100_000, slack_bytes=0):
         pytest.skip("this file system cannot punch holes")
-    found = [sample.step for _ in range(3) for _, _, sample in tail.read()]
+    found = []
+    while tail.has_more():
+        found += [sample.step for _, _, sample in tail.read()]
     assert found[0] == 1
     assert found[-1] == 4999
     assert 500 < len(found) < 4000
-    assert not tail.has_more()
 
 
 @pytest.mark.anyio
