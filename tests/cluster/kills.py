@@ -226,6 +226,7 @@ def main(say: Callable[[str], None] = print) -> int:
         known = json.loads(arguments.file.read_text())
     with tempfile.TemporaryDirectory() as place:
         home = Path(place) / "home"
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # as in tests: ranks share few cores
         for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
             os.environ[variable] = str(home / variable)
         install_drivers(home / "XDG_CONFIG_HOME")
