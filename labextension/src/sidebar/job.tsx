@@ -47,7 +47,9 @@ export function Job(props: IJobProps): JSX.Element {
           {hasNamesake(job, props.model.jobs) && (
             <span className="m s">{job.job_id}</span>
           )}{' '}
-          <span>{stateLine(job)}</span>
+          <span className={OVER.has(job.state) ? 'nw' : ''}>
+            {stateLine(job)}
+          </span>
         </span>
         <RowMenu label={trans.__('More for %1', job.name)} items={items} />
       </div>

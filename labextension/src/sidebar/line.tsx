@@ -36,7 +36,7 @@ export function LineRow(props: {
       ) : (
         <span />
       )}
-      <span className="mnt-value nw">{children}</span>
+      <span className="mnt-value">{children}</span>
     </div>
   );
 }

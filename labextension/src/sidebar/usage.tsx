@@ -29,13 +29,18 @@ export function UsageRow(props: IUsageProps): JSX.Element {
   const percent = (
     <Measured value={share} write={formats.wholePercent} reason={reason} />
   );
-  const memory = trans.__(
-    '%1 of %2',
-    formats.gibibytes(used, false),
-    formats.gibibytes(total)
-  );
+  const memory = (withUnit: boolean) =>
+    trans.__(
+      '%1 of %2',
+      formats.gibibytes(used, false),
+      formats.gibibytes(total, withUnit)
+    );
   if (past) {
-    return <UsageLines {...props} {...{ past, percent, memory }} />;
+    return (
+      <UsageLines {...props} {...{ past, percent }}>
+        <span title={memory(true)}>{memory(false)}</span>
+      </UsageLines>
+    );
   }
   return (
     <div className="mnt-gpu">
@@ -49,7 +54,7 @@ export function UsageRow(props: IUsageProps): JSX.Element {
         />
       </span>
       <span className="mnt-value">
-        {memory}
+        {memory(true)}
         <Bar
           role="meter"
           share={used / total}
@@ -64,10 +69,11 @@ function UsageLines(
   props: IUsageProps & {
     past: Past;
     percent: React.ReactNode;
-    memory: string;
+    /** How much memory is used. */
+    children: React.ReactNode;
   }
 ): JSX.Element {
-  const { name, label, past, total, percent, memory } = props;
+  const { name, label, past, total, percent, children } = props;
   const [kind, key] = props.part;
   const figure = kind === 'gpu' ? 'utilization' : 'cpu_share';
   return (
@@ -86,7 +92,7 @@ function UsageLines(
         line={past.line(kind, 'memory_bytes', key, total)}
         write={formats.memory}
       >
-        {memory}
+        {children}
       </LineRow>
     </>
   );
