@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
@@ -51,14 +52,15 @@ with Recorder(clock=lambda: next(clock), stopwatch=time.perf_counter) as recorde
 
 
 class Agents:
-    """Two agents, killed and started again at will."""
+    """Agents, killed and started again at will."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, addresses: Sequence[str] = ADDRESSES) -> None:
         self._directory = directory
+        self._addresses = addresses
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, token: str | None = None) -> None:
-        for index, address in enumerate(ADDRESSES, start=1):
+        for index, address in enumerate(self._addresses, start=1):
             words = ["run"]
             if token:
                 words = ["join", "--name", f"node{index}", "--listen", address]
@@ -86,7 +88,7 @@ class Agents:
         self._running.clear()
 
     def memory_mb(self) -> float:
-        """The larger of the two."""
+        """Of the largest."""
         return max(
             int(Path(f"/proc/{one.pid}/statm").read_text().split()[1]) * 4096 / 1e6
             for one in self._running

@@ -15,10 +15,12 @@ import time
 from pathlib import Path
 
 from benchmarks.loopback import replay, until
-from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.cluster import Cluster, Job
+from tests.standin.story import HISTORY_STEPS
 
 LIMIT_MB, LIMIT_SHARE = 200.0, 0.15
 PICTURE_EVERY = 10
+SETTLE_S = 5.0
 
 
 def watch(addresses: list[str], ranks: int, seconds: float) -> dict[str, float]:
@@ -27,9 +29,12 @@ def watch(addresses: list[str], ranks: int, seconds: float) -> dict[str, float]:
         until(lambda: len(cluster.jobs()) > 0, "the replayed job")
         job = cluster.job(cluster.jobs()[0].job_id)
         until(lambda: len(job.history().writing) == ranks, "samples of all ranks", 300.0)
+        until(lambda: least_steps(job) >= HISTORY_STEPS, "all steps so far", 300.0)
         ready_s = time.monotonic() - begun
+        # What follows is the steady state: what was made before is taken.
         job.series()
-        time.sleep(5.0)  # what follows is the steady state
+        time.sleep(SETTLE_S)
+        job.series()
         before, started = time.process_time(), time.monotonic()
         beats = 0
         while (passed := time.monotonic() - started) < seconds:
@@ -43,8 +48,12 @@ def watch(addresses: list[str], ranks: int, seconds: float) -> dict[str, float]:
             "ready_s": ready_s,
             "share": spent / passed,
             "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
-            "steps": float(min(one.count for one in job.history().ranks.values())),
+            "steps": float(least_steps(job)),
         }
+
+
+def least_steps(job: Job) -> int:
+    return min(one.count for one in job.history().ranks.values())
 
 
 def main() -> int:
