@@ -1,6 +1,7 @@
 /** The history of a node: a tab from the menu of its row, with the charts of its agent's values. */
 
 import { expect, test } from '@jupyterlab/galata';
+import type { Locator } from '@playwright/test';
 
 import { execute, expectAccessible, openSidebar, shot } from './helpers';
 
@@ -56,5 +57,49 @@ test('the palette opens a history without naming a node', async ({ page }) => {
   await openSidebar(page);
   await expect(page.locator('.mnt-node').first()).toBeVisible();
   await execute(page, 'mntrain:node-history');
+  await expect(page.locator('.mnt-history')).toBeVisible();
+});
+
+/** What reaches beyond the sidebar, or is wider than its place in a row. */
+function cutOff(sidebar: Locator): Promise<string[]> {
+  return sidebar.evaluate(root => {
+    const { right } = root.getBoundingClientRect();
+    const all = [...root.querySelectorAll<HTMLElement>('*')];
+    return all
+      .filter(
+        one =>
+          one.getBoundingClientRect().right > right + 1 ||
+          one.scrollWidth > one.clientWidth + 1
+      )
+      .filter(one => one.clientWidth > 0 && !(one instanceof SVGElement))
+      .map(one => `${one.className}: ${one.textContent}`);
+  });
+}
+
+test('each value has its last hour beside it where there is room', async ({
+  page
+}) => {
+  const sidebar = await openSidebar(page);
+  const node = sidebar.locator('.mnt-node', { hasText: 'node1' }).first();
+  const use = node.getByRole('img', {
+    name: /^Utilization of CPU of node1, last hour: .+% to .+%/
+  });
+  // JupyterLab lets no sidebar be narrower than 250 pixels.
+  for (const width of [250, 270, 300, 400]) {
+    await page.sidebar.setWidth(width, 'left');
+    await expect(use).toHaveCount(width < 260 ? 0 : 1);
+    expect(await cutOff(sidebar)).toEqual([]);
+    await shot(sidebar, `sidebar-${width}-light`);
+  }
+  await expectAccessible(page, '.mnt-sidebar');
+  await page.theme.setDarkTheme();
+  for (const width of [400, 300, 270, 250]) {
+    await page.sidebar.setWidth(width, 'left');
+    await expect(use).toHaveCount(width < 260 ? 0 : 1);
+    await shot(sidebar, `sidebar-${width}-dark`);
+  }
+  await page.theme.setLightTheme();
+  await page.sidebar.setWidth(300, 'left');
+  await node.getByRole('button', { name: 'Open history' }).click();
   await expect(page.locator('.mnt-history')).toBeVisible();
 });
