@@ -14,6 +14,7 @@ recorder = Recorder()
 for step in range(1, 61):
     time.sleep(0.02)
     recorder.step(tokens=64, loss=LOSS / step ** 0.3 + 0.05 * (step % 3))
+print("made all steps")
 `;
 
 /** A short job on one node, launched as a job file. */
@@ -49,6 +50,17 @@ function rowOf(list: Locator, name: string): Locator {
   return list.getByRole('row').filter({ hasText: name });
 }
 
+/** The file that a click on this button brings. */
+async function downloaded(
+  page: Page,
+  where: Locator,
+  name: string
+): Promise<string> {
+  const coming = page.waitForEvent('download');
+  await where.getByRole('button', { name }).click();
+  return readFileSync(await (await coming).path()).toString();
+}
+
 /** Pictures of both themes at both widths, for people. */
 async function shots(page: any, where: Locator, name: string): Promise<void> {
   for (const width of [1000, 1440]) {
@@ -73,6 +85,14 @@ async function compared(page: any): Promise<void> {
     '4'
   );
   await shots(page, view, 'compare');
+  await view.getByRole('button', { name: 'Table' }).click();
+  const losses = view.getByRole('table', { name: 'Loss' });
+  await expect(losses.getByRole('row', { name: /^step 60 / })).toContainText(
+    /\d\.\d{3}/
+  );
+  await expectAccessible(page, '.mnt-compare');
+  await shot(view, 'compare-table-light');
+  await view.getByRole('button', { name: 'Table' }).click();
 
   const charts = view.locator('.mnt-charts');
   await charts.focus();
@@ -154,6 +174,15 @@ test('runs are found, named, noted and deleted', async ({ page, baseURL }) => {
     list.getByRole('columnheader', { name: 'name', exact: true })
   ).toHaveAttribute('aria-sort', 'ascending');
 
+  await list.getByLabel('Node').selectOption('node1');
+  await list.getByLabel('Program').selectOption('script.py');
+  await list.getByLabel('Age').selectOption('24 hours');
+  const csv = await downloaded(page, list, 'Download CSV');
+  expect(csv).toContain(`${ids[0]},"nostromo",succeeded`);
+  for (const label of ['Node', 'Program', 'Age']) {
+    await list.getByLabel(label).selectOption('any');
+  }
+
   await rowOf(list, 'betty').getByRole('checkbox').check();
   await rowOf(list, 'sulaco').getByRole('checkbox').check();
   await expect(list.getByText('2 selected')).toBeVisible();
@@ -180,4 +209,9 @@ test('runs are found, named, noted and deleted', async ({ page, baseURL }) => {
   await rowOf(list, 'betty').focus();
   await page.keyboard.press('Enter');
   await expect(page.locator('.mnt-live').filter({ hasText: ids[2] })).toBeVisible();
+
+  await execute(page, 'mntrain:logs', { jobId: ids[0] });
+  const log = page.locator('.mnt-log');
+  await expect(log).toContainText('made all steps');
+  expect(await downloaded(page, log, 'Download')).toContain('made all steps');
 });
