@@ -41,7 +41,7 @@ from jupyter_mntrain.recipe.stored import with_settings
 class Cluster:
     """The nodes and jobs of one cluster, watched until it is closed.
 
-    ``nodes()`` and ``jobs()`` return at once, from the live view. Methods that contact nodes
+    ``nodes()`` returns at once, from the live view. Methods that contact nodes
     raise :class:`MntrainError`. All methods may be called from any thread, also from a notebook
     cell. Close it, or use it as a context manager; jobs continue. Methods that may take longer
     than a second report to ``progress``.
@@ -300,6 +300,7 @@ class Cluster:
         Raises:
             SpecError: the text is too long.
         """
+        self.first_nodes()
         return self._jobs.listed(search, sort, everything=everything)
 
     def known_jobs(self) -> tuple[JobView, ...]:
@@ -328,8 +329,7 @@ class Cluster:
     ) -> tuple[LinkMeasurement, ...]:
         """Measure the bandwidth of every ordered pair in turn, about 1 s each.
 
-        The sending agents store the results, from which networks are chosen and link utilization
-        is computed.
+        The sending agents store the results: networks are chosen by them.
 
         Args:
             participants: nodes and interfaces; default: every usable node.

@@ -10,6 +10,7 @@ from jupyter_mntrain.cluster.history.comparison import ComparedJobs, compare_job
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
+from jupyter_mntrain.cluster.launch.begin import begin_elsewhere
 from jupyter_mntrain.cluster.launch.resume import (
     ResumePlan,
     change_checkpoints,
@@ -117,6 +118,13 @@ class Job(LoggedJob):
         self._driver.live.changes.wait_until(lambda: self.history().is_complete, timeout_s)
         return self.history()
 
+    def catch_up(self, timeout_s: float | None = None) -> JobHistory:
+        """The history up to the last step that the nodes have reported, or as it is after
+        ``timeout_s`` seconds.
+        """
+        self._driver.live.changes.wait_until(lambda: self.history().is_caught_up, timeout_s)
+        return self.history()
+
     def summary(self) -> JobSummary:
         """The job's figures, from what has been read so far. Starts watching."""
         with self._metrics_lock:
@@ -129,14 +137,17 @@ class Job(LoggedJob):
             self._metrics.extend(self.history(), self._driver.clock.time())
             return self._metrics.whole(points)
 
-    def compare(self, *others: Job) -> ComparedJobs:
+    def compare(self, *others: Job, timeout_s: float = 30.0) -> ComparedJobs:
         """Figures of this job and others, as :meth:`summary` has them, and the settings that
-        differ. Asks their nodes for the settings. ``wait_for_history`` of each reads it to the end.
+        differ. Reads each history up to the last reported step, for at most ``timeout_s`` seconds.
 
         Raises:
             NodeError: no node that has one of the jobs answers.
         """
-        return compare_jobs([self, *others])
+        jobs = (self, *others)
+        for job in jobs:
+            job.catch_up(timeout_s)
+        return compare_jobs(jobs)
 
     def zoom(self, begin: int, end: int, points: int = POINTS, *, by: Axis = "step") -> JobSeries:
         """The figures of a range, asked from the nodes: single steps where it is narrow.
@@ -258,8 +269,9 @@ class Job(LoggedJob):
         self, spec: JobSpec | None = None, *, begin: int | str | None = None
     ) -> ResumePlan:
         """What :meth:`Cluster.resume` would start; raises the same errors, and starts nothing."""
-        live = self._driver.live
-        return self._driver.loop.run(plan_resume(live, self.id, spec, begin))
+        live, loop = self._driver.live, self._driver.loop
+        plan = loop.run(plan_resume(live, self.id, spec, begin))
+        return loop.run(begin_elsewhere(live, plan, begin)) if isinstance(begin, str) else plan
 
     def resume_offer(self) -> ResumeOffer:
         """What :meth:`Cluster.resume` would go on from, or what is in the way. Starts nothing."""

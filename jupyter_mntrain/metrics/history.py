@@ -10,7 +10,7 @@ from jupyter_mntrain.metrics.thinned.attempt_lines import AttemptLines
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.metrics import (
     JournalLine,
     LinkSample,
@@ -44,6 +44,19 @@ class JobHistory:
     def is_whole(self) -> bool:
         """Whether all ranks have written something."""
         return len(self.writing) == self.view.attempt.world_size
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether every sample that the reachable nodes have reported has been read."""
+        if self.view.state in TERMINAL:
+            return self.is_complete
+        parts = [part for part in self.view.parts if part.state != "unknown"]
+        ranks = [rank for part in parts for rank in part.ranks]
+        return all(self._last_step(rank.rank) >= (rank.step or 0) for rank in ranks)
+
+    def _last_step(self, rank: Rank) -> int:
+        series = self.ranks.get(rank)
+        return series.steps[-1].step if series and series.steps else 0
 
     @property
     def evaluations(self) -> Sequence[RankEvaluation]:

@@ -170,7 +170,7 @@ def refuse_finished(view: JobView, steps: int, step: int) -> None:
     """
     if step >= steps:
         raise SpecError(
-            f"run {view.run} has made all of its {steps} steps: its checkpoint is of step {step}",
+            f"run {view.run} is to make {steps} steps, and its checkpoint is of step {step}",
             fix=f"say how many it is to make in all: --steps {2 * step}",
         )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, not_answered
-from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.verbs.context import Context
 
 if TYPE_CHECKING:
@@ -105,23 +105,8 @@ def caught_up_history(context: Context, job: Job) -> JobHistory:
     with context.screen.progress() as progress:
         while True:
             history = job.history()
-            if is_caught_up(history) or context.clock() >= deadline:
+            if history.is_caught_up or context.clock() >= deadline:
                 return history
             steps = sum(series.count for series in history.ranks.values())
             progress.report("reading the job's history, steps", steps, None)
             context.sleep(LOOK_EVERY_S)
-
-
-def is_caught_up(history: JobHistory) -> bool:
-    """Whether every sample of the reachable nodes has been read."""
-    if history.view.state in TERMINAL:
-        return history.is_complete
-    for part in history.view.parts:
-        if part.state == "unknown":
-            continue  # it does not answer
-        for rank in part.ranks:
-            series = history.ranks.get(rank.rank)
-            last = series.steps[-1].step if series and series.steps else 0
-            if rank.step is not None and last < rank.step:
-                return False
-    return True

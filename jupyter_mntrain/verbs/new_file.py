@@ -28,6 +28,8 @@ def new_file(path: Path, name: str, *, may_replace: bool) -> BinaryIO:
     try:
         return open(os.open(path, flags, 0o600), "wb")  # noqa: PTH123 - its mode from the start
     except FileExistsError:
+        if path.is_dir():
+            raise SpecError(f"{name}: is a directory", fix="give the name of a file") from None
         raise SpecError(
             f"{name}: already exists", fix="choose another --output, or overwrite it with --force"
         ) from None

@@ -18,7 +18,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.recipe.stored import with_settings
 from jupyter_mntrain.workload.workload import from_path
@@ -78,6 +79,9 @@ def test_a_copy_outlives_the_run_and_a_later_restart_never_goes_back_to_it(
     for place in own:
         shutil.rmtree(place.path)
     again = msgspec.structs.replace(first.spec(), max_restarts=1)
+    with pytest.raises(RefusedError) as refused:
+        cluster.resume(first.id, spec=again, begin=str(kept / "nowhere"))
+    assert refused.value.kind is Kind.NO_CHECKPOINT
     branch = cluster.resume(first.id, spec=again, begin=str(kept))
     until(lambda: (branch.view().saved_step or 0) >= 15, "a newer save", ENDED_S)
     pid = branch.view().parts[1].ranks[0].pid

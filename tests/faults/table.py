@@ -33,6 +33,11 @@ raised by the test, without a GPU.
 job ends as it has to and leaves nothing. `python -m tests.faults.search` draws faults of six strata
 (network, node, rank, script, disk, trust) from a grammar, by seed, and compares the verdict with
 what is true of the draw; `--page` writes the measured shares to this page.
+
+Of 300 chaos runs (seeds 1000 to 1299, some of them on two cores at a load of 25) all ended as they
+had to, and left no process and no lease. In an hour of normal training beside two programs that
+compute in bursts, nothing was said: `python -m tests.faults.false_alarms --minutes 60 --load 2`
+runs a recipe with saves and evaluations, a script with a Recorder and one without, in turn.
 """
 
 PLACES = """

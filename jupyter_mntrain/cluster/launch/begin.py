@@ -10,7 +10,12 @@ from collections.abc import Mapping
 
 import msgspec
 
-from jupyter_mntrain.cluster.launch.resume import exactness_notes, place_of, refuse_unfit
+from jupyter_mntrain.cluster.launch.resume import (
+    ResumePlan,
+    exactness_notes,
+    place_of,
+    refuse_unfit,
+)
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
@@ -107,6 +112,29 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
         checkpoint=found,
         changes=changes,
         notes=notes,
+    )
+
+
+async def begin_elsewhere(live: ClusterView, plan: ResumePlan, begin: str) -> ResumePlan:
+    """Check a resume that begins with a directory on the nodes as a launch is: see
+    :func:`plan_beginning`.
+    """
+    found = await plan_beginning(live, plan.spec, begin)
+    if found.checkpoint is None or plan.spec.origin is None:
+        return plan
+    origin = msgspec.structs.replace(
+        plan.spec.origin,
+        step=found.step,
+        reached=found.step,
+        world_size=found.checkpoint.world_size,
+    )
+    return msgspec.structs.replace(
+        plan,
+        spec=msgspec.structs.replace(plan.spec, origin=origin),
+        step=found.step,
+        checkpoint=found.checkpoint,
+        changes=found.changes,
+        notes=found.notes,
     )
 
 

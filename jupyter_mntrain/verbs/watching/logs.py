@@ -41,7 +41,6 @@ class LogsVerb(Verb):
             "--tail",
             "-t",
             type=bounded_int(0, MOST_LINES),
-            default=DEFAULT_TAIL,
             metavar="LINES",
             help=f"number of last lines; default: {DEFAULT_TAIL}",
         )
@@ -57,12 +56,14 @@ class LogsVerb(Verb):
             return self._write(context, job, args)
         if args.follow:
             return self._follow(context, job, args)
-        lines = job.logs(rank=args.rank, node=args.node, tail=args.tail)
+        lines = job.logs(rank=args.rank, node=args.node, tail=_tail(args))
         return Outcome(log_text(lines), [msgspec.to_builtins(line) for line in lines], job=job)
 
     def _write(self, context: Context, job: Job, args: Namespace) -> Outcome:
         if args.follow:
             raise SpecError("--output and --follow exclude each other", fix="leave one out")
+        if args.tail is not None:
+            raise SpecError("--output writes all lines, not a --tail", fix="leave one out")
         pieces = job.whole_log(rank=args.rank, node=args.node)
         path = context.directory / Path(args.output).expanduser()
         count = 0
@@ -75,14 +76,14 @@ class LogsVerb(Verb):
 
     def _follow(self, context: Context, job: Job, args: Namespace) -> Outcome:
         follower = LogFollower()
-        window = max(args.tail, LogFollower.WINDOW_LINES)
+        window = max(_tail(args), LogFollower.WINDOW_LINES)
         is_first = True
         try:
             while True:
                 has_ended = job.view().state in TERMINAL
                 lines = follower.news(job.logs(rank=args.rank, node=args.node, tail=window))
                 if is_first:
-                    lines, is_first = lines[len(lines) - min(args.tail, len(lines)) :], False
+                    lines, is_first = lines[len(lines) - min(_tail(args), len(lines)) :], False
                 if lines:
                     context.screen.say(log_text(lines))
                 if has_ended:
@@ -90,3 +91,7 @@ class LogsVerb(Verb):
                 context.sleep(FOLLOW_EVERY_S)
         except KeyboardInterrupt:
             return detached_outcome(context, job)
+
+
+def _tail(args: Namespace) -> int:
+    return DEFAULT_TAIL if args.tail is None else int(args.tail)

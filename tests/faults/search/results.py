@@ -79,8 +79,9 @@ def section(results: Sequence[Result]) -> str:
     played = [one for one in results if not one.trouble]
     if not played:
         raise ValueError("no case was played")
-    seeds = f"Seeds {min(one.seed for one in played)} to {max(one.seed for one in played)}"
-    failed = len(results) - len(played)
+    first, last = min(one.seed for one in played), max(one.seed for one in played)
+    seeds = f"Seeds {first} to {last}"
+    failed = len(set(range(first, last + 1)) - {one.seed for one in played})
     left_out = f"; {failed} could not be played and do not count" if failed else ""
     return f"{INTRODUCTION}\n{seeds}{left_out}:\n\n{table(results)}\n"
 

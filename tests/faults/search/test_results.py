@@ -42,7 +42,7 @@ def test_the_section_is_made_of_results_alone():
     with pytest.raises(ValueError, match="no case"):
         results.section([made(1, "disk", "silent", trouble="the lab broke")])
     text = results.section([made(7, "disk", "right"), made(9, "rank", "wrong")])
-    assert "Seeds 7 to 9:" in text
+    assert "Seeds 7 to 9; 1 could not be played" in text
     assert "| all | 2 | 50 % | 0 % | 0 % | 0 % | 50 % | 0 % |" in text
 
 
