@@ -154,7 +154,7 @@ def job_not_found(job_id: str, namesakes: Sequence[str] = ()) -> JobNotFoundErro
     """
     fix = "see mntrain jobs; jobs of unreachable nodes are not listed"
     if namesakes:
-        fix = f"{job_id} is a job's name; use its id: {' or '.join(namesakes)}"
+        fix = f"'{job_id}' is a job's name; use its id: {' or '.join(namesakes)}"
     return JobNotFoundError(f"no reachable node knows job {job_id}", fix=fix)
 
 

@@ -141,12 +141,12 @@ def check_name(name: str) -> None:
     if len(name) > MOST_NAME_CHARACTERS:
         raise SpecError(
             f"the job's name has {len(name)} characters; the limit is {MOST_NAME_CHARACTERS}",
-            fix="choose a shorter one: --name NAME",
+            fix="choose a shorter name",
         )
     if not is_safe(name):
         raise SpecError(
             f"the job's name {name!r} has characters that cannot be shown",
-            fix="choose another one: --name NAME",
+            fix="choose another name",
         )
 
 

@@ -132,8 +132,11 @@ def duration(value_s: float | None) -> str:
 
 
 def finish(now_s: float, remaining_s: float) -> str:
-    """When a job is done: done at 14:05, in 16 min 25 s."""
-    return f"done at {clock(now_s + remaining_s)[:-3]}, in {duration(remaining_s)}"
+    """When a job is done: done at 14:05, in 16 min 25 s; after today: done on 25 Nov at 01:14."""
+    now, end = time.localtime(now_s), time.localtime(now_s + remaining_s)
+    is_today = (now.tm_year, now.tm_yday) == (end.tm_year, end.tm_yday)
+    day = "" if is_today else f"on {end.tm_mday} {time.strftime('%b', end)} "
+    return f"done {day}at {time.strftime('%H:%M', end)}, in {duration(remaining_s)}"
 
 
 def clock(time_s: float) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from msgspec.structs import replace
 
@@ -74,6 +76,12 @@ GIVEN = Capacity(bytes_per_s=1.25e8, source="given")
 )
 def test_numbers_read_as_in_the_design_notes(spelled, expected):
     assert spelled.replace("\u00a0", " ").replace("\u202f", " ") == expected
+
+
+def test_the_end_of_a_job_has_a_day_unless_it_is_today():
+    evening = time.mktime((2026, 11, 24, 20, 0, 0, 0, 0, -1))
+    assert formats.finish(evening, 3600).startswith("done at 21:00, in ")
+    assert formats.finish(evening, 5 * 3600).startswith("done on 25 Nov at 01:00, in ")
 
 
 def test_units_never_break_from_their_number():

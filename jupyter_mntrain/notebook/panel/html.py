@@ -89,7 +89,8 @@ def _memory(memory: tuple[RankMemory, ...] | None) -> str:
     if rest:
         most = max(rest, key=lambda one: one.estimate.total)
         more = _note(f"and {len(rest)} more, at most {memory_words(most)}")
-    return f'Memory, estimated<div class="mnt-bars">{"".join(lines)}</div>{more}{_note(OF_CUDA)}'
+    of_cuda = _note(OF_CUDA) if any(one.gpu_bytes for one in memory) else ""
+    return f'Memory, estimated<div class="mnt-bars">{"".join(lines)}</div>{more}{of_cuda}'
 
 
 def _meter(one: RankMemory) -> str:
