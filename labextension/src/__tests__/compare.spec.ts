@@ -104,6 +104,7 @@ describe('compared runs', () => {
     const axis = sharedAxis([RESUMED, PLAIN], 'step');
     expect(placesOf(axis.xs, [1, 5], 3)).toEqual([1, 3, 5]);
     expect(placesOf(axis.xs, [2, 3], 3)).toEqual([2, 3]);
+    expect(placesOf(axis.xs, [1, 5], 3, [4, 9])).toEqual([1, 3, 4, 5]);
     expect(placesOf(new Float64Array(), [0, 1], 3)).toEqual([]);
     const [loss] = comparedCharts(runs, 'step', THEME);
     const [long, short] = loss.lines.map(line =>

@@ -16,18 +16,21 @@ import { trans } from '../trans';
 /** Rows of a table: a person reads a course from so many. */
 const ROWS = 13;
 
-/** At most so many of the samples within a range, its ends among them. Pure. */
+/** At most so many of the samples within a range, its ends among them, and those of lines. Pure. */
 export function placesOf(
   xs: Float64Array,
   [from, to]: Range,
-  most: number
+  most: number,
+  ends: ReadonlyArray<number> = []
 ): number[] {
   const inside = xs.filter(x => x >= from && x <= to);
   const count = Math.min(most, inside.length);
-  return Array.from(
+  const even = Array.from(
     { length: count },
     (_, i) => inside[Math.round((i * (inside.length - 1)) / (count - 1 || 1))]
   );
+  const own = ends.filter(x => x >= from && x <= to);
+  return [...new Set([...even, ...own])].sort((a, b) => a - b);
 }
 
 /** What a run was at these places; `undefined` before it began and after its end. Pure. */
@@ -58,7 +61,12 @@ export function Tables(props: {
   runs: ReadonlyArray<{ letter: string; run: IRun }>;
 }): JSX.Element {
   const { charts, axis, span, words, runs } = props;
-  const places = placesOf(axis.xs, span, ROWS);
+  const drawn = charts
+    .flatMap(chart => chart.lines)
+    .filter(one => !one.isQuiet);
+  // The last value of a run is what one looks for first.
+  const ends = drawn.flatMap(({ x }) => Array.from(x.slice(-1)));
+  const places = placesOf(axis.xs, span, ROWS, ends);
   const names = new Map(runs.map(one => [one.letter, one.run.newest.name]));
   const word = (x: number) =>
     words.sample({ x, time: NaN, step: NaN, tokens: NaN });
