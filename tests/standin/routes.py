@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +15,7 @@ from tornado.web import Application, RequestHandler
 
 from jupyter_mntrain.agent.attempt.log_times import marks_among
 from jupyter_mntrain.agent.jobs.ended_jobs import page_of
+from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -156,7 +158,8 @@ class _Jobs(_Handler):
         names = JobQuery.__struct_fields__
         asked = {name: text for name in names if (text := self.get_query_argument(name, ""))}
         query = msgspec.convert(asked, JobQuery, strict=False)
-        self.answer(page_of(self.agent.jobs.values(), query))
+        files = (RecordFile(Path(one.job_id), one) for one in self.agent.jobs.values())
+        self.answer(page_of(files, query))
 
 
 class _Job(_Handler):

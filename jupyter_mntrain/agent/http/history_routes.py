@@ -20,7 +20,7 @@ class JobsHandler(AgentHandler):
             query = msgspec.convert(asked, JobQuery, strict=False)
         except msgspec.ValidationError as error:
             raise refusal(400, Kind.BAD_REQUEST, f"the query is not valid: {error}") from error
-        page = page_of((job.record for job in self.node.jobs.all()), query)
+        page = page_of((job.file for job in self.node.jobs.all()), query)
         shown = tuple(self.shown(record) for record in page.records)
         self.answer(msgspec.structs.replace(page, records=shown))
 

@@ -6,6 +6,7 @@ import heapq
 import math
 import re
 from collections.abc import Iterable
+from typing import Protocol
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery, holds
@@ -17,34 +18,43 @@ Place = tuple[float, str]
 """In the list: newest first, ties by id."""
 
 
-def page_of(records: Iterable[JobRecord], query: JobQuery) -> JobPage:
-    """The page of ended jobs that a query asks for.
+class Listed(Protocol):
+    """A job. A thousand of them are listed twenty times in a row: its record may be packed."""
+
+    @property
+    def place(self) -> Place: ...
+    @property
+    def is_live(self) -> bool: ...
+    @property
+    def record(self) -> JobRecord: ...
+
+
+def page_of(jobs: Iterable[Listed], query: JobQuery) -> JobPage:
+    """The page of ended jobs that a query asks for. Only its own records are read, and for a
+    search or a run those before them.
 
     Raises:
         SpecError: ``after`` is not from an earlier page.
     """
     after = _place_in(query.after) if query.after else (-math.inf, "")
     matching = (
-        record
-        for record in records
-        if not record.is_live and _place(record) > after and _matches(record, query)
+        job for job in jobs if not job.is_live and job.place > after and _matches(job, query)
     )
-    # Records are unpacked one by one: all at once, a thousand of them took 5 MB.
-    rest = heapq.nsmallest(query.limit + 1, matching, key=_place)
+    rest = heapq.nsmallest(query.limit + 1, matching, key=lambda job: job.place)
     page = rest[: query.limit]
     is_last = len(page) == len(rest)
     return JobPage(
-        records=tuple(record.without_files() for record in page),
-        next=None if is_last else _cursor(page[-1]),
+        records=tuple(job.record.without_files() for job in page),
+        next=None if is_last else _cursor(page[-1].place),
     )
 
 
-def _place(record: JobRecord) -> Place:
+def place_of(record: JobRecord) -> Place:
     return -round(record.attempt.submitted_s, 6), record.job_id
 
 
-def _cursor(record: JobRecord) -> str:
-    return f"{record.attempt.submitted_s:.6f} {record.job_id}"
+def _cursor(place: Place) -> str:
+    return f"{-place[0]:.6f} {place[1]}"
 
 
 def _place_in(cursor: str) -> Place:
@@ -53,11 +63,14 @@ def _place_in(cursor: str) -> Place:
     return -float(found[1]), found[2]
 
 
-def _matches(record: JobRecord, query: JobQuery) -> bool:
-    if query.run and record.run != query.run:
-        return False
+def _matches(job: Listed, query: JobQuery) -> bool:
     begun = (query.begins, f"j-{query.begins}")
-    if query.begins and not record.job_id.startswith(begun):
+    if query.begins and not job.place[1].startswith(begun):
+        return False
+    if not query.run and not query.search:
+        return True
+    record = job.record
+    if query.run and record.run != query.run:
         return False
     if not query.search:
         return True

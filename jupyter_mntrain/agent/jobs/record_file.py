@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.agent.jobs.ended_jobs import place_of
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
@@ -39,6 +40,7 @@ class RecordFile:
         self.is_active = record.part.state not in TERMINAL
         self.is_live = record.is_live
         """Both are asked of all jobs several times a second."""
+        self.place = place_of(record)
 
     def rest(self) -> None:
         """Keep the record of a job that has ended packed: a node has a thousand, rarely read."""

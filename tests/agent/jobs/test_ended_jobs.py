@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from jupyter_mntrain.agent.jobs.ended_jobs import page_of
+from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobQuery
@@ -26,12 +29,17 @@ def ended(number: int, *, submitted_s: float | None = None, **spec: object) -> J
     )
 
 
+def files(records: list[JobRecord]) -> list[RecordFile]:
+    """As an agent holds them: packed."""
+    return [RecordFile(Path(one.job_id), one) for one in records]
+
+
 def listed(records: list[JobRecord], **query: object) -> list[str]:
     """All pages, and that each but the last is full."""
     found: list[str] = []
     asked = msgspec.convert({"limit": 7, **query}, JobQuery)
     while True:
-        page = page_of(records, asked)
+        page = page_of(files(records), asked)
         found += [one.job_id for one in page.records]
         if page.next is None:
             return found
@@ -52,14 +60,15 @@ def test_jobs_of_one_moment_are_told_apart() -> None:
 
 def test_what_ends_or_is_deleted_between_two_pages_disturbs_none() -> None:
     records = [ended(number) for number in range(20)]
-    first = page_of(records, JobQuery(limit=10))
+    first = page_of(files(records), JobQuery(limit=10))
     changed = [*records[:10], *records[11:15], ended(30)]
-    rest = page_of(changed, JobQuery(limit=10, after=first.next or ""))
+    rest = page_of(files(changed), JobQuery(limit=10, after=first.next or ""))
     assert [one.job_id for one in rest.records] == [one.job_id for one in reversed(records[:10])]
 
 
 def test_a_live_job_is_on_no_page_and_no_record_has_files() -> None:
-    page = page_of([record(0, "running"), ended(1, files={"a.py": "x" * 1000})], JobQuery())
+    records = [record(0, "running"), ended(1, files={"a.py": "x" * 1000})]
+    page = page_of(files(records), JobQuery())
     (only,) = page.records
     assert (only.job_id, only.spec.files) == ("j-00000001", {})
 
