@@ -22,6 +22,7 @@ from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
 from jupyter_mntrain.agent.jobs.disk_trouble import DiskTrouble
 from jupyter_mntrain.agent.jobs.rank_processes import RankProcesses
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
+from jupyter_mntrain.agent.jobs.samples.events import event_of
 from jupyter_mntrain.agent.jobs.samples.samples import Samples
 from jupyter_mntrain.agent.jobs.save_request import ask_to_save, refuse_save
 from jupyter_mntrain.agent.jobs.stopping import Stopping
@@ -35,11 +36,9 @@ from jupyter_mntrain.model.lifecycle.events import (
     EvidenceGathered,
     Exited,
     PartEvent,
-    RankDone,
     RankKilled,
     RankStepped,
     RankUp,
-    SavedEvent,
     Stalled,
     StopAsked,
 )
@@ -51,8 +50,6 @@ from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankProgress,
     RankSample,
-    RankSaved,
-    RankStart,
     RankStep,
     Sample,
 )
@@ -82,22 +79,41 @@ class LocalJob:
     ) -> None:
         self.directory = directory
         self.file = RecordFile(directory, record)
-        number = record.attempt.number
-        self.attempt = AttemptDirectory(directory / f"attempt-{number}", record.job_id, number)
+        self._job_id, self._number = record.job_id, record.attempt.number
         if samples is not None:
             self.samples = samples
-        self._gpus = gpus
-        self._end = AttemptEnd(self.attempt, gpus)
-        self.gathering = Gathering(self.attempt, lambda: self.record, gpus, errors or OwnErrors())
-        self._disk = DiskTrouble(record.job_id)
-        self._processes = RankProcesses(self.attempt)
+        self._gpus, self._errors = gpus, errors or OwnErrors()
         self._is_broken = False
-        self._stopping = Stopping(self.attempt, self._end)
+
+    # Made on first use: a node keeps a thousand ended jobs, and needs nothing more of theirs.
+    @cached_property
+    def attempt(self) -> AttemptDirectory:
+        path = self.directory / f"attempt-{self._number}"
+        return AttemptDirectory(path, self._job_id, self._number)
 
     @cached_property
     def samples(self) -> Samples:
-        """The samples, opened on first use: a starting agent need not read all ended jobs."""
         return Samples(self.directory)
+
+    @cached_property
+    def gathering(self) -> Gathering:
+        return Gathering(self.attempt, lambda: self.record, self._gpus, self._errors)
+
+    @cached_property
+    def _end(self) -> AttemptEnd:
+        return AttemptEnd(self.attempt, self._gpus)
+
+    @cached_property
+    def _disk(self) -> DiskTrouble:
+        return DiskTrouble(self._job_id)
+
+    @cached_property
+    def _processes(self) -> RankProcesses:
+        return RankProcesses(self.attempt)
+
+    @cached_property
+    def _stopping(self) -> Stopping:
+        return Stopping(self.attempt, self._end)
 
     @cached_property
     def _tail(self) -> MetricsTail:
@@ -259,7 +275,7 @@ class LocalJob:
                 self._watchdog.began(now_s)
         if self.record.part.state == "running" and (stall := self._watchdog.look(now_s)):
             if isinstance(stall, Stalled) and self.record.part.stall is None:
-                self._change_evidence()
+                self.change(EvidenceGathered(evidence=self.gathering.evidence()))
             self.change(stall)
         if (pace := self._slowness.look(self.record.part)) is not None:
             self.file.note(pressure=pace.pressure)
@@ -291,15 +307,11 @@ class LocalJob:
     def _before_end(self, end: Exited) -> None:
         """Gather what the record must say, too: evidence, unless it ended well or was stopped."""
         part = self.record.part
-        is_wished = part.state == "stopping"
+        is_wished, is_good = part.state == "stopping", end.exit_code == 0 and end.problem is None
         if end.exit_code == 0 and not is_wished:
             self._doubt(self._doubts.at_good_end(part))
-        is_good = end.exit_code == 0 and end.problem is None
         if part.stopped_after_failure or not (is_good or is_wished):
-            self._change_evidence()
-
-    def _change_evidence(self) -> None:
-        self.change(EvidenceGathered(evidence=self.gathering.evidence()))
+            self.change(EvidenceGathered(evidence=self.gathering.evidence()))
 
     def _update(self, **changes: Any) -> None:
         self.file.update(**changes)
@@ -324,27 +336,15 @@ class LocalJob:
 
     def _take(self, sample: RankSample, now_s: float) -> None:
         self._slowness.reports(sample.rank)
-        match sample:
-            case RankStart(rank=rank, pid=pid, saves=saves, resumed_step=resumed):
-                self.change(RankUp(rank=rank, pid=pid, saves=saves, resumed_step=resumed))
-                self._watchdog.got_on(now_s)
-            case RankStep(rank=rank, step=step, step_s=step_s):
-                self.change(RankStepped(rank=rank, step=step))
-                self._watchdog.stepped(rank, step, step_s, now_s)
-                self._slowness.take(sample)
-            case RankSaved(step=step, time_s=time_s):
-                self.change(SavedEvent(step=step, time_s=time_s))
-                self._watchdog.got_on(now_s)
-            case RankEnd(ok=True, rank=rank, time_s=time_s):
-                self.change(RankDone(rank=rank, time_s=time_s))
-            case RankEnd():
-                pass
-            case _:
-                self._watchdog.got_on(now_s)
+        if (event := event_of(sample)) is not None:
+            self.change(event)
+        if isinstance(sample, RankStep):
+            self._watchdog.stepped(sample.rank, sample.step, sample.step_s, now_s)
+            self._slowness.take(sample)
+        elif not isinstance(sample, RankEnd):
+            self._watchdog.got_on(now_s)
 
     def _journal(
         self, sample: Sample, *, source: str | None = None, offset: int | None = None
     ) -> None:
-        self.samples.append(
-            sample, attempt=self.record.attempt.number, source=source, offset=offset
-        )
+        self.samples.append(sample, attempt=self._number, source=source, offset=offset)
