@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
+
+from jupyter_mntrain.telemetry import gpus
 
 
 class CardError(Exception):
@@ -76,3 +81,9 @@ def _rates(percent: int) -> SimpleNamespace:
 
 def _processes(pids: tuple[int, ...]) -> list[SimpleNamespace]:
     return [SimpleNamespace(pid=pid, usedGpuMemory=3 << 20) for pid in pids]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, cards: Cards) -> None:
+    """Let NVML be this stand-in, and its driver installed."""
+    monkeypatch.setattr(gpus, "has_driver", lambda: True)
+    monkeypatch.setitem(sys.modules, "pynvml", cards)

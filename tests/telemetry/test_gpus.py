@@ -11,7 +11,7 @@ import pytest
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 from jupyter_mntrain.telemetry import gpus
 from jupyter_mntrain.telemetry.gpus import GpuReader, process_on_gpu
-from tests.standin.cards import Cards
+from tests.standin.cards import Cards, install
 
 
 def test_a_process_is_named_by_user_program_and_pid() -> None:
@@ -37,11 +37,6 @@ def test_a_gpu_somebody_computes_on_is_not_idle() -> None:
     busy = Gpu(**basis, processes=(GpuProcess(pid=7, user="ada"), GpuProcess(pid=8)))
     assert not busy.is_idle
     assert busy.owners == "ada (pid 7) and pid 8"
-
-
-def install(monkeypatch: pytest.MonkeyPatch, cards: Cards) -> None:
-    monkeypatch.setattr(gpus, "has_driver", lambda: True)
-    monkeypatch.setitem(sys.modules, "pynvml", cards)
 
 
 @pytest.mark.skipif(gpus.has_driver(), reason="a driver is installed here")

@@ -13,7 +13,7 @@ from jupyter_mntrain.telemetry import gemm
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.telemetry.other_gpu_work import UNKNOWN, OtherGpuWork
 from jupyter_mntrain.telemetry.other_work import BESIDE
-from tests.standin.cards import Cards
+from tests.standin.cards import Cards, install
 
 ME, OTHER = os.getpid(), Cards.GONE
 
@@ -39,13 +39,13 @@ def test_load_of_others_is_told_or_said_to_be_unknown(
     utilization: int | None,
     words: str,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", Cards(pids=pids, utilization=utilization))
+    install(monkeypatch, Cards(pids=pids, utilization=utilization))
     assert OtherGpuWork("GPU-1", GpuReader()).words() == words
 
 
 def test_who_comes_during_the_measurement_disturbs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     cards = Cards(pids=(ME,), utilization=0)
-    monkeypatch.setitem(sys.modules, "pynvml", cards)
+    install(monkeypatch, cards)
     work = OtherGpuWork("GPU-1", GpuReader())
     cards.pids = (ME, OTHER)
     assert work.words() == BESIDE
@@ -54,7 +54,7 @@ def test_who_comes_during_the_measurement_disturbs_it(monkeypatch: pytest.Monkey
 def test_another_rank_of_the_job_is_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     rank = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
-        monkeypatch.setitem(sys.modules, "pynvml", Cards(pids=(ME, rank.pid), utilization=90))
+        install(monkeypatch, Cards(pids=(ME, rank.pid), utilization=90))
         assert OtherGpuWork("GPU-1", GpuReader()).words() == BESIDE
         monkeypatch.setattr(os, "getppid", os.getpid)  # as if one torchrun had started both
         assert OtherGpuWork("GPU-1", GpuReader()).words() == ""
@@ -63,14 +63,14 @@ def test_another_rank_of_the_job_is_nobody_else(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_gpu_that_nvml_does_not_know_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", Cards())
+    install(monkeypatch, Cards())
     assert OtherGpuWork("GPU-2", GpuReader()).words() == UNKNOWN
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert OtherGpuWork("GPU-1", GpuReader()).words() == f"{UNKNOWN}, clocks unknown"
 
 
 def test_the_peak_says_what_disturbed_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", Cards(pids=(ME, OTHER), throttle_reasons=0x20))
+    install(monkeypatch, Cards(pids=(ME, OTHER), throttle_reasons=0x20))
     monkeypatch.setattr(gemm, "device_name", lambda _: "a card without a data sheet")
     monkeypatch.setattr(gemm, "gpu_uuid", lambda _: "GPU-1")
     monkeypatch.setattr(gemm, "measured_gemm", lambda *_: 1e12)
