@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
@@ -36,7 +37,7 @@ class GpuReader:
         self.note: str | None = None
         """Why there are no GPUs, or fewer than before."""
         self.driver: str | None = None
-        if not has_driver():
+        if "pynvml" not in sys.modules and not has_driver():
             self.note = "no NVIDIA GPU: no driver is installed"
             return
         try:

@@ -81,6 +81,7 @@ def test_a_job_that_cannot_save_is_offered_none(page: Open) -> None:
     assert (bar.stop_now.description, is_shown(bar.keep)) == ("Stop it", True)
 
 
+@pytest.mark.wording
 def test_a_refused_save_is_said_and_the_job_goes_on(page: Open) -> None:
     bar = page.view.job_bar
     change_parts(page, saves=True)

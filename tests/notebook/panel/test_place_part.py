@@ -8,6 +8,7 @@ from jupyter_mntrain.model.records.node import FoundWorkplace
 from jupyter_mntrain.notebook.panel.widgets import blocked
 from tests.standin.cluster import VERSIONS
 from tests.waiting import until
+from tests.wording import says
 
 NO_PYTHON = Problem(kind=Kind.NO_PYTHON, cause="there is no <b>lm</b>", fix="create it there")
 
@@ -44,7 +45,8 @@ def test_a_wrong_folder_has_its_reason_beside_it(open_one) -> None:
     assert page.view.place.bar.root.layout.display == "none"
     bar.widgets["workdir"].value = "here"
     until(lambda: blocked(page.view.launch_bar.launch))
-    until(lambda: "--workdir here" in bar.problems["workdir"].value)
+    until(lambda: bar.problems["workdir"].value)
+    assert says("--workdir here", bar.problems["workdir"].value)
     bar.widgets["workdir"].value = ""
     until(lambda: not blocked(page.view.launch_bar.launch))
     assert bar.problems["workdir"].value == ""
