@@ -25,6 +25,7 @@ class RecordFile:
     def __init__(self, directory: Path, record: JobRecord) -> None:
         self._path = directory / NAME
         self._packed = b""
+        self.place = place_of(record)
         self._hold(record)
         self.is_written = True
         self.has_news = True
@@ -40,7 +41,6 @@ class RecordFile:
         self.is_active = record.part.state not in TERMINAL
         self.is_live = record.is_live
         """Both are asked of all jobs several times a second."""
-        self.place = place_of(record)
 
     def rest(self) -> None:
         """Keep the record of a job that has ended packed: a node has a thousand, rarely read."""
