@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from jupyter_mntrain.metrics.summary import JobSummary
@@ -18,37 +19,70 @@ from jupyter_mntrain.show.tables.settings import setting_words
 
 NO_SETTING = "–"
 
+JOB_WIDTH: Final = len("✓ succeeded")
+"""Columns of the terminal that a job takes at least."""
+
+LONGEST_NAME: Final = 40
+"""Columns; longer names are cut."""
+
+_GAP: Final = 3
+
+
+class BesideEachOther:
+    """Table with a column per job, headed by its id. Jobs that do not fit beside each other follow
+    below. A name is cut where it does not fit; other cells fold.
+
+    Args:
+        jobs: ids.
+        rows: label, and one cell per job.
+    """
+
+    def __init__(
+        self, corner: str, jobs: Sequence[str], rows: Sequence[tuple[str, Sequence[Text]]]
+    ) -> None:
+        self._corner = corner
+        self._jobs = jobs
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        labels = max(len(label) for label in (self._corner, *(label for label, _ in self._rows)))
+        most = max(1, (options.max_width - labels) // (JOB_WIDTH + _GAP))
+        for first in range(0, len(self._jobs), most):
+            if first:
+                yield ""
+            part = slice(first, first + most)
+            table = plain_table(self._corner, *self._jobs[part])
+            table.columns[0].no_wrap = True
+            for label, cells in self._rows:
+                table.add_row(label, *cells[part])
+            yield table
+
 
 def figure_table(jobs: Sequence[JobSummary]) -> RenderableType:
-    """One row per job, in the columns of ``status``."""
+    """One row per figure, as ``status`` has them, one column per job."""
     labels = list(dict.fromkeys(label for job in jobs for label, *_ in headline(job)))
-    numbers = ("step", *labels, "ran")
-    table = plain_table("job", "name", "state", *numbers, right=numbers)
-    for job in jobs:
-        figures = {label: (value, is_bad) for label, value, is_bad in headline(job)}
-        table.add_row(
-            job.job_id,
-            shown_line(job.name),
-            state_text(job.state),
-            formats.count(job.step),
-            *(_figure(*figures.get(label, (formats.ABSENT, False))) for label in labels),
-            formats.duration(job.elapsed_s),
-        )
-    return table
+    figures = [{label: _figure(value, bad) for label, value, bad in headline(job)} for job in jobs]
+    absent = Text(formats.ABSENT)
+    rows = [
+        ("name", [_name(job) for job in jobs]),
+        ("state", [state_text(job.state) for job in jobs]),
+        ("step", [Text(formats.count(job.step)) for job in jobs]),
+        *((label, [found.get(label, absent) for found in figures]) for label in labels),
+        ("ran", [Text(formats.duration(job.elapsed_s)) for job in jobs]),
+    ]
+    return BesideEachOther("job", [job.job_id for job in jobs], rows)
 
 
 def difference_table(settings: Sequence[DifferentSetting], jobs: Sequence[str]) -> RenderableType:
     """One row per setting, one column per job; of three and more the odd one out is bold."""
     if not settings:
         return Text("All settings are the same.")
-    table = plain_table("setting", *jobs)
+    rows = []
     for one in settings:
         words = [NO_SETTING if value is None else _words(value) for value in one.values]
-        table.add_row(
-            one.name,
-            *(Text(word, "bold" if _is_odd(words, i) else "") for i, word in enumerate(words)),
-        )
-    return table
+        cells = [Text(word, "bold" if _is_odd(words, i) else "") for i, word in enumerate(words)]
+        rows.append((one.name, cells))
+    return BesideEachOther("setting", jobs, rows)
 
 
 def same_line(names: Sequence[str]) -> Text:
@@ -58,6 +92,12 @@ def same_line(names: Sequence[str]) -> Text:
 
 def _words(value: Setting) -> str:
     return shown_line(setting_words(value))
+
+
+def _name(job: JobSummary) -> Text:
+    text = Text(shown_line(job.name), no_wrap=True, overflow="ellipsis")
+    text.truncate(LONGEST_NAME, overflow="ellipsis")
+    return text
 
 
 def _figure(value: str, is_bad: bool) -> Text:

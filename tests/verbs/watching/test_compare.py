@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 
@@ -36,10 +38,11 @@ def three() -> StandInCluster:
 
 def test_jobs_stand_beside_each_other_with_what_differs(do, three, text) -> None:
     shown = text(do("compare", FIRST, SECOND, THIRD, on=three).renderable)
-    rows = {line.split()[0]: line.split() for line in shown.splitlines() if line.strip()}
+    lines = (re.split(r"  +", line.strip()) for line in shown.splitlines() if line.strip())
+    rows = {cells[0]: cells for cells in lines}
     assert rows["launch.priority"] == ["launch.priority", "0", "7", "0"]
-    assert rows[SECOND][1:4] == ["job", "of", "7"]
-    assert "40" in rows[SECOND]
+    assert rows["setting"] == ["setting", FIRST, SECOND, THIRD]
+    assert rows["step"] == ["step", "60", "40", "60"]
     assert "launch.restarts" not in shown
     assert "other settings are the same" in shown
 
