@@ -118,11 +118,24 @@ class Job(LoggedJob):
         self._driver.live.changes.wait_until(lambda: self.history().is_complete, timeout_s)
         return self.history()
 
-    def catch_up(self, timeout_s: float | None = None) -> JobHistory:
+    def catch_up(
+        self, timeout_s: float | None = None, *, progress: Progress = SILENT
+    ) -> JobHistory:
         """The history up to the last step that the nodes have reported, or as it is after
         ``timeout_s`` seconds.
+
+        Args:
+            progress: receives the number of steps read, of all ranks.
         """
-        self._driver.live.changes.wait_until(lambda: self.history().is_caught_up, timeout_s)
+
+        def is_caught_up() -> bool:
+            history = self.history()
+            if not history.is_caught_up:
+                steps = sum(series.count for series in history.ranks.values())
+                progress.report("reading the job's history, steps", steps, None)
+            return history.is_caught_up
+
+        self._driver.live.changes.wait_until(is_caught_up, timeout_s)
         return self.history()
 
     def summary(self) -> JobSummary:

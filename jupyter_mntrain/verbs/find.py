@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, JobHistory, NodeView
 
 SAMPLES_S = tunables.seconds("verbs.samples_timeout_s")
-
-LOOK_EVERY_S = tunables.seconds("verbs.samples_interval_s")
 RANK = bounded_int(0, 1_000_000)
 
 
@@ -101,12 +99,5 @@ def find_job(context: Context, args: Namespace) -> Job:
 
 def caught_up_history(context: Context, job: Job) -> JobHistory:
     """The history, up to the last step that the agents have reported for each rank."""
-    deadline = context.clock() + SAMPLES_S
     with context.screen.progress() as progress:
-        while True:
-            history = job.history()
-            if history.is_caught_up or context.clock() >= deadline:
-                return history
-            steps = sum(series.count for series in history.ranks.values())
-            progress.report("reading the job's history, steps", steps, None)
-            context.sleep(LOOK_EVERY_S)
+        return job.catch_up(SAMPLES_S, progress=progress)

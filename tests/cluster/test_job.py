@@ -144,6 +144,21 @@ def test_history_summary_and_a_second_kernel_that_sees_all_of_it(
     assert later.summary().state == "succeeded"
 
 
+def test_a_running_job_is_caught_up_with_once_every_reported_step_is_read(
+    job: Job, elsewhere: Elsewhere, two: list[FakeAgent], open_cluster: Open
+) -> None:
+    for rank, agent in enumerate(two):
+        elsewhere.do(agent.steps, job.id, rank, range(1, 11))
+    later = open_cluster(*two).job(job.id)
+    wait_for(lambda: [part.ranks[0].step for part in later.view().parts] == [10, 10])
+    heard = Heard()
+    history = later.catch_up(20, progress=heard)
+    assert [series.steps[-1].step for series in history.ranks.values()] == [10, 10]
+    assert not history.is_complete
+    (piece,) = heard.pieces().values()
+    assert all(done < 20 for done, _ in piece), "nothing is reported once all is read"
+
+
 def test_logs_are_merged_by_time_and_chosen_by_rank(
     job: Job, two: list[FakeAgent], elsewhere: Elsewhere
 ) -> None:

@@ -113,6 +113,12 @@ class StandInJob(ResumableJob, LabeledJob):
     def wait_for_history(self, timeout_s: float | None = None) -> JobHistory:
         return self.history()
 
+    def catch_up(
+        self, timeout_s: float | None = None, *, progress: Progress = SILENT
+    ) -> JobHistory:
+        progress.report("reading the job's history", 0, None)
+        return self.history()
+
     def save(self, *, is_last: bool = False, reason: str = "") -> JobView:
         if self.refuses_save is not None:
             raise self.refuses_save

@@ -155,7 +155,7 @@ def test_data_alone_shows_no_bar() -> None:
     [
         (["nodes"], ["looking for nodes"]),
         (["measure", "--member", "wopr", "--member", "hal"], ["looking for nodes", "measuring"]),
-        (["status", "j-7f3a"], ["looking for job j-7f3a"]),
+        (["status", "j-7f3a"], ["looking for job j-7f3a", "reading the job's history"]),
         (
             ["stop", "j-7f3a"],
             ["looking for job j-7f3a", "telling the nodes to stop", "waiting for the end"],
