@@ -34,7 +34,7 @@ from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import FoundWorkplace, LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.plan.members import choose_participants, parse_member
+from jupyter_mntrain.plan.members import choose_participants, parse_members
 from jupyter_mntrain.recipe.stored import with_settings
 
 
@@ -167,7 +167,7 @@ class Cluster:
             SpecError: a member is malformed, or its node is unknown or has too few idle GPUs.
             NodeError: its node does not answer.
         """
-        wanted = [parse_member(text) for text in members]
+        wanted = parse_members(members)
         self.settled_nodes([member.node for member in wanted], progress=progress)
         self._search.refuse_awaited([member.node for member in wanted])
         return choose_participants(wanted, self._search.usable(), even_busy=even_busy)
@@ -270,8 +270,8 @@ class Cluster:
             NodeError, JobNotFoundError: as for :meth:`launch` and :meth:`job`.
         """
         job = self.job(job_id, progress=progress)
-        more = [] if steps is None else [f"train.steps={steps}"]
-        spec = with_settings(spec or job.spec(), [*settings, *more])
+        spec = with_settings(spec or job.spec(), settings)
+        spec = with_settings(spec, [] if steps is None else [f"train.steps={steps}"])
         self._settle(spec.participants, progress)
         plan = job.plan_resume(spec, begin=begin)
         return self.launch(
@@ -298,7 +298,7 @@ class Cluster:
             sort: newest first, longest first, or in the order of names or states.
 
         Raises:
-            SpecError: the text is too long.
+            SpecError: the text is too long, or there is no such order.
         """
         self.first_nodes()
         return self._jobs.listed(search, sort, everything=everything)

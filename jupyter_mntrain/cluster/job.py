@@ -31,7 +31,7 @@ from jupyter_mntrain.model.api import (
     CheckpointAction,
     CheckpointChange,
 )
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, bad_argument
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
@@ -157,6 +157,9 @@ class Job(LoggedJob):
         Raises:
             NodeError: no node that has one of the jobs answers.
         """
+        for other in others:
+            if not isinstance(other, Job):
+                raise bad_argument("others", other, "jobs, as Cluster.job(id) returns them")
         jobs = (self, *others)
         for job in jobs:
             job.catch_up(timeout_s)

@@ -9,7 +9,7 @@ from jupyter_mntrain.cluster.history.logs import LogLine, LogSource, tail_log
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.whole_logs import LogReader, LogSearch, merge, merged
 from jupyter_mntrain.cluster.labeled_job import LabeledJob
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, bad_argument
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import Placement
 
@@ -32,8 +32,10 @@ class LoggedJob(LabeledJob):
             tail: number of lines.
 
         Raises:
-            SpecError: the job has no such rank or node.
+            SpecError: the job has no such rank or node, or ``tail`` is negative.
         """
+        if tail < 0:
+            raise bad_argument("tail", tail, "a number of lines, 0 or more")
         sources = self._sources(rank, node)
         return self._driver.loop.run(_last_lines(sources, rank, tail))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import SpecError, bad_argument
 from jupyter_mntrain.model.records.job import JobSpec
 
 
@@ -17,8 +17,10 @@ def with_values(spec: JobSpec, environment: Mapping[str, str]) -> JobSpec:
         environment: the driver's own.
 
     Raises:
-        SpecError: a variable is not set there.
+        SpecError: a variable is not set there, or this is no spec.
     """
+    if not isinstance(spec, JobSpec):
+        raise bad_argument("spec", spec, "a JobSpec; the verb launch makes one from a recipe")
     missing = [name for name in spec.from_environment if name not in spec.environment]
     unset = [name for name in missing if name not in environment]
     if unset:

@@ -13,7 +13,7 @@ import msgspec
 
 from jupyter_mntrain.model import api, tunables
 from jupyter_mntrain.model.api import Route
-from jupyter_mntrain.model.errors import MntrainError, NodeError, error_of
+from jupyter_mntrain.model.errors import MntrainError, NodeError, bad_argument, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
@@ -84,6 +84,8 @@ class AgentCalls(ABC):
         await self._ask("DELETE", path, dict[str, Any])
 
     async def port_status(self, port: int, interface: str | None = None) -> api.PortStatus:
+        if not 1 <= port <= api.LAST_PORT:
+            raise bad_argument("port", port, f"1 to {api.LAST_PORT}")
         query = f"?interface={quote(interface, safe='')}" if interface else ""
         return await self._ask("GET", Route.PORT.format(port=port) + query, api.PortStatus)
 

@@ -14,6 +14,7 @@ MntrainError
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -21,6 +22,10 @@ from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 
 if TYPE_CHECKING:
     from jupyter_mntrain.model.failure.problem import Problem
+
+
+LONGEST_SHOWN = 60
+"""Characters of a person's own text that an error repeats."""
 
 
 class MntrainError(Exception):
@@ -132,6 +137,15 @@ class JobNotFoundError(MntrainError):
     exit_code = 5
 
 
+def bad_argument(name: str, value: object, use: str) -> SpecError:
+    """The error for an argument of the Python API that no type checker has seen.
+
+    Args:
+        use: what to pass instead.
+    """
+    return SpecError(f"{name}={reprlib.repr(value)} cannot be used", fix=f"use {use}")
+
+
 def not_answered(words: str, meant: str = "") -> NodeError:
     """The error for a request that a node must answer that has not answered this driver yet.
 
@@ -152,6 +166,7 @@ def job_not_found(job_id: str, namesakes: Sequence[str] = ()) -> JobNotFoundErro
     Args:
         namesakes: ids of the jobs that have it as their name.
     """
+    job_id = job_id if len(job_id) <= LONGEST_SHOWN else f"{job_id[:LONGEST_SHOWN]}…"
     fix = "see mntrain jobs; jobs of unreachable nodes are not listed"
     if namesakes:
         fix = f"'{job_id}' is a job's name; use its id: {' or '.join(namesakes)}"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError, bad_argument
 from jupyter_mntrain.model.failure.kinds import PASSING
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import Participant
@@ -34,6 +34,17 @@ class Member(Record, frozen=True):
     nproc: int | None = None
     interface: str | None = None
     gpus: tuple[int, ...] = ()
+
+
+def parse_members(texts: Sequence[str]) -> list[Member]:
+    """Parse several, as :func:`parse_member`.
+
+    Raises:
+        SpecError: one has another form, or this is no list.
+    """
+    if isinstance(texts, str):
+        raise bad_argument("members", texts, f"a list: [{texts!r}]")
+    return [parse_member(text) for text in texts]
 
 
 def parse_member(text: str) -> Member:

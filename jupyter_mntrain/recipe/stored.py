@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import SpecError, bad_argument
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
 from jupyter_mntrain.recipe.parse import parse_recipe
@@ -46,9 +46,11 @@ def with_settings(spec: JobSpec, settings: Sequence[str]) -> JobSpec:
         settings: ``section.field=value``.
 
     Raises:
-        SpecError: it runs a script, which has no recipe.
+        SpecError: it runs a script, which has no recipe; or ``settings`` is no list.
         RecipeError: a field or value is wrong.
     """
+    if isinstance(settings, str):
+        raise bad_argument("settings", settings, f"a list: [{settings!r}]")
     if not settings:
         return spec
     if overrides_of(spec) is None:

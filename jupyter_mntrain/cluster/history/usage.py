@@ -9,7 +9,8 @@ from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.launch.progress import SILENT, Progress
-from jupyter_mntrain.metrics.node_history import LONGEST_S, POINTS, NodeHistory
+from jupyter_mntrain.metrics.node_history import LONGEST_S, MOST_POINTS, POINTS, NodeHistory
+from jupyter_mntrain.model.errors import bad_argument
 
 HOUR_S: Final = 3600.0
 
@@ -38,12 +39,16 @@ class ClusterUsage:
             node: name, id or host name.
             last_s: seconds before the end, at most a week.
             until_s: Unix time of the end; default: now.
-            points: the most that a line has; at least 2.
+            points: the most that a line has, 2 to ``MOST_POINTS``.
 
         Raises:
-            SpecError: the node is unknown.
+            SpecError: the node is unknown, or there is no such time or number of points.
             NodeError: it does not answer.
         """
+        if not last_s > 0:
+            raise bad_argument("last_s", last_s, "seconds, more than 0")
+        if not 2 <= points <= MOST_POINTS:
+            raise bad_argument("points", points, f"2 to {MOST_POINTS}")
         self._search.settle([node], progress)
         client = self._search.client(node)
         end_s = self._clock.time() if until_s is None else until_s

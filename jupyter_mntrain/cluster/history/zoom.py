@@ -13,7 +13,7 @@ from jupyter_mntrain.metrics.history import HistoryBuilder
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from jupyter_mntrain.metrics.summary import JobSummary
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, bad_argument
 from jupyter_mntrain.model.records.job import JobView, Placement
 
 Axis = Literal["step", "time"]
@@ -32,8 +32,15 @@ async def read_zoom(
     """Ask every participant for a range of steps.
 
     Raises:
+        SpecError: there is no such axis, the range ends before it begins, or has no points.
         MntrainError: no node answered; of those that did not, there are no rows.
     """
+    if by not in AXES:
+        raise bad_argument("by", by, f"one of {', '.join(AXES)}")
+    if begin > end:
+        raise bad_argument("end", end, f"one that is not before begin, {begin}")
+    if points < 1:
+        raise bad_argument("points", points, "1 or more")
     builder = HistoryBuilder()
 
     async def read(placement: Placement) -> MntrainError | None:

@@ -17,13 +17,14 @@ from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
 from jupyter_mntrain.model.api import (
+    LONGEST_GRACE_S,
     KillRequest,
     LeaseGrant,
     SaveRequest,
     StartRequest,
     StopRequest,
 )
-from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, bad_argument
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
@@ -225,7 +226,10 @@ class AgentLauncher:
 
         Raises:
             JobNotFoundError: no reachable node knows it.
+            SpecError: ``grace_s`` is out of range.
         """
+        if not 0 <= grace_s <= LONGEST_GRACE_S:
+            raise bad_argument("grace_s", grace_s, f"0 to {LONGEST_GRACE_S:.0f} seconds")
         placements = self.live.job(job_id).attempt.placements
         clients = [self.live.client_of(placement) for placement in placements]
         request = StopRequest(reason=reason, grace_s=grace_s)

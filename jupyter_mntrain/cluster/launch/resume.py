@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -13,13 +13,14 @@ from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.ended_jobs import jobs_of_run, whole_spec
 from jupyter_mntrain.launch.checkpoints.directory import step_in
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.api import CheckpointChange
+from jupyter_mntrain.model.api import CheckpointAction, CheckpointChange
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
     NodeError,
     RefusedError,
     SpecError,
     TrustError,
+    bad_argument,
 )
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -170,7 +171,12 @@ async def change_checkpoints(
 
     Raises:
         RefusedError: there is none of that step, or a node refuses.
+        SpecError: there is no such action.
     """
+    if change.action not in get_args(CheckpointAction):
+        raise bad_argument(
+            "action", change.action, f"one of {', '.join(get_args(CheckpointAction))}"
+        )
     chain = await jobs_of_run(live, view.run)
     listed = await list_checkpoints(live, chain)
     if all(one.step != change.step for one in listed.checkpoints):
@@ -242,6 +248,8 @@ def place_of(begin: int | str | None) -> tuple[str | None, int | None]:
     """
     if begin is None or isinstance(begin, int):
         return None, begin
+    if not isinstance(begin, str):
+        raise bad_argument("begin", begin, "a step, or the path of a directory on the nodes")
     if not begin.startswith(("/", "~")):
         raise SpecError(
             f"--from {begin}: neither a step nor an absolute path",

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from jupyter_mntrain.model.errors import bad_argument
+
 
 class Changes:
     """Notified by one thread, waited for by any number of others."""
@@ -43,7 +45,14 @@ class Changes:
         """Wait until ``is_true()``, checked after every change; ``False`` after ``timeout_s``.
 
         It is called without a lock, so it may itself call into the notifying thread.
+
+        Raises:
+            SpecError: ``timeout_s`` is negative, or no number.
         """
+        if timeout_s is not None and not _is_time(timeout_s):
+            raise bad_argument(
+                "timeout_s", timeout_s, "seconds, 0 or more, or None to wait without a limit"
+            )
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             seen = self._count
@@ -54,4 +63,8 @@ class Changes:
                 return False
             with self._bell:
                 if self._count == seen:
-                    self._bell.wait(rest_s)
+                    self._bell.wait(None if rest_s is None else min(rest_s, threading.TIMEOUT_MAX))
+
+
+def _is_time(value: float) -> bool:
+    return isinstance(value, int | float) and value >= 0

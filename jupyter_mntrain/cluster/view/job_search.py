@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.ended_jobs import listed_jobs
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import SpecError, job_not_found, not_answered
+from jupyter_mntrain.model.errors import SpecError, bad_argument, job_not_found, not_answered
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import (
     MOST_SEARCHED,
@@ -44,6 +46,8 @@ class JobSearch:
 
     def listed(self, search: str, sort: JobSort, *, everything: bool) -> tuple[JobView, ...]:
         """Jobs as :meth:`jupyter_mntrain.Cluster.jobs` lists them."""
+        if sort not in get_args(JobSort):
+            raise bad_argument("sort", sort, f"one of {', '.join(get_args(JobSort))}")
         live = self._live
         live.changes.wait_until(lambda: not live.records.is_busy, RECENT_S)
         if len(search) > MOST_SEARCHED:
