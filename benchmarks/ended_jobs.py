@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from statistics import median
 
 import msgspec
@@ -23,6 +24,7 @@ from benchmarks.long_run import Agents
 from benchmarks.loopback import ADDRESSES, PORT, own_configuration, until
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.lifecycle.loss_line import Losses, LossLine
 from tests.agent.live import REST_MB
 from tests.standin.jobs import place, record
 
@@ -47,8 +49,16 @@ def write_records(state: Path, node_id: NodeId, jobs: int) -> None:
         )
         directory = state / "node1" / "jobs" / job_id
         directory.mkdir(parents=True)
-        made = msgspec.structs.replace(made, is_over=True)
+        made = msgspec.structs.replace(made, is_over=True, loss_line=losses(number))
         (directory / "record.json").write_bytes(msgspec.json.encode(made))
+
+
+def losses(seed: int) -> LossLine | None:
+    """Noisy, so that a record does not pack better than a real one."""
+    noise, made = Random(seed), Losses()
+    for step in range(1, 1001):
+        made.take(0, step, 10.0 / step**0.2 + noise.random())
+    return made.line
 
 
 def seconds(work: Callable[[], object]) -> float:

@@ -69,6 +69,7 @@ def job_entry(
         restart=view.restart,
         note=view.label.note,
         run=None if view.run == view.job_id else view.run,
+        loss_line=view.loss_line,
     )
 
 

@@ -11,6 +11,7 @@ from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.records.job import (
     JobState,
     PartStatus,
@@ -68,6 +69,7 @@ class JobEntry(Record, frozen=True):
     restart: Restart | None = None
     note: str = ""
     run: JobId | None = None
+    loss_line: LossLine | None = None
 
 
 class JobBundle(Record, frozen=True):

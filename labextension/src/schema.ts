@@ -183,6 +183,7 @@ export interface Everything {
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
   Restart?: Restart;
+  LossLine?: LossLine;
   StreamResumed?: StreamResumed;
   NodeSet?: NodeSet;
   NodeBeat?: NodeBeat;
@@ -620,6 +621,7 @@ export interface JobEntry {
   restart?: Restart | null;
   note?: string;
   run?: string | null;
+  loss_line?: LossLine | null;
 }
 /**
  * A participant as granted: its node, ranks, address and devices.
@@ -1066,6 +1068,28 @@ export interface Restart {
   at_s: number;
   waits_for?: Problem | null;
   lost_since_s?: number | null;
+}
+/**
+ * Loss line: lowest and highest loss of neighboring steps, in points of equally many steps.
+ *
+ *     Args:
+ *         begin: first step that the first point may hold; the next point begins ``width`` later.
+ *         lows, highs: of each point, to 4 digits; NaN = none of its losses was finite; ``None`` = no
+ *             step told one.
+ *         first, last: the loss of the first step that told one, and of the newest.
+ *         total_steps: that the job is to make, if it says so.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "LossLine".
+ */
+export interface LossLine {
+  begin: number;
+  width: number;
+  lows: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  highs: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+  first: number | ("-Infinity" | "Infinity" | "NaN");
+  last: number | ("-Infinity" | "Infinity" | "NaN");
+  total_steps?: number | null;
 }
 /**
  * The stream is resumed: the missed messages follow.

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
-from jupyter_mntrain.metrics.entry_builder import job_entry, node_entries
+from jupyter_mntrain.metrics.entry_builder import job_entry, listed_entry, node_entries
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.loss_line import LossLine
+from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.model.records.node_view import NodeView
-from tests.standin.jobs import ONE_AND_TWO, history, summarize, view
+from tests.standin.jobs import ONE_AND_TWO, history, place, record, summarize, view
+
+THREE = (*ONE_AND_TWO, place("node3", 2, 3))
 
 
 def test_a_job_entry_holds_neither_environment_nor_files() -> None:
@@ -41,3 +45,16 @@ def test_warnings_reach_page_and_tables() -> None:
     job = msgspec.structs.replace(view("succeeded", "succeeded"), warnings=(warning,))
     assert job_entry(job).warnings == (warning,)
     assert summarize(history(job, {}), now_s=1000.0).warnings == (warning,)
+
+
+def test_a_listed_job_has_the_line_of_the_first_node_that_tells_a_loss() -> None:
+    def line(loss: float) -> LossLine:
+        return LossLine(begin=1, width=1, lows=(loss,), highs=(loss,), first=loss, last=loss)
+
+    silent, *telling = (record(number, "succeeded", places=THREE) for number in range(3))
+    records = [
+        msgspec.structs.replace(one, loss_line=line(loss))
+        for one, loss in zip(reversed(telling), (9.0, 2.0), strict=True)
+    ]
+    assert listed_entry(roll_up([*records, silent])).loss_line == line(2.0)
+    assert listed_entry(roll_up([silent])).loss_line is None

@@ -82,8 +82,7 @@ class LocalJob:
         self._job_id, self._number = record.job_id, record.attempt.number
         if samples is not None:
             self.samples = samples
-        self._gpus, self._errors = gpus, errors or OwnErrors()
-        self._is_broken = False
+        self._gpus, self._errors, self._is_broken = gpus, errors or OwnErrors(), False
 
     # Made on first use: a node keeps a thousand ended jobs, and needs nothing more of theirs.
     @cached_property
@@ -325,6 +324,7 @@ class LocalJob:
                 self._journal(sample, source=source, offset=offset)
                 self._take(sample, now_s)
                 taken.append(sample)
+            self.file.note(loss_line=self.samples.loss_line or self.record.loss_line)
         finally:  # also if the disk is full
             self._doubt(self._doubts.see(taken, self.record.part))
 

@@ -58,7 +58,9 @@ class RecordFile:
             self.is_written, self._next_news_s = False, 0.0
 
     def note(self, **changes: Any) -> None:
-        """Change fields that only those who ask for the record need to know."""
+        """Change fields that are told with the next news, and only then."""
+        if all(getattr(self.record, name) is value for name, value in changes.items()):
+            return
         self._hold(msgspec.structs.replace(self.record, **changes))
 
     def write(self) -> None:

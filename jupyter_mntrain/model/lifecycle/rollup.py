@@ -58,6 +58,8 @@ def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> Jo
         state = "pending"  # the attempt has failed; the head says when the job has
     problem = verdict.problem if verdict else None
     label = max((record.label for record in known), key=lambda one: one.time_s)
+    lines = {one.part.node_id: one.loss_line for one in current if one.loss_line}
+    nodes = (place.node_id for place in newest.attempt.placements)
     return JobView(
         job_id=newest.job_id,
         spec=msgspec.structs.replace(newest.spec, name=label.name or newest.spec.name),
@@ -72,6 +74,7 @@ def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> Jo
         warnings=job_warnings(parts, newest.attempt.world_size, problem),
         slowdowns=job_slowdowns(parts),
         label=label,
+        loss_line=next((lines[node] for node in nodes if node in lines), None),
     )
 
 

@@ -10,6 +10,7 @@ from msgspec import Meta
 from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.evidence import Evidence
 from jupyter_mntrain.model.records.leftover import NAMED_PROCESSES, Leftover
@@ -213,8 +214,7 @@ class PartStatus(Record, frozen=True):
     exit_code: int | None = None
     problem: Problem | None = None
     """Why it failed; its node is set only if it is not the part's own."""
-    leftovers: tuple[Leftover, ...] = ()
-    """Its processes that could not be killed."""
+    leftovers: tuple[Leftover, ...] = ()  # processes that could not be killed
     waits_for: tuple[Leftover, ...] = ()
     """While it is stopping: its processes that have not ended yet."""
     state_problem: Problem | None = None
@@ -276,6 +276,7 @@ class JobRecord(Record, frozen=True):
         restart: on the head, while another attempt is planned.
         is_over: on the head of a job with restarts: there will be no further attempt.
         pressure: what this node measured of its part a moment ago, for the node that leads.
+        loss_line: if ranks of this node tell a loss.
     """
 
     job_id: JobId
@@ -289,6 +290,7 @@ class JobRecord(Record, frozen=True):
     is_over: bool = False
     pressure: Pressure | None = None
     label: JobLabel = JobLabel()
+    loss_line: LossLine | None = None
 
     @property
     def run(self) -> JobId:
@@ -331,6 +333,7 @@ class JobView(Record, frozen=True):
     slowdowns: tuple[Slowdown, ...] = ()
     """When it was slower than before, and why, oldest first."""
     label: JobLabel = JobLabel()
+    loss_line: LossLine | None = None
 
     @property
     def saved_step(self) -> int | None:

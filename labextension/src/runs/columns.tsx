@@ -9,8 +9,10 @@ import type { JobEntry } from '../schema';
 import { trans } from '../trans';
 import { stateWord } from '../words';
 import type { ColumnName } from './query';
+import { lossOf } from './loss_line';
 import type { IRow } from './rows';
 import { durationOf, nodesText, startedAt, stepOf } from './run';
+import { Sparkline } from './sparkline';
 
 export interface IColumn {
   name: ColumnName;
@@ -73,7 +75,12 @@ export function cell(row: IRow, column: ColumnName): React.ReactNode {
     case 'mfu':
       return figure(job, numbers.mfu, formats.percent);
     case 'loss':
-      return figure(job, numbers.loss, formats.loss);
+      return (
+        <span className="mnt-loss">
+          <Sparkline jobs={jobs} />
+          <span>{figure(job, lossOf(job), formats.loss)}</span>
+        </span>
+      );
     case 'name':
       return job.name;
   }

@@ -1,6 +1,7 @@
 /** Runs as rows of a CSV file. Pure. */
 
 import type { Row } from '../liveview/export/tables';
+import { lossOf } from './loss_line';
 import {
   durationOf,
   type IRun,
@@ -32,14 +33,14 @@ export const COLUMNS = [
 /** One row per run, as the list shows it; what is not known is empty. */
 export function runRow(run: IRun, now: number): Row {
   const { newest, jobs } = run;
-  const { total_steps, tokens_per_s, mfu, loss } = newest.numbers;
+  const { total_steps, tokens_per_s, mfu } = newest.numbers;
   const figures = {
     duration_s: durationOf(jobs, now),
     step: stepOf(jobs),
     total_steps,
     tokens_per_s,
     mfu,
-    loss
+    loss: lossOf(newest)
   };
   return {
     run: run.id,

@@ -3,6 +3,7 @@
 import { inOrder, type SortValue } from '../liveview/tables/order';
 import type { JobEntry } from '../schema';
 import { type JobState, stateWord } from '../words';
+import { lossOf } from './loss_line';
 import {
   durationOf,
   type IRun,
@@ -159,7 +160,8 @@ export function sortedBy(
 
 function valueOf(run: IRun, column: ColumnName, now: number): SortValue {
   const { newest, jobs } = run;
-  const { loss, tokens_per_s, mfu } = newest.numbers;
+  const { tokens_per_s, mfu } = newest.numbers;
+  const loss = lossOf(newest);
   switch (column) {
     case 'state':
       return stateWord(newest.state);

@@ -142,6 +142,8 @@ test('runs are found, named, noted and deleted', async ({ page, baseURL }) => {
   await expect(rowOf(list, 'auriga')).toBeVisible();
   await expect(rowOf(list, 'nostromo')).toContainText('succeeded');
   await expect(rowOf(list, 'nostromo')).toContainText('60');
+  const line = { name: 'loss from 4.050 to 1.171', exact: true };
+  await expect(rowOf(list, 'sulaco').getByRole('img', line)).toBeVisible();
 
   // By keys: the list, its first row, a note, a name.
   const first = rowOf(list, 'auriga');

@@ -148,3 +148,22 @@ def test_two_jobs_of_a_run_never_run_at_once(book: JobBook) -> None:
     polled(book, lambda: not first.is_active, "its end")
     again = leased(book)
     book.start(msgspec.structs.replace(again, spec=request.spec))
+
+
+def test_an_ended_job_keeps_the_line_of_its_losses_with_its_record(tmp_path: Path) -> None:
+    steps = "".join(
+        f'{{"kind":"step","time_s":1,"rank":0,"step":{step},"step_s":1,"loss":{loss}}}\\n'
+        for step, loss in ((1, 4.5), (2, '"NaN"'), (3, 2.25))
+    )
+    book = make_book(
+        tmp_path / "state", f"printf '{steps}' > $MNTRAIN_METRICS_DIR/rank-0.ndjson\nexit 0"
+    )
+    job = start(book)
+    polled(book, lambda: job.is_settled, "the job ends")
+    end_all(book)
+    again = make_book(tmp_path / "state", "")
+    again.load()
+    line = again.get(job.record.job_id).record.loss_line
+    again.close()
+    assert line is not None
+    assert (line.lows, line.first, line.last) == ((4.5, "NaN", 2.25), 4.5, 2.25)

@@ -12,6 +12,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import private_directory
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.loss_line import Losses, LossLine
 from jupyter_mntrain.model.records.metrics import (
     JournalLine,
     LinkSample,
@@ -45,13 +46,14 @@ class KeptRank(Record, frozen=True):
 
 
 class KeptArchive(Record, frozen=True):
-    """Of an attempt, what is not in the files."""
+    """Of an attempt, what is not in the files; of all attempts, the line of their losses."""
 
     attempt: int = 0
     ranks: dict[int, KeptRank] = {}
     links: Kept = Kept()
     newest_links: tuple[Row, ...] = ()
     link: LinkSample | None = None
+    loss_line: LossLine | None = None
 
 
 @dataclass(slots=True)
@@ -133,6 +135,7 @@ class Archive:
         self.links = self._link_pyramid(kept.links)
         self.newest_links = list(kept.newest_links)
         self.link = kept.link
+        self.losses = Losses(kept.loss_line)
         """The newest, with the measurements that hold now."""
 
     @property
@@ -158,6 +161,10 @@ class Archive:
         if (known := self.ranks.get(body.rank)) is None:
             known = self.ranks[body.rank] = self._rank(body.rank, KeptRank())
         known.take(body, position)
+        if isinstance(body, RankStep) and body.loss is not None:
+            self.losses.take(body.rank, body.step, float(body.loss))
+        elif isinstance(body, RankStart):
+            self.losses.plan(body.total_steps)
 
     def save(self) -> KeptArchive:
         """Write the files.
@@ -172,6 +179,7 @@ class Archive:
             links=self.links.save(),
             newest_links=tuple(self.newest_links),
             link=self.link,
+            loss_line=self.losses.line,
         )
 
     def _take_link(self, sample: LinkSample) -> None:
@@ -194,6 +202,7 @@ class Archive:
         )
 
     def _begin(self, attempt: int) -> None:
+        self.losses.begin_attempt()
         for one in self.ranks.values():
             one.steps.remove()
         self.links.remove()

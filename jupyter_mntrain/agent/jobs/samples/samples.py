@@ -12,6 +12,7 @@ from jupyter_mntrain.agent.jobs.samples.journal import Journal, JournalIndex
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.metrics import PartChange, Sample, journal_decoder
 
@@ -58,6 +59,11 @@ class Samples:
         self.archive.take(line, self.journal.size)
         if line.seq - self._saved_seq >= LINES_PER_SAVE or _is_end(body):
             self.save()
+
+    @property
+    def loss_line(self) -> LossLine | None:
+        """Of all attempts; ``None`` = no loss yet, or the archive is lost."""
+        return self.archive.losses.line if self.archive else None
 
     def save(self) -> None:
         """Write the archive, so that the next agent goes on from here."""

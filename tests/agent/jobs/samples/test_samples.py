@@ -238,3 +238,21 @@ def test_files_are_bounded_and_the_coarse_ones_have_everything(
     for one in (made, Pyramid(tmp_path / "links", kept, LINK_RULES)):
         told = [*one.rows(1, 0, one.blocks(1)), *one.remainder(1)]
         assert sum(row[1] for row in told) == 163
+
+
+def test_the_line_of_losses_is_of_all_attempts_and_survives_the_agent(tmp_path: Path) -> None:
+    made = Samples(tmp_path)
+    start = RankStart(
+        time_s=1.0, rank=Rank(0), local_rank=0, world_size=1, pid=1, host="node1", total_steps=60
+    )
+    made.append(start, attempt=1)
+    fill(made, 1, 20, ranks=(0,))
+    made.close()
+    again = Samples(tmp_path)
+    for number in range(11, 31):
+        again.append(step(0, number), attempt=2)
+    line = again.loss_line
+    again.close()
+    assert line is not None
+    assert (line.begin, line.total_steps, len(line.lows)) == (1, 60, 30)
+    assert (line.first, line.last) == (4.999, 4.97)
