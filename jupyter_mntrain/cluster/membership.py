@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.model.errors import no_cluster
 from jupyter_mntrain.trust.certificates import Role
-from jupyter_mntrain.trust.driver_membership import DriverMembership
+from jupyter_mntrain.trust.driver_membership import DriverMembership, known_clusters
 from jupyter_mntrain.trust.joining.token import write_token
 from jupyter_mntrain.trust.member_register import RegisteredMember
 from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
@@ -56,7 +56,7 @@ class ClusterMembership:
             self._session.loop.run(self._look())  # another process may just have joined
         identity = self.identity
         if identity is None:
-            raise no_cluster(self._session.live.cluster)
+            raise no_cluster(self._session.live.cluster, known_clusters())
         return identity
 
     def invite(

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from jupyter_mntrain.model.failure.problem import Problem
 
 
+MOST_NAMED = 5
+"""Clusters that an error proposes."""
+
 LONGEST_SHOWN = 60
 """Characters of a person's own text that an error repeats."""
 
@@ -180,12 +183,17 @@ class TrustError(MntrainError):
     exit_code = 6
 
 
-def no_cluster(name: str) -> TrustError:
-    """The error for a cluster of which this user has no keys."""
+def no_cluster(name: str, known: Sequence[str] = ()) -> TrustError:
+    """The error for a cluster of which this user has no keys.
+
+    Args:
+        known: clusters of which they have.
+    """
+    others = f"use --cluster {' or '.join(known[:MOST_NAMED])}; " if known else ""
     return TrustError(
         f"no cluster named {name!r} exists on this machine yet",
-        fix="create it by inviting a node: mntrain invite, or join one created on another "
-        "machine: mntrain driver join",
+        fix=f"{others}create it by inviting a node: mntrain invite, or join one created on "
+        "another machine: mntrain driver join",
     )
 
 

@@ -120,9 +120,7 @@ class Extension:
             self.screen.say(
                 node_table(
                     nodes,
-                    around=Surroundings(
-                        is_driver=True, discovery_problem=cluster.discovery.problem
-                    ),
+                    around=Surroundings(discovery_problem=cluster.discovery.problem),
                     cluster=cluster.name,
                     now_s=time.time(),
                     program=PROGRAM,

@@ -36,11 +36,20 @@ from jupyter_mntrain.trust.member_register import Register, RegisteredMember
 from jupyter_mntrain.trust.registrar import Clock, Registrar
 from jupyter_mntrain.trust.shared_file import SharedFile
 
+_MOVED = ".empty-"
+"""In the name of a directory that was moved out of the way."""
+
 AUTHORITY_KEY, REGISTER = "authority.key", "register.json"
 
 
 def clusters_directory() -> Path:
     return platformdirs.user_config_path("mntrain") / "clusters"
+
+
+def known_clusters() -> tuple[str, ...]:
+    """Names of the clusters of which this user has keys."""
+    found = sorted(clusters_directory().glob("*"))
+    return tuple(one.name for one in found if Credentials.exist(one) and _MOVED not in one.name)
 
 
 def own_driver_name() -> str:
@@ -164,7 +173,7 @@ def room_for(cluster: str) -> Path:
                 f"a different cluster named {cluster!r} already exists here",
                 fix=f"join under another name: mntrain --cluster {cluster}2 driver join",
             )
-        shutil.move(target, target.with_name(f"{target.name}.empty-{int(time.time())}"))
+        shutil.move(target, target.with_name(f"{target.name}{_MOVED}{int(time.time())}"))
     return target
 
 

@@ -17,7 +17,12 @@ from jupyter_mntrain.trust.certificates import (
     revoked_serials,
 )
 from jupyter_mntrain.trust.credentials import Credentials
-from jupyter_mntrain.trust.driver_membership import DriverMembership, clusters_directory, room_for
+from jupyter_mntrain.trust.driver_membership import (
+    DriverMembership,
+    clusters_directory,
+    known_clusters,
+    room_for,
+)
 from tests.trust.registering import LIFE, NODE, Clock, join, member, serial
 from tests.wording import says, wording
 
@@ -208,9 +213,11 @@ def test_a_cluster_nobody_joined_makes_way_for_one_that_is_joined(
     assert not Credentials.exist(clusters_directory() / "home")
     moved = list(clusters_directory().glob("home.empty-*"))
     assert len(moved) == 1, "nothing is deleted"
+    assert not [name for name in known_clusters() if name.startswith("home")]
 
 
 def test_a_cluster_with_members_does_not(identity: DriverMembership) -> None:
+    assert "home" in known_clusters()
     join(identity, identity.authorized().invite())
     with pytest.raises(SpecError, match=wording(r"a different cluster named 'home'.*home2")):
         room_for("home")

@@ -48,12 +48,10 @@ class Surroundings(Record, frozen=True):
     """Reasons why nodes may be missing.
 
     Args:
-        is_driver: whether this user holds a driver's key of the cluster.
         discovery_problem: why discovery may miss nodes.
         strangers: nodes of other clusters on this network.
     """
 
-    is_driver: bool = True
     discovery_problem: Problem | None = None
     strangers: tuple[str, ...] = ()
 
@@ -112,7 +110,7 @@ def node_table(
         every: include virtual interfaces and those that are down.
     """
     if not nodes:
-        return Group(no_nodes(cluster, program, around), *_around(around))
+        return Group(no_nodes(cluster, program), *_around(around))
     different = divergences([node.info for node in nodes if node.info])
     rows = [
         (
@@ -138,15 +136,8 @@ def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
     ]
 
 
-def no_nodes(cluster: str, program: str, around: Surroundings) -> Text:
+def no_nodes(cluster: str, program: str) -> Text:
     """Advice for a cluster without nodes."""
-    if not around.is_driver:
-        return Text.assemble(
-            (f"No cluster named {cluster!r} exists on this machine yet.", "bold"),
-            f" Create it by inviting a node: {program} invite\n"
-            f"To join one created on another machine, run {program} driver invite there, then "
-            f"{program} driver join here.",
-        )
     return Text.assemble(
         (f"No node of cluster {cluster!r} is answering.", "bold"),
         f" Invite one: {program} invite\n"

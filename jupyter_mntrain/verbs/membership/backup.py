@@ -28,12 +28,12 @@ class BackUpAuthority(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         from jupyter_mntrain.trust.backup import AuthorityBackup
-        from jupyter_mntrain.trust.driver_membership import DriverMembership
+        from jupyter_mntrain.trust.driver_membership import DriverMembership, known_clusters
 
         cluster = args.cluster or default_cluster(context.environment)[0]
         membership = DriverMembership.find(cluster)
         if membership is None:
-            raise no_cluster(cluster)
+            raise no_cluster(cluster, known_clusters())
         membership.authorized()  # before it asks for a passphrase
         path = context.directory / args.file.expanduser()
         backup = AuthorityBackup(path)

@@ -7,7 +7,7 @@ from argparse import Namespace
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.show.tables.node_list import Surroundings, node_data, node_table
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import reachable_nodes
+from jupyter_mntrain.verbs.find import joined_cluster, reachable_nodes
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -19,14 +19,13 @@ class NodesVerb(Verb):
         parser.flag("--all", "-a", help="include virtual interfaces and those that are down")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        cluster = context.cluster(args)
+        cluster = joined_cluster(context, args)
         nodes = reachable_nodes(context, cluster)
         if any(node.liveness != "up" for node in nodes) or not nodes:
             cluster.discovery.check()
         table = node_table(
             nodes,
             around=Surroundings(
-                is_driver=cluster.membership.is_driver,
                 discovery_problem=cluster.discovery.problem,
                 strangers=cluster.discovery.strangers,
             ),

@@ -109,6 +109,20 @@ def test_what_cannot_be_is_one_line(run, monkeypatch, words, kind, told):
     assert len(err.splitlines()) == 1
 
 
+def test_nodes_of_a_cluster_that_is_not_there_are_an_error_that_names_those_that_are(
+    run, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    DriverMembership.make("mine")
+    assert run("nodes")[0] == 0
+    code = main(["nodes", "--cluster", "mien", "--agent", "127.0.0.2", "--agent", "127.0.0.3"])
+    out, err = capsys.readouterr()
+    assert (code, out) == (TrustError.exit_code, "")
+    assert says("no cluster named 'mien'", err)
+    assert says("use --cluster mine; ", err)
+    assert len(err.splitlines()) == 1
+
+
 def test_each_role_is_told_where_its_token_is_of_use(run, identity, monkeypatch):
     from jupyter_mntrain.agent.options import parse_options
     from jupyter_mntrain.trust.joining.token import write_token
