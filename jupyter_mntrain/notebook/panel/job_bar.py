@@ -87,17 +87,25 @@ class JobBar:
             view = self.job.view()
         except MntrainError as error:
             return escape(f"{self.job.id}: {error}")
-        more = _at_stake(view) if self._asks else self._of_saving(view)
+        asks = self._asks and view.state not in TERMINAL
+        more = _at_stake(view) if asks else self._of_saving(view)
         line = f"{formats.STATE_ICONS[view.state]} {self.job.id} {view.state}. {more}"
         return escape(line.rstrip())
 
+    @property
+    def can_save(self) -> bool:
+        """Whether its job can be asked to save now."""
+        view = self._view()
+        return view is not None and _saves(view) and self._of_saving(view) == ""
+
     def show(self, *, is_busy: bool) -> None:
-        text = self.text
+        text, can_save = self.text, self.can_save
         show(self.root, is_shown=bool(text))
         put(self.line, value=text)
         view = self._view()
         is_open = view is not None and view.state not in TERMINAL
-        can_save = view is not None and is_open and _saves(view) and self._of_saving(view) == ""
+        # What has ended is not asked about, and neither is the next job.
+        self._asks = self._asks and is_open
         put(self.stop_now, description=STOP_UNSAVED if can_save else STOP)
         for button in (self.keep, self.stop_now):
             show(button, is_shown=is_open and self._asks)
@@ -160,8 +168,9 @@ def _attempt(view: JobView) -> tuple[JobId, int]:
 
 
 def _saves(view: JobView) -> bool:
-    """Whether its ranks save a checkpoint on request."""
-    return any(part.saves and part.state == "running" for part in view.parts)
+    """Whether its ranks run, and save a checkpoint on request."""
+    saving = (part.saves and part.state == "running" for part in view.parts)
+    return view.state not in TERMINAL and any(saving)
 
 
 def _at_stake(view: JobView) -> str:

@@ -237,7 +237,7 @@ class WidgetPanel:
             (view.liveness, view.info, view.problem, view.is_conflict, _gpu_use(view))
             for view in panel.cluster.nodes()
         )
-        job = self.job_bar.text
+        job = self.job_bar.text, self.job_bar.can_save
         return nodes, panel.choices, panel.target, panel.changed_s(), job, self._action.name
 
     def _show(self, form: Form) -> None:

@@ -81,6 +81,33 @@ def test_a_job_that_cannot_save_is_offered_none(page: Open) -> None:
     assert (bar.stop_now.description, is_shown(bar.keep)) == ("Stop it", True)
 
 
+def test_an_open_question_offers_a_save_as_soon_as_the_job_can(page: Open) -> None:
+    bar = page.view.job_bar
+    page.click(bar.stop)
+    until(lambda: is_shown(bar.stop_now))
+    assert not is_shown(bar.save)
+    change_parts(page, saves=True)
+    until(lambda: is_shown(bar.save))
+    assert bar.stop_now.description == "Stop without saving"
+
+
+def test_an_open_question_about_a_job_that_ends_is_taken_back(page: Open) -> None:
+    bar = page.view.job_bar
+    change_parts(page, saves=True)
+    page.click(bar.stop)
+    until(lambda: is_shown(bar.save))
+    page.jobs[0].become("succeeded")
+    page.cluster.become(*page.cluster.nodes())
+    until(lambda: not is_shown(bar.stop_now))
+    assert "succeeded" in bar.line.value
+    assert not says("Stop it?", bar.line.value)
+    assert not any(map(is_shown, (bar.keep, bar.save, bar.stop)))
+    page.jobs[0].become("running")  # as the next job does
+    page.cluster.become(*page.cluster.nodes())
+    until(lambda: is_shown(bar.stop))
+    assert not is_shown(bar.stop_now)
+
+
 @pytest.mark.wording
 def test_a_refused_save_is_said_and_the_job_goes_on(page: Open) -> None:
     bar = page.view.job_bar
