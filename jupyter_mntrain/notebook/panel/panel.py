@@ -38,6 +38,9 @@ BUSY = (
     "Use the sidebar to stop jobs now."
 )
 
+PANEL_MIME = "application/vnd.mntrain.panel+json"
+"""Of a panel's output: with it the page finds those whose kernel is gone."""
+
 SAVED = "stopped by user, after saving"
 
 
@@ -112,7 +115,7 @@ class WidgetPanel:
         """MIME bundle; frontends without widgets show the text form."""
         widget = self.root._repr_mimebundle_()
         text = plain_text(form_text(self._panel, self._form, ""))
-        return {**widget, "text/plain": text}
+        return {PANEL_MIME: {}, **widget, "text/plain": text}
 
     def retire(self) -> None:
         """Disable this panel in favor of a newer one. Its job keeps running."""

@@ -6,15 +6,13 @@ import type {
 } from '@jupyterlab/application';
 import { INotebookTracker, type NotebookPanel } from '@jupyterlab/notebook';
 
-import { replaceLost } from './lost_panels';
+import { LostPanels } from './lost_panels';
+import { runPanelAgain } from './notebooks';
 import { tendPanels } from './panels';
-
-/** In these the widgets of a notebook have lost their kernel. */
-const ENDED = new Set(['restarting', 'autorestarting', 'terminating', 'dead']);
 
 export const kernelPlugin: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-mntrain:kernel',
-  description: 'Lets the submit panel say that the kernel is busy.',
+  description: 'Lets the submit panel say that the kernel is busy, or gone.',
   autoStart: true,
   optional: [INotebookTracker],
   activate: (_: JupyterFrontEnd, notebooks: INotebookTracker | null) => {
@@ -28,11 +26,9 @@ function mark(panel: NotebookPanel): void {
   const tell = () => {
     const status = panel.sessionContext.session?.kernel?.status;
     panel.node.dataset.mntKernel = status === 'busy' ? 'busy' : '';
-    if (status && ENDED.has(status)) {
-      replaceLost(panel);
-    }
   };
   panel.sessionContext.statusChanged.connect(tell);
   tendPanels(panel);
+  new LostPanels(panel, cell => runPanelAgain(panel, cell));
   tell();
 }

@@ -10,6 +10,8 @@ import { MimeData } from '@lumino/coreutils';
 import { Drag } from '@lumino/dragdrop';
 
 import { LOAD } from '../cells';
+import { JOB_MIME } from '../liveview/bundle';
+import type { Cell, CodeCell, IOutput } from './lost_panels';
 
 const CELLS = 'application/vnd.jupyter.cells';
 
@@ -53,6 +55,34 @@ export async function insertCell(
     await NotebookActions.run(content, panel.sessionContext);
   }
 }
+
+/** Run the cell of a panel in a kernel that may be new; jobs that the cell shows stay below it. */
+export async function runPanelAgain(
+  panel: NotebookPanel,
+  cell: CodeCell
+): Promise<void> {
+  const { content, sessionContext } = panel;
+  const source = sourceOf(cell);
+  const cells: Cell[] = [cell];
+  if (!source.includes(LOAD) && !(await isLoaded(panel))) {
+    const loads = (one: Cell) =>
+      one.model.type === 'code' && sourceOf(one).trim() === LOAD;
+    const load = content.widgets.find(loads);
+    if (load) {
+      cells.unshift(load);
+    } else {
+      cell.model.sharedModel.setSource(`${LOAD}\n${source}`);
+    }
+  }
+  const { model } = cell.outputArea;
+  const isJob = ({ data }: IOutput) =>
+    JOB_MIME in ((data as object | undefined) ?? {});
+  const jobs = model.toJSON().filter(isJob);
+  await NotebookActions.runCells(content, cells, sessionContext);
+  jobs.forEach(job => model.add(job));
+}
+
+const sourceOf = (cell: Cell) => cell.model.sharedModel.getSource();
 
 /** Whether the kernel says that it has our extension; a busy one is not asked. */
 async function isLoaded({ sessionContext }: NotebookPanel): Promise<boolean> {

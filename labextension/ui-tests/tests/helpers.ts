@@ -114,6 +114,13 @@ export async function newNotebook(
   ).toHaveAttribute('data-status', 'idle', { timeout: 60_000 });
 }
 
+/** Restart the kernel as a person does. Only with `kernels: null`: Galata answers a restart wrongly. */
+export async function restartKernel(page: IJupyterLabPageFixture): Promise<void> {
+  const restarted = execute(page, 'kernelmenu:restart');
+  await page.locator('.jp-Dialog').getByText('Restart', { exact: true }).click();
+  await restarted;
+}
+
 /** Put text into a cell and run it; does not wait for long-running cells. */
 export async function runCell(
   page: IJupyterLabPageFixture,

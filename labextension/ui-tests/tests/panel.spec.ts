@@ -10,6 +10,7 @@ import {
   jobs,
   newNotebook,
   openSidebar,
+  restartKernel,
   runCell,
   shot
 } from './helpers';
@@ -22,6 +23,9 @@ microbatches = 4
 [train]
 steps = 100000
 batch_size = 8`;
+
+// Galata answers a kernel's restart itself, in a way that the page waits for ever.
+test.use({ kernels: null });
 
 test.afterEach(async ({ page, baseURL }) => {
   await endAll(page, `${baseURL}/`);
@@ -211,16 +215,67 @@ test('the sidebar opens a panel in a new notebook', async ({ page }) => {
   await expect(page.locator('.mnt-panel')).toBeVisible({ timeout: 60_000 });
 });
 
-test('a panel whose kernel has restarted is one sentence', async ({
-  page
+/** One sentence and a button; neither a dead panel nor what ipywidgets say. */
+async function expectLost(page: IJupyterLabPageFixture): Promise<void> {
+  await expect(page.locator('.mnt-lost-panel')).toBeVisible({ timeout: 60_000 });
+  await expect(page.locator('.mnt-lost-panel')).toHaveCount(1);
+  await expect(page.locator('.mnt-panel')).toBeHidden();
+  await expect(page.getByText('Error displaying widget')).toBeHidden();
+  await expect(page.locator('.jupyter-widgets-disconnected, .jupyter-widgets-broken').first()).toBeHidden();
+}
+
+async function openAgain(page: IJupyterLabPageFixture): Promise<Locator> {
+  await page.getByRole('button', { name: 'Open it again' }).click();
+  const panel = page.locator('.mnt-panel');
+  await expect(panel.getByText('checks passed').first()).toBeVisible({
+    timeout: 60_000
+  });
+  await expect(page.locator('.mnt-lost-panel')).toHaveCount(0);
+  // It is answered: somebody listens.
+  await panel.getByLabel('node2', { exact: true }).uncheck();
+  await expect(panel.getByText('1 rank on 1 node.')).toBeVisible();
+  return panel;
+}
+
+test('a panel whose kernel has restarted says so, and is opened again by a button', async ({
+  page,
+  baseURL
 }) => {
   const panel = await openPanel(page, 'lost.ipynb');
-  const restarted = execute(page, 'kernelmenu:restart');
-  await page.locator('.jp-Dialog').getByText('Restart', { exact: true }).click();
-  await restarted;
-  const lost = page.locator('.mnt-lost-panel');
-  await expect(lost).toHaveCount(1);
-  await expect(panel).toHaveCount(0);
-  await expect(page.locator('.jupyter-widgets-broken, .lm-Widget.jupyter-widgets')).toHaveCount(0);
+  await panel.getByLabel('Environment').fill('OMP_NUM_THREADS=1');
+  await panel.getByLabel('Environment').press('Enter');
+  await panel.getByRole('button', { name: 'Launch', exact: true }).click();
+  const view = page.locator('.mnt-live');
+  await expect(view).toBeVisible({ timeout: 60_000 });
+  const jobId = (await jobs(page, `${baseURL}/`))[0].job_id;
+  await restartKernel(page);
+  await expectLost(page);
+  await page.locator('.mnt-lost-panel').scrollIntoViewIfNeeded();
+  await expect(view).toBeVisible();
   await shot(page, 'panel-lost');
+  await expectAccessible(page, '.mnt-lost-panel');
+  await openAgain(page);
+  // The job that it launched runs on, in the same place.
+  await expect(view).toHaveCount(1);
+  await expect(view).toContainText(jobId);
+  await shot(page, 'panel-opened-again');
+});
+
+test('a saved panel whose kernel is gone says so when the notebook is opened', async ({
+  page
+}) => {
+  await openSidebar(page);
+  await execute(page, 'mntrain:launch');
+  await expect(page.locator('.mnt-panel')).toBeVisible({ timeout: 60_000 });
+  await page.notebook.save();
+  await execute(page, 'kernelmenu:shutdown');
+  await expectLost(page);
+  const name = await page.evaluate(
+    () => (window as any).jupyterapp.shell.currentWidget.context.path as string
+  );
+  await page.notebook.close(false);
+  await execute(page, 'docmanager:open', { path: name });
+  await expectLost(page);
+  await shot(page, 'panel-saved');
+  await openAgain(page);
 });

@@ -112,7 +112,7 @@ def test_launch_shows_the_job_below_and_stop_asks_first(open_one) -> None:
     (kept,) = page.kept
     assert f"Started as {job.id}:" in kept["text/plain"]
     assert "Launch it" not in kept["text/plain"]
-    assert WIDGET in kept
+    assert {WIDGET, "application/vnd.mntrain.panel+json"} <= kept.keys()
     until(lambda: "running" in page.view.job_bar.line.value)
     assert says("as launched at", page.view.note.value)
     until(lambda: not blocked(page.view.launch_bar.launch))
@@ -254,6 +254,8 @@ def in_notebook(notebook, tmp_path):
 def test_the_magic_shows_the_panel_and_a_place_below_it(in_notebook, cluster) -> None:
     panel, below = in_notebook.run("%mntrain panel small.toml").outputs
     assert WIDGET in panel.data
+    # By this the page knows it when its kernel is gone.
+    assert "application/vnd.mntrain.panel+json" in panel.data
     # Where there are no widgets, as in a saved notebook, the text says the same.
     assert "%mntrain launch small.toml --member muthur" in panel.data["text/plain"]
     assert below.data["text/plain"] == "A job launched here is shown below the panel."
