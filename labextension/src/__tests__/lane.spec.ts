@@ -1,5 +1,5 @@
 import type { JobEvent } from '../schema';
-import { laneEvents, marksOf } from '../liveview/stack/events';
+import { laneEvents, markLabel, marksOf } from '../liveview/stack/events';
 import { stored, summary } from './samples';
 
 const saved = (time_s: number): JobEvent => ({
@@ -47,6 +47,7 @@ describe('marks in the lane', () => {
         [300, 1, 'saved']
       ]
     );
+    expect(marks.map(markLabel)).toEqual(['failed, 2 more', 'saved at 300']);
   });
 
   it('have the length of what lasted, also of what began before the range', () => {

@@ -131,6 +131,39 @@ describe('the list of runs', () => {
     expect(document.activeElement).toBe(screen.getByRole('searchbox'));
   });
 
+  it('takes its keys from the name, too, but not Enter, nor any from the head', async () => {
+    const { calls } = await list(many(2));
+    const name = screen.getByRole('button', { name: 'run 0' });
+    act(() => name.focus());
+    const press = (where: Element, key: string) =>
+      fireEvent.keyDown(where, { key });
+    // What is not handled is left to the button.
+    expect(press(name, 'Enter')).toBe(true);
+    expect(calls).toEqual([]);
+    expect(press(screen.getByRole('button', { name: 'name' }), 'F2')).toBe(
+      true
+    );
+    expect(document.querySelector('.jp-Dialog')).toBeNull();
+    expect(press(name, 'F2')).toBe(false);
+    expect(await screen.findByText('Rename run 0')).toBeTruthy();
+    document.querySelector<HTMLElement>('.jp-Dialog .jp-mod-reject')!.click();
+    await waitFor(() =>
+      expect(document.querySelector('.jp-Dialog')).toBeNull()
+    );
+  });
+
+  it('shows the columns that it leaves out where there is little room', async () => {
+    await list(many(1));
+    const button = () =>
+      screen.getByRole('button', { name: /4 (more )?columns/ });
+    expect(button().title).toBe('duration, nodes, tok/s, MFU');
+    const room = document.querySelector('.mnt-runs-room')!;
+    expect(room.classList).not.toContain('mnt-all');
+    fireEvent.click(button());
+    expect(room.classList).toContain('mnt-all');
+    expect(button().textContent).toBe('Hide 4 columns');
+  });
+
   it('of a read-only driver changes nothing', async () => {
     await list(many(1), { status: { is_read_only: true } });
     fireEvent.click(screen.getByRole('checkbox'));

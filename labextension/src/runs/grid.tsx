@@ -24,22 +24,22 @@ export interface IGridProps {
   isCompact: boolean;
   /** Whether only the rows that can be seen are in the page. */
   isLong: boolean;
+  /** Whether all columns are shown, also where there is little room. */
+  isWide: boolean;
   /** Go to the search field. */
   search: () => void;
 }
 
 export function Grid(props: IGridProps): JSX.Element {
-  const { rows, actions, isCompact, isLong, ticked, opened } = props;
+  const { rows, actions, isCompact, isLong, isWide, ticked, opened } = props;
   const room = React.useRef<HTMLDivElement>(null);
   const seen = useSeen(room, rows.length, isLong);
   const focus = useFocus(room, props);
   const shownColumns = columns();
   const [from, to] = seen;
+  const modes = `${isCompact ? ' mnt-compact' : ''}${isWide ? ' mnt-all' : ''}`;
   return (
-    <div
-      ref={room}
-      className={`mnt-runs-room${isCompact ? ' mnt-compact' : ''}`}
-    >
+    <div ref={room} className={`mnt-runs-room${modes}`}>
       <div
         className="mnt-runs-grid"
         role="treegrid"
@@ -201,9 +201,13 @@ function press(
 ): void {
   const { rows } = props;
   const row = rows[focus.at];
+  const at = event.target as Element;
   // Enter and Space press a button that has the focus.
-  const isRow = (event.target as Element).getAttribute('role') === 'row';
-  const act = isRow && row ? actOf(event, focus.at, rows.length) : null;
+  const isTaken =
+    !at.matches('[data-key]') && (event.key === 'Enter' || event.key === ' ');
+  const isInRow = at.closest('[data-key]') !== null;
+  const act =
+    isInRow && row && !isTaken ? actOf(event, focus.at, rows.length) : null;
   if (!act) {
     return;
   }

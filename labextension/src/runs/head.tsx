@@ -9,6 +9,7 @@ import { download } from '../liveview/export/download';
 import { trans } from '../trans';
 import { OVER } from '../words';
 import { Chips } from './chips';
+import { columns } from './columns';
 import { COLUMNS, runRow } from './csv';
 import { Lists } from './lists';
 import type { IQuery } from './query';
@@ -25,6 +26,9 @@ export interface IHeadProps {
   /** Whether so many rows are shown that all are compact. */
   isLong: boolean;
   setCompact: (isCompact: boolean) => void;
+  /** Whether all columns are shown, also where there is little room. */
+  isWide: boolean;
+  setWide: (isWide: boolean) => void;
 }
 
 export function Head(props: IHeadProps): JSX.Element {
@@ -73,9 +77,31 @@ export function Head(props: IHeadProps): JSX.Element {
       <div className="row mnt-runs-filters">
         <Chips {...props} />
         <Lists {...props} />
+        <MoreColumns {...props} />
         <Download shown={props.shown} />
       </div>
     </header>
+  );
+}
+
+/** Says that columns are left out where there is little room, and shows them. */
+function MoreColumns({
+  isWide,
+  setWide
+}: Pick<IHeadProps, 'isWide' | 'setWide'>): JSX.Element {
+  const wide = columns().filter(column => column.isWide);
+  return (
+    <span className="mnt-runs-more">
+      <Button
+        label={
+          isWide
+            ? trans.__('Hide %1 columns', wide.length)
+            : trans.__('Show %1 more columns', wide.length)
+        }
+        title={wide.map(({ title }) => title).join(', ')}
+        run={() => setWide(!isWide)}
+      />
+    </span>
   );
 }
 

@@ -59,6 +59,7 @@ export function RunList(props: {
   const [ticked, setTicked] = React.useState(NONE);
   const [opened, setOpened] = React.useState(NONE);
   const [wantsCompact, setCompact] = React.useState(false);
+  const [isWide, setWide] = React.useState(false);
   const field = React.useRef<HTMLInputElement>(null);
   const change = (part: Partial<IQuery>) => setQuery({ ...query, ...part });
   const { runs } = listing;
@@ -70,7 +71,7 @@ export function RunList(props: {
     <div className="mnt mnt-runs">
       <Head
         {...{ runs, shown, query, change, field }}
-        {...{ isCompact, isLong, setCompact }}
+        {...{ isCompact, isLong, setCompact, isWide, setWide }}
       />
       {listing.problem && (
         <div role="alert">
@@ -80,7 +81,7 @@ export function RunList(props: {
       )}
       {rows.length ? (
         <Grid
-          {...{ rows, actions, isCompact, isLong }}
+          {...{ rows, actions, isCompact, isLong, isWide }}
           {...{ ticked, setTicked, opened, setOpened }}
           sort={query.sort}
           setSort={sort => change({ sort })}

@@ -153,7 +153,7 @@ test('runs are found, named, noted and deleted', async ({ page, baseURL }) => {
   await dialog.getByRole('textbox').fill('r 16, a note about the link');
   await page.keyboard.press('Enter');
   await expect(first).toContainText('a note about the link');
-  await first.focus();
+  await first.getByRole('button', { name: 'auriga', exact: true }).focus();
   await page.keyboard.press('F2');
   await dialog.getByRole('textbox').fill('betty');
   await page.keyboard.press('Enter');
@@ -189,6 +189,17 @@ test('runs are found, named, noted and deleted', async ({ page, baseURL }) => {
   await rowOf(list, 'sulaco').getByRole('checkbox').check();
   await expect(list.getByText('2 selected')).toBeVisible();
   await shots(page, list, 'runs');
+  await page.setViewportSize({ width: 800, height: 1000 });
+  const mfu = list.getByRole('columnheader', { name: 'MFU' });
+  await expect(mfu).toBeHidden();
+  await shot(list, 'runs-800-light');
+  await list.getByRole('button', { name: 'Show 4 more columns' }).click();
+  await expect(mfu).toBeVisible();
+  await expectAccessible(page, '.mnt-runs');
+  await shot(list, 'runs-800-all-light');
+  await list.getByRole('button', { name: 'Hide 4 columns' }).click();
+  await page.setViewportSize({ width: 1440, height: 1000 });
+  await expect(list.getByRole('button', { name: /columns/ })).toBeHidden();
   await list.getByRole('button', { name: 'Compare' }).click();
   await compared(page);
   await execute(page, 'mntrain:runs');

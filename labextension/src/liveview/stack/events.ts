@@ -96,13 +96,13 @@ function moreImportant(a: LaneEvent, b: LaneEvent): LaneEvent {
 }
 
 /** A few words, beside the mark. */
-export function label(event: LaneEvent): string {
+function label(event: LaneEvent): string {
   const { kind, step, node } = event;
   const words: Record<LaneEvent['kind'], string> = {
     started: trans.__('started'),
     resumed: trans.__('resumed from %1', formats.count(step)),
     restarted: trans.__('restarted'),
-    saved: trans.__('saved %1', formats.count(step)),
+    saved: trans.__('saved at %1', formats.count(step)),
     stalled: trans.__('stalled'),
     slow: event.label || trans.__('slow'),
     'link-slow': event.label || trans.__('link slow'),
@@ -113,6 +113,12 @@ export function label(event: LaneEvent): string {
     evaluated: trans.__('evaluated')
   };
   return words[kind];
+}
+
+/** A few words for all events of a mark: `saved at 420, 2 more`. */
+export function markLabel({ main, events }: IMark): string {
+  const more = events.length - 1;
+  return more ? trans.__('%1, %2 more', label(main), more) : label(main);
 }
 
 /** The event in a full sentence, with its time. */

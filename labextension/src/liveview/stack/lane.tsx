@@ -5,7 +5,7 @@ import * as React from 'react';
 import { trans } from '../../trans';
 import type { Axis } from '../axis/axis';
 import { pixelOf, type Range } from '../axis/range';
-import { type IMark, label, type LaneEvent, marksOf, told } from './events';
+import { type IMark, type LaneEvent, markLabel, marksOf, told } from './events';
 import type { ISaid } from './flag';
 import type { IArea } from './overlay';
 
@@ -86,8 +86,7 @@ function Mark(props: {
 }): JSX.Element {
   const { mark, room, say } = props;
   const { x, end, main, events } = mark;
-  const more = events.length > 1 ? ` +${events.length - 1}` : '';
-  const words = label(main) + more;
+  const words = markLabel(mark);
   const text = told(mark);
   const show = () => say({ x, text });
   const hide = () => say(null);
