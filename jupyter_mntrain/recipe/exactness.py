@@ -5,14 +5,12 @@ With none changed a resumed run has the losses of an unbroken one, on any number
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final, Literal
-
-import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.settings import fields_of, resolved_fields
 
 Effect = Literal["refused", "checked", "other", "rounding", "none"]
 """What a changed setting does to a resumed run: ``refused``: the checkpoint does not fit.
@@ -61,29 +59,44 @@ class SettingChange(Record, frozen=True):
 
     Args:
         name: ``section.field``.
+        before: what was in effect.
+        is_automatic: nobody wrote it, neither before nor now: other settings change it.
     """
 
     name: str
     before: Any
     after: Any
     effect: Effect
+    is_automatic: bool = False
 
     def __str__(self) -> str:
-        """Like ``train.steps 400 → 800``."""
-        return f"{self.name} {_shown(self.before)} → {_shown(self.after)}"
+        """Like ``train.steps 400 → 800``, or ``optimizer.warmup_steps 40 → 80 (auto)``."""
+        how = " (auto)" if self.is_automatic else ""
+        return f"{self.name} {_shown(self.before)} → {_shown(self.after)}{how}"
 
 
 def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[SettingChange, ...]:
-    """What differs between two recipes, in the order of the sections.
+    """What differs between two recipes, in the order of the sections; last, what changes by itself
+    because it is ``auto``, where that is known.
 
     Args:
         step: finished steps of the checkpoint.
     """
-    return tuple(
-        SettingChange(name=name, before=old, after=new, effect=_effect(name, before, after, step))
+    meant, means = dict(resolved_fields(before)), dict(resolved_fields(after))
+    changes = (
+        SettingChange(
+            name=name,
+            before=meant.get(name, old),
+            after=means.get(name, new),
+            effect=_effect(name, before, after, step),
+            is_automatic=old == new,
+        )
         for (name, old), (_, new) in zip(fields_of(before), fields_of(after), strict=True)
-        if old != new
+        if meant.get(name, old) != means.get(name, new)
+        # Of another preset the name says enough.
+        if old != new or not name.startswith("model.")
     )
+    return tuple(sorted(changes, key=lambda one: one.is_automatic))
 
 
 def _shown(value: Any) -> str:
@@ -95,19 +108,9 @@ def effect_of(name: str) -> Effect:
     return EFFECTS.get(name) or EFFECTS[name.partition(".")[0]]
 
 
-def fields_of(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """All fields as ``section.field`` and value, in the order of the sections."""
-    for section in recipe.__struct_fields__:
-        values = getattr(recipe, section)
-        for field in values.__struct_fields__:
-            yield f"{section}.{field}", msgspec.to_builtins(getattr(values, field))
-
-
 def _effect(name: str, before: Recipe, after: Recipe, step: int) -> Effect:
     both = (before, after)
     if name in _SCHEDULE and _has_same_rates(before, after, step):
-        return "none"
-    if name == "optimizer.precision" and before.precision == after.precision:
         return "none"
     if name == "train.seed" and before.precision != "stochastic-rounding":
         return "none"  # the weights, and the state of the random numbers, come from the checkpoint

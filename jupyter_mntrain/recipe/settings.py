@@ -11,7 +11,6 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import JobSpec, SetIn
 from jupyter_mntrain.model.records.secrets import shown_words
-from jupyter_mntrain.recipe.exactness import fields_of
 from jupyter_mntrain.recipe.memory import fitting_loss
 from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET
@@ -73,6 +72,14 @@ class Setting(Record, frozen=True, omit_defaults=False):
         return self.value if self.chosen is None else self.chosen
 
 
+def fields_of(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """All fields as ``section.field`` and value, in the order of the sections."""
+    for section in recipe.__struct_fields__:
+        values = getattr(recipe, section)
+        for field in values.__struct_fields__:
+            yield f"{section}.{field}", msgspec.to_builtins(getattr(values, field))
+
+
 def settings_of_job(spec: JobSpec) -> tuple[Setting, ...]:
     """The settings of a job, before or after it ran; of a script only the launch's.
 
@@ -106,7 +113,7 @@ def settings_of_recipe(
     recipe = parse_recipe(text, overrides, name=name)
     written = tomllib.loads(text)
     changed = {setting_of(override) for override in overrides}
-    resolved = dict(_resolved(recipe))
+    resolved = dict(resolved_fields(recipe))
     return tuple(
         Setting(name=key, value=value, origin=origin, chosen=chosen)
         for key, value in fields_of(recipe)
@@ -147,8 +154,10 @@ def _origin(
     return "auto" if is_chosen else "default"
 
 
-def _resolved(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """What ``auto`` or no value means, where that is known before the start."""
+def resolved_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """Fields of which ``auto`` or no value means something that is known before the start, as
+    ``section.field`` and what is used.
+    """
     if recipe.model.path is None:
         shape = preset_config(recipe.model)
         yield "model.preset", recipe.model.preset or DEFAULT_PRESET

@@ -34,7 +34,6 @@ def test_every_setting_has_an_effect_and_no_effect_is_of_nothing() -> None:
         (("optimizer.min_ratio=1",), ("optimizer.warmup_steps=80",), "other"),
         ((), ("optimizer.learning_rate=0.01",), "other"),
         ((), ("train.seed=7",), "none"),
-        ((), ("optimizer.precision=plain",), "none"),
         ((), ("model.layers=3",), "refused"),
         ((), ("train.batch_size=64",), "refused"),
         ((), ("evaluation.interval_steps=5",), "refused"),
@@ -50,7 +49,8 @@ def test_a_change_does_what_the_docs_say(
     before: tuple[str, ...], after: tuple[str, ...], effect: Effect
 ) -> None:
     old, new = parse_recipe("", before), parse_recipe("", (*before, *after))
-    (change,) = changed_settings(old, new, step=50)
+    changes = changed_settings(old, new, step=50)
+    (change,) = (one for one in changes if not one.is_automatic)
     assert change.effect == effect
     assert change.name == after[0].partition("=")[0]
     assert str(change).startswith(f"{change.name} ")
@@ -60,3 +60,33 @@ def test_a_seed_matters_where_weights_are_rounded_at_random() -> None:
     base = ("model.dtype=bfloat16", "optimizer.precision=stochastic-rounding")
     old, new = parse_recipe("", base), parse_recipe("", (*base, "train.seed=7"))
     assert [one.effect for one in changed_settings(old, new, step=50)] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (
+            (),
+            ("train.steps=200",),
+            ["train.steps 100 → 200", "optimizer.warmup_steps 10 → 20 (auto)"],
+        ),
+        (("train.steps=2000",), ("train.steps=4000",), ["train.steps 2000 → 4000"]),
+        (("optimizer.warmup_steps=10",), ("train.steps=200",), ["train.steps 100 → 200"]),
+        ((), ("optimizer.warmup_steps=20",), ["optimizer.warmup_steps 10 → 20"]),
+        ((), ("optimizer.warmup_steps=10",), []),
+        ((), ("optimizer.precision=plain",), []),
+        (
+            ("pipeline.schedule=1f1b",),
+            ("pipeline.schedule=zbv",),
+            ["pipeline.schedule 1f1b → zbv", "pipeline.stages_per_rank 1 → 2 (auto)"],
+        ),
+        ((), ("model.layers=3",), ["model.layers 8 → 3"]),
+        ((), ("model.preset=llama-160m",), ["model.preset llama-8m → llama-160m"]),
+        ((), ("data.source=/elsewhere",), ["data.source python-library → /elsewhere"]),
+    ],
+)
+def test_what_changes_by_itself_is_named_too_and_what_stays_is_not(
+    before: tuple[str, ...], after: tuple[str, ...], told: list[str]
+) -> None:
+    old, new = parse_recipe("", before), parse_recipe("", (*before, *after))
+    assert list(map(str, changed_settings(old, new, step=50))) == told

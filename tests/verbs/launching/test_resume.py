@@ -103,6 +103,8 @@ def test_programs_are_told_what_was_resumed(do, stored, tmp_path, as_json):
     assert (data["resumes"], data["from_step"], data["run"]) == (job.id, 400, job.id)
     assert data["changes"][0]["name"] == "train.steps"
     assert data["changes"][0]["effect"] == "other"
+    follows = data["changes"][1]
+    assert (follows["name"], follows["is_automatic"]) == ("optimizer.warmup_steps", True)
 
 
 def test_launching_a_job_again_says_that_it_starts_over(do, cluster, stored, tmp_path, text):
