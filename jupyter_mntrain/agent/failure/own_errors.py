@@ -17,8 +17,8 @@ MOST_ERRORS = tunables.count("failure.agent_errors")
 class OwnErrors(logging.Handler):
     """Keeps the latest errors that any part of this process has logged.
 
-    An exception that escapes from a task or a request handler is logged, too, by asyncio and
-    tornado.
+    An exception that escapes from a task is logged, too, by asyncio. The line that tornado logs of
+    a request that failed is left out: the handler has logged its error.
 
     Args:
         clock: seconds since the machine's boot, as the kernel stamps its log.
@@ -37,6 +37,8 @@ class OwnErrors(logging.Handler):
         return made
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "tornado.access":
+            return
         told = record.getMessage()
         error = record.exc_info[1] if record.exc_info else None
         if error is not None:

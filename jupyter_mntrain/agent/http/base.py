@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tornado.http1connection import HTTP1Connection
 from tornado.httputil import HTTPHeaders
-from tornado.iostream import StreamClosedError
+from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import HTTPError, stream_request_body
 
 from jupyter_mntrain.agent.access.callers import NotAllowedError
@@ -65,6 +66,10 @@ class AgentHandler(JsonHandler):
             self.broken = unexpected(value, asked, node=self.node.name)
 
     def prepare(self) -> None:
+        if self._stream.closed():
+            # The caller has hung up before its request was looked at: nobody to check or answer.
+            self.finish()
+            return
         shown = self.request.get_ssl_certificate(binary_form=True)
         self.caller, self._serial = self.node.trust.caller(shown)  # type: ignore[arg-type]
         if self.route is not None:
@@ -99,13 +104,17 @@ class AgentHandler(JsonHandler):
         Raises:
             TooManyError: too many are open.
         """
-        connection = self.request.connection
-        assert connection is not None  # noqa: S101 - a server's request has one
         with (
             self.node.streams.held(self.caller.uri),
-            self.node.trust.connected(self._serial, connection.stream),  # type: ignore[attr-defined]
+            self.node.trust.connected(self._serial, self._stream),
         ):
             yield
+
+    @property
+    def _stream(self) -> IOStream:
+        connection = self.request.connection
+        assert isinstance(connection, HTTP1Connection)  # noqa: S101 - a server's request has one
+        return connection.stream
 
     def on_connection_close(self) -> None:
         self.has_hung_up = True

@@ -146,6 +146,14 @@ def test_errors_of_the_agent_before_the_attempt_are_not_its_own() -> None:
     assert errors.since(7.0) == ("after",)
 
 
+def test_the_line_of_a_request_that_failed_is_no_error_beside_its_own() -> None:
+    errors = OwnErrors(lambda: 5.0)
+    logging.getLogger().addHandler(errors)
+    logging.getLogger("tornado.access").error("500 GET /v1/node (127.0.0.1) 1.22ms")
+    logging.getLogger("mntrain.agent").error("GET /v1/node failed", exc_info=KeyError("gpu"))
+    assert errors.since(0.0) == ("GET /v1/node failed: KeyError: 'gpu'",)
+
+
 ARP = """\
 IP address       HW type     Flags       HW address            Mask     Device
 192.168.2.2      0x1         0x2         02:00:00:00:00:02     *        eth1

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import socket
 import ssl
+import struct
 import subprocess
 import sys
 from urllib.parse import quote
@@ -222,6 +224,22 @@ def test_an_unexpected_error_has_an_id_that_the_log_has_beside_its_traceback(age
     assert "Traceback" in logged
     assert "FileNotFoundError" in logged
     assert agent.get("/v1/trust").status_code == 200
+
+
+def test_a_caller_that_hangs_up_at_once_is_no_error_of_the_agent(agent):
+    before = len(agent.log())
+    for _ in range(5):
+        connection = agent.connect()
+        agent.process.send_signal(signal.SIGSTOP)
+        try:
+            connection.sendall(b"GET /v1/node HTTP/1.1\r\nHost: x\r\n\r\n")
+            # Reset, so that the agent finds the request and the end at the same time.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+        finally:
+            agent.process.send_signal(signal.SIGCONT)
+        assert agent.get("/v1/node").status_code == 200
+    assert "Traceback" not in agent.log()[before:]
 
 
 def run_agent(*options: str) -> subprocess.CompletedProcess[str]:
