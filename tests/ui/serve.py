@@ -29,12 +29,11 @@ from pathlib import Path
 from types import FrameType
 
 from jupyter_mntrain.trust.authority import Authority
-from tests.agent.live import LiveAgent, free_port
+from tests.agent.live import LiveAgent, free_port, free_range
 from tests.trusted import PASSED_ON, authority, install_drivers, pass_on
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES = {"node1": "127.94.0.1", "node2": "127.94.0.2"}
-REPLAY_PORT = int(os.environ.get("MNTRAIN_REPLAY_PORT", "17765"))
 """The first of eight; another where something else holds it."""
 READY_S = 150.0
 """Six servers start at once: on a busy machine they took more than a minute."""
@@ -123,7 +122,7 @@ def start_agents(output: Path, ending: ExitStack) -> str:
 def start_replay(elsewhere: Authority, output: Path, ending: ExitStack) -> str:
     """Eight nodes that replay a job of 64 ranks; their addresses."""
     words = ["tests.standin.replay", "--nodes", "8", "--ranks", "64"]
-    words += ["--steps-per-s", "1", "--base-port", str(REPLAY_PORT)]
+    words += ["--steps-per-s", "1", "--base-port", str(free_range("127.0.0.1", 8))]
     return start_played(words, {PASSED_ON: str(pass_on(elsewhere))}, output, ending)
 
 
