@@ -63,7 +63,7 @@ microbatches = 4
 [train]
 steps = {steps}
 batch_size = 4
-timeout_s = 60
+timeout_s = 600
 [checkpoint]
 interval_steps = 3
 [output]

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from ipaddress import ip_address
 
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
@@ -68,7 +69,7 @@ class PipelineJob:
         return sum(self.layout.values())
 
     def address(self, number: int) -> str:
-        return f"127.0.0.{number + 2}" if self.loopback else f"10.0.0.{number + 1}"
+        return str(ip_address("127.0.0.2" if self.loopback else "10.0.0.1") + number)
 
     def agent(self, number: int) -> str:
         return f"{self.address(number)}:8765"

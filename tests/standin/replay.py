@@ -11,6 +11,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Sequence
+from ipaddress import ip_address
 
 import msgspec
 
@@ -96,7 +97,7 @@ class ReplayNode(FakeAgent):
 def _interface(story: Story, number: int) -> Interface:
     return nic(
         "eno1",
-        f"10.0.0.{number + 1}/24",
+        f"{ip_address('10.0.0.1') + number}/16",
         speed_mbit_per_s=10_000,
         links=story.links(story.placements[number].node),
     )
