@@ -83,7 +83,7 @@ class Job(LoggedJob):
         Raises:
             NodeError: none of them answers.
         """
-        return settings_of_job(self.spec())
+        return settings_of_job(self.spec(), self.view().run)
 
     def spec(self) -> JobSpec:
         """What it runs, with all files: :meth:`view` has it without. Asks its nodes.

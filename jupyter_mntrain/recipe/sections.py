@@ -14,6 +14,9 @@ PYTHON_LIBRARY = "python-library"
 
 MOST_STEPS = 100_000_000
 
+REPORT_PROJECT = "mntrain"
+"""Of a report whose recipe names none."""
+
 OptimizerKind = Literal["adamw", "adafactor", "adamw-8bit", "adamw-4bit"]
 LossKind = Literal["plain", "chunked", "liger"]
 Precision = Literal["float32-master", "stochastic-rounding", "plain"]

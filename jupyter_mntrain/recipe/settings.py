@@ -9,13 +9,14 @@ from typing import Any, Final, Literal
 import msgspec
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, SetIn
 from jupyter_mntrain.model.records.secrets import shown_words
 from jupyter_mntrain.recipe.memory import fitting_loss
 from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET
 from jupyter_mntrain.recipe.rank_memory import model_config
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
 
 Origin = Literal["default", "recipe", "panel", "--set", "option", "auto"]
@@ -39,6 +40,9 @@ OPTIONS: Final[Mapping[str, str]] = {
 }
 """Options of a launch, and the fields of :class:`JobSpec` that hold them."""
 
+
+_NO_LIMITS: Final = frozenset({"queue_limit", "lost_limit"})
+"""Options of which no value means that there is none."""
 
 _CHOSEN: Final = frozenset(
     {
@@ -80,8 +84,11 @@ def fields_of(recipe: Recipe) -> Iterator[tuple[str, Any]]:
             yield f"{section}.{field}", msgspec.to_builtins(getattr(values, field))
 
 
-def settings_of_job(spec: JobSpec) -> tuple[Setting, ...]:
+def settings_of_job(spec: JobSpec, run: JobId | None = None) -> tuple[Setting, ...]:
     """The settings of a job, before or after it ran; of a script only the launch's.
+
+    Args:
+        run: that it belongs to, if it has begun.
 
     Raises:
         RecipeError: its recipe is not valid.
@@ -90,7 +97,16 @@ def settings_of_job(spec: JobSpec) -> tuple[Setting, ...]:
     found: tuple[Setting, ...] = ()
     if overrides is not None:
         found = settings_of_recipe(spec.files[RECIPE_FILE], overrides, set_in=spec.set_in)
-    return (*found, *_options(spec))
+    on_nan = next((one.in_effect for one in found if one.name == "train.on_nan"), "report")
+    found = (*found, *_options(spec))
+    # Known only with the job: how reports call it, and what its recipe says.
+    chosen = {"report.run_name": run, "launch.on_nan": on_nan}
+    return tuple(
+        msgspec.structs.replace(one, chosen=chosen[one.name])
+        if one.value is None and one.name in chosen
+        else one
+        for one in found
+    )
 
 
 def settings_of_recipe(
@@ -161,12 +177,16 @@ def resolved_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
     if recipe.model.path is None:
         shape = preset_config(recipe.model)
         yield "model.preset", recipe.model.preset or DEFAULT_PRESET
-        yield from ((f"model.{ours}", shape.get(theirs)) for ours, theirs in SHAPE_FIELDS.items())
+        # Of all families of presets the embeddings are tied only on request.
+        shape = {"tie_word_embeddings": False, **shape}
+        yield from ((f"model.{ours}", shape[theirs]) for ours, theirs in SHAPE_FIELDS.items())
+        yield "data.tokenizer", "train"
     yield "pipeline.stages_per_rank", recipe.stages_per_rank
     yield "optimizer.warmup_steps", recipe.warmup_steps
     yield "optimizer.precision", recipe.precision
     if recipe.data.packing == "auto":
         yield "data.packing", "wrapped" if recipe.data.is_wrapped else "best-fit"
+    yield "report.project", recipe.report.project or REPORT_PROJECT
     config = model_config(recipe)
     if config is not None and fitting_loss(recipe, config["vocab_size"]) == "plain":
         yield "memory.loss", "plain"  # a GPU with Liger would use that in place of chunked
@@ -185,7 +205,7 @@ def _options(spec: JobSpec) -> Iterator[Setting]:
             origin = spec.set_in[name]
         elif value != getattr(usual, field) and option != "name":
             origin = "option"
-        elif value is None:
+        elif value is None and option not in _NO_LIMITS:
             origin = "auto"
         shown = shown_words(value) if option == "torchrun" else value
         yield Setting(name=name, value=msgspec.to_builtins(shown), origin=origin)

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.settings import (
@@ -72,6 +73,9 @@ def test_what_auto_means_is_said_where_it_is_known() -> None:
     assert named["memory.loss"].chosen == "plain"
     assert named["model.layers"].chosen == 4
     assert named["data.packing"].chosen == "wrapped"
+    assert named["model.tie_embeddings"].chosen is False
+    assert named["data.tokenizer"].chosen == "train"
+    assert named["report.project"].chosen == "mntrain"
     assert named["pipeline.in_flight"].chosen is None
     assert named["train.steps"].in_effect == 5
     assert named["train.steps"].chosen is None
@@ -85,6 +89,23 @@ def test_a_job_also_has_the_options_of_its_launch() -> None:
     assert "hf_abc" not in str(named["launch.torchrun"].value)
     script = JobSpec(entry=("a.py",), participants=(), files={"a.py": ""})
     assert all(one.name.startswith("launch.") for one in settings_of_job(script))
+
+
+def test_what_only_a_job_knows_is_said_of_a_job() -> None:
+    named = by_name(settings_of_job(job("train.on_nan=report"), JobId("j-00000007")))
+    assert named["report.run_name"].in_effect == "j-00000007"
+    assert (named["launch.on_nan"].origin, named["launch.on_nan"].chosen) == ("auto", "report")
+    own = by_name(settings_of_job(job("report.run_name=mine", on_nan="stop"), JobId("j-00000007")))
+    assert own["report.run_name"].in_effect == "mine"
+    assert own["launch.on_nan"].in_effect == "stop"
+    script = JobSpec(entry=("a.py",), participants=(), files={"a.py": ""})
+    assert by_name(settings_of_job(script))["launch.on_nan"].chosen == "report"
+
+
+def test_no_limit_is_not_one_that_mntrain_chooses() -> None:
+    named = by_name(settings_of_job(job()))
+    assert named["launch.queue_limit"].origin == named["launch.lost_limit"].origin == "default"
+    assert named["launch.port"].origin == "auto"
 
 
 def test_what_the_panel_chose_came_from_there_and_survives_a_file() -> None:

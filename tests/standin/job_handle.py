@@ -46,7 +46,7 @@ class StandInJob(ResumableJob, LabeledJob):
         return self._sample.history.view
 
     def settings(self) -> tuple[Setting, ...]:
-        return settings_of_job(self.spec())
+        return settings_of_job(self.spec(), self.view().run)
 
     def spec(self) -> JobSpec:
         return self.view().spec

@@ -10,10 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import tomli_w
 
-from jupyter_mntrain.recipe.sections import Recipe
-
-PROJECT = "mntrain"
-"""Default project name."""
+from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe
 
 NUMBERS = {
     "train/loss": "Mean cross-entropy per token in nats, before the step's update",
@@ -57,7 +54,7 @@ class Run:
 
     @property
     def project(self) -> str:
-        return self.recipe.report.project or PROJECT
+        return self.recipe.report.project or REPORT_PROJECT
 
     @property
     def name(self) -> str | None:
