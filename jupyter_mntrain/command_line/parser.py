@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NoReturn, TypeVar
 
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import SpecError, shortened
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.spelling import use_nearest
+
+NO_VALUE = "expected one argument"
+_MISSING = re.compile("the following arguments are required: (.*)")
+_NO_CHOICE = re.compile(r"(.*): invalid choice: (.*) \(choose from (.*)\)")
+"""What argparse says."""
+
+_MINUS = re.compile(r"-[\d.]")
+"""Begins a negative number or time: no option does."""
 
 K = TypeVar("K", bound=str)
 
@@ -72,20 +81,40 @@ class Parser(argparse.ArgumentParser):
             SpecError: something is unknown, missing or of the wrong form.
             HelpWanted: ``--help`` was among it.
         """
-        args, rest = self.parse_known_args(list(argv), namespace)
+        args, rest = self.parse_known_args(list(self._attached(argv)), namespace)
         if rest:
             raise self._unknown(rest[0])
         return args
 
+    def _attached(self, argv: Sequence[str]) -> Iterator[str]:
+        """The words, with each value like ``-5m`` attached to its option: argparse takes it for an
+        option of its own, and says that a value is missing.
+        """
+        words = iter(argv)
+        for word in words:
+            value = next(words, None) if word in self.value_options else None
+            if value is None:
+                yield word
+            elif _MINUS.match(value):
+                yield f"{word}={value}" if word.startswith("--") else f"{word}{value}"
+            else:
+                yield from (word, value)
+
     def _unknown(self, word: str) -> SpecError:
         if not word.startswith("-"):
-            return bad_command(f"{word!r} is not expected here", fix=self._see_help())
+            return bad_command(f"{shortened(word)!r} is not expected here", fix=self._see_help())
         name = word.partition("=")[0]
         fix = use_nearest(name, [*self.flags, *self.value_options], self._see_help())
-        return bad_command(f"no such option {name!r}", fix=fix)
+        return bad_command(f"no such option {shortened(name)!r}", fix=fix)
 
     def error(self, message: str) -> NoReturn:
-        raise bad_command(message.removeprefix("argument "), fix=self._see_help())
+        said = message.removeprefix("argument ").replace(NO_VALUE, "its value is missing")
+        said = _MISSING.sub(r"\1: missing", said)
+        if choice := _NO_CHOICE.fullmatch(said):
+            option, value, known = choice.groups()
+            choices = known.replace("'", "")
+            raise bad_command(f"{option}: there is no {value}", fix=f"use one of {choices}")
+        raise bad_command(said, fix=self._see_help())
 
     def _see_help(self) -> str:
         return f"see {self.prog} --help"
@@ -169,7 +198,7 @@ def check_choice(name: str | None, choices: Mapping[K, object], program: str, no
     usual = f"use one of {', '.join(choices)}"
     if name is None:
         raise bad_command(f"{program} needs an {noun}", fix=usual)
-    raise bad_command(f"no {noun} {name!r}", fix=use_nearest(name, choices, usual))
+    raise bad_command(f"no {noun} {shortened(name)!r}", fix=use_nearest(name, choices, usual))
 
 
 def output_options(parser: Parser) -> None:

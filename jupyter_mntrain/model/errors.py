@@ -163,13 +163,18 @@ def not_answered(words: str, meant: str = "") -> NodeError:
     )
 
 
+def shortened(text: str) -> str:
+    """A person's own text as an error repeats it."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
 def job_not_found(job_id: str, namesakes: Sequence[str] = ()) -> JobNotFoundError:
     """The error for a job that no reachable node knows, by its id or the beginning of it.
 
     Args:
         namesakes: ids of the jobs that have it as their name.
     """
-    job_id = job_id if len(job_id) <= LONGEST_SHOWN else f"{job_id[:LONGEST_SHOWN]}…"
+    job_id = shortened(job_id)
     fix = "see mntrain jobs; jobs of unreachable nodes are not listed"
     if namesakes:
         fix = f"'{job_id}' is a job's name; use its id: {' or '.join(namesakes)}"

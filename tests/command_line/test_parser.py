@@ -57,6 +57,12 @@ def test_what_is_not_given_has_its_default(parser: Parser) -> None:
     assert (args.steps, args.node, args.member, args.wait) == (None, None, [], False)
 
 
+def test_a_value_may_begin_with_a_minus(parser: Parser) -> None:
+    args = parsed(parser, "a.toml --node -5m --member -.5 -m -1")
+    assert (args.node, args.member) == ("-5m", ["-.5", "-1"])
+    assert parsed(parser, "--node=-x a.toml").node == "-x"
+
+
 def test_a_repeatable_option_adds_up(parser: Parser) -> None:
     assert parsed(parser, "a.toml -m x --member y:1 -m x").member == ["x", "y:1", "x"]
     assert parsed(parser, "a.toml").member == [], "the next command starts anew"
@@ -77,6 +83,10 @@ def test_what_the_namespace_holds_stays_where_no_word_changes_it(parser: Parser)
         ("a.toml --wait=now", "--wait"),
         ("a.toml b.toml", "'b.toml' is not expected here"),
         ("a.toml --st 3", "no such option '--st'"),
+        ("a.toml --steps -5", "'-5' is not a whole number from 1 to 100"),
+        ("a.toml -s -5m", "'-5m' is not a whole number from 1 to 100"),
+        ("a.toml --steps --wait", "--steps"),
+        ("a.toml -s", "its value is missing"),
     ],
 )
 def test_bad_input_is_one_line_and_no_exit(

@@ -55,7 +55,7 @@ def _what_runs(parser: Parser) -> None:
     )
     _files(parser)
     _python(parser)
-    parser.option("--name", metavar="NAME", help="name of the job")
+    parser.option("--name", type=typed(_name), metavar="NAME", help="name of the job")
 
 
 def _files(parser: Parser) -> None:
@@ -204,3 +204,9 @@ def _capacity(text: str) -> float:
         return parse_bit_rate(text)
     except SpecError:
         raise ValueError(f"{text!r} is not a rate; write it like 1gbit or 940mbit") from None
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("a name has at least one letter; without --name the job has the usual one")
+    return text
