@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -111,12 +112,29 @@ class BootedHost:
             for group in (*below, hierarchy):
                 until(partial(_removed, group), f"{group} to be empty")
 
+    def add_user(self, name: str) -> None:
+        """Add a user, who can run the tests' interpreter and has not logged in."""
+        interpreter = Path(sys.executable).resolve()
+        for words in (
+            ["useradd", "--create-home", name],
+            ["chmod", "a+rx", *map(str, interpreter.parents)],
+        ):
+            done = self.run(words)
+            if done.returncode:
+                raise LabError(f"{words[0]} on {self.host.name}: {done.stderr.strip()}")
+
     def run(
-        self, words: Sequence[str], *, timeout_s: float = 60.0
+        self, words: Sequence[str], *, user: str | None = None, timeout_s: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """As :func:`subprocess.run` with its output captured as text, there, as root."""
+        """As :func:`subprocess.run` with its output captured as text, there.
+
+        Args:
+            user: as if logged in over ssh without a session of its own; ``None`` = as root.
+        """
         enter = ["nsenter", f"--target={self.init}", "--all", "--", "env"]
         enter += ["-C", str(Path.cwd()), f"HOME={self.host.home}"]
+        if user is not None:
+            enter = [*enter[:-1], f"HOME=/home/{user}", "runuser", "-u", user, "--"]
         return subprocess.run(
             [*enter, *words],
             capture_output=True,
@@ -126,8 +144,13 @@ class BootedHost:
             check=False,
         )
 
-    def is_active(self, unit: str) -> bool:
-        return self.run(["systemctl", "is-active", "--quiet", unit]).returncode == 0
+    def systemctl(self, *words: str, user: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Ask the system's manager, or a user's own."""
+        if user is None:
+            return self.run(["systemctl", *words])
+        # Without a session, a user's manager is found by this alone.
+        place = 'exec env XDG_RUNTIME_DIR="/run/user/$(id -u)" systemctl --user "$@"'
+        return self.run(["sh", "-c", place, "sh", *words], user=user)
 
     @property
     def _group(self) -> str:
