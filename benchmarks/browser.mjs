@@ -1,6 +1,7 @@
 // Live view of 64 replayed ranks, its cost for the page: sample to pixel p95 ≤ 1.5 s, heap growth
-// < 10 MB in 30 minutes, no request leaves the machine.
-// Usage: node benchmarks/browser.mjs [--minutes 30] [--json FILE]   (after scripts/test or scripts/labextension)
+// < 10 MB in 30 minutes, no request leaves the machine. Frames are timed, too.
+// Usage: node benchmarks/browser.mjs [--minutes 30] [--nodes 8] [--ranks 64] [--json FILE]
+// (after scripts/test or scripts/labextension)
 
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, writeFileSync } from 'node:fs';
@@ -28,7 +29,10 @@ const file = option('--json', null);
 const output = mkdtempSync(path.join(tmpdir(), 'mntrain-browser-'));
 const servers = spawn(
   path.join(root, '.venv/bin/python'),
-  ['-m', 'tests.ui.serve', '--port', String(PORT), '--output', path.join(output, 'servers')],
+  [
+    ...['-m', 'tests.ui.serve', '--port', String(PORT), '--output', path.join(output, 'servers')],
+    ...['--nodes', option('--nodes', '8'), '--ranks', option('--ranks', '64')]
+  ],
   { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] }
 );
 await new Promise((resolve, reject) => {
@@ -82,6 +86,19 @@ try {
       window.shown[node.dataset.mntStep] ??= Date.now() / 1000;
     }).observe(node, { attributes: true, attributeFilter: ['data-mnt-step'] });
   });
+  // From one frame to the next: 16.7 ms unless the page was busy.
+  await page.evaluate(() => {
+    window.frames_ms = [];
+    let last;
+    const frame = now => {
+      if (last !== undefined) {
+        window.frames_ms.push(now - last);
+      }
+      last = now;
+      requestAnimationFrame(frame);
+    };
+    requestAnimationFrame(frame);
+  });
   const client = await page.context().newCDPSession(page);
   const heap = async () => {
     await client.send('HeapProfiler.collectGarbage');
@@ -90,12 +107,16 @@ try {
   };
   await page.waitForTimeout(WARM_UP_S * 1000);
   const sizes = [await heap()];
+  await page.evaluate(() => {
+    window.frames_ms.length = 0;
+    window.shown = {};
+  });
   for (let minute = 0; minute < minutes; minute++) {
     await page.waitForTimeout(60_000);
     sizes.push(await heap());
     console.log(`minute ${minute + 1}: ${sizes.at(-1).toFixed(1)} MB`);
   }
-  const shown = await page.evaluate(() => window.shown);
+  const [shown, frames] = await page.evaluate(() => [window.shown, window.frames_ms]);
   const series = await (
     await page.request.get(`${url}/mntrain/v1/jobs/${jobId}/metrics?points=100000`)
   ).json();
@@ -108,10 +129,17 @@ try {
   const growth = sizes.at(-1) - sizes[0];
   console.log(`sample to pixel: p95 ${p95.toFixed(2)} s of ${latencies.length} steps (limit ${LIMIT_LATENCY_S})`);
   console.log(`heap: ${growth.toFixed(1)} MB more after ${minutes} min (limit ${LIMIT_GROWTH_MB})`);
+  frames.sort((a, b) => a - b);
+  const at = share => frames[Math.floor(frames.length * share)].toFixed(0);
+  const slow = frames.filter(one => one > 100).length;
+  console.log(
+    `frames: median ${at(0.5)} ms, p95 ${at(0.95)} ms, p99 ${at(0.99)} ms, ` +
+      `longest ${frames.at(-1).toFixed(0)} ms; ${slow} of ${frames.length} above 100 ms`
+  );
   console.log(`requests to other hosts: ${foreign.length}`);
   failed = p95 > LIMIT_LATENCY_S || growth > LIMIT_GROWTH_MB || foreign.length > 0;
   if (file) {
-    writeFileSync(file, JSON.stringify({ p95, growth, sizes, foreign, latencies }) + '\n');
+    writeFileSync(file, JSON.stringify({ p95, growth, sizes, foreign, latencies, frames }) + '\n');
   }
 } finally {
   await browser.close();

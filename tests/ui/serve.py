@@ -68,6 +68,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.ui.serve", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--nodes", type=int, default=8, help="of the replay")
+    parser.add_argument("--ranks", type=int, default=64, help="of the replay")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
@@ -80,7 +82,8 @@ def main() -> int:
     with ExitStack() as ending:
         try:
             agents = start_agents(output, ending)
-            replayed = start_replay(elsewhere, output, ending)
+            story = (arguments.nodes, arguments.ranks)
+            replayed = start_replay(*story, elsewhere, output, ending)
             none = ("--ServerApp.jpserver_extensions={'jupyter_mntrain': False}",)
             servers = [
                 Server("lab", "ui", agents),
@@ -119,10 +122,12 @@ def start_agents(output: Path, ending: ExitStack) -> str:
     return " ".join(addresses)
 
 
-def start_replay(elsewhere: Authority, output: Path, ending: ExitStack) -> str:
-    """Eight nodes that replay a job of 64 ranks; their addresses."""
-    words = ["tests.standin.replay", "--nodes", "8", "--ranks", "64"]
-    words += ["--steps-per-s", "1", "--base-port", str(free_range("127.0.0.1", 8))]
+def start_replay(
+    nodes: int, ranks: int, elsewhere: Authority, output: Path, ending: ExitStack
+) -> str:
+    """Nodes that replay one job; their addresses."""
+    words = ["tests.standin.replay", "--nodes", str(nodes), "--ranks", str(ranks)]
+    words += ["--steps-per-s", "1", "--base-port", str(free_range("127.0.0.1", nodes))]
     return start_played(words, {PASSED_ON: str(pass_on(elsewhere))}, output, ending)
 
 
