@@ -79,6 +79,9 @@ def make_fields(
         place: what is known of the job's files, folder and interpreter.
     """
     own = read(without(choices, *OF_RECIPE))
+    if isinstance(own, MntrainError):
+        # What is wrong in the other settings is said there, and empties no field.
+        own = read(without(choices, *OF_RECIPE, "changes"))
     recipe = own.recipe if not isinstance(own, MntrainError) else None
     default_name = "" if isinstance(own, MntrainError) else own.name
     restarts = "0" if choices.restart == "never" else str(RESTARTS)
@@ -185,7 +188,7 @@ def _out_of_range(text: str, low: int, high: int, default: str) -> Problem | Non
 def _needs_restarts(name: str) -> Problem:
     return Problem(
         kind=Kind.BAD_SPEC,
-        cause=f"{OF_JOB[name]} requires restarts, but the job is never restarted",
+        cause=f"{name.replace('_', ' ')} requires restarts, but the job is never restarted",
         fix="choose when to restart it, or leave this empty",
     )
 

@@ -65,7 +65,9 @@ def resumption(job: Job, spec: JobSpec, choices: Choices, *, is_asked: bool) -> 
         fix = _more_steps(job, spec, choices)
         if fix is None and not is_asked:
             return None
-        return Resumption(job.id, str(error), can_start=False, fix=fix)
+        # The button is the fix; what the error names is an option of the command line.
+        text = str(error) if fix is None else error.problem.headline
+        return Resumption(job.id, text, can_start=False, fix=fix)
     step_s = job.summary().step_s
     return Resumption(job.id, resume_text(plan, step_s=step_s), step=plan.step)
 

@@ -98,8 +98,16 @@ def test_several_wrong_fields_each_have_a_reason(panel: Panel) -> None:
     assert (wrong(form), form.blocked) == ({}, None)
 
 
+def test_a_wrong_setting_elsewhere_empties_no_field(panel: Panel) -> None:
+    form = choose(panel, changes="train.step=5")
+    assert form.blocked is not None
+    shown = {one.name: one.text for one in form.fields}
+    assert (shown["steps"], shown["name"], wrong(form)) == ("100", "small", {})
+
+
 def test_going_on_with_fewer_nodes_needs_restarts(panel: Panel) -> None:
-    assert list(wrong(choose(panel, min_nodes="1"))) == ["min_nodes"]
+    (problem,) = [one.problem for one in choose(panel, min_nodes="1").fields if one.problem]
+    assert "--" not in str(problem)
     panel.choices = with_field(panel.choices, "restarts", "5")
     form = panel.form()
     assert (wrong(form), panel.choices.restart) == ({}, "failed")
