@@ -16,22 +16,28 @@ from jupyter_mntrain.verbs.panel.choices import with_field
 from jupyter_mntrain.verbs.panel.fields import FormField
 
 LABELS = {
-    "steps": ("Steps", "140px"),
-    "batch": ("Batch", "110px"),
-    "data": ("Data", "240px"),
-    "name": ("Name", "190px"),
-    "priority": ("Priority", "120px"),
-    "restarts": ("Restarts", "120px"),
-    "min_nodes": ("Min nodes", "140px"),
+    "steps": "Steps",
+    "batch": "Batch",
+    "data": "Data",
+    "name": "Name",
+    "priority": "Priority",
 }
-"""Label of each field, and the width of both together."""
+
+RESTART_LABELS = {
+    "restarts": "Max restarts",
+    "min_nodes": "Min nodes",
+}
+"""Fields that stand beside the choice of when to restart."""
 
 PLACE_LABELS = {
-    "project": ("Project folder", "360px"),
-    "workdir": ("Working directory", "360px"),
-    "python": ("Interpreter", "360px"),
+    "project": "Project folder",
+    "workdir": "Working directory",
+    "python": "Interpreter",
 }
-"""The same of the fields that are folded away."""
+"""Fields that are folded away."""
+
+WIDE = frozenset(("data", *PLACE_LABELS))
+"""Fields with long values."""
 
 PLACEHOLDERS = {
     "min_nodes": "all",
@@ -58,33 +64,33 @@ class FieldBar:
     Args:
         listen: calls back when a person sets a widget's value.
         change: applies a change to the choices.
-        labels: its fields, each with its label and width.
+        labels: its fields, each with its label.
     """
 
     def __init__(
         self,
         listen: Listen,
         change: Change,
-        labels: Mapping[str, tuple[str, str]] = MappingProxyType(LABELS),
+        labels: Mapping[str, str] = MappingProxyType(LABELS),
     ) -> None:
         self._change = change
         self._own: dict[str, str] = {}
         self.widgets: dict[str, ipywidgets.Text] = {}
         self.problems: dict[str, ipywidgets.HTML] = {}
         self._parts: dict[str, ipywidgets.Box] = {}
-        for name, (label, width) in labels.items():
+        for name, label in labels.items():
             field = ipywidgets.Text(
                 description=label,
                 placeholder=PLACEHOLDERS.get(name, ""),
                 tooltip=TOOLTIPS.get(name),
                 continuous_update=False,
-                layout={"width": width},
             )
             problem = html()
             self.widgets[name], self.problems[name] = field, problem
-            self._parts[name] = box("mnt-field", field, problem)
+            classes = "mnt-field mnt-wide" if name in WIDE else "mnt-field"
+            self._parts[name] = box(classes, field, problem)
             listen(field, partial(self._set, name))
-        self.root = box("mnt-settings mnt-bar", *self._parts.values())
+        self.root = box("mnt-fields", *self._parts.values())
 
     def show(self, fields: Sequence[FormField]) -> None:
         """Show the fields; those that the form lacks are hidden."""

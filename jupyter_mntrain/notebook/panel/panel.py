@@ -11,7 +11,7 @@ import ipywidgets
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.action import LAUNCHING, RESUMING, Action
-from jupyter_mntrain.notebook.panel.field_bar import FieldBar
+from jupyter_mntrain.notebook.panel.field_bar import RESTART_LABELS, FieldBar
 from jupyter_mntrain.notebook.panel.job_bar import JobBar
 from jupyter_mntrain.notebook.panel.launch_bar import LaunchBar
 from jupyter_mntrain.notebook.panel.node_table import NodeTable
@@ -83,6 +83,7 @@ class WidgetPanel:
         self.fields = FieldBar(self._listen, self._change)
         self.place = PlacePart(self._do, self._listen, self._change)
         self.settings = SettingsBar(self._listen, self._change)
+        self.restarts = FieldBar(self._listen, self._change, RESTART_LABELS)
         self._checks = box("mnt-plain")
         self.prediction = PredictionPart(lambda: self._do(self._measure))
         self.launch_bar = LaunchBar(self._do, self._launch, self._resume, self._change)
@@ -97,8 +98,7 @@ class WidgetPanel:
             html(f"<style>{CSS}</style>"),
             box("mnt-bar", self.recipe, self.note, self.reset),
             self.nodes.root,
-            self.fields.root,
-            self.settings.root,
+            box("mnt-fields", self.fields.root, self.settings.root, self.restarts.root),
             self.place.root,
             self._checks,
             self.prediction.root,
@@ -257,6 +257,7 @@ class WidgetPanel:
         put(self.note, value=pieces.second(panel.note))
         self.nodes.show(form.rows)
         self.fields.show(form.fields)
+        self.restarts.show(form.fields)
         self.place.show(form.fields)
         self.settings.show(form, panel.choices, is_script=panel.target.is_script)
         if form.settings != self._checks_shown:

@@ -11,7 +11,7 @@ from jupyter_mntrain.notebook.panel.row import Change, Listen
 from jupyter_mntrain.notebook.panel.widgets import box, put, show
 from jupyter_mntrain.verbs.panel.fields import FormField
 
-TITLE = "Files and environment"
+TITLE = "Files and interpreter"
 
 
 class PlacePart:

@@ -20,13 +20,16 @@ SCHEDULES = tuple(
 OF_RECIPE = ("schedule", "microbatches", "changes")
 """Hidden for scripts."""
 
+WIDE = ("changes", "environment")
+"""Fields with long values."""
 
-def _text(description: str, placeholder: str, width: str | None = None) -> ipywidgets.Text:
+
+def _text(description: str, placeholder: str, tooltip: str) -> ipywidgets.Text:
     return ipywidgets.Text(
         description=description,
         placeholder=placeholder,
+        tooltip=tooltip,
         continuous_update=False,
-        layout={"width": width},
     )
 
 
@@ -36,11 +39,18 @@ def _widgets() -> dict[str, ipywidgets.Widget]:
         "microbatches": ipywidgets.IntText(
             description="Microbatches",
             continuous_update=False,
-            layout={"width": "170px"},
         ),
-        "changes": _text("Changes", "train.steps=50"),
-        "environment": _text("Environment", "NCCL_DEBUG=INFO"),
-        "port": _text("Port", "a free one", width="132px"),
+        "changes": _text(
+            "Other settings",
+            "train.learning_rate=3e-4",
+            "Of the recipe, as --set takes them, with spaces between",
+        ),
+        "environment": _text(
+            "Environment variables",
+            "NCCL_DEBUG=INFO",
+            "Of every rank: NAME=VALUE, or NAME to take its value from here, with spaces between",
+        ),
+        "port": _text("Port", "a free one", "On the head, for the rendezvous"),
         "waits": ipywidgets.Dropdown(
             description="Start",
             options=[("now", False), ("when all is free", True)],
@@ -68,7 +78,9 @@ class SettingsBar:
 
     def __init__(self, listen: Listen, change: Change) -> None:
         self.widgets = _widgets()
-        self.root = box("mnt-settings mnt-bar", *self.widgets.values())
+        for name in WIDE:
+            self.widgets[name].add_class("mnt-wide")
+        self.root = box("mnt-fields", *self.widgets.values())
         self._change = change
         for name, widget in self.widgets.items():
             listen(widget, partial(self._set, name))

@@ -42,7 +42,7 @@ CSS = """
 .mnt-panel .mnt-iface select{width:100%}
 .mnt-panel .jupyter-button.mnt-right{margin-left:auto}
 .mnt-panel .widget-checkbox .widget-label-basic{width:auto;max-width:100%;white-space:normal;
- overflow-wrap:anywhere;font-weight:600;font-size:13px;margin:0}
+ overflow-wrap:anywhere;font-weight:600;font-size:13px;margin:0;display:flex;align-items:center}
 .mnt-panel .mnt-checks{padding-left:24px}
 .mnt-panel .mnt-check{display:flex;flex-wrap:wrap;gap:4px 8px;align-items:center;min-height:24px;
  font-size:12px;line-height:16px}
@@ -63,12 +63,21 @@ CSS = """
  border-color:currentColor}
 [data-jp-theme-light=false] .mnt-panel .mnt-stop.jupyter-button{
  color:var(--jp-error-color2,#e57373)}
-.mnt-panel .mnt-settings,.mnt-panel .mnt-part{margin-top:12px}
+.mnt-panel .mnt-settings,.mnt-panel .mnt-fields,.mnt-panel .mnt-part{margin-top:12px}
+.mnt-panel .mnt-fields{display:grid;gap:12px 16px;align-items:start;
+ grid-template-columns:repeat(auto-fill,minmax(min(140px,100%),1fr))}
+.mnt-panel .mnt-fields .mnt-fields{display:contents}
+.mnt-panel .mnt-fields :is(.widget-text,.widget-dropdown){display:flex;flex-direction:column;
+ align-items:stretch;height:auto}
+.mnt-panel .mnt-fields .widget-label{height:auto;line-height:16px;margin:0 0 2px;text-align:left}
+.mnt-panel .mnt-fields :is(input,select){width:100%;flex:none}
 .mnt-panel .mnt-part{border-top:1px solid var(--jp-layout-color4,#757575);padding-top:12px}
 .mnt-panel .mnt-field{display:block;max-width:100%;min-width:0}
-.mnt-panel .mnt-field .widget-html{font-size:12px;line-height:16px;max-width:320px}
+.mnt-panel .mnt-field .widget-html{font-size:12px;line-height:16px}
+.mnt-panel .mnt-fields :is(.mnt-wide,.mnt-field:has(.mnt-bad)){grid-column:span 2}
 .mnt-panel .mnt-predicted{display:grid;gap:12px 24px;font-size:12px;line-height:16px;
- grid-template-columns:repeat(auto-fit,minmax(190px,1fr))}
+ grid-template-columns:repeat(auto-fit,minmax(170px,1fr))}
+.mnt-panel .mnt-part > .jupyter-button{margin-top:8px}
 .mnt-panel .mnt-bars{display:grid;grid-template-columns:auto minmax(24px,1fr) auto;gap:4px 8px;
  align-items:center;margin-top:2px}
 .mnt-panel .mnt-meter{display:block;height:8px;background:var(--jp-layout-color3,#e0e0e0)}
@@ -91,6 +100,9 @@ CSS = """
 .mnt-panel .mnt-busy{display:none}
 [data-mnt-kernel=busy] .mnt-panel .mnt-busy{display:block;animation:mnt-late 0s linear .6s both}
 @keyframes mnt-late{from{visibility:hidden}to{visibility:visible}}
+@container (max-width:360px){
+ .mnt-panel .mnt-fields > *{grid-column:1/-1}
+}
 @container (max-width:720px){
  .mnt-panel .mnt-cells{grid-template-columns:minmax(0,1fr) minmax(0,1fr)}
  .mnt-panel .mnt-head{display:none}

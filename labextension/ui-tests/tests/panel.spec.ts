@@ -52,8 +52,8 @@ test('the panel launches by clicking, its live view appears below, and it stops'
   baseURL
 }) => {
   const panel = await openPanel(page, 'panel.ipynb');
-  await panel.getByLabel('Environment').fill('OMP_NUM_THREADS=1');
-  await panel.getByLabel('Environment').press('Enter');
+  await panel.getByLabel('Environment variables').fill('OMP_NUM_THREADS=1');
+  await panel.getByLabel('Environment variables').press('Enter');
   await shot(panel, 'panel-light');
   await expectAccessible(page, '.mnt-panel');
   const launch = panel.getByRole('button', { name: 'Launch', exact: true });
@@ -112,8 +112,8 @@ test('an ended run goes on from the panel, with what is chosen there', async ({
   const base = `${baseURL}/`;
   const newest = async () => (await jobs(page, base))[0];
   const panel = await openPanel(page, 'panel-resume.ipynb');
-  await panel.getByLabel('Environment').fill('OMP_NUM_THREADS=1');
-  await panel.getByLabel('Environment').press('Enter');
+  await panel.getByLabel('Environment variables').fill('OMP_NUM_THREADS=1');
+  await panel.getByLabel('Environment variables').press('Enter');
   const before = (await newest())?.job_id;
   await panel.getByRole('button', { name: 'Launch', exact: true }).click();
   await expect
@@ -155,8 +155,8 @@ test('what is wrong stands at its row, keeps the launch back, and is mended by i
   await panel.getByLabel('Port').fill(String(taken));
   await panel.getByLabel('Port').press('Enter');
   await expect(panel.getByText('is taken by').first()).toBeVisible();
-  await panel.getByLabel('Changes').fill('train.step=5');
-  await panel.getByLabel('Changes').press('Enter');
+  await panel.getByLabel('Other settings').fill('train.step=5');
+  await panel.getByLabel('Other settings').press('Enter');
   await expect(panel.getByText('use steps').first()).toBeVisible();
   await expect(launch).toHaveAttribute('aria-disabled', 'true');
   await launch.focus();
@@ -165,8 +165,8 @@ test('what is wrong stands at its row, keeps the launch back, and is mended by i
 
   await panel.getByRole('button', { name: `Use ${taken + 1}` }).click();
   await expect(panel.getByLabel('Port')).toHaveValue(String(taken + 1));
-  await panel.getByLabel('Changes').fill('train.steps=5');
-  await panel.getByLabel('Changes').press('Enter');
+  await panel.getByLabel('Other settings').fill('train.steps=5');
+  await panel.getByLabel('Other settings').press('Enter');
   await panel.getByLabel('node2', { exact: true }).uncheck();
   await expect(panel.getByText('1 rank on 1 node.')).toBeVisible();
   await panel.getByRole('button', { name: 'Show commands' }).click();
@@ -179,7 +179,7 @@ test('what is wrong stands at its row, keeps the launch back, and is mended by i
 
   await panel.getByRole('button', { name: 'Reset' }).click();
   await expect(panel.getByText('2 ranks on 2 nodes.')).toBeVisible();
-  await expect(panel.getByLabel('Changes')).toHaveValue('');
+  await expect(panel.getByLabel('Other settings')).toHaveValue('');
 
   await page.setViewportSize({ width: 760, height: 1000 });
   await shot(panel, 'panel-narrow');
@@ -242,8 +242,8 @@ test('a panel whose kernel has restarted says so, and is opened again by a butto
   baseURL
 }) => {
   const panel = await openPanel(page, 'lost.ipynb');
-  await panel.getByLabel('Environment').fill('OMP_NUM_THREADS=1');
-  await panel.getByLabel('Environment').press('Enter');
+  await panel.getByLabel('Environment variables').fill('OMP_NUM_THREADS=1');
+  await panel.getByLabel('Environment variables').press('Enter');
   await panel.getByRole('button', { name: 'Launch', exact: true }).click();
   const view = page.locator('.mnt-live');
   await expect(view).toBeVisible({ timeout: 60_000 });

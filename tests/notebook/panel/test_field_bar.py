@@ -8,7 +8,7 @@ from tests.waiting import until
 
 def test_what_is_typed_is_launched_and_the_recipes_own_value_is_no_change(open_one) -> None:
     page = open_one()
-    fields = page.view.fields.widgets
+    fields = page.view.fields.widgets | page.view.restarts.widgets
     assert {name: field.value for name, field in fields.items()} == {
         "steps": "100", "batch": "12", "data": "python-library", "name": "small",
         "priority": "0", "restarts": "0", "min_nodes": "",

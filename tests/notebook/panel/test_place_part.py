@@ -1,4 +1,4 @@
-"""Files and environment in the panel: folded until they are needed."""
+"""Files and interpreter in the panel: folded until they are needed."""
 
 from __future__ import annotations
 
