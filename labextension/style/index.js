@@ -7,4 +7,5 @@ import './logs.css';
 import './stacks.css';
 import './resume.css';
 import './runs.css';
+import './compare.css';
 import './history.css';

@@ -102,7 +102,7 @@ class FieldBar:
                 continue
             self._own[name] = field.own
             put(widget, value=field.text)
-            put(self.problems[name], value=_wrong(field))
+            put(self.problems[name], value=_below(field))
 
     def _set(self, name: str, text: str) -> None:
         # The recipe's own value is no choice.
@@ -110,7 +110,9 @@ class FieldBar:
         self._change(lambda choices: with_field(choices, name, wanted))
 
 
-def _wrong(field: FormField) -> str:
-    if field.problem is None:
-        return ""
-    return pieces.icon("✕", "bad") + escape(str(field.problem))
+def _below(field: FormField) -> str:
+    """What is wrong with a field, or what follows from it."""
+    if field.problem is not None:
+        return pieces.icon("✕", "bad") + escape(str(field.problem))
+    notes = [pieces.icon("△", "warn") + escape(str(note)) for note in field.notes]
+    return "<br>".join(filter(None, (pieces.second(field.told), *notes)))

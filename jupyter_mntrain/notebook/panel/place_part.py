@@ -15,7 +15,7 @@ TITLE = "Files and interpreter"
 
 
 class PlacePart:
-    """A button that shows and hides the fields; what was filled in is never hidden.
+    """A button that shows and hides the fields; what was filled in or is sent is never hidden.
 
     Args:
         do: runs a click's task in the panel's own thread.
@@ -34,7 +34,8 @@ class PlacePart:
 
     def show(self, fields: Sequence[FormField]) -> None:
         self.bar.show(fields)
-        is_filled = any(one.chosen or one.problem for one in fields if one.name in PLACE_LABELS)
+        shown = [one for one in fields if one.name in PLACE_LABELS]
+        is_filled = any(one.chosen or one.problem or one.told for one in shown)
         is_open = self._is_open or is_filled
         put(self.toggle, description=f"{'▾' if is_open else '▸'} {TITLE}")
         show(self.bar.root, is_shown=is_open)

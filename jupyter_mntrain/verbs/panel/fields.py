@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -49,12 +51,16 @@ class FormField(Record, frozen=True):
         own: the value without a choice, of the recipe or of a launch; empty if it is unknown.
         chosen: the text that was chosen; empty for :attr:`own`.
         problem: why that text cannot be used.
+        told: what follows from it, or from its being empty.
+        notes: what may be wrong with that.
     """
 
     name: str
     own: str = ""
     chosen: str = ""
     problem: Problem | None = None
+    told: str = ""
+    notes: tuple[Problem, ...] = ()
 
     @property
     def text(self) -> str:
@@ -98,7 +104,10 @@ def make_fields(
         found.append(_field(choices, name, value, _option_problem(choices, name, nodes)))
     for name in OF_PLACE if is_script else (one for one in OF_PLACE if one not in OF_SCRIPT):
         problem = place.problem if place and place.field == name else None
-        found.append(_field(choices, name, "", problem))
+        field = _field(choices, name, "", problem)
+        if place and name == "project":
+            field = msgspec.structs.replace(field, told=place.project, notes=place.notes)
+        found.append(field)
     return tuple(found)
 
 

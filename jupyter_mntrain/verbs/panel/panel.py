@@ -156,8 +156,8 @@ class Panel:
         return self._look_at_port(form) | self._look_at_place(form) | self._look_at_run(form)
 
     def _look_at_place(self, form: Form) -> bool:
-        """Ask the nodes for the folder and interpreter of the job, if it has its own."""
-        is_given = self.target.spec or any(getattr(self.choices, name) for name in OF_PLACE)
+        """Read what is sent, and ask the nodes for the job's folder and interpreter, if any."""
+        is_given = self.target.brings_files or any(getattr(self.choices, name) for name in OF_PLACE)
         about = (self.target.key, form.members, self.changed_s()) if is_given else ()
         build, now_s = partial(self._built, form), self._context.clock()
         return self._place.look(self.choices, build, about if form.members else (), now_s)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
@@ -30,11 +32,15 @@ class Place(Record, frozen=True):
         found: what each participant has of it, by the name of its row.
         problem: what is wrong with it, or why the nodes could not be asked.
         field: of :class:`Choices`, that is wrong; empty if the nodes could not be asked.
+        project: the files that are sent, and their size, in the words of a launch; empty = none.
+        notes: what to tell of these files before the start.
     """
 
     found: dict[str, FoundWorkplace] = {}
     problem: Problem | None = None
     field: str = ""
+    project: str = ""
+    notes: tuple[Problem, ...] = ()
 
 
 class PlaceLook:
@@ -67,15 +73,17 @@ class PlaceLook:
             self._about = None
             return None  # the rest of the form says why
         try:
-            spec = _checked(build(choices)).spec
+            built = _checked(build(choices))
         except MntrainError as error:
             return Place(problem=error.problem, field=_guilty(choices, build))
+        notes = built.project.notes if built.project else ()
+        place = Place(project=built.project_line, notes=notes)
         try:
-            found = self._cluster.workplaces(spec)
+            found = self._cluster.workplaces(built.spec)
         except MntrainError as error:
-            return Place(problem=error.problem)
-        names = [participant.node for participant in spec.participants]
-        return Place(found=dict(zip(names, found, strict=False)))
+            return msgspec.structs.replace(place, problem=error.problem)
+        names = [participant.node for participant in built.spec.participants]
+        return msgspec.structs.replace(place, found=dict(zip(names, found, strict=False)))
 
 
 def _checked(built: Built) -> Built:

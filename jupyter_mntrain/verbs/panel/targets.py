@@ -56,6 +56,11 @@ class Target(Record, frozen=True):
         return self.path is not None and self.path.endswith(".py")
 
     @property
+    def brings_files(self) -> bool:
+        """Whether it may bring files, a folder or an interpreter of its own: a recipe does not."""
+        return self.is_script or self.spec is not None
+
+    @property
     def label(self) -> str:
         if self.spec is not None:
             return f"{self.spec.name} ({self.job})"

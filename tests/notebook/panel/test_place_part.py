@@ -6,6 +6,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import FoundWorkplace
 from jupyter_mntrain.notebook.panel.widgets import blocked
+from jupyter_mntrain.verbs.panel.fields import FormField
 from tests.standin.cluster import VERSIONS
 from tests.waiting import until
 from tests.wording import says
@@ -50,3 +51,13 @@ def test_a_wrong_folder_has_its_reason_beside_it(open_one) -> None:
     bar.widgets["workdir"].value = ""
     until(lambda: not blocked(page.view.launch_bar.launch))
     assert bar.problems["workdir"].value == ""
+
+
+def test_what_is_sent_is_in_view_with_its_size_and_warnings(open_one) -> None:
+    part = open_one().view.place
+    assert part.bar.root.layout.display == "none"
+    part.show([FormField("project", told="project /<lm>: 3 files, 1 kB", notes=(NO_PYTHON,))])
+    assert part.bar.root.layout.display is None
+    below = part.bar.problems["project"].value
+    assert "project /&lt;lm&gt;: 3 files, 1 kB" in below
+    assert "there is no &lt;b&gt;lm" in below

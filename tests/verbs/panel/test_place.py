@@ -14,11 +14,13 @@ from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import FoundWorkplace
+from jupyter_mntrain.verbs.panel.fields import FormField
 from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import VERSIONS, StandInCluster
 from tests.standin.screen import make_context, run_words
 from tests.verbs.panel.opened import choose, kinds, open_panel, row
+from tests.wording import says
 
 ELSEWHERE = "/opt/lm/bin/python"
 NO_PYTHON = Problem(
@@ -77,6 +79,30 @@ def test_a_project_is_sent_and_comes_back_after_the_launch(
     assert two.projects[0].names >= {"train.py"}
     assert open_panel(two, here, "train.py").choices.project == "."
     assert two.workplaces_asked == []  # the nodes need nothing for it
+
+
+def test_how_much_would_be_sent_is_said_before_the_launch(
+    script: Panel, two: StandInCluster, here: Path
+) -> None:
+    def sent(form: Form) -> FormField:
+        return next(one for one in form.fields if one.name == "project")
+
+    assert sent(looked(script)).told == ""
+    (here / "lm").mkdir()
+    (here / "lm" / "train.py").write_text("print(1)\n")
+    (here / "lm" / ".env").write_text("TOKEN=hush\n")
+    other = open_panel(two, here, "lm/train.py")
+    form = looked(other, project="lm")
+    field = sent(form)
+    assert [note.kind for note in field.notes] == [Kind.PRIVATE_FILE]
+    other.launch(form, SILENT)
+    (project,) = two.projects
+    assert project is not None
+    assert field.told.endswith(project.shown_size)
+    (here / "lm" / "data.py").write_text("")
+    (here / "lm" / "train.py").write_text("import data\n")
+    field = sent(looked(open_panel(two, here, "lm/train.py"), project=""))
+    assert says("imports data from it", field.told)
 
 
 @pytest.mark.parametrize(
