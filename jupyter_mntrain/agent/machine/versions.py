@@ -15,6 +15,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import Versions
+from jupyter_mntrain.model.text.foreign import shown_line
 
 QUERY_TIMEOUT_S = tunables.seconds("agent.versions_timeout_s")
 
@@ -92,9 +93,19 @@ def ask_python(python: str, query: str) -> dict[str, Any]:
         # A startup file of the environment may have printed lines before it.
         return dict(json.loads(answer.stdout.splitlines()[-1]))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        reason = error.strerror if isinstance(error, OSError) else type(error).__name__
         raise SpecError(
-            f"--python {python} does not run: {reason}",
+            f"--python {python} does not run: {_reason(error)}",
             kind=Kind.NO_PYTHON,
             fix="give the interpreter that torch is installed for",
         ) from error
+
+
+def _reason(error: Exception) -> str | None:
+    if isinstance(error, OSError):
+        return error.strerror
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"no answer within {error.timeout:g} s"
+    if isinstance(error, subprocess.CalledProcessError):
+        last = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        return shown_line(last[-1]) if last else f"exit code {error.returncode}"
+    return "its answer is no versions"

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
+from jupyter_mntrain.agent.machine import versions
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.versions import cuda_of, read_versions
@@ -43,6 +44,25 @@ def test_the_cuda_version_is_the_one_torch_was_built_for(torch, runtime, cuda):
 def test_an_interpreter_that_is_none_is_named(python):
     with pytest.raises(SpecError, match=wording(f"--python {python} does not run")):
         read_versions(python, None)
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("exec sleep 60", "no answer within 0.5 s"),
+        ("echo 'broken environment' >&2; exit 3", "broken environment"),
+        ("exit 3", "exit code 3"),
+        ("echo hello", "its answer is no versions"),
+    ],
+)
+def test_why_an_interpreter_does_not_run_is_said(tmp_path, monkeypatch, program, reason):
+    monkeypatch.setattr(versions, "QUERY_TIMEOUT_S", 0.5)
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{program}\n")
+    python.chmod(0o755)
+    with pytest.raises(SpecError, match=f"does not run: {reason}"):
+        read_versions(str(python), None)
 
 
 def test_every_log_begins_with_who_runs_where():
