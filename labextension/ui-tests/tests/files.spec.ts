@@ -109,7 +109,7 @@ test('a script from the file browser is launched with the folder of its project'
   await (await openMenu(page, 'train.py', true)).click();
   const panel = page.locator('.mnt-panel').last();
   await panel
-    .getByRole('button', { name: 'Files and environment' })
+    .getByRole('button', { name: 'Files and interpreter' })
     .click({ timeout: 60_000 });
   const folder = panel.getByLabel('Project folder');
   await folder.fill('no-such-folder');
