@@ -6,7 +6,9 @@ rate). ``float32`` is without TF32, as torch computes by default.
 
 Sources: the vendors' data sheets as collected in torchtitan ``tools/utils.py`` and in
 stas00/ml-engineering ``compute/accelerator/README.md``; GeForce by NVIDIA's architecture white
-papers, ``2 · FMA per clock and SM · SMs · boost clock`` (256 FMA for 16 bit, 128 for float32).
+papers, ``2 · FMA per clock and SM · SMs · boost clock`` (256 FMA for 16 bit, 128 for float32);
+workstation cards likewise, with 512 FMA for 16 bit. The RTX 3080 of 12 GB has the name of the one
+of 10 GB, and 3 % more. The vendor gives no number for a MIG instance: its peak is measured.
 """
 
 from __future__ import annotations
@@ -40,29 +42,53 @@ _TERA = 1e12
 _GPUS = (
     _Gpu(pattern=r"GB200", sixteen_bit=2500),
     _Gpu(pattern=r"B200", sixteen_bit=2250),
-    _Gpu(pattern=r"H200( NVL)?", sixteen_bit=989, float32=67),
+    _Gpu(pattern=r"GB300", sixteen_bit=2500, float32=80),
+    _Gpu(pattern=r"B300( SXM6 AC)?", sixteen_bit=2250, float32=75),
+    _Gpu(pattern=r"H200", sixteen_bit=989, float32=67),
+    _Gpu(pattern=r"H200 NVL", sixteen_bit=835, float32=60),
     _Gpu(pattern=r"GH200( \d+GB)?", sixteen_bit=989, float32=67),
     _Gpu(pattern=r"H100( SXM5)?( 80GB)?( HBM3)?", sixteen_bit=989, float32=67),
     _Gpu(pattern=r"H100 PCIe", sixteen_bit=756, float32=51),
     _Gpu(pattern=r"H100 NVL", sixteen_bit=835, float32=60),
+    _Gpu(pattern=r"H800", sixteen_bit=989, float32=67),
+    _Gpu(pattern=r"H800 PCIe", sixteen_bit=756, float32=51),
+    _Gpu(pattern=r"H20", sixteen_bit=148, float32=44),
     _Gpu(pattern=r"A100-(SXM4|PCIE|PG509)-\d+GB|A100 80GB PCIe", sixteen_bit=312, float32=19.5),
+    _Gpu(pattern=r"A800-(SXM4|PCIE)-\d+GB|A800 80GB PCIe", sixteen_bit=312, float32=19.5),
+    _Gpu(pattern=r"A30", sixteen_bit=165, float32=10.3),
     _Gpu(pattern=r"A40", sixteen_bit=149.7, float32=37.4),
     _Gpu(pattern=r"A10", sixteen_bit=125, float32=31.2),
     _Gpu(pattern=r"L4", sixteen_bit=121, float32=30.3),
     _Gpu(pattern=r"L40", sixteen_bit=181, float32=90.5),
     _Gpu(pattern=r"L40S", sixteen_bit=362, float32=91.6),
+    _Gpu(pattern=r"RTX A5000", sixteen_bit=111.1, float32=27.8),
     _Gpu(pattern=r"RTX A6000", sixteen_bit=154.8, float32=38.7),
     _Gpu(pattern=r"RTX 6000 Ada Generation", sixteen_bit=364, float32=91.1),
+    _Gpu(
+        pattern=r"RTX PRO 6000 Blackwell Workstation Edition",
+        sixteen_bit=503.8,
+        float32=126,
+        source=_CLOCKS,
+    ),
+    _Gpu(
+        pattern=r"RTX PRO 6000 Blackwell Max-Q Workstation Edition",
+        sixteen_bit=438.9,
+        float32=109.7,
+        source=_CLOCKS,
+    ),
     _Gpu(pattern=r"T4", sixteen_bit=65, float32=8.1, has_bfloat16=False),
     _Gpu(pattern=r"V100-SXM2-\d+GB", sixteen_bit=125, float32=15.7, has_bfloat16=False),
     _Gpu(
         pattern=r"RTX 2080 Ti", sixteen_bit=53.8, float32=13.4, source=_CLOCKS, has_bfloat16=False
     ),
     _Gpu(pattern=r"RTX 3060", sixteen_bit=25.5, float32=12.7, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 3080", sixteen_bit=59.5, float32=29.8, source=_CLOCKS),
     _Gpu(pattern=r"RTX 3090", sixteen_bit=71.2, float32=35.6, source=_CLOCKS),
     _Gpu(pattern=r"RTX 3090 Ti", sixteen_bit=80, float32=40, source=_CLOCKS),
     _Gpu(pattern=r"RTX 4070 Ti", sixteen_bit=80.2, float32=40.1, source=_CLOCKS),
     _Gpu(pattern=r"RTX 4080", sixteen_bit=97.5, float32=48.7, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 4080 SUPER", sixteen_bit=104.4, float32=52.2, source=_CLOCKS),
+    _Gpu(pattern=r"RTX 4090 D", sixteen_bit=147.1, float32=73.5, source=_CLOCKS),
     _Gpu(pattern=r"RTX 4090", sixteen_bit=165.2, float32=82.6, source=_CLOCKS),
     _Gpu(pattern=r"RTX 5070 Ti", sixteen_bit=87.9, float32=43.9, source=_CLOCKS),
     _Gpu(pattern=r"RTX 5080", sixteen_bit=112.6, float32=56.3, source=_CLOCKS),

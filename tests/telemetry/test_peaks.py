@@ -19,6 +19,22 @@ from jupyter_mntrain.telemetry import known_peak
         ("NVIDIA L40S", "bfloat16", 362),
         ("NVIDIA L4", "bfloat16", 121),
         ("Tesla T4", "float16", 65),
+        ("NVIDIA H200 NVL", "bfloat16", 835),
+        ("NVIDIA H200 NVL", "float32", 60),
+        ("NVIDIA B300 SXM6 AC", "bfloat16", 2250),
+        ("NVIDIA GB300", "bfloat16", 2500),
+        ("NVIDIA H20", "bfloat16", 148),
+        ("NVIDIA H800", "bfloat16", 989),
+        ("NVIDIA H800 PCIe", "bfloat16", 756),
+        ("NVIDIA A800-SXM4-80GB", "bfloat16", 312),
+        ("NVIDIA A800 80GB PCIe", "float32", 19.5),
+        ("NVIDIA A30", "bfloat16", 165),
+        ("NVIDIA RTX A5000", "bfloat16", 111.1),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "bfloat16", 503.8),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "bfloat16", 438.9),
+        ("NVIDIA GeForce RTX 3080", "bfloat16", 59.5),
+        ("NVIDIA GeForce RTX 4080 SUPER", "bfloat16", 104.4),
+        ("NVIDIA GeForce RTX 4090 D", "bfloat16", 147.1),
     ],
 )
 def test_known_devices(name: str, dtype: str, tera: float) -> None:
@@ -32,10 +48,13 @@ def test_known_devices(name: str, dtype: str, tera: float) -> None:
     ("name", "dtype"),
     [
         ("NVIDIA GeForce RTX 4090 Laptop GPU", "bfloat16"),
-        ("NVIDIA GeForce RTX 4080 SUPER", "bfloat16"),
+        ("NVIDIA GeForce RTX 3080 Ti", "bfloat16"),
         ("NVIDIA GeForce RTX 3060 Ti", "bfloat16"),
+        ("NVIDIA RTX A5000 Laptop GPU", "bfloat16"),
+        ("NVIDIA A30 MIG 1g.6gb", "bfloat16"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "bfloat16"),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "bfloat16"),
-        ("NVIDIA H20", "bfloat16"),
+        ("NVIDIA H20Z", "bfloat16"),
         ("Tesla T4", "bfloat16"),
         ("NVIDIA H100 PCIe", "float64"),
         ("NVIDIA B200", "float32"),
@@ -47,7 +66,7 @@ def test_never_a_wrong_number(name: str, dtype: str) -> None:
 
 
 def test_geforce_runs_float32_at_half_its_sixteen_bit_rate() -> None:
-    for name in ("RTX 3060", "RTX 3090", "RTX 4090", "RTX 5080", "RTX 5090"):
+    for name in ("RTX 3060", "RTX 3080", "RTX 3090", "RTX 4080 SUPER", "RTX 4090 D", "RTX 5090"):
         fast = known_peak(f"NVIDIA GeForce {name}", "bfloat16")
         slow = known_peak(f"NVIDIA GeForce {name}", "float32")
         assert fast is not None
