@@ -212,9 +212,16 @@ class Recorder:
         cut = {"prompt": encodable(prompt[:TEXT_LIMIT]), "text": encodable(text[:TEXT_LIMIT])}
         self._write(RankText(time_s=self._clock(), rank=self._rank, step=step, **cut))
 
-    def saved(self, step: int) -> None:
-        """Record that a checkpoint of ``step`` steps is complete on all ranks."""
-        self._write(RankSaved(time_s=self._clock(), rank=self._rank, step=step))
+    def saved(self, step: int, *, is_scheduled: bool = False) -> None:
+        """Record that a checkpoint of ``step`` steps is complete on all ranks.
+
+        Args:
+            is_scheduled: it was due, and nobody had asked for it: who has asked waits on.
+        """
+        told = RankSaved(
+            time_s=self._clock(), rank=self._rank, step=step, is_scheduled=is_scheduled
+        )
+        self._write(told)
 
     def track(
         self, items: Iterable[T], what: str, total: float | None = None, unit: str = ""

@@ -961,7 +961,8 @@ export interface LinkTry {
   neighbor?: Neighbor | null;
 }
 /**
- * A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time.
+ * A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time;
+ *     ``is_scheduled``: as its ranks told, nobody had asked for it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "SavedStep".
@@ -969,6 +970,7 @@ export interface LinkTry {
 export interface SavedStep {
   step: number;
   time_s: number;
+  is_scheduled?: boolean;
 }
 /**
  * A time in which a job was slower than before.

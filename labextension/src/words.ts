@@ -101,6 +101,20 @@ export function savedStep(job: JobEntry): number | null {
   return Math.max(0, ...steps) || null;
 }
 
+/**
+ * Step of the newest checkpoint of a later step that somebody asked for, as far as is known; of a
+ * job that has ended, of any. `null` if there is none: one that was due may come first.
+ */
+export function requestedSave(job: JobEntry, after: number): number | null {
+  const steps = job.parts
+    .flatMap(part => part.saved ?? [])
+    .filter(one => !one.is_scheduled)
+    .map(one => one.step);
+  const newest = OVER.has(job.state) ? (savedStep(job) ?? 0) : 0;
+  const step = Math.max(newest, ...steps);
+  return step > after ? step : null;
+}
+
 /** Step that an ended job could go on from, as far as its own ranks told; `null` if they did not. */
 export function canGoOnFrom(job: JobEntry): number | null {
   const steps = job.parts.map(

@@ -129,7 +129,8 @@ class StandInJob(ResumableJob, LabeledJob):
         self, *, after: int | None, timeout_s: float, progress: Progress = SILENT
     ) -> int | None:
         progress.report("saving", 0, None)
-        return self.view().saved_step
+        step = self.view().saved_step
+        return step if step is not None and step > (after or 0) else None
 
     def stop(
         self,

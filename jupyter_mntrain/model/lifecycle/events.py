@@ -77,6 +77,7 @@ class SavedEvent(Record, frozen=True, tag=True):
 
     step: int
     time_s: float = 0.0
+    is_scheduled: bool = False
 
 
 class RankDown(Record, frozen=True, tag=True):

@@ -167,7 +167,10 @@ class RunCheckpoints(Record, frozen=True):
 
 
 class SavedStep(Record, frozen=True):
-    """A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time."""
+    """A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time;
+    ``is_scheduled``: as its ranks told, nobody had asked for it.
+    """
 
     step: int
     time_s: float
+    is_scheduled: bool = False

@@ -147,11 +147,14 @@ class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
 
 
 class RankSaved(Record, frozen=True, tag_field="kind", tag="saved"):
-    """A checkpoint of ``step`` steps that is complete on all ranks."""
+    """A checkpoint of ``step`` steps that is complete on all ranks; ``is_scheduled``: nobody had
+    asked for it.
+    """
 
     time_s: float
     rank: Rank
     step: int
+    is_scheduled: bool = False
 
 
 class RankEnd(Record, frozen=True, tag_field="kind", tag="end"):

@@ -10,6 +10,7 @@ import ipywidgets
 
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.saves import requested_save
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.notebook.panel.widgets import block, blocked, box, html, put, show
 from jupyter_mntrain.show import formats
@@ -155,8 +156,7 @@ class JobBar:
         """What became of the save that it was asked for; empty if it was not."""
         if self._saving is None or self._saving.of != _attempt(view):
             return ""
-        saved = view.saved_step or 0
-        if saved > self._saving.before:
+        if (saved := requested_save(view, self._saving.before)) is not None:
             return f"Step {formats.count(saved)} was saved."
         if view.state in TERMINAL:
             return "It ended before it had saved."

@@ -82,6 +82,7 @@ class Checkpointing:
         self._still_writing = 0.0
         self._is_save_wanted = False
         self._is_stop_wanted = False
+        self._is_scheduled = False
         self.saved_step: int | None = None
         """Step of the newest complete checkpoint, the same on all ranks."""
 
@@ -139,8 +140,10 @@ class Checkpointing:
         if self._is_save_wanted or (is_last and (self._is_stop_wanted or self._section.at_end)):
             self._finish(self._saver)  # at most one save at a time
             self._wishes.saved()
+            self._is_scheduled = not (self._is_save_wanted or self._is_stop_wanted)
             self._begin(self._saver, step, optimizer)
         elif every and step % every == 0 and not self._saver.is_pending:
+            self._is_scheduled = True
             self._begin(self._saver, step, optimizer)
         return self._is_stop_wanted
 
@@ -178,7 +181,7 @@ class Checkpointing:
         self.recorder.progress("saving a checkpoint", 1, 1)
         if saved is not None:
             self.saved_step = saved
-            self.recorder.saved(saved)
+            self.recorder.saved(saved, is_scheduled=self._is_scheduled)
 
     def _refuse_other(self, begin: Beginning) -> None:
         manifest = begin.found.manifest

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.launch.progress import Progress
+from jupyter_mntrain.model.lifecycle.saves import requested_save
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.controlling.ending import (
@@ -15,6 +18,9 @@ from jupyter_mntrain.verbs.controlling.ending import (
     running_job_argument,
 )
 from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
 
 
 class SaveVerb(Verb):
@@ -29,10 +35,25 @@ class SaveVerb(Verb):
         before = job.view().saved_step
         job.save()
         with context.screen.progress() as progress:
-            saved = job.wait_for_save(after=before, timeout_s=SAVED_WITHIN_S, progress=progress)
+            saved = requested_after(job, before, progress)
         data = {"job_id": job.id, "saved_step": saved}
         text = Text.assemble((f"{job.id} ", "bold"))
         if saved is None:
             text.append(f"was asked to save; not finished after {formats.duration(SAVED_WITHIN_S)}")
             return Outcome(text, data, exit_code=1, job=job)
         return Outcome(text.append(f"saved at step {saved}"), data, job=job)
+
+
+def requested_after(job: Job, before: int | None, progress: Progress) -> int | None:
+    """Wait for the checkpoint that was asked for. Returns its step; ``None`` = there is none yet.
+
+    Args:
+        before: step of the newest one before; those that were only due are waited past.
+    """
+    newest = before
+    while True:
+        newest = job.wait_for_save(after=newest, timeout_s=SAVED_WITHIN_S, progress=progress)
+        if newest is None:
+            return None
+        if (saved := requested_save(job.view(), before or 0)) is not None:
+            return saved

@@ -7,12 +7,17 @@ import type { JobEntry } from '../schema';
 import { endedAt } from '../words';
 import { job } from './samples';
 
-function saving(saved?: number, fields: Partial<JobEntry> = {}): JobEntry {
+function saving(
+  saved?: number,
+  fields: Partial<JobEntry> = {},
+  scheduled = false
+): JobEntry {
   const entry = job(fields);
   const parts = entry.parts.map(part => ({
     ...part,
     saves: true,
-    saved_step: saved
+    saved_step: saved,
+    saved: saved ? [{ step: saved, time_s: 1, is_scheduled: scheduled }] : []
   }));
   return { ...entry, parts };
 }
@@ -76,6 +81,8 @@ describe('a save', () => {
     tellSave(known as any, known.now, false);
     expect(newest().type).toBe('in-progress');
     known.tell(saving(4));
+    expect(newest().type).toBe('in-progress');
+    known.tell(saving(8, {}, true));
     expect(newest().type).toBe('in-progress');
     known.tell(saving(9));
     expect(newest().type).toBe('success');

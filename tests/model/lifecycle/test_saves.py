@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.events import SavedEvent
-from jupyter_mntrain.model.lifecycle.saves import MOST_SAVED
+from jupyter_mntrain.model.lifecycle.saves import MOST_SAVED, requested_save
 from jupyter_mntrain.model.lifecycle.state import apply
 from jupyter_mntrain.model.records.checkpoint import SavedStep
-from jupyter_mntrain.model.records.job import PartStatus
+from jupyter_mntrain.model.records.job import JobState, JobView, PartStatus
+from tests.standin.jobs import view
 
 
 def after(*events: SavedEvent) -> PartStatus:
@@ -30,3 +33,17 @@ def test_only_the_newest_are_remembered() -> None:
 
 def test_one_without_a_time_counts_and_has_no_place_on_the_axis() -> None:
     assert (after(SavedEvent(step=4)).saved_step, after(SavedEvent(step=4)).saved) == (4, ())
+
+
+def test_a_request_is_answered_by_what_was_saved_for_it() -> None:
+    def job(state: JobState, *events: SavedEvent) -> JobView:
+        part = after(*events)
+        return msgspec.structs.replace(view(state, state), parts=(part, part))
+
+    due, asked = SavedEvent(400, 1.0, is_scheduled=True), SavedEvent(403, 2.0)
+    assert requested_save(job("running", due), 200) is None
+    assert requested_save(job("running", due, asked), 200) == 403
+    later = SavedEvent(500, 3.0, is_scheduled=True)
+    assert requested_save(job("running", asked, later), 200) == 403
+    assert requested_save(job("running", asked), 403) is None
+    assert requested_save(job("canceled", due), 200) == 400

@@ -16,7 +16,12 @@ from jupyter_mntrain.launch.checkpoints.directory import (
 )
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.telemetry.controls import ControlReader, Controls, write_controls
+from jupyter_mntrain.telemetry.controls import (
+    CONTROLS_FILE,
+    ControlReader,
+    Controls,
+    write_controls,
+)
 from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.checkpoint import copying
 from tests.train.checkpoint.saved import EVERY, STEPS, forget, run, saves
@@ -183,4 +188,11 @@ def test_a_run_saves_when_asked_and_ends_when_asked(
     assert sorted(CheckpointDirectory(kept).manifests()) == [1]
     said = [json.loads(line) for line in (metrics / "rank-0.ndjson").read_text().splitlines()]
     assert [line["step"] for line in said if line["kind"] == "saved"] == [1, 1]
+    assert not any("is_scheduled" in line for line in said)
+    (metrics / CONTROLS_FILE).unlink()
+    shutil.rmtree(kept)
+    run(text, kept)
+    said = [json.loads(line) for line in (metrics / "rank-0.ndjson").read_text().splitlines()]
+    due = [line["step"] for line in said if line.get("is_scheduled")]
+    assert due == sorted(CheckpointDirectory(kept).manifests())
     assert msgspec.convert({"step": 1, "attempt": 1, "shard_bytes": [5]}, Manifest).world_size == 1

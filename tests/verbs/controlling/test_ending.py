@@ -7,6 +7,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.leftover import Leftover
 from tests.wording import says
 
@@ -92,3 +93,23 @@ def test_a_silent_node_is_never_reported_as_stopped(do, cluster, text):
     job.become = lambda _: None
     said = text(do("stop", job.id).renderable)
     assert "elsewhere does not answer, so the job may still run there" in said
+
+
+def test_a_save_is_named_by_the_checkpoint_that_was_asked_for(do, cluster, text, as_json):
+    (job,) = cluster._jobs.values()
+    due, asked = SavedStep(400, 1.0, is_scheduled=True), SavedStep(403, 2.0)
+    told = iter([(due,), (due, asked)])
+
+    def wait_for_save(*, after, timeout_s, progress):
+        saved, view = next(told), job.view()
+        parts = (msgspec.structs.replace(view.parts[0], saved=saved), *view.parts[1:])
+        job.change_view(msgspec.structs.replace(view, parts=parts))
+        return saved[-1].step if saved[-1].step > (after or 0) else None
+
+    job.wait_for_save = wait_for_save
+    outcome = do("save", job.id)
+    assert ("save", False) in job.calls
+    assert as_json(outcome)["saved_step"] == 403
+    assert outcome.exit_code == 0
+    job.wait_for_save = lambda **_: None
+    assert do("save", job.id).exit_code == 1

@@ -25,8 +25,8 @@ def event_of(sample: RankSample) -> PartEvent | None:
             return RankUp(rank=rank, pid=pid, saves=saves, resumed_step=resumed)
         case RankStep(rank=rank, step=step):
             return RankStepped(rank=rank, step=step)
-        case RankSaved(step=step, time_s=time_s):
-            return SavedEvent(step=step, time_s=time_s)
+        case RankSaved(step=step, time_s=time_s, is_scheduled=is_scheduled):
+            return SavedEvent(step=step, time_s=time_s, is_scheduled=is_scheduled)
         case RankEnd(ok=True, rank=rank, time_s=time_s):
             return RankDone(rank=rank, time_s=time_s)
         case _:

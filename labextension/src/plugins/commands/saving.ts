@@ -6,7 +6,7 @@ import { count } from '../../formats';
 import type { JobEntry } from '../../schema';
 import type { IClusterModel } from '../../tokens';
 import { trans } from '../../trans';
-import { OVER, savedStep } from '../../words';
+import { OVER, requestedSave, savedStep } from '../../words';
 
 /** How long the outcome stays. */
 const SAID_MS = 8000;
@@ -33,8 +33,8 @@ export function tellSave(
   };
   const look = () => {
     const now = model.job(job_id);
-    const saved = (now && savedStep(now)) ?? 0;
-    if (now?.attempt === attempt && saved > before) {
+    const saved = now && requestedSave(now, before);
+    if (now?.attempt === attempt && saved) {
       finish(trans.__('%1 has saved step %2.', name, count(saved)), 'success');
     } else if (!now || now.attempt !== attempt || OVER.has(now.state)) {
       finish(trans.__('%1 ended before it had saved.', name), 'warning');
