@@ -10,7 +10,6 @@ from jupyter_mntrain.cluster.history.comparison import ComparedJobs, compare_job
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
-from jupyter_mntrain.cluster.launch.begin import begin_elsewhere
 from jupyter_mntrain.cluster.launch.resume import (
     ResumePlan,
     change_checkpoints,
@@ -285,9 +284,7 @@ class Job(LoggedJob):
         self, spec: JobSpec | None = None, *, begin: int | str | None = None
     ) -> ResumePlan:
         """What :meth:`Cluster.resume` would start; raises the same errors, and starts nothing."""
-        live, loop = self._driver.live, self._driver.loop
-        plan = loop.run(plan_resume(live, self.id, spec, begin))
-        return loop.run(begin_elsewhere(live, plan, begin)) if isinstance(begin, str) else plan
+        return self._driver.loop.run(plan_resume(self._driver.live, self.id, spec, begin))
 
     def resume_offer(self) -> ResumeOffer:
         """What :meth:`Cluster.resume` would go on from, or what is in the way. Starts nothing."""

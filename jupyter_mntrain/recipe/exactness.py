@@ -5,9 +5,13 @@ With none changed a resumed run has the losses of an unbroken one, on any number
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.settings import fields_of, resolved_fields
@@ -97,6 +101,33 @@ def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[Setti
         if old != new or not name.startswith("model.")
     )
     return tuple(sorted(changes, key=lambda one: one.is_automatic))
+
+
+def refuse_unfit(changes: Sequence[SettingChange], whose: str) -> None:
+    """Refuse settings that a checkpoint does not fit.
+
+    Raises:
+        SpecError: as told.
+    """
+    if unfit := [one for one in changes if one.effect == "refused"]:
+        raise SpecError(
+            f"{', '.join(map(str, unfit))}: a checkpoint of {whose} does not fit",
+            fix="leave it as it was, or start over with launch",
+        )
+
+
+def exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
+    """What to tell of the losses before the start, if they are not those of an unbroken run."""
+    other = [str(one) for one in changes if one.effect == "other"]
+    rounded = [str(one) for one in changes if one.effect == "rounding"]
+    notes = []
+    if other:
+        cause = f"{', '.join(other)}: from here on the losses differ from those of an unbroken run"
+        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
+    if rounded:
+        cause = f"{', '.join(rounded)}: losses equal those of an unbroken run but for rounding"
+        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
+    return tuple(notes)
 
 
 def _shown(value: Any) -> str:

@@ -77,6 +77,8 @@ class FakeAgent:
     stacks: dict[JobId, list[RankStack]] = field(default_factory=dict)
     checkpoints: dict[JobId, NodeCheckpoints] = field(default_factory=dict)
     """By run."""
+    kept: dict[str, NodeCheckpoints] = field(default_factory=dict)
+    """Checkpoints elsewhere, by directory."""
     history: NodeHistory | None = None
     asked_history: dict[str, str] = field(default_factory=dict)
     """The newest query for it."""

@@ -280,6 +280,15 @@ class _Checkpoints(_Handler):
         self.get(job)
 
 
+class _CheckpointsAt(_Handler):
+    route = "checkpoints-at"
+
+    def get(self) -> None:
+        path = self.get_query_argument("path")
+        nothing = NodeCheckpoints(run="", directory=path, is_there=False)
+        self.answer(self.agent.kept.get(path, nothing))
+
+
 class _Listen(_Handler):
     route = "listen"
 
@@ -327,6 +336,7 @@ def application(agent: FakeAgent) -> Application:
         (rf"{job}/log/times", _LogTimes),
         (rf"{job}/stacks", _Stacks),
         (rf"{job}/checkpoints", _Checkpoints),
+        (api.Route.CHECKPOINTS_AT, _CheckpointsAt),
         (r"/v1/probe/listen", _Listen),
         (r"/v1/probe/send", _Send),
     ]

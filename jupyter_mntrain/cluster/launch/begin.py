@@ -10,13 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from jupyter_mntrain.cluster.launch.resume import (
-    ResumePlan,
-    exactness_notes,
-    place_of,
-    refuse_unfit,
-)
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.launch.checkpoints.directory import step_in
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -32,7 +27,12 @@ from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.resume import choose_in_directory
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
-from jupyter_mntrain.recipe.exactness import SettingChange, changed_settings
+from jupyter_mntrain.recipe.exactness import (
+    SettingChange,
+    changed_settings,
+    exactness_notes,
+    refuse_unfit,
+)
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
 
@@ -43,7 +43,8 @@ class BeginPlan(Record, frozen=True):
     Args:
         spec: to launch.
         path: directory that has the checkpoint.
-        step: finished steps of it; ``None`` for a script, which reads the directory itself.
+        step: finished steps of it; of a script, which reads the directory itself, only if its
+            name says so.
         checkpoint: ``None`` for a script.
         changes: what the recipe changes against the settings that it was saved with.
         notes: what to tell before the start.
@@ -73,19 +74,13 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
         RefusedError: there is no checkpoint, or the job's nodes do not have all of it.
         SpecError: no steps are left, or a setting does not fit the checkpoint.
     """
-    path, step = place_of(begin)
-    if path is None:
-        raise SpecError(
-            f"--from {begin}: not an absolute path",
-            fix="give the path of a checkpoint directory on the nodes, from / or ~; to begin with "
-            "a step of a run that is known: resume JOB --from STEP",
-        )
+    path, step = _place_of(begin)
     recipe = recipe_of(spec)
     infos = [view.info for view in live.nodes if view.info]
     names = {info.name for info in find_participants(spec.participants, infos)}
     by_node = await _look(live, path, names)
     if recipe is None:
-        return _by_script(spec, path, {name: by_node[name] for name in names})
+        return _by_script(spec, path, step, {name: by_node[name] for name in names})
     listed = RunCheckpoints(
         run=JobId(""),
         checkpoints=merge_checkpoints(by_node),
@@ -105,8 +100,15 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
         changes = changed_settings(before, recipe, step=found.step)
         refuse_unfit(changes, path)
         notes = exactness_notes(changes)
+    origin = Origin(
+        is_branch=True,
+        step=found.step,
+        path=path,
+        world_size=found.world_size,
+        reached=found.step,
+    )
     return BeginPlan(
-        spec=_with_origin(spec, path, found),
+        spec=msgspec.structs.replace(spec, origin=origin),
         path=path,
         step=found.step,
         checkpoint=found,
@@ -115,27 +117,22 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
     )
 
 
-async def begin_elsewhere(live: ClusterView, plan: ResumePlan, begin: str) -> ResumePlan:
-    """Check a resume that begins with a directory on the nodes as a launch is: see
-    :func:`plan_beginning`.
+def _place_of(begin: str) -> tuple[str, int | None]:
+    """A directory of checkpoints and a step, from what a person gave: that directory, or a
+    checkpoint in it.
+
+    Raises:
+        SpecError: it is not an absolute path.
     """
-    found = await plan_beginning(live, plan.spec, begin)
-    if found.checkpoint is None or plan.spec.origin is None:
-        return plan
-    origin = msgspec.structs.replace(
-        plan.spec.origin,
-        step=found.step,
-        reached=found.step,
-        world_size=found.checkpoint.world_size,
-    )
-    return msgspec.structs.replace(
-        plan,
-        spec=msgspec.structs.replace(plan.spec, origin=origin),
-        step=found.step,
-        checkpoint=found.checkpoint,
-        changes=found.changes,
-        notes=found.notes,
-    )
+    if not isinstance(begin, str) or not begin.startswith(("/", "~")):
+        raise SpecError(
+            f"--from {begin}: not an absolute path",
+            fix="give the path of a checkpoint directory on the nodes, from / or ~; or begin with "
+            "a step of a known run: resume JOB --from STEP",
+        )
+    directory, _, name = begin.rstrip("/").rpartition("/")
+    step = step_in(name)
+    return (begin.rstrip("/"), None) if step is None else (directory, step)
 
 
 async def _look(live: ClusterView, path: str, names: set[str]) -> dict[str, NodeCheckpoints]:
@@ -166,7 +163,9 @@ async def _look(live: ClusterView, path: str, names: set[str]) -> dict[str, Node
     return found
 
 
-def _by_script(spec: JobSpec, path: str, by_node: Mapping[str, NodeCheckpoints]) -> BeginPlan:
+def _by_script(
+    spec: JobSpec, path: str, step: int | None, by_node: Mapping[str, NodeCheckpoints]
+) -> BeginPlan:
     """What is in the directory is the script's own affair; only that it is there can be checked."""
     lacking = sorted(name for name, one in by_node.items() if not one.is_there)
     if len(lacking) == len(by_node):
@@ -179,14 +178,9 @@ def _by_script(spec: JobSpec, path: str, by_node: Mapping[str, NodeCheckpoints])
         Problem(kind=Kind.NO_CHECKPOINT, cause=f"has no directory {path}", node=name)
         for name in lacking
     )
-    return BeginPlan(spec=_with_origin(spec, path, None), path=path, step=None, notes=notes)
-
-
-def _with_origin(spec: JobSpec, path: str, found: RunCheckpoint | None) -> JobSpec:
-    step = None if found is None else found.step
-    ranks = None if found is None else found.world_size
-    origin = Origin(is_branch=True, step=step, path=path, world_size=ranks, reached=step)
-    return msgspec.structs.replace(spec, origin=origin)
+    origin = Origin(is_branch=True, step=step, path=path, reached=step)
+    begun = msgspec.structs.replace(spec, origin=origin)
+    return BeginPlan(spec=begun, path=path, step=step, notes=notes)
 
 
 def _recipe_in(by_node: Mapping[str, NodeCheckpoints], found: RunCheckpoint) -> Recipe | None:

@@ -9,9 +9,9 @@ from typing import Literal, get_args
 import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.launch.begin import BeginPlan, plan_beginning
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.ended_jobs import jobs_of_run, whole_spec
-from jupyter_mntrain.launch.checkpoints.directory import step_in
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import CheckpointAction, CheckpointChange
 from jupyter_mntrain.model.errors import (
@@ -40,7 +40,12 @@ from jupyter_mntrain.plan.resume import (
     reported_step,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
-from jupyter_mntrain.recipe.exactness import SettingChange, changed_settings
+from jupyter_mntrain.recipe.exactness import (
+    SettingChange,
+    changed_settings,
+    exactness_notes,
+    refuse_unfit,
+)
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
 
@@ -115,25 +120,23 @@ async def plan_resume(
     view = live.job(job_id)
     chain = await jobs_of_run(live, view.run)
     refuse_running(chain)
-    last = max(chain, key=lambda one: one.attempt.submitted_s)
     spec = spec or await whole_spec(live, view)
+    if begin is not None and not isinstance(begin, int):
+        return _elsewhere(view, chain, await plan_beginning(live, spec, begin))
+    last = _newest(chain)
     before, recipe = recipe_of(await whole_spec(live, last)), recipe_of(spec)
-    path, step = place_of(begin)
+    listed = listed or await list_checkpoints(live, chain)
+    notes = _silence_notes(listed)
+    named = before.checkpoint.directory if before is not None else None
     checkpoint = None
-    notes: tuple[Problem, ...] = ()
-    if path is None:
-        listed = listed or await list_checkpoints(live, chain)
-        if recipe is None:
-            step = reported_step(chain) if step is None else step
-        else:
-            named = before.checkpoint.directory if before is not None else None
-            names, is_maybe_shared = _names(live, spec), named is not None
-            checkpoint = choose_checkpoint(listed, step, names, is_maybe_shared=is_maybe_shared)
-            step = checkpoint.step
-            path = f"{named}/{view.run}" if begin is not None and named is not None else None
-        notes = _silence_notes(listed)
-        if recipe is None and step is None and not any(listed.other_bytes.values()):
+    if recipe is None:
+        step = reported_step(chain) if begin is None else begin
+        if step is None and not any(listed.other_bytes.values()):
             notes = (*notes, _NOTHING_KNOWN)
+    else:
+        names, is_maybe_shared = _names(live, spec), named is not None
+        checkpoint = choose_checkpoint(listed, begin, names, is_maybe_shared=is_maybe_shared)
+        step = checkpoint.step
     changes: tuple[SettingChange, ...] = ()
     if recipe is not None and before is not None:
         changes = changed_settings(before, recipe, step=step or 0)
@@ -141,7 +144,9 @@ async def plan_resume(
         _refuse_moved(view, changes, before, is_branch=begin is not None)
         refuse_finished(view, recipe.train.steps, step or 0)
         notes = (*notes, *exactness_notes(changes))
-    origin = origin_of(view, chain, step, branch=begin is not None, path=path)
+    is_branch = begin is not None
+    path = f"{named}/{view.run}" if is_branch and recipe is not None and named is not None else None
+    origin = origin_of(view, chain, step, branch=is_branch, path=path)
     return ResumePlan(
         spec=msgspec.structs.replace(spec, origin=origin),
         job=view.job_id,
@@ -152,6 +157,29 @@ async def plan_resume(
         ranks=(last.attempt.world_size, spec.world_size),
         notes=notes,
     )
+
+
+def _elsewhere(view: JobView, chain: Sequence[JobView], found: BeginPlan) -> ResumePlan:
+    """Begin with what is in a directory, as a launch does; the new run remembers whose it was."""
+    origin = origin_of(view, chain, found.step, branch=True, path=found.path)
+    before, now = _newest(chain).attempt.world_size, found.spec.world_size
+    if found.checkpoint is not None:
+        before = found.checkpoint.world_size
+        origin = msgspec.structs.replace(origin, world_size=before)
+    return ResumePlan(
+        spec=msgspec.structs.replace(found.spec, origin=origin),
+        job=view.job_id,
+        run=view.run,
+        step=found.step,
+        checkpoint=found.checkpoint,
+        changes=found.changes,
+        ranks=(before, now),
+        notes=found.notes,
+    )
+
+
+def _newest(chain: Sequence[JobView]) -> JobView:
+    return max(chain, key=lambda one: one.attempt.submitted_s)
 
 
 async def list_checkpoints(live: ClusterView, chain: Sequence[JobView]) -> RunCheckpoints:
@@ -242,37 +270,6 @@ def _names(live: ClusterView, spec: JobSpec) -> set[str]:
     return {info.name for info in find_participants(spec.participants, infos)}
 
 
-def place_of(begin: int | str | None) -> tuple[str | None, int | None]:
-    """A directory of checkpoints and a step, from what a person gave: the step, that directory,
-    or a checkpoint in it.
-    """
-    if begin is None or isinstance(begin, int):
-        return None, begin
-    if not isinstance(begin, str):
-        raise bad_argument("begin", begin, "a step, or the path of a directory on the nodes")
-    if not begin.startswith(("/", "~")):
-        raise SpecError(
-            f"--from {begin}: neither a step nor an absolute path",
-            fix="give a step, or the path of a checkpoint directory on the nodes, from / or ~",
-        )
-    directory, _, name = begin.rstrip("/").rpartition("/")
-    step = step_in(name)
-    return (begin.rstrip("/"), None) if step is None else (directory, step)
-
-
-def refuse_unfit(changes: Sequence[SettingChange], whose: str) -> None:
-    """Refuse settings that a checkpoint does not fit.
-
-    Raises:
-        SpecError: as told.
-    """
-    if unfit := [one for one in changes if one.effect == "refused"]:
-        raise SpecError(
-            f"{', '.join(map(str, unfit))}: a checkpoint of {whose} does not fit",
-            fix="leave it as it was, or start over with launch",
-        )
-
-
 def _refuse_moved(
     view: JobView, changes: Sequence[SettingChange], before: Recipe, *, is_branch: bool
 ) -> None:
@@ -282,19 +279,6 @@ def _refuse_moved(
             f"checkpoint.directory: the checkpoints of run {view.run} are in {where}",
             fix="leave it as it was; a new run may begin with them: resume --from STEP",
         )
-
-
-def exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
-    other = [str(one) for one in changes if one.effect == "other"]
-    rounded = [str(one) for one in changes if one.effect == "rounding"]
-    notes = []
-    if other:
-        cause = f"{', '.join(other)}: from here on the losses differ from those of an unbroken run"
-        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
-    if rounded:
-        cause = f"{', '.join(rounded)}: losses equal those of an unbroken run but for rounding"
-        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
-    return tuple(notes)
 
 
 def _silence_notes(listed: RunCheckpoints) -> tuple[Problem, ...]:
