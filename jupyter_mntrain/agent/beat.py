@@ -8,10 +8,15 @@ from typing import Any
 
 import psutil
 
+from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.metrics import LinkSample
 from jupyter_mntrain.model.records.node import Beat, InterfaceRate, LinkMeasurement
+from jupyter_mntrain.plan.agent_hosts import listed_interfaces
+
+INTERFACES_S = tunables.seconds("history.interfaces_interval_s")
 
 
 class BeatSampler:
@@ -21,6 +26,9 @@ class BeatSampler:
         self._node = node
         self._told: dict[tuple[JobId, int], tuple[LinkMeasurement, ...]] = {}
         """The link measurements that each attempt's journal holds already."""
+        self._known: set[str] = set()
+        self._looked_s = 0.0
+        self._listed_names: frozenset[str] = frozenset()
         self._previous = psutil.net_io_counters(pernic=True)
         self._previous_s = time.monotonic()
         psutil.cpu_percent()
@@ -43,7 +51,7 @@ class BeatSampler:
         beat = self._beat(moved, counters, interval_s)
         if not self._node.listeners.is_empty:
             self._node.listeners.publish(beat)
-        self._node.usage.take(beat, self._own_traffic())
+        self._node.usage.take(beat, self._own_traffic(), self._listed(now, set(counters)))
 
     def _sample_links(self, moved: Mapping[str, tuple[int, int]], interval_s: float) -> None:
         told = {}
@@ -66,6 +74,15 @@ class BeatSampler:
                 )
             )
         self._told = told
+
+    def _listed(self, now: float, names: set[str]) -> frozenset[str]:
+        """The interfaces that lists of nodes name; looked up now and then, and if one is new."""
+        if names != self._known or now - self._looked_s >= INTERFACES_S:
+            self._known, self._looked_s = names, now
+            found = read_interfaces()
+            addresses = self._node.address_settings.addresses(found)
+            self._listed_names = frozenset(one.name for one in listed_interfaces(found, addresses))
+        return self._listed_names
 
     def _own_traffic(self) -> dict[str, tuple[float, float]]:
         """What the ranks of all jobs send and receive, by interface, as far as it is known."""

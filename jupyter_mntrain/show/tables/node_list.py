@@ -22,7 +22,7 @@ from jupyter_mntrain.model.records.node import (
     Inventory,
     NodeInfo,
 )
-from jupyter_mntrain.plan.agent_hosts import loopback_host
+from jupyter_mntrain.plan.agent_hosts import listed_interfaces
 from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences, version_problem
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES, SPACE
@@ -219,11 +219,7 @@ def _machine(inventory: Inventory, beat: Beat | None) -> Text:
 
 def _interfaces(info: NodeInfo, beat: Beat | None, *, every: bool, now_s: float) -> Text:
     known = info.inventory.interfaces
-    real = [i for i in known if i.is_up and i.kind in ("ethernet", "wireless") and i.addresses]
-    if loopback_host(info):
-        # An agent on loopback cannot be reached over other interfaces.
-        real = [i for i in known if i.kind == "loopback"]
-    shown = known if every else real
+    shown = known if every else listed_interfaces(known, info.addresses)
     rates = {rate.name: rate for rate in beat.interfaces} if beat else {}
     lines = [_interface(interface, rates.get(interface.name), now_s) for interface in shown]
     return Text("\n").join(lines) if lines else Text("none up")

@@ -84,6 +84,45 @@ describe('a node', () => {
     expect(inserted[0]).toContain('--member wopr:1');
   });
 
+  it('lists the interfaces that others reach it over', () => {
+    const names = (addresses: string[]) => {
+      cleanup();
+      const mine = node('wopr');
+      const info = mine.view.info!;
+      info.addresses = addresses;
+      info.inventory.interfaces = [
+        {
+          name: 'eno1',
+          kind: 'ethernet',
+          is_up: true,
+          addresses: ['10.0.0.2/24']
+        },
+        { name: 'eno2', kind: 'ethernet', is_up: true, addresses: [] },
+        {
+          name: 'docker0',
+          kind: 'virtual',
+          is_up: true,
+          addresses: ['172.17.0.1/16']
+        },
+        {
+          name: 'lo',
+          kind: 'loopback',
+          is_up: true,
+          addresses: ['127.0.0.1/8']
+        }
+      ];
+      const { props } = context({ nodes: [mine] });
+      const { container } = render(<Nodes {...props} />);
+      return [
+        ...container.querySelectorAll('.mnt-interface > :first-child')
+      ].map(one => one.textContent);
+    };
+    expect(names(['10.0.0.2:8765'])).toEqual(['eno1']);
+    expect(names(['127.0.0.2:8765', '10.0.0.2:8765'])).toEqual(['eno1']);
+    expect(names(['127.0.0.2:8765'])).toEqual(['lo']);
+    expect(names(['[::1]:8765', 'localhost:8765'])).toEqual(['lo']);
+  });
+
   it('has its last hour as lines where there is room', async () => {
     const asked: unknown[] = [];
     const nodeHistory = async (...given: unknown[]) => {

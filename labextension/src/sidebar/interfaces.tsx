@@ -5,13 +5,16 @@ import * as React from 'react';
 import * as formats from '../formats';
 import type { Past } from '../history/past';
 import { Measured } from '../measured';
-import type { Capacity, Interface } from '../schema';
+import type { Capacity, Interface, NodeInfo } from '../schema';
 import { OVER } from '../words';
 import { LineRow } from './line';
 import type { INodeContext } from './parts';
 import { trans } from '../trans';
 
-/** Interfaces that a job may use: up, with an address, and not virtual. */
+/**
+ * Interfaces that others reach the node over, as `mntrain nodes` lists them, and those of its jobs.
+ * Over other interfaces than loopback, an agent on loopback cannot be reached.
+ */
 export function Interfaces(props: INodeContext): JSX.Element {
   const { node, model, past } = props;
   const { info, beat } = node.view;
@@ -22,11 +25,12 @@ export function Interfaces(props: INodeContext): JSX.Element {
       .filter(place => place.node_id === info!.node_id)
       .map(place => place.interface)
   );
+  const kinds = isOnLoopback(info!) ? ['loopback'] : ['ethernet', 'wireless'];
   const shown = info!.inventory.interfaces.filter(
     one =>
       one.is_up &&
       (one.addresses?.length ?? 0) > 0 &&
-      (used.has(one.name) || one.kind === 'ethernet' || one.kind === 'wireless')
+      (used.has(one.name) || kinds.includes(one.kind))
   );
   const written = (value: formats.Maybe) => (
     <Measured
@@ -59,6 +63,13 @@ export function Interfaces(props: INodeContext): JSX.Element {
         );
       })}
     </>
+  );
+}
+
+function isOnLoopback({ addresses }: NodeInfo): boolean {
+  return (
+    addresses.length > 0 &&
+    addresses.every(one => /^(127\.|\[::1\]|localhost)/.test(one))
   );
 }
 

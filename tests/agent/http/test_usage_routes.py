@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.metrics.node_history import NodeHistory
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan.agent_hosts import listed_interfaces
 from tests.agent.live import LiveAgent, launch
 from tests.waiting import until
 
@@ -37,6 +39,10 @@ def test_an_agent_tells_what_its_node_did_before_and_after_a_restart(
     assert found.node == "node1"
     assert found.step_s * found.points >= 3600
     assert [job.job_id for job in found.jobs] == [job_id]
+    info = msgspec.json.decode(agent.get("/v1/node").content, type=NodeInfo)
+    listed = {one.name for one in listed_interfaces(info.inventory.interfaces, info.addresses)}
+    assert listed == {"lo"}, "this agent can be reached over loopback only"
+    assert {part.key for part in found.parts if part.kind == "interface"} == listed
     if not any(part.kind == "gpu" for part in found.parts):
         assert found.gpu_note, "no GPU without a reason"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,9 +15,8 @@ from jupyter_mntrain.agent.machine.usage.usage_series import UsageSeries
 from jupyter_mntrain.metrics.node_history import FIGURES, HistoryPart, PartKind
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.files import private_directory, write_atomically
-from jupyter_mntrain.model.records.node import Beat, InterfaceRate
+from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.text.file_name import file_name
-from jupyter_mntrain.telemetry.interfaces import interface_kind
 
 log = logging.getLogger("mntrain.agent")
 
@@ -27,7 +26,6 @@ MOST_PARTS = tunables.count("history.parts")
 
 DIRECTORY: Final = "history"
 _PARTS: Final = "parts.json"
-_KEPT_KINDS: Final = frozenset({"ethernet", "wireless"})
 
 Own = Mapping[str, tuple[float, float]]
 """Bytes per second that ranks of jobs send and receive, by interface."""
@@ -41,20 +39,16 @@ class UsageBook:
     Args:
         directory: of its files; made when there is something to write.
         clock: Unix time.
-        kind_of: classifies an interface by its name.
     """
 
     def __init__(
         self,
         directory: Path,
         clock: Callable[[], float] = time.time,
-        kind_of: Callable[[str], str] = interface_kind,
         save_interval_s: float = SAVE_INTERVAL_S,
     ) -> None:
         self._directory = directory
-        self._kind_of = kind_of
         self._save_interval_s = save_interval_s
-        self._kinds: dict[str, str] = {}
         self._began_s = self._saved_s = clock()
         self._memory_bytes = psutil.virtual_memory().total
         self._parts = {_name(part): part for part in _read(directory / _PARTS)}
@@ -62,8 +56,11 @@ class UsageBook:
         """The parts as this agent has written them."""
         self._series: dict[str, UsageSeries] = {}
 
-    def take(self, beat: Beat, own: Own) -> None:
+    def take(self, beat: Beat, own: Own, listed: Collection[str]) -> None:
         """Take a second.
+
+        Args:
+            listed: the interfaces that are kept.
 
         Raises:
             OSError: it cannot be saved; it is tried again.
@@ -81,7 +78,7 @@ class UsageBook:
             )
             figures = (gpu.utilization, gpu.memory_used_bytes, gpu.power_w, gpu.temperature_c)
             self._add(beat.time_s, card, figures)
-        for one in self._kept(beat.interfaces):
+        for one in (rate for rate in beat.interfaces if rate.name in listed):
             ours = own.get(one.name, (None, None))
             moved = (one.sent_bytes_per_s, one.received_bytes_per_s)
             self._add(beat.time_s, HistoryPart(kind="interface", key=one.name), (*moved, *ours))
@@ -125,15 +122,6 @@ class UsageBook:
         if known is None:
             known = self._series[name] = UsageSeries(self._directory / name, len(FIGURES[kind]))
         return known
-
-    def _kept(self, interfaces: Sequence[InterfaceRate]) -> Iterator[InterfaceRate]:
-        """Those of hardware that have carried anything."""
-        self._kinds = {
-            one.name: self._kinds.get(one.name) or self._kind_of(one.name) for one in interfaces
-        }
-        for one in interfaces:
-            if self._kinds[one.name] in _KEPT_KINDS and one.sent_bytes + one.received_bytes > 0:
-                yield one
 
     def _forget_old(self) -> None:
         """Delete what nothing was taken of for as long as anything is kept."""

@@ -56,13 +56,12 @@ class Machine:
         self.book = UsageBook(
             self.directory,
             clock=lambda: self.now_s,
-            kind_of=lambda name: "virtual" if name == "docker0" else "ethernet",
             save_interval_s=500.0,
         )
 
     def live(self, seconds: Iterable[float], **figures: float) -> None:
         for self.now_s in seconds:
-            self.book.take(beat(self.now_s, **figures), {"eth0": (900.0, 1.0)})
+            self.book.take(beat(self.now_s, **figures), {"eth0": (900.0, 1.0)}, {"eth0"})
 
     def span(self, last_s: float, points: int) -> Span:
         return span_of(self.now_s - last_s, self.now_s, self.now_s, points)

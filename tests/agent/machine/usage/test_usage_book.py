@@ -44,7 +44,7 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
 
 def test_a_week_takes_as_much_disk_as_is_said(week: Machine) -> None:
     kept = {"node", "GPU-0", "eth0"}
-    assert set(week.parts(HOUR_S)) == kept, "no virtual interface, and none that is not used"
+    assert set(week.parts(HOUR_S)) == kept, "no interface that lists of nodes do not name"
     assert week.disk_bytes < len(kept) * 600_000
 
 
@@ -167,7 +167,7 @@ def test_damaged_files_count_as_not_known(machine: Machine, damage: bytes) -> No
 
 
 def test_the_number_of_parts_is_bounded(machine: Machine) -> None:
-    machine.book.take(beat(BEGIN_S, gpus=MOST_PARTS + 10), {})
+    machine.book.take(beat(BEGIN_S, gpus=MOST_PARTS + 10), {}, ())
     machine.book.save()
     assert len(list(machine.book.parts())) == MOST_PARTS
 
@@ -186,7 +186,7 @@ def test_a_card_that_was_removed_a_week_ago_is_forgotten(machine: Machine) -> No
     machine.book.save()
     machine.now_s = BEGIN_S + 8.0 * DAY_S
     machine.restart()
-    machine.book.take(beat(machine.now_s, gpus=0), {})
+    machine.book.take(beat(machine.now_s, gpus=0), {}, {"eth0"})
     machine.book.save()
     assert set(machine.parts(60)) == {"node", "eth0"}
     assert not list(machine.directory.glob("gpu*"))
