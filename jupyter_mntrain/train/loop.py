@@ -97,7 +97,7 @@ class Trainer:
         # The pipeline, with a meter attached.
         self.stopwatch = Stopwatch(world.device)
         self.meter = StageMeter(self.stopwatch)
-        groups = form_groups(world, ready.grid, recipe.train.timeout_s)
+        groups = form_groups(world, ready.grid, recipe.train.timeout_s, recorder.progress)
         self.pipeline = Pipeline(
             recipe, ready.config, ready.layout, groups, ready.modules, self.meter
         )

@@ -21,6 +21,9 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.recipe.layout import Grid
+from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
+
+CONNECTING = "connecting to the other ranks"
 
 T = TypeVar("T")
 
@@ -118,8 +121,39 @@ class Groups:
     shards: dist.ProcessGroup | None = None
 
 
-def form_groups(world: World, grid: Grid, timeout_s: float) -> Groups:
-    """Create the process groups of the grid. Collective, once all ranks agree on the recipe."""
+def form_groups(
+    world: World, grid: Grid, timeout_s: float, progress: ProgressWriter = unwatched
+) -> Groups:
+    """Create and connect the process groups of the grid.
+
+    Collective, once all ranks agree on the recipe.
+
+    Args:
+        timeout_s: of each operation in a group.
+        progress: is told while they connect.
+    """
+    groups = _create_groups(world, grid, timeout_s)
+    connecting = Tally(progress, CONNECTING)
+    _connect(groups, world.device)
+    connecting.end()
+    return groups
+
+
+def _connect(groups: Groups, device: torch.device) -> None:
+    """Use each group of this rank once, in the same order on all ranks.
+
+    NCCL connects a group at its first operation, which needs all of its ranks. That must not be the
+    exchange of a tied gradient, in which only two take part: the others would be waiting elsewhere.
+    A network that lets nothing through is noticed here, too.
+    """
+    own = [group for group in (groups.replicas, groups.shards) if group is not None]
+    for group in dict.fromkeys([None, groups.pipeline.group, *own]):
+        one = torch.ones(1, device=device)
+        dist.all_reduce(one, group=group)
+        one.item()  # waits for it
+
+
+def _create_groups(world: World, grid: Grid, timeout_s: float) -> Groups:
     if grid.width == 1:
         return Groups(world.rank, grid, world)
     timeout, mine = timedelta(seconds=timeout_s), world.rank

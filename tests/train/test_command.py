@@ -110,6 +110,7 @@ def test_what_is_recorded(recipe: Path, text: Path, tmp_path: Path) -> None:
             "waiting for the other ranks",
             "reading the text",
             "making the weights",
+            "connecting to the other ranks",
             "measuring the device",
         }
         assert samples.index(said[-1]) < samples.index(steps[0]), "and none of it takes step time"
