@@ -84,9 +84,7 @@ def torchrun_command(
         **network_environment(placement),
         **launcher_environment(attempt, placement),
         **recorder_environment(spec, root),
-        # Number GPUs like NVML; by default CUDA puts the fastest card first.
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in placement.gpus),
+        **gpu_environment(spec, placement),
         "OMP_NUM_THREADS": str(max(1, cpu_count // placement.nproc)),
         "PYTHONUNBUFFERED": "1",
         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": f"[{placement.node} rank ${{rank}}] ",
@@ -116,12 +114,12 @@ def _entry(spec: JobSpec, work: PurePosixPath) -> tuple[str, ...]:
 
 
 def recorder_environment(spec: JobSpec, root: PurePosixPath) -> dict[str, str]:
-    """Return the variables that switch on torch's flight recorder, and times in NCCL's log:
-    both explain stalls.
+    """Return the variables that switch on torch's flight recorder, NCCL's warnings and times in its
+    log: all explain stalls and errors.
 
     NCCL also writes it, as a pickle, when a collective times out. The job's own values win, under
     their older names, too (``FlightRecorder.hpp``, ``ProcessGroupNCCL.hpp``); torch warns of older
-    names, so they are not set.
+    names, so they are not set: torch knows the new ones since 2.9.
     """
     wanted: dict[tuple[str, ...], str] = {
         ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"): str(RECORDED_CALLS),
@@ -132,11 +130,36 @@ def recorder_environment(spec: JobSpec, root: PurePosixPath) -> dict[str, str]:
     }
     if "NCCL_DEBUG" in spec.environment:  # the log that went quiet first is known by its times
         wanted[("NCCL_DEBUG_TIMESTAMP_LEVELS",)] = "WARN,INFO"
+    else:  # an error's reason, and nothing while all is well but a line with the version
+        wanted[("NCCL_DEBUG",)] = "WARN"
     return {
         name: value
         for (name, *older), value in wanted.items()
         if not any(one in spec.environment for one in (name, *older))
     }
+
+
+def gpu_environment(spec: JobSpec, placement: Placement) -> dict[str, str]:
+    """Return the variables that give torchrun its GPUs, and set up their allocator."""
+    return {
+        # Number GPUs like NVML; by default CUDA puts the fastest card first.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in placement.gpus),
+        **(_allocator(spec) if placement.gpus else {}),
+    }
+
+
+def _allocator(spec: JobSpec) -> dict[str, str]:
+    """Return the variables that let torch's CUDA allocator grow its segments: memory that is lost
+    in gaps between tensors becomes free for others.
+
+    Nothing if the job configures the allocator itself. Both names, as torch 2.9 ignores the newer
+    (pytorch#183387); the older alone would be warned of.
+    """
+    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    if any(name in spec.environment for name in (*names, "PYTORCH_HIP_ALLOC_CONF")):
+        return {}
+    return dict.fromkeys(names, "expandable_segments:True")
 
 
 def _history(spec: JobSpec, attempt: Attempt) -> dict[str, str]:

@@ -279,10 +279,25 @@ def test_torchs_flight_recorder_is_on_unless_the_job_says_otherwise() -> None:
     assert int(on["TORCH_FR_BUFFER_SIZE"]) > 0
     assert on["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
     assert on["TORCH_FR_DUMP_TEMP_FILE"].startswith("/var/jobs/j-0000abcd/attempt-1/metrics/")
+    assert on["NCCL_DEBUG"] == "WARN"
     assert "NCCL_DEBUG_TIMESTAMP_LEVELS" not in on
     loud = render(spec(environment={"NCCL_DEBUG": "INFO"}), placement(0)).environment
-    assert loud["NCCL_DEBUG_TIMESTAMP_LEVELS"] == "WARN,INFO"
+    assert (loud["NCCL_DEBUG"], loud["NCCL_DEBUG_TIMESTAMP_LEVELS"]) == ("INFO", "WARN,INFO")
     own = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
     given = render(spec(environment=own), placement(0)).environment
     assert "TORCH_FR_BUFFER_SIZE" not in given, "torch would take it before the older name"
     assert own.items() <= given.items()
+
+
+def allocator(given: dict[str, str], gpus: tuple[int, ...] = (0,)) -> dict[str, str]:
+    environment = render(spec(environment=given), placement(gpus=gpus)).environment
+    return {name: value for name, value in environment.items() if "ALLOC_CONF" in name}
+
+
+def test_a_gpus_memory_grows_in_segments_unless_the_job_configures_the_allocator() -> None:
+    names = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"}
+    assert allocator({}) == dict.fromkeys(names, "expandable_segments:True")
+    assert allocator({}, gpus=()) == {}
+    for name in (*names, "PYTORCH_HIP_ALLOC_CONF"):
+        given = {name: "max_split_size_mb:512"}
+        assert allocator(given) == given

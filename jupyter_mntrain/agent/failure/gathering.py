@@ -157,7 +157,9 @@ class Gathering:
         return msgspec.structs.replace(found, agent=self._errors.since(attempt.began_s))
 
     def _last_nccl_line_s(self) -> float | None:
-        """By the attempt's clock."""
+        """By the attempt's clock. A log of warnings alone is always quiet."""
+        if self._record().spec.environment.get("NCCL_DEBUG", "").upper() not in ("INFO", "TRACE"):
+            return None
         at_s = last_nccl_line_s(self._attempt.path)
         return None if at_s is None else at_s + self._attempt.clock() - time.time()
 

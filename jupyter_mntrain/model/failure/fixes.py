@@ -36,7 +36,7 @@ FIXES: dict[Kind, str] = {
     Kind.COLLECTIVE_MISMATCH: "have every rank make the same calls in the same order, with tensors "
     "of the same shape and dtype: look for an `if rank == …`, fewer or smaller batches, or an "
     "error that one rank caught",
-    Kind.NCCL: "launch again with --env NCCL_DEBUG=INFO and read the NCCL WARN lines in 'logs'",
+    Kind.NCCL: "read the NCCL WARN lines in 'logs'; --env NCCL_DEBUG=INFO has NCCL say more",
     Kind.GPU_ERROR: "check nvidia-smi and dmesg on that node; --env CUDA_LAUNCH_BLOCKING=1 shows "
     "the line of the script",
     Kind.NO_ROUTE: "check that the ranks' interfaces share a subnet, and the routes of that node "

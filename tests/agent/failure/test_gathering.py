@@ -63,7 +63,9 @@ def test_a_healthy_connection_is_not_stuck_and_is_counted() -> None:
     assert counters(Path("/none")) == {}
 
 
-def gathering(directory: Path, interface: str = "lo", gpus: Any = None) -> Gathering:
+def gathering(
+    directory: Path, interface: str = "lo", gpus: Any = None, environment: Any = None
+) -> Gathering:
     """Of node 1 of two, whose ranks use GPU 0."""
     places = tuple(
         Placement(
@@ -84,7 +86,7 @@ def gathering(directory: Path, interface: str = "lo", gpus: Any = None) -> Gathe
     )
     record = JobRecord(
         job_id=JobId("j-00000001"),
-        spec=JobSpec(entry=("a.py",), participants=()),
+        spec=JobSpec(entry=("a.py",), participants=(), environment=environment or {}),
         attempt=attempt,
         part=new_part(places[0].node_id, "n1", range(1)),
     )
@@ -192,7 +194,7 @@ def test_only_recent_faults_of_the_kernels_log_are_kept(tmp_path: Path) -> None:
 
 
 def test_nccl_s_last_line_is_by_the_attempts_clock(tmp_path: Path) -> None:
-    evidence = gathering(tmp_path).evidence
+    evidence = gathering(tmp_path, environment={"NCCL_DEBUG": "info"}).evidence
     assert evidence().nccl_s is None
     for rank, text, age_s in ((0, SAID, 60.0), (1, SAID, 30.0), (2, "step 1\n", 0.0)):
         folder = tmp_path / "ranks" / "none_x" / "attempt_0" / str(rank)
@@ -202,3 +204,4 @@ def test_nccl_s_last_line_is_by_the_attempts_clock(tmp_path: Path) -> None:
     found = evidence()
     assert found.nccl_s is not None
     assert found.time_s - found.nccl_s == pytest.approx(30.0, abs=5.0)
+    assert gathering(tmp_path).evidence().nccl_s is None, "it was told to say warnings only"
