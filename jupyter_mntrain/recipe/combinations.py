@@ -36,6 +36,25 @@ def check_prompts(recipe: Recipe) -> None:
         raise RecipeError(cause, fix=f"use less than {length} or longer sequences")
 
 
+def check_attention(recipe: Recipe) -> None:
+    """Refuse packed documents that would attend to each other.
+
+    transformers tells documents apart for flash attention only in a batch of one sequence
+    (``_is_packed_sequence`` in ``modeling_flash_attention_utils.py``).
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    size, given = recipe.microbatch_size, recipe.model.attention
+    if given != "flash_attention_2" or not recipe.data.is_packed or size <= 1:
+        return
+    cause = f'model.attention = "{given}": in microbatches of {size} sequences, it lets packed '
+    cause += "documents attend to each other"
+    count = recipe.pipeline.microbatches * size
+    fix = f'use "sdpa", or pipeline.microbatches = {count} for one sequence in each'
+    raise RecipeError(cause, fix=fix)
+
+
 def check_memory(recipe: Recipe) -> None:
     """Refuse memory settings that exclude each other, whatever the model and number of ranks.
 

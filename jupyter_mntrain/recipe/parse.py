@@ -14,7 +14,12 @@ from msgspec import inspect
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.spelling import use_nearest
-from jupyter_mntrain.recipe.combinations import check_memory, check_prompts, check_tied
+from jupyter_mntrain.recipe.combinations import (
+    check_attention,
+    check_memory,
+    check_prompts,
+    check_tied,
+)
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
 from jupyter_mntrain.recipe.sections import (
@@ -81,6 +86,7 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
         raise _explained(raw, str(error)) from None
     _check_model(recipe.model)
     _check_optimizer(recipe)
+    check_attention(recipe)
     check_memory(recipe)
     check_prompts(recipe)
     _check_checkpoint(recipe.checkpoint)

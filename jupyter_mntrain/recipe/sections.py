@@ -81,6 +81,11 @@ class DataSection(UserRecord, frozen=True):
         """Whether sequences are cut from one long text, across documents."""
         return self.packing == "wrapped" or (self.packing == "auto" and self.format == "text")
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether a sequence has several documents that must not attend to each other."""
+        return not self.is_wrapped and self.packing != "none"
+
 
 class PipelineSection(UserRecord, frozen=True):
     """The pipeline: how layers are split and microbatches ordered.

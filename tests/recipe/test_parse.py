@@ -140,6 +140,17 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
             "evaluation.prompts = [1] is not allowed. Fix: give a list",
         ),
         ("[evaluation]\nprompt = ['a']", "evaluation.prompt: no such field. Fix: use pro"),
+        (
+            "model = { attention = 'flash_attention_2' }\ndata = { packing = 'best-fit' }",
+            (
+                "in microbatches of 4 sequences, it lets packed documents attend to each other. "
+                'Fix: use "sdpa", or pipeline.microbatches = 32 for one sequence in each'
+            ),
+        ),
+        (
+            "model = { attention = 'flash_attention_2' }\ndata = { format = 'chat' }",
+            'model.attention = "flash_attention_2": in microbatches of 4 sequences',
+        ),
         ("[memory]\nfused_backward = true", "optimizer.clip_norm = 1 needs all gradients before"),
         (
             "[memory]\noffload_activations = true\n[train]\ndevice = 'cpu'",
@@ -207,6 +218,19 @@ def test_what_cannot_run_on_these_ranks_is_one_line(
     overrides: list[str], world_size: int, told: str
 ) -> None:
     assert says(told, refusal("", *overrides, world_size=world_size))
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["data.packing=best-fit", "pipeline.microbatches=32"],
+        ["data.packing=best-fit", "model.attention=sdpa"],
+        ["data.packing=wrapped"],
+        ["data.format=chat", "data.packing=none"],
+    ],
+)
+def test_flash_attention_is_taken_where_it_keeps_documents_apart(overrides: list[str]) -> None:
+    parse_recipe("", ["model.attention=flash_attention_2", *overrides])
 
 
 def test_layers_of_a_directory_are_checked_when_they_are_known() -> None:
