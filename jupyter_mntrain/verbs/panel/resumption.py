@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster.launch.resume import ResumePlan
 
 LOSSES = {
-    "by-script": "The script itself goes on from what it has saved.",
+    "by-script": "The script itself continues from what it saved.",
     "other": "The losses will differ from those of an unbroken run.",
-    "rounding": "The losses will be those of an unbroken run, but for rounding.",
+    "rounding": "The losses will be those of an unbroken run, except for rounding.",
     "equal": "The losses will still be those of an unbroken run.",
 }
 

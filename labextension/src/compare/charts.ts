@@ -47,7 +47,9 @@ function lossChart(
     format: value => formats.loss(value),
     tick: formats.plain,
     breaks: breaks.sort((a, b) => a.time - b.time),
-    note: lines.length ? undefined : trans.__('None of these runs told a loss'),
+    note: lines.length
+      ? undefined
+      : trans.__('None of these runs reported a loss'),
     height: 220
   };
 }
@@ -67,7 +69,7 @@ function throughputChart(
     tick: formats.shortCount,
     note: lines.length
       ? undefined
-      : trans.__('None of these runs told its tokens'),
+      : trans.__('None of these runs reported its tokens'),
     height: 108
   };
 }

@@ -216,7 +216,7 @@ function Notes({ history }: { history: NodeHistory }): JSX.Element {
   return (
     <div className="mnt-history-notes m s">
       {(history.parts ?? []).length === 0 && (
-        <p>{trans.__('No values have been taken in this time.')}</p>
+        <p>{trans.__('No values were recorded in this time.')}</p>
       )}
       <p>
         {trans.__(
@@ -233,8 +233,8 @@ function Notes({ history }: { history: NodeHistory }): JSX.Element {
       {gaps.length > TOLD && (
         <p>
           {trans._n(
-            '%1 earlier time without values.',
-            '%1 earlier times without values.',
+            '%1 earlier gap without values.',
+            '%1 earlier gaps without values.',
             gaps.length - TOLD
           )}
         </p>

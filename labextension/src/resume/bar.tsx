@@ -139,10 +139,7 @@ function GoOn(props: { offer: ResumeOffer; run: Run }): JSX.Element | null {
         <Button
           kind="pri"
           label={trans.__('Make more steps…')}
-          title={trans.__(
-            'Go on after step %1 to a later one',
-            formats.count(offer.step)
-          )}
+          title={trans.__('Train on beyond step %1', formats.count(offer.step))}
           run={() => run(CommandIDs.resume, { more: true })}
         />
       );

@@ -67,7 +67,7 @@ export async function askForSteps(offer: ResumeOffer): Promise<number | null> {
   const answer = await InputDialog.getNumber({
     title: trans.__('Make more steps'),
     label: trans.__(
-      'Steps in all; %1 are made. A decaying learning rate is stretched over all of them.',
+      'Steps in all; %1 are done. A decaying learning rate is stretched over all of them.',
       formats.count(made)
     ),
     value: 2 * made,

@@ -22,7 +22,7 @@ export function CheckpointTable(props: ITableProps): JSX.Element {
   const { offer } = props;
   const rows = saved(offer);
   if (!rows.length) {
-    return <p>{trans.__('There are no checkpoints on nodes that answer.')}</p>;
+    return <p>{trans.__('The nodes that answer have no checkpoints.')}</p>;
   }
   return (
     <div className="mnt-tables">

@@ -60,7 +60,7 @@ function changesText(offer: ResumeOffer): string {
   switch (offer.losses) {
     case 'by-script':
       return (
-        changed + trans.__('The script itself goes on from what it has saved.')
+        changed + trans.__('The script itself continues from what it saved.')
       );
     case 'other':
       return (
@@ -71,7 +71,7 @@ function changesText(offer: ResumeOffer): string {
       return (
         changed +
         trans.__(
-          'The losses will be those of an unbroken run, but for rounding.'
+          'The losses will be those of an unbroken run, except for rounding.'
         )
       );
     default:
@@ -100,12 +100,12 @@ export function obstacleText(offer: ResumeOffer): string | null {
       return trans.__('%1 of the same run has not ended.', running_job);
     case 'finished':
       return trans.__(
-        'All of its %1 steps are made.',
+        'All of its %1 steps are done.',
         formats.count(offer.steps)
       );
     case 'nothing-saved':
       return [
-        trans.__('This run has saved nothing that it could go on from.'),
+        trans.__('This run has saved nothing to resume from.'),
         ...silenceTexts(offer)
       ].join(' ');
     case 'not-whole':
@@ -177,7 +177,7 @@ export function deletionText(offer: ResumeOffer, one: RunCheckpoint): string {
   }
   const rest = others.length
     ? trans.__(
-        'The run can then go on from step %1 at best.',
+        'The run can then be resumed from step %1 at best.',
         formats.count(Math.max(...others.map(other => other.step)))
       )
     : trans.__(

@@ -42,7 +42,7 @@ export class RunActions {
   async rename(job: JobEntry): Promise<void> {
     const answer = await InputDialog.getText({
       title: trans.__('Rename %1', job.name),
-      label: trans.__('Name of %1; empty = the first one again', job.job_id),
+      label: trans.__('Name of %1; empty = its original name', job.job_id),
       text: job.name,
       okLabel: trans.__('Rename')
     });
@@ -51,10 +51,10 @@ export class RunActions {
 
   async editNote(job: JobEntry): Promise<void> {
     const answer = await InputDialog.getText({
-      title: trans.__('Note of %1', job.name),
-      label: trans.__('What to remember of %1; empty = nothing', job.job_id),
+      title: trans.__('Note on %1', job.name),
+      label: trans.__('Note on %1; empty = none', job.job_id),
       text: job.note ?? '',
-      okLabel: trans.__('Keep')
+      okLabel: trans.__('Save')
     });
     await this.label(job, answer.button.accept, { note: answer.value ?? '' });
   }
@@ -152,7 +152,7 @@ async function askToRemove(
       paragraphs
     ),
     checkbox: hasCheckpoints
-      ? { label: trans.__('Delete its checkpoints, too'), checked: false }
+      ? { label: trans.__('Also delete its checkpoints'), checked: false }
       : null,
     // Enter does no harm: the first button has the focus.
     defaultButton: 0,

@@ -63,7 +63,9 @@ export function Head(props: IHeadProps): JSX.Element {
             isPressed={!isCompact}
             isOff={isLong}
             title={
-              isLong ? trans.__('So many rows are always compact') : undefined
+              isLong
+                ? trans.__('A list this long is always compact')
+                : undefined
             }
             run={() => setCompact(false)}
           />

@@ -41,7 +41,7 @@ export function removalText(
       ...(hasCheckpoints ? [checkpointLine(saved)] : []),
       ...(isWhole
         ? []
-        : [trans.__('The other jobs of the run stay, and its checkpoints.')]),
+        : [trans.__('The run’s other jobs and its checkpoints stay.')]),
       ...(silent.length
         ? [
             trans._n(

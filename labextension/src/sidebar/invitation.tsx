@@ -28,7 +28,7 @@ function Explained(props: { invitation: Invitation }): JSX.Element {
       <Copyable text={invitation.command} />
       <p className="s">
         {trans.__(
-          'It needs TCP port %1 open to the machine of this server, and these versions: %2.',
+          'This server’s machine must be able to reach its TCP port %1, and it needs these versions: %2.',
           invitation.port,
           Object.entries(invitation.versions)
             .map(([name, version]) => `${name} ${version}`)
@@ -37,12 +37,12 @@ function Explained(props: { invitation: Invitation }): JSX.Element {
       </p>
       <p className="s">
         {trans.__(
-          '--service has the agent outlive your login. Without it, the agent ends with the ssh session.'
+          'With --service, the agent outlives your login. Without it, the agent ends with the ssh session.'
         )}
       </p>
       <p>
         {trans.__(
-          'Where ssh reaches it, in a terminal here, all of that in one:'
+          'If you can reach it by ssh, this does all of that from a terminal here:'
         )}
       </p>
       <Copyable text="mntrain install USER@HOST" />

@@ -69,7 +69,7 @@ function atStake(job: JobEntry): string {
         count(step)
       )
     : trans.__(
-        'The job is at step %1, its newest checkpoint is of step %2: what came after will be lost.',
+        'The job is at step %1, and its newest checkpoint is from step %2: what came after will be lost.',
         count(step),
         count(saved)
       );

@@ -22,8 +22,8 @@ export function tellSave(
   const next = count((numbers.step ?? 0) + 1);
   const id = Notification.emit(
     andStop
-      ? trans.__('%1 saves when step %2 has ended, then stops.', name, next)
-      : trans.__('%1 saves when step %2 has ended.', name, next),
+      ? trans.__('%1 will save after step %2, then stop.', name, next)
+      : trans.__('%1 will save after step %2.', name, next),
     'in-progress',
     { autoClose: false }
   );
@@ -37,7 +37,7 @@ export function tellSave(
     if (now?.attempt === attempt && saved) {
       finish(trans.__('%1 has saved step %2.', name, count(saved)), 'success');
     } else if (!now || now.attempt !== attempt || OVER.has(now.state)) {
-      finish(trans.__('%1 ended before it had saved.', name), 'warning');
+      finish(trans.__('%1 ended before it saved.', name), 'warning');
     }
   };
   model.changed.connect(look);
