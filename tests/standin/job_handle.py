@@ -87,11 +87,12 @@ class StandInJob(ResumableJob, LabeledJob):
         self, *, rank: int | None = None, node: str | None = None, tail: int = 200
     ) -> tuple[LogLine, ...]:
         self.calls.append(("logs", (rank, node, tail)))
-        return tuple(
+        chosen = [
             line
             for line in self.lines
             if (rank is None or line.rank == rank) and (node is None or line.node == node)
-        )[-tail:]
+        ]
+        return tuple(chosen[len(chosen) - min(tail, len(chosen)) :])
 
     def whole_log(
         self, *, rank: int | None = None, node: str | None = None

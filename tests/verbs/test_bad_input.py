@@ -23,6 +23,8 @@ from tests.wording import says, wording
         (["launch", "r.toml", "--set", "train.steps=0"], ["train.steps = 0", "from 1"]),
         (["launch", "r.toml", "--set", "pipeline.in_flight=[1]"], ["in_flight"]),
         (["launch", "r.toml", "--wait", "--detach"], ["--wait", "--detach"]),
+        (["launch", "r.toml", "--timeout", "5"], ["--timeout", "--wait"]),
+        (["resume", "j-7f3a", "--timeout", "5"], ["--timeout", "--wait"]),
         (["launch", "r.toml", "-o", "x"], ["variables"]),
         (["stop"], ["stop", "j-7f3a9c21"]),
         (["kill"], ["kill", "j-7f3a9c21"]),

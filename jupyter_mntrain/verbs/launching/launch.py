@@ -110,6 +110,8 @@ def refuse_start_options(context: Context, args: Namespace) -> None:
     """Refuse options that contradict each other, before anything is asked."""
     if args.wait and args.detach:
         raise SpecError("--wait and --detach cannot be used together", fix="use one of them")
+    if args.timeout is not None and not args.wait:
+        raise SpecError("--timeout says how long to wait, and nothing waits", fix="add --wait")
     refuse_variable(context, args)
 
 

@@ -57,7 +57,8 @@ class LogsVerb(Verb):
         if args.follow:
             return self._follow(context, job, args)
         lines = job.logs(rank=args.rank, node=args.node, tail=_tail(args))
-        return Outcome(log_text(lines), [msgspec.to_builtins(line) for line in lines], job=job)
+        shown = log_text(lines) if lines or _tail(args) else ""
+        return Outcome(shown, [msgspec.to_builtins(line) for line in lines], job=job)
 
     def _write(self, context: Context, job: Job, args: Namespace) -> Outcome:
         if args.follow:

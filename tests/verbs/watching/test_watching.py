@@ -194,6 +194,12 @@ def test_following_logs_prints_each_line_once_and_ends_with_the_job(do, cluster,
     assert said.count("step 2") == 1
 
 
+def test_no_lines_that_were_asked_for_are_not_said_to_be_missing(do, text, as_json):
+    outcome = do("logs", "--tail", "0")
+    assert (text(outcome.renderable).strip(), as_json(outcome)) == ("", [])
+    assert "step 1" in text(do("logs", "--tail", "1").renderable)
+
+
 @pytest.mark.parametrize("words", [["attach"], ["attach", "--wait"]])
 def test_waiting_ends_after_the_time_that_was_given_and_the_job_goes_on(
     do, cluster, words, as_json
