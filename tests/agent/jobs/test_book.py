@@ -150,14 +150,15 @@ def test_two_jobs_of_a_run_never_run_at_once(book: JobBook) -> None:
     book.start(msgspec.structs.replace(again, spec=request.spec))
 
 
+STEPS = "".join(
+    f'{{"kind":"step","time_s":1,"rank":0,"step":{step},"step_s":1,"loss":{loss}}}\\n'
+    for step, loss in ((1, 4.5), (2, '"NaN"'), (3, 2.25))
+)
+TELLS = f"printf '{STEPS}' > $MNTRAIN_METRICS_DIR/rank-0.ndjson"
+
+
 def test_an_ended_job_keeps_the_line_of_its_losses_with_its_record(tmp_path: Path) -> None:
-    steps = "".join(
-        f'{{"kind":"step","time_s":1,"rank":0,"step":{step},"step_s":1,"loss":{loss}}}\\n'
-        for step, loss in ((1, 4.5), (2, '"NaN"'), (3, 2.25))
-    )
-    book = make_book(
-        tmp_path / "state", f"printf '{steps}' > $MNTRAIN_METRICS_DIR/rank-0.ndjson\nexit 0"
-    )
+    book = make_book(tmp_path / "state", f"{TELLS}\nexit 0")
     job = start(book)
     polled(book, lambda: job.is_settled, "the job ends")
     end_all(book)
@@ -167,3 +168,13 @@ def test_an_ended_job_keeps_the_line_of_its_losses_with_its_record(tmp_path: Pat
     again.close()
     assert line is not None
     assert (line.lows, line.first, line.last) == ((4.5, "NaN", 2.25), 4.5, 2.25)
+
+
+def test_a_running_job_has_the_line_of_its_losses_so_far(tmp_path: Path) -> None:
+    book = make_book(tmp_path / "state", f"{TELLS}\nexec sleep 600")
+    job = start(book)
+    polled(
+        book, lambda: (line := job.record.loss_line) and line.last == 2.25, "its losses are read"
+    )
+    assert job.is_active
+    end_all(book)
