@@ -244,7 +244,7 @@ def _node(options: Options) -> LocalNode:
         python=told.python,
         trust=TrustKeeper(credentials, options.state / "trust_news.json"),
         inventory=inventory,
-        workplaces=Workplaces(told.python, inventory.gpus.driver),
+        workplaces=Workplaces(told.python, lambda: inventory.gpus.driver),
         links=links,
         leases=leases,
         jobs=JobBook(

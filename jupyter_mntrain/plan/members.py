@@ -248,16 +248,17 @@ def check_gpus(node: NodeInfo, wanted: Sequence[int]) -> None:
     """Refuse GPUs that a node does not have."""
     indices = {gpu.index for gpu in node.inventory.gpus}
     missing = [index for index in wanted if index not in indices]
+    why = f": {node.inventory.gpu_note}" if node.inventory.gpu_note else ""
     if missing and not indices:
         raise SpecError(
             f"has no GPU, but {numbered('GPU', missing)} {agreeing(missing, 'is', 'are')} "
-            "requested",
+            f"requested{why}",
             fix=f"ask for one process without a GPU: {node.name}:1",
             node=node.name,
         )
     if missing:
         raise SpecError(
-            f"has {numbered('GPU', sorted(indices))}, not {numbered('GPU', missing)}",
+            f"has {numbered('GPU', sorted(indices))}, not {numbered('GPU', missing)}{why}",
             fix="choose from the GPUs it has",
             node=node.name,
         )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
 import psutil
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 
@@ -18,6 +20,11 @@ SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 ``nvmlClocksThrottleReason…``."""
 
 CLOCKS_UNKNOWN = "clocks unknown"
+
+RETRY_S = tunables.seconds("telemetry.gpu_retry_s")
+
+_VERSION_MISMATCH = 18
+"""``NVML_ERROR_LIB_RM_VERSION_MISMATCH``."""
 
 
 def has_driver() -> bool:
@@ -29,14 +36,51 @@ def has_driver() -> bool:
     return True
 
 
-class GpuReader:
-    """Reads all GPUs; initializes NVML once."""
+def visible_gpus(value: str | None, uuids: Mapping[int, str]) -> frozenset[int]:
+    """Which GPUs ``CUDA_VISIBLE_DEVICES`` leaves to a process, by index.
 
-    def __init__(self) -> None:
+    As CUDA reads it: an entry is an index, or the beginning of one GPU's UUID; the first that is
+    neither ends the list (CUDA programming guide, environment variables).
+
+    Args:
+        value: of the variable; ``None`` if it is not set.
+        uuids: of all GPUs, by index.
+    """
+    if value is None:
+        return frozenset(uuids)
+    found = set()
+    for entry in map(str.strip, value.split(",")):
+        if entry.isdecimal():
+            meant = [index for index in uuids if index == int(entry)]
+        else:
+            meant = [index for index, uuid in uuids.items() if entry and uuid.startswith(entry)]
+        if len(meant) != 1:
+            break
+        found.add(meant[0])
+    return frozenset(found)
+
+
+class GpuReader:
+    """Reads GPUs. Where the driver does not answer, it is tried again: it may load later.
+
+    Args:
+        visible: ``CUDA_VISIBLE_DEVICES`` of the process that may use them; ``None``: all GPUs.
+        retry_s: interval of trying again.
+    """
+
+    def __init__(self, visible: str | None = None, retry_s: float = RETRY_S) -> None:
+        self._visible = visible
+        self._retry_s = retry_s
+        self._tried_s = time.monotonic()
         self._nvml: Any = None
         self.note: str | None = None
-        """Why there are no GPUs, or fewer than before."""
+        """Why there are no GPUs, or fewer than the machine has."""
         self.driver: str | None = None
+        self._connect()
+
+    def _connect(self) -> None:
+        """Initialize NVML. Its module stays unloaded while there is no driver."""
+        self._tried_s = time.monotonic()
         if "pynvml" not in sys.modules and not has_driver():
             self.note = "no NVIDIA GPU: no driver is installed"
             return
@@ -49,25 +93,39 @@ class GpuReader:
             pynvml.nvmlInit()
             self.driver = pynvml.nvmlSystemGetDriverVersion()
         except pynvml.NVMLError as error:
-            self.note = f"no NVIDIA GPU: {error}"
+            self.note = _no_answer(error)
             return
         self._nvml = pynvml
 
     def read(self) -> tuple[Gpu, ...]:
         """Read all GPUs. Fields that a card does not report are ``None``, never 0.
 
-        A card that fell off the bus is omitted, and named in ``note``.
+        A card that fell off the bus, or is split into MIG instances, is omitted, and named in
+        ``note``.
         """
+        if self._nvml is None and time.monotonic() - self._tried_s >= self._retry_s:
+            self._connect()
         if self._nvml is None:
             return ()
-        count = self._optional(self._nvml.nvmlDeviceGetCount) or 0
+        nvml = self._nvml
+        try:
+            uuids = {index: self._uuid(index) for index in range(nvml.nvmlDeviceGetCount())}
+        except nvml.NVMLError as error:
+            self.note = _no_answer(error)
+            self._optional(nvml.nvmlShutdown)
+            self._nvml = None
+            return ()
+        visible = visible_gpus(self._visible, uuids)
         gpus, lost = [], []
-        for index in range(count):
+        for index in sorted(visible):
             try:
-                gpus.append(self._read_one(index))
-            except self._nvml.NVMLError as error:
+                if self._is_split(index):
+                    lost.append(_split(index))
+                else:
+                    gpus.append(self._read_one(index))
+            except nvml.NVMLError as error:
                 lost.append(f"GPU {index}: {error}")
-        self.note = "; ".join(lost) or (None if gpus else "the driver sees no GPU")
+        self.note = "; ".join(lost) or (None if gpus else _none_of(len(uuids)))
         return tuple(gpus)
 
     @property
@@ -103,6 +161,22 @@ class GpuReader:
         if mask is None:
             return CLOCKS_UNKNOWN
         return "clocks lowered by the hardware" if mask & SLOWED else ""
+
+    def _uuid(self, index: int) -> str:
+        """Empty for a card that fell off the bus."""
+        nvml = self._nvml
+        found = self._optional(
+            lambda: nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index))
+        )
+        return str(found or "")
+
+    def _is_split(self, index: int) -> bool:
+        """Whether CUDA sees the card's MIG instances only."""
+        nvml = self._nvml
+        modes = self._optional(
+            lambda: nvml.nvmlDeviceGetMigMode(nvml.nvmlDeviceGetHandleByIndex(index))
+        )
+        return bool(modes and modes[0])
 
     def _processes(self, index: int) -> Any:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
@@ -143,6 +217,28 @@ class GpuReader:
             return read()
         except self._nvml.NVMLError:
             return None
+
+
+def _no_answer(error: Exception) -> str:
+    if getattr(error, "value", None) == _VERSION_MISMATCH:
+        return (
+            "driver/library version mismatch: NVIDIA's driver was updated while the old one runs; "
+            "restart this machine"
+        )
+    return f"NVIDIA's driver does not answer: {error}"
+
+
+def _split(index: int) -> str:
+    return (
+        f"GPU {index} is split into MIG instances, which mntrain does not use: "
+        f"nvidia-smi -i {index} -mig 0 makes it whole"
+    )
+
+
+def _none_of(count: int) -> str:
+    if not count:
+        return "the driver sees no GPU"
+    return f"CUDA_VISIBLE_DEVICES of the agent names none of this machine's GPUs ({count})"
 
 
 def process_on_gpu(pid: int) -> GpuProcess:

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.lending import Lending
-from jupyter_mntrain.model.records.node import GpuProcess, NodeInfo
+from jupyter_mntrain.model.records.node import Gpu, GpuProcess, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import Member, choose_participants, parse_member
 from tests.standin.nodes import gpu, node
@@ -185,6 +185,14 @@ def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:
 def test_a_gpu_that_cannot_be_had_is_named(asked: str, told: str) -> None:
     cards = (gpu(0, processes=(GpuProcess(pid=41),)), gpu(1), gpu(2))
     assert reads(told, refusal([parse_member(asked)], node("a", gpus=cards), node("b")))
+
+
+@pytest.mark.parametrize("cards", [(), (gpu(1),)])
+def test_why_a_gpu_is_not_there_is_said(cards: tuple[Gpu, ...]) -> None:
+    there = node("a", gpus=cards)
+    inventory = msgspec.structs.replace(there.inventory, gpu_note="GPU 0 is split")
+    there = msgspec.structs.replace(there, inventory=inventory)
+    assert "GPU 0 is split" in refusal([parse_member("a:gpu0")], there)
 
 
 def test_no_idle_gpu_anywhere() -> None:

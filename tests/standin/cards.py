@@ -1,4 +1,4 @@
-"""A stand-in of NVML: a machine with one card, for which a test says what the card tells."""
+"""A stand-in of NVML: a machine whose cards tell what a test says."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ import pytest
 
 
 class CardError(Exception):
-    """What NVML raises."""
+    """What NVML raises.
+
+    Args:
+        value: NVML's number of the error.
+    """
+
+    def __init__(self, text: str = "", value: int = 999) -> None:
+        super().__init__(text)
+        self.value = value
 
 
 class NotSupportedError(CardError):
@@ -20,10 +28,12 @@ class NotSupportedError(CardError):
 
 
 class Cards:
-    """NVML of a machine with one card, which this process and one that is gone compute on.
+    """NVML of a machine with cards, which this process and one that is gone compute on.
 
     Args:
-        pids: processes that compute on it; ``None``: the card does not say.
+        uuids: of its cards.
+        split: indices of those that are split into MIG instances.
+        pids: processes that compute on each; ``None``: the card does not say.
         utilization: in percent; ``None``: the card does not say.
         throttle_reasons: NVML's bits; ``None``: the card does not say.
     """
@@ -35,23 +45,45 @@ class Cards:
     def __init__(
         self,
         *,
+        uuids: tuple[str, ...] = ("GPU-1",),
+        split: tuple[int, ...] = (),
         pids: tuple[int, ...] | None = (GONE, os.getpid(), os.getpid()),
         utilization: int | None = 50,
         throttle_reasons: int | None = 0,
     ) -> None:
+        self.uuids = uuids
+        self.split = split
+        self.trouble: CardError | None = None
+        """Why the driver does not answer now."""
         self.pids = pids
         self.utilization = utilization
         self.throttle_reasons = throttle_reasons
 
-    def nvmlInit(self) -> None: ...  # noqa: N802
+    def nvmlInit(self) -> None:  # noqa: N802
+        self.nvmlDeviceGetCount()
+
+    def nvmlShutdown(self) -> None: ...  # noqa: N802
+
+    def nvmlDeviceGetCount(self) -> int:  # noqa: N802
+        if self.trouble is not None:
+            raise self.trouble
+        return len(self.uuids)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        return index
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
+        return self.uuids[handle]
+
+    def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:  # noqa: N802
+        if not self.split:
+            raise NotSupportedError
+        return [int(handle in self.split), 0]
 
     def __getattr__(self, name: str) -> Any:
         answers: dict[str, Any] = {
             "nvmlSystemGetDriverVersion": "570.1",
-            "nvmlDeviceGetCount": 1,
-            "nvmlDeviceGetHandleByIndex": "handle",
-            "nvmlDeviceGetHandleByUUID": "handle",
-            "nvmlDeviceGetUUID": "GPU-1",
+            "nvmlDeviceGetHandleByUUID": 0,
             "nvmlDeviceGetName": "RTX",
             "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=9, used=4),
             "nvmlDeviceGetUtilizationRates": _told(self.utilization, _rates),

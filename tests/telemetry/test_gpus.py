@@ -10,8 +10,9 @@ import pytest
 
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 from jupyter_mntrain.telemetry import gpus
-from jupyter_mntrain.telemetry.gpus import GpuReader, process_on_gpu
-from tests.standin.cards import Cards, install
+from jupyter_mntrain.telemetry.gpus import GpuReader, process_on_gpu, visible_gpus
+from tests.standin.cards import CardError, Cards, install
+from tests.wording import says
 
 
 def test_a_process_is_named_by_user_program_and_pid() -> None:
@@ -91,3 +92,75 @@ def test_lowered_clocks_are_told_and_a_power_limit_is_none(
 ) -> None:
     install(monkeypatch, Cards(throttle_reasons=reasons))
     assert GpuReader().slowed_by("GPU-1") == words
+
+
+UUIDS = {0: "GPU-8932f937", 1: "GPU-8932aaaa", 2: "GPU-46b1"}
+
+
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        (None, {0, 1, 2}),
+        ("", set()),
+        ("2,0", {0, 2}),
+        (" 1 , GPU-46b1", {1, 2}),
+        ("GPU-46", {2}),
+        ("GPU-8932", set()),
+        ("GPU-8932f,GPU-8932a", {0, 1}),
+        ("1,-1,2", {1}),
+        ("1,7,2", {1}),
+        ("MIG-5d3c,1", set()),
+        ("NoDevFiles", set()),
+    ],
+)
+def test_what_cuda_leaves_to_a_process_is_read_as_cuda_does(
+    value: str | None, left: set[int]
+) -> None:
+    assert visible_gpus(value, UUIDS) == left
+
+
+def test_only_gpus_that_the_agent_may_use_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Cards(uuids=tuple(UUIDS.values())))
+    reader = GpuReader("GPU-46b1,0")
+    assert [(gpu.index, gpu.uuid) for gpu in reader.read()] == [(0, UUIDS[0]), (2, UUIDS[2])]
+    assert reader.note is None
+    nothing = GpuReader("")
+    assert nothing.read() == ()
+    assert "CUDA_VISIBLE_DEVICES" in (nothing.note or "")
+
+
+def test_a_card_of_mig_instances_is_no_whole_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, Cards(uuids=tuple(UUIDS.values()), split=(1,)))
+    reader = GpuReader()
+    assert [gpu.index for gpu in reader.read()] == [0, 2]
+    assert "GPU 1" in (reader.note or "")
+    assert "nvidia-smi -i 1 -mig 0" in (reader.note or "")
+
+
+def test_a_driver_that_answers_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = Cards()
+    cards.trouble = CardError("Driver Not Loaded")
+    install(monkeypatch, cards)
+    reader = GpuReader(retry_s=0)
+    patient = GpuReader(retry_s=3600)
+    assert reader.read() == ()
+    assert "Driver Not Loaded" in (reader.note or "")
+    cards.trouble = None
+    assert len(reader.read()) == 1
+    assert (reader.note, reader.driver) == (None, "570.1")
+    assert patient.read() == (), "asking takes time, and every beat reads"
+
+
+def test_a_driver_that_was_updated_is_no_machine_without_a_gpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cards = Cards()
+    install(monkeypatch, cards)
+    reader = GpuReader(retry_s=0)
+    assert len(reader.read()) == 1
+    cards.trouble = CardError("RM has detected an NVML/RM version mismatch.", 18)
+    for _ in range(2):
+        assert reader.read() == ()
+        assert says("driver/library version mismatch", reader.note or "")
+        assert reader.held_by([os.getpid()]) == ()
+    assert GpuReader().note == reader.note

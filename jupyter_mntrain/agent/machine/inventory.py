@@ -7,6 +7,7 @@ import platform
 import socket
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
@@ -25,15 +26,15 @@ class InventoryReader:
     """
 
     def __init__(self, python: str, links: LinkBook) -> None:
-        self.gpus = GpuReader()
+        self.gpus = GpuReader(os.environ.get("CUDA_VISIBLE_DEVICES"))
         self._links = links
         self._versions = read_versions(python, self.gpus.driver)
         self._cpu_model = _cpu_model()
 
     @property
     def versions(self) -> Versions:
-        """As of the agent's start."""
-        return self._versions
+        """As of the agent's start; the driver may have been loaded since."""
+        return msgspec.structs.replace(self._versions, driver=self.gpus.driver)
 
     def read(self) -> Inventory:
         memory = psutil.virtual_memory()
@@ -46,7 +47,7 @@ class InventoryReader:
             interfaces=self._links.attach(read_interfaces()),
             gpus=self.gpus.read(),
             gpu_note=self.gpus.note,
-            versions=self._versions,
+            versions=self.versions,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from jupyter_mntrain.agent.machine.versions import Installed, read_installed
@@ -72,13 +72,14 @@ def _activated(python: Path) -> dict[str, str]:
 
 
 class PythonReader:
-    """Reads what is installed for interpreters; again only once something was installed.
+    """Reads what is installed for interpreters; again only once something was installed, or
+    the driver was loaded.
 
     Args:
-        driver: version of the GPUs' driver.
+        driver: gives the version of the GPUs' driver.
     """
 
-    def __init__(self, driver: str | None) -> None:
+    def __init__(self, driver: Callable[[], str | None]) -> None:
         self._driver = driver
         self._known: dict[str, tuple[Stamp, Installed]] = {}
 
@@ -89,9 +90,13 @@ class PythonReader:
             SpecError: it is not a working interpreter.
         """
         stamp, installed = self._known.get(python, ((None, None), None))
-        if installed is not None and stamp == _stamp(python, installed):
+        if (
+            installed is not None
+            and stamp == _stamp(python, installed)
+            and installed.versions.driver == self._driver()
+        ):
             return installed
-        installed = read_installed(python, self._driver)
+        installed = read_installed(python, self._driver())
         self._known[python] = _stamp(python, installed), installed
         return installed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_mntrain import __version__
@@ -22,10 +23,10 @@ class Workplaces:
 
     Args:
         python: interpreter of jobs that ask for none.
-        driver: version of the GPUs' driver.
+        driver: gives the version of the GPUs' driver.
     """
 
-    def __init__(self, python: str, driver: str | None) -> None:
+    def __init__(self, python: str, driver: Callable[[], str | None]) -> None:
         self._python = python
         self._reader = PythonReader(driver)
 

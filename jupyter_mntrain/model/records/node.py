@@ -140,7 +140,7 @@ class Inventory(Record, frozen=True):
     gpus: tuple[Gpu, ...]
     versions: Versions
     gpu_note: str | None = None
-    """Why there are no GPUs, if there are none: no driver, NVML missing."""
+    """Why there are no GPUs, or fewer than the machine has: no driver, one that is in MIG mode."""
 
 
 class LeaseInfo(Record, frozen=True):

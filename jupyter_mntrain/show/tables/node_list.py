@@ -174,15 +174,15 @@ def _cells(info: NodeInfo, beat: Beat | None, *, every: bool, now_s: float) -> I
 def _gpus(info: NodeInfo, beat: Beat | None) -> Text:
     gpus = (beat.gpus if beat else ()) or info.inventory.gpus
     lent = "".join(f"\n{line}" for line in lending_lines(info.lending))
+    note = f"\n{info.inventory.gpu_note}" if info.inventory.gpu_note else ""
     if not gpus:
-        note = info.inventory.gpu_note
-        return Text.assemble("none", ((f"\n{note}" if note else "") + lent, "dim"))
+        return Text.assemble("none", (note + lent, "dim"))
     kinds = Counter((gpu.name, gpu.memory_total_bytes) for gpu in gpus)
     lines = [
         f"{number}{SPACE}×{SPACE}{name} {formats.memory(size)}"
         for (name, size), number in kinds.items()
     ]
-    return Text.assemble("\n".join(lines), (f"\n{_use(gpus)}{lent}", "dim"))
+    return Text.assemble("\n".join(lines), (f"\n{_use(gpus)}{note}{lent}", "dim"))
 
 
 def lending_lines(lending: Lending) -> Iterable[str]:

@@ -13,6 +13,8 @@ from jupyter_mntrain.agent.machine.versions import cuda_of, read_versions
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import Attempt, Placement
+from jupyter_mntrain.telemetry.gpus import GpuReader
+from tests.standin.cards import CardError, Cards, install
 from tests.wording import wording
 
 
@@ -24,6 +26,23 @@ def test_this_machine_is_read_as_it_is(tmp_path):
     assert inventory.gpus or inventory.gpu_note
     assert inventory.versions.python == sys.version.split()[0]
     assert inventory.versions.transformers
+
+
+def test_only_gpus_that_the_agent_may_use_are_there_and_a_later_driver_counts(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-2")
+    cards = Cards(uuids=("GPU-1", "GPU-2"))
+    install(monkeypatch, cards)
+    reader = InventoryReader(sys.executable, LinkBook(tmp_path / "links.json", {}))
+    assert [gpu.index for gpu in reader.read().gpus] == [1]
+    cards.trouble = CardError("Driver Not Loaded")
+    reader.gpus = GpuReader(retry_s=0)
+    before = reader.read()
+    assert (before.gpus, before.versions.driver) == ((), None)
+    cards.trouble = None
+    assert len(reader.read().gpus) == 2
+    assert reader.versions.driver == "570.1"
 
 
 @pytest.mark.parametrize(

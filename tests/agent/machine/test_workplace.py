@@ -77,7 +77,7 @@ def test_the_environment_of_an_interpreter_comes_first_and_the_jobs_own_wins(
 
 
 def test_all_that_a_node_lacks_is_told_at_once(tmp_path: Path, bare: Path) -> None:
-    places = Workplaces(sys.executable, None)
+    places = Workplaces(sys.executable, lambda: None)
     found = places.look(Workplace(workdir=str(tmp_path), python=sys.executable, trains=True))
     assert (found.lacks, found.python) == ((), sys.executable)
     assert found.versions is not None
@@ -90,7 +90,8 @@ def test_all_that_a_node_lacks_is_told_at_once(tmp_path: Path, bare: Path) -> No
 
 
 def test_what_was_installed_meanwhile_is_read_again(bare: Path) -> None:
-    reader = PythonReader(driver=None)
+    driver: list[str] = []
+    reader = PythonReader(driver=lambda: driver[0] if driver else None)
     first = reader.read(str(bare))
     assert first.versions.torch is None
     assert reader.read(str(bare)) is first
@@ -98,3 +99,5 @@ def test_what_was_installed_meanwhile_is_read_again(bare: Path) -> None:
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0\n")
     assert reader.read(str(bare)).versions.torch == "2.9.0"
+    driver.append("570.1")
+    assert reader.read(str(bare)).versions.driver == "570.1"

@@ -60,6 +60,14 @@ def test_nodes_shows_what_is_lent_and_why_not(do, text, cluster):
     assert says("muthur: its owner drained it: exam. Fix: leave it out.", shown)
 
 
+def test_nodes_says_why_a_node_has_fewer_gpus_than_cards(do, text, cluster):
+    view = node("muthur", 2, gpus=2)
+    inventory = msgspec.structs.replace(view.info.inventory, gpu_note="GPU 2 is split")
+    info = msgspec.structs.replace(view.info, inventory=inventory)
+    cluster.become(msgspec.structs.replace(view, info=info))
+    assert "GPU 2 is split" in text(do("nodes").renderable)
+
+
 def test_nodes_data_keeps_everything(do, as_json, cluster):
     cluster.become(node("muthur", 2, torch="2.12.0"), *cluster.nodes()[1:])
     data = as_json(do("nodes"))

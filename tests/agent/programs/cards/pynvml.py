@@ -24,6 +24,7 @@ def __getattr__(name: str) -> Any:
         "nvmlDeviceGetCount": lambda: COUNT,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetUUID": "GPU-{}".format,
+        "nvmlDeviceGetMigMode": lambda _: [0, 0],
         "nvmlDeviceGetName": lambda _: "RTX",
         "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=MEMORY_BYTES, used=0),
         "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=0),
