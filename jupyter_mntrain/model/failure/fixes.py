@@ -84,8 +84,8 @@ FIXES: dict[Kind, str] = {
     "failed first",
     Kind.EXCEPTION: "see the whole traceback with 'logs', and correct the script or its data",
     Kind.EXIT_CODE: "use 'logs' to see what it printed before it ended",
-    Kind.TIMED_OUT: "measure the links, and check the other ranks' logs to see what they were "
-    "doing",
+    Kind.TIMED_OUT: "read the other ranks' logs to see what they were doing, and measure the "
+    "links; if they only needed longer, raise the time-out (a recipe's train.timeout_s)",
     Kind.STOPPED: "on {node}: kill -CONT {pid}",
     Kind.IN_KERNEL: "check dmesg and the mounts of {node}",
     Kind.BUSY: "check that rank's stack: it is stuck there, or in an unusually long step",

@@ -125,6 +125,12 @@ def _explained(parts: Sequence[PartStatus], verdict: Verdict) -> Verdict:
     )
 
 
+_SYMPTOM_IN_WORDS = {
+    Kind.CONNECTION_LOST: "lost its connection to",
+    Kind.TIMED_OUT: "ran into its time-out while it waited for",
+}
+
+
 def _unknown(parts: Sequence[PartStatus], symptom: Problem, *, is_waiting: bool) -> Verdict:
     tried = [part.node for part in parts if part.evidence and part.evidence.links]
     known = ["no rank ended by itself"]
@@ -136,9 +142,9 @@ def _unknown(parts: Sequence[PartStatus], symptom: Problem, *, is_waiting: bool)
         known.append(f"the agent of {node} had an error: {error}")
     problem = Problem(
         kind=Kind.UNKNOWN_CAUSE,
-        cause=f"cause unknown: {symptom.place} lost its connection to another rank, and "
+        cause=f"cause unknown: {symptom.place} {_SYMPTOM_IN_WORDS[symptom.kind]} another rank, and "
         + ", and ".join(known),
-        fix=fix_of(Kind.UNKNOWN_CAUSE),
+        fix=fix_of(Kind.TIMED_OUT if symptom.kind is Kind.TIMED_OUT else Kind.UNKNOWN_CAUSE),
         detail=symptom.detail,
         time_s=symptom.time_s,
     )

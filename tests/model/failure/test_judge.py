@@ -212,6 +212,19 @@ def test_without_a_table_at_launch_the_nodes_own_card_counts() -> None:
     assert says("(MAC bb:02 instead of aa:01)", found.problem.cause)
 
 
+@pytest.mark.parametrize(
+    ("symptom", "words"),
+    [
+        (Kind.CONNECTION_LOST, "lost its connection to another rank"),
+        (Kind.TIMED_OUT, "ran into its time-out while it waited for another rank"),
+    ],
+)
+def test_an_unknown_cause_says_what_happened_to_the_rank(symptom: Kind, words: str) -> None:
+    found = verdict(part(0, end(symptom), evidence=evidence()), stopped(1))
+    assert told(found)[0] is Kind.UNKNOWN_CAUSE
+    assert says(words, found.problem.cause)
+
+
 def test_what_answers_for_a_node_from_the_launch_on_is_no_other_machine() -> None:
     seen = evidence(network=neighbor("bb:02"), at_launch=neighbor("bb:02"))
     parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=OWNER, at_launch=OWNER))
