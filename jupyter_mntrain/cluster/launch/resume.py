@@ -59,9 +59,10 @@ class ResumePlan(Record, frozen=True):
     Args:
         spec: to launch.
         job: that is resumed.
-        run: whose checkpoint it begins with.
+        run: that the job belongs to; whose checkpoint it begins with, unless ``path`` is given.
         step: finished steps of it; ``None`` if only the nodes can know.
-        checkpoint: if it is one of the run's.
+        checkpoint: that it begins with; ``None`` for a script.
+        path: the directory on the nodes that it begins with, if a person named one.
         changes: what the recipe changes.
         ranks: of the run's last attempt, and now.
         notes: what to tell before the start.
@@ -72,6 +73,7 @@ class ResumePlan(Record, frozen=True):
     run: JobId
     step: int | None
     checkpoint: RunCheckpoint | None = None
+    path: str | None = None
     changes: tuple[SettingChange, ...] = ()
     ranks: tuple[int, int] = (0, 0)
     notes: tuple[Problem, ...] = ()
@@ -172,6 +174,7 @@ def _elsewhere(view: JobView, chain: Sequence[JobView], found: BeginPlan) -> Res
         run=view.run,
         step=found.step,
         checkpoint=found.checkpoint,
+        path=found.path,
         changes=found.changes,
         ranks=(before, now),
         notes=found.notes,

@@ -79,12 +79,11 @@ class ResumeVerb(Verb):
 def plan_text(plan: ResumePlan, *, now_s: float) -> Text:
     """What is resumed, from which step, and what was changed."""
     text = Text.assemble("resuming run ", (plan.run, "bold"))
-    if plan.is_branch:
+    if plan.path is not None:
+        text = Text.assemble("beginning a new run with ", (plan.path, "bold"))
+    elif plan.is_branch:
         text = Text.assemble("beginning a new run with the checkpoint of run ", (plan.run, "bold"))
-        origin = plan.spec.origin
-        if plan.checkpoint is None and origin is not None and origin.path is not None:
-            text = Text.assemble("beginning a new run with ", (origin.path, "bold"))
-    if plan.job != plan.run:
+    if plan.job != plan.run and plan.path is None:
         text.append(f", job {plan.job},")
     if plan.step is not None:
         text.append(f" from step {formats.count(plan.step)}")
@@ -103,7 +102,8 @@ def _data(plan: ResumePlan) -> dict[str, Any]:
     return {
         "resumes": plan.job,
         "run": None if plan.is_branch else plan.run,
-        "from_run": plan.run,
+        "from_run": plan.run if plan.path is None else None,
+        "from_path": plan.path,
         "from_step": plan.step,
         "changes": msgspec.to_builtins(plan.changes),
     }

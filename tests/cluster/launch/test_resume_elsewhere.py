@@ -59,6 +59,7 @@ def test_what_fits_the_checkpoint_there_need_not_fit_the_jobs_own_recipe(
     spec = with_settings(job.spec(), ["train.batch_size=8", "train.log_interval=7"])
     plan = job.plan_resume(spec, begin=KEPT)
     assert list(map(str, plan.changes)) == ["train.log_interval 10 → 7"]
+    assert plan.path == KEPT
     assert (plan.step, plan.ranks, plan.losses) == (400, (2, 2), "equal")
     origin = plan.spec.origin
     assert origin is not None

@@ -85,6 +85,7 @@ def test_a_step_or_a_path_begins_a_new_run(resume, stored):
     spec, said = resume(job.id, "--from", "/kept/step-00000200")
     assert job.calls[-1] == ("plan_resume", "/kept/step-00000200")
     assert "/kept" in said
+    assert job.view().run not in said.partition("\n")[0], "another run may have saved it"
 
 
 def test_a_script_keeps_its_arguments_or_gets_others(resume, stored):
@@ -105,6 +106,16 @@ def test_programs_are_told_what_was_resumed(do, stored, tmp_path, as_json):
     assert data["changes"][0]["effect"] == "other"
     follows = data["changes"][1]
     assert (follows["name"], follows["is_automatic"]) == ("optimizer.warmup_steps", True)
+
+
+def test_programs_are_told_which_directory_was_named_in_place_of_a_run(
+    do, stored, tmp_path, as_json
+):
+    job = stored(RECIPE_JOB)
+    data = as_json(do("resume", job.id, "--from", "/kept", directory=tmp_path))
+    assert (data["resumes"], data["from_path"]) == (job.id, "/kept")
+    assert (data["run"], data["from_run"]) == (None, None)
+    assert as_json(do("resume", job.id, directory=tmp_path))["from_path"] is None
 
 
 def test_launching_a_job_again_says_that_it_starts_over(do, cluster, stored, tmp_path, text):
