@@ -118,8 +118,9 @@ def refuse_unfit(changes: Sequence[SettingChange], whose: str) -> None:
 
 def exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
     """What to tell of the losses before the start, if they are not those of an unbroken run."""
-    other = [str(one) for one in changes if one.effect == "other"]
-    rounded = [str(one) for one in changes if one.effect == "rounding"]
+    # By name: whoever shows them shows the changes with their values, too.
+    other = [one.name for one in changes if one.effect == "other"]
+    rounded = [one.name for one in changes if one.effect == "rounding"]
     notes = []
     if other:
         cause = f"{', '.join(other)}: from here on the losses differ from those of an unbroken run"

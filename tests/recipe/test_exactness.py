@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.recipe.exactness import EFFECTS, Effect, changed_settings, effect_of
+from jupyter_mntrain.recipe.exactness import (
+    EFFECTS,
+    Effect,
+    changed_settings,
+    effect_of,
+    exactness_notes,
+)
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
+from tests.wording import says
 
 
 def names() -> list[str]:
@@ -90,3 +97,12 @@ def test_what_changes_by_itself_is_named_too_and_what_stays_is_not(
 ) -> None:
     old, new = parse_recipe("", before), parse_recipe("", (*before, *after))
     assert list(map(str, changed_settings(old, new, step=50))) == told
+
+
+def test_a_note_names_the_settings_that_change_the_losses_and_no_other() -> None:
+    changes = ("train.steps=200", "pipeline.microbatches=16", "checkpoint.keep=5")
+    old, new = parse_recipe(""), parse_recipe("", changes)
+    other, rounded = (one.cause for one in exactness_notes(changed_settings(old, new, step=50)))
+    assert says("train.steps, optimizer.warmup_steps: ", other)
+    assert says("pipeline.microbatches: ", rounded)
+    assert exactness_notes(changed_settings(old, old, step=50)) == ()
