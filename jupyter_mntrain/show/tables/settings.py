@@ -6,28 +6,33 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.recipe.settings import Setting
 from jupyter_mntrain.show.tables._plain import plain_table
 
+AUTO = "auto"
+
 
 def settings_table(settings: Iterable[Setting]) -> RenderableType:
-    """One row per setting; what somebody chose is bold."""
+    """One row per setting; what somebody chose is bold. Below, why some have no value yet."""
+    settings = tuple(settings)
     table = plain_table("setting", "value", "from")
     for one in settings:
         style = "" if one.origin in ("default", "auto") else "bold"
         table.add_row(
             Text(one.name, style=style), Text(setting_words(one), style=style), Text(one.origin)
         )
-    return table
+    if not any(setting_words(one) == AUTO for one in settings):
+        return table
+    return Group(table, Text(f"{AUTO} alone: decided when the job starts, on its nodes", "dim"))
 
 
 def setting_words(one: Setting) -> str:
     """A setting's value, and what is used in its place."""
     if one.value is None and one.chosen is None:
-        return "auto" if one.origin == "auto" else "not set"
+        return AUTO if one.origin == "auto" else "not set"
     if one.value is None or one.chosen is None:
         return value_words(one.in_effect)
     return f"{value_words(one.value)}: {value_words(one.chosen)}"
