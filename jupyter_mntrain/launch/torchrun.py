@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
@@ -24,6 +25,7 @@ from jupyter_mntrain.model.environment import (
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt
 from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
+from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.records.origin import Earlier
 
 RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
@@ -49,6 +51,7 @@ def torchrun_command(
     python: str,
     directory: str,
     cpu_count: int,
+    gpus: Iterable[Gpu] = (),
 ) -> NodeCommand:
     """Render one participant's torchrun.
 
@@ -62,6 +65,7 @@ def torchrun_command(
         directory: attempt directory on that node, with files in ``work/``, logs in ``ranks/`` and
             metrics in ``metrics/``.
         cpu_count: cores the node may use, shared among its ranks.
+        gpus: that the node has; ranks get the placement's by their UUIDs.
     """
     root = PurePosixPath(directory)
     argv = (
@@ -84,7 +88,7 @@ def torchrun_command(
         **network_environment(placement),
         **launcher_environment(attempt, placement),
         **recorder_environment(spec, root),
-        **gpu_environment(spec, placement),
+        **gpu_environment(spec, placement, gpus),
         "OMP_NUM_THREADS": str(max(1, cpu_count // placement.nproc)),
         "PYTHONUNBUFFERED": "1",
         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": f"[{placement.node} rank ${{rank}}] ",
@@ -139,12 +143,19 @@ def recorder_environment(spec: JobSpec, root: PurePosixPath) -> dict[str, str]:
     }
 
 
-def gpu_environment(spec: JobSpec, placement: Placement) -> dict[str, str]:
-    """Return the variables that give torchrun its GPUs, and set up their allocator."""
+def gpu_environment(spec: JobSpec, placement: Placement, gpus: Iterable[Gpu]) -> dict[str, str]:
+    """Return the variables that give torchrun its GPUs, and set up their allocator.
+
+    By UUID: CUDA counts only what its container or control group lets it see, and so its indices
+    may be other cards' than NVML's. A card that tells no UUID is given by its index.
+    """
+    uuids = {gpu.index: gpu.uuid for gpu in gpus}
     return {
         # Number GPUs like NVML; by default CUDA puts the fastest card first.
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "CUDA_VISIBLE_DEVICES": ",".join(str(index) for index in placement.gpus),
+        "CUDA_VISIBLE_DEVICES": ",".join(
+            uuids.get(index) or str(index) for index in placement.gpus
+        ),
         **(_allocator(spec) if placement.gpus else {}),
     }
 

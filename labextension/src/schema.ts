@@ -455,7 +455,7 @@ export interface LinkMeasurement {
   capacity: Capacity;
 }
 /**
- * A GPU as reported by NVML. ``index`` is its number in CUDA_VISIBLE_DEVICES.
+ * A GPU as reported by NVML. ``index`` is its number there, as ``nvidia-smi`` shows it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Gpu".

@@ -21,7 +21,9 @@ from jupyter_mntrain.model.records.job import (
     Participant,
     Placement,
 )
+from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.records.origin import Earlier, Origin
+from tests.standin.nodes import gpu
 
 JOB = JobId("j-0000abcd")
 
@@ -50,6 +52,7 @@ def render(
     spec: JobSpec,
     own: Placement,
     *,
+    gpus: tuple[Gpu, ...] = (),
     cpu_count: int = 8,
     nodes: int = 2,
     earlier: Earlier | None = None,
@@ -71,6 +74,7 @@ def render(
         python="/opt/venv/bin/python",
         directory="/var/jobs/j-0000abcd/attempt-1",
         cpu_count=cpu_count,
+        gpus=gpus,
     )
 
 
@@ -120,8 +124,11 @@ def test_infiniband_is_off_where_there_is_none_and_exact_where_there_is(
 
 
 def test_devices_are_the_granted_ones_in_order() -> None:
-    command = render(spec(), placement(nproc=2, gpus=(2, 0)))
-    assert command.environment["CUDA_VISIBLE_DEVICES"] == "2,0"
+    cards = tuple(gpu(index) for index in range(3))
+    command = render(spec(), placement(nproc=2, gpus=(2, 0)), gpus=cards)
+    assert command.environment["CUDA_VISIBLE_DEVICES"] == f"{cards[2].uuid},{cards[0].uuid}"
+    command = render(spec(), placement(nproc=2, gpus=(2, 0)), gpus=cards[:2])
+    assert command.environment["CUDA_VISIBLE_DEVICES"] == f"2,{cards[0].uuid}"
 
 
 def test_threads_are_shared_among_ranks_and_never_none() -> None:

@@ -32,7 +32,7 @@ from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord, PartStatus
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
-from jupyter_mntrain.model.records.node import Beat, Interface, NodeInfo
+from jupyter_mntrain.model.records.node import Beat, Gpu, Interface, NodeInfo
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import Subject
@@ -63,6 +63,7 @@ class FakeAgent:
     hostname: str = ""
     boot_id: str = "boot"
     interfaces: tuple[Interface, ...] = ()
+    gpus: tuple[Gpu, ...] = ()
     protocol: int = api.PROTOCOL
     beat_every_s: float | None = None
     """``None`` = no beats but those the test sends."""
@@ -115,6 +116,7 @@ class FakeAgent:
             self.name,
             *self.interfaces,
             agent=self.where,
+            gpus=self.gpus,
             node_id=self.node_id,
             hostname=self.hostname or None,
             boot_id=self.boot_id,

@@ -304,6 +304,7 @@ class JobBook:
             python=python,
             directory=str(job.attempt.path),
             cpu_count=usable_cpus(),
+            gpus=self.gpus.read() if placement.gpus else (),
         )
         command.environment.update(activated)
         if (lent := self.lent_memory()) is not None:

@@ -82,6 +82,7 @@ class AgentLauncher:
                 python=info.python or "python",
                 directory=f"{info.jobs_directory or 'jobs'}/{job_id}/attempt-{FIRST_ATTEMPT}",
                 cpu_count=info.inventory.cpu_count,
+                gpus=info.inventory.gpus,
             )
             for placement, info in zip(placements, infos, strict=True)
         )

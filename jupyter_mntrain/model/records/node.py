@@ -92,7 +92,7 @@ class GpuProcess(Record, frozen=True):
 
 
 class Gpu(Record, frozen=True):
-    """A GPU as reported by NVML. ``index`` is its number in CUDA_VISIBLE_DEVICES."""
+    """A GPU as reported by NVML. ``index`` is its number there, as ``nvidia-smi`` shows it."""
 
     index: int
     uuid: str

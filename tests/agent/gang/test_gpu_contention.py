@@ -82,7 +82,12 @@ def test_jobs_that_want_the_same_gpus_take_turns(
     for job_id in (both, third):
         waiting.until(lambda job_id=job_id: view(job_id).state in TERMINAL, f"{job_id} to end")
         assert view(job_id).state == "succeeded"
-    for job_id, cards in ((first, "0"), (beside, "1"), (both, "0,1"), (third, "0")):
+    for job_id, cards in (
+        (first, "GPU-0"),
+        (beside, "GPU-1"),
+        (both, "GPU-0,GPU-1"),
+        (third, "GPU-0"),
+    ):
         for agent in agents:
             log = agent.get(f"/v1/jobs/{job_id}/log?offset=0&limit=100000").text
             assert f"cards {cards}\n" in log
