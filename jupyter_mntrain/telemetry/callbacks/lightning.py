@@ -10,6 +10,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from jupyter_mntrain.model.errors import MissingLibraryError
+from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.callbacks.loops import LoopRecorder
 
 try:
@@ -38,8 +39,8 @@ class MntrainLightningCallback(Callback):
         Trainer(callbacks=[MntrainLightningCallback()]).fit(module, batches)
 
     The loss is each rank's own, as returned by ``training_step``; tokens are those of the batch,
-    FLOPs those of the transformers decoder in the module. Outside of an mntrain job it does
-    nothing.
+    FLOPs those of the transformers decoder in the module. What a GPU computes is read one step
+    late, so that it does not wait. Outside of an mntrain job it does nothing.
 
     Args:
         evaluation_metric: name under which the module logs its validation loss.
@@ -56,8 +57,8 @@ class MntrainLightningCallback(Callback):
         self._loop = LoopRecorder()
         self._metric = evaluation_metric
         self._directory = None if checkpoint_directory is None else Path(checkpoint_directory)
-        self._loss: float | None = None
-        self._update: dict[str, float | None] = {}
+        self._loss: torch.Tensor | None = None
+        self._update: dict[str, float | DeviceNumber | None] = {}
         self._step = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -73,14 +74,14 @@ class MntrainLightningCallback(Callback):
     def on_train_batch_start(
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._loop.flush()
+        self._loop.flush(waits=False)
         self._loop.batch(batch)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         if self._loop.recorder is not None:
             self._update = {
-                "learning_rate": float(optimizer.param_groups[0]["lr"]),
-                "grad_norm": _gradient_norm(trainer, pl_module),
+                "learning_rate": _number(optimizer.param_groups[0]["lr"]),
+                "grad_norm": _number(_gradient_norm(trainer, pl_module)),
             }
 
     def on_train_batch_end(
@@ -91,11 +92,12 @@ class MntrainLightningCallback(Callback):
         # Lightning has divided it by the batches of a step.
         loss = outputs.get("loss") if isinstance(outputs, dict) else outputs
         if loss is not None:
-            self._loss = (self._loss or 0.0) + float(loss.detach())
+            part = loss.detach().float().clone()
+            self._loss = part if self._loss is None else self._loss + part
         if trainer.global_step == self._step:
             return
         self._step = trainer.global_step
-        self._loop.step(self._step, loss=self._loss, **self._update)
+        self._loop.step(self._step, loss=_number(self._loss), **self._update)
         self._loss, self._update = None, {}
         self._obey(trainer)
 
@@ -122,11 +124,17 @@ class MntrainLightningCallback(Callback):
             trainer.should_stop = True
 
 
-def _gradient_norm(trainer: Any, pl_module: Any) -> float | None:
+def _number(value: float | torch.Tensor | None) -> float | DeviceNumber | None:
+    if value is None:
+        return None
+    return DeviceNumber(value) if isinstance(value, torch.Tensor) else float(value)
+
+
+def _gradient_norm(trainer: Any, pl_module: Any) -> torch.Tensor | None:
     """Gradient norm before clipping; ``None`` if a rank holds only part of the gradients."""
     if not type(trainer.strategy).__name__.startswith(_WHOLE_GRADIENTS):
         return None
     gradients = [one.grad for one in pl_module.parameters() if one.grad is not None]
     if not gradients or any(isinstance(one, DTensor) for one in gradients):
         return None
-    return float(torch.nn.utils.get_total_norm(gradients))
+    return torch.nn.utils.get_total_norm(gradients)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from jupyter_mntrain.telemetry.callbacks.batches import (
     model_flops,
     parameter_count,
 )
+from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.callbacks.requests import SharedWishes, Wish
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.gemm import device_name, device_peak
@@ -111,7 +113,10 @@ class LoopRecorder:
         self._start(self.recorder)
 
     def step(self, step: int, **fields: Any) -> None:
-        """Record optimizer step number ``step``, from 1; call after it."""
+        """Record optimizer step number ``step``, from 1; call after it.
+
+        A :class:`DeviceNumber` among the fields is read when the step is written.
+        """
         if self.recorder is None:
             return
         self.flush()
@@ -145,11 +150,18 @@ class LoopRecorder:
         """Number of the held step, or ``None``."""
         return None if self._held is None else int(self._held["step"])
 
-    def flush(self) -> None:
-        """Write the held step."""
-        if self.recorder is not None and self._held is not None:
-            self.recorder.step(**self._held)
-            self._held = None
+    def flush(self, *, waits: bool = True) -> None:
+        """Write the held step.
+
+        Args:
+            waits: for its numbers; otherwise it stays held until all are known.
+        """
+        if self.recorder is None or self._held is None:
+            return
+        pending = {k: v for k, v in self._held.items() if isinstance(v, DeviceNumber)}
+        if waits or all(number.is_known for number in pending.values()):
+            held, self._held = self._held, None
+            self.recorder.step(**held | {name: one.read() for name, one in pending.items()})
 
     def leave_out(self) -> None:
         """Restart the step timer, to exclude work such as saving from the next step."""
@@ -169,7 +181,9 @@ class LoopRecorder:
     def end(self, ok: bool = True, message: str = "") -> None:
         """Stop recording, after the last step. May be called again."""
         if self.recorder is not None:
-            self.flush()
+            # After an error, the device may no longer give what it has computed.
+            with nullcontext() if ok else suppress(RuntimeError):
+                self.flush()
             self.recorder.close(ok, message)
             self.recorder = None
 

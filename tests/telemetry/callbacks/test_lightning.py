@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader
 from transformers import LlamaForCausalLM
 
 from jupyter_mntrain import MntrainLightningCallback
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.records.metrics import RankEnd, RankSaved, RankStart, RankStep
+from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.controls import Controls, write_controls
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.train.model.decoder import model_shape
@@ -138,6 +140,64 @@ def test_the_gradient_norm_is_that_before_the_update(decoder: LlamaForCausalLM, 
 
     fit(Writer(decoder), MntrainLightningCallback(), Norms(), max_steps=3)
     assert [step.grad_norm for step in steps_of(read)] == pytest.approx(norms)
+
+
+class Reads(TorchDispatchMode):
+    """Counts the numbers that are read from tensors, each of them a wait for a GPU."""
+
+    count = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **(kwargs or {}))
+
+
+def test_numbers_are_read_one_step_late_so_a_gpu_does_not_wait(
+    decoder: LlamaForCausalLM, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, begun, read_late = Reads(), 0, []
+
+    class OnGpu(DeviceNumber):
+        """Computed only some time after the next step was queued."""
+
+        is_known = False
+
+        def __init__(self, value: torch.Tensor) -> None:
+            super().__init__(value)
+            self.step = begun
+
+        def read(self) -> float:
+            read_late.append((self.step, begun))
+            return super().read()
+
+    class Counted(MntrainLightningCallback):
+        def on_train_batch_start(self, *arguments: Any) -> None:
+            nonlocal begun
+            begun += arguments[-1] % 2 == 0
+            with reads:
+                super().on_train_batch_start(*arguments)
+
+        def on_before_optimizer_step(self, *arguments: Any) -> None:
+            with reads:
+                super().on_before_optimizer_step(*arguments)
+
+        def on_train_batch_end(self, *arguments: Any) -> None:
+            with reads:
+                super().on_train_batch_end(*arguments)
+
+    monkeypatch.setattr("jupyter_mntrain.telemetry.callbacks.lightning.DeviceNumber", OnGpu)
+    module = Writer(decoder)
+    fit(module, Counted(), accumulate_grad_batches=2, limit_val_batches=0)
+    loss_and_norm = 2
+    late = [(step, step + 1) for step in (1, 2, 3) for _ in range(loss_and_norm)]
+    assert read_late == [*late, (4, 4), (4, 4)], "the last ones at the end"
+    assert reads.count == len(late), "nothing else is read during training"
+    steps = steps_of(read)
+    means = [sum(module.logged[at : at + 2]) / 2 for at in (0, 2, 4, 6)]
+    assert [step.loss for step in steps] == pytest.approx(means)
+    assert all(step.grad_norm for step in steps)
 
 
 @pytest.mark.parametrize("is_stop", [False, True])

@@ -1,0 +1,39 @@
+"""Device number: a scalar that a device is still computing, read later without making it wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+class DeviceNumber:
+    """Copy of a scalar tensor as it is now, on its way to the host.
+
+    ``float(tensor)`` waits for everything that was queued on a GPU before, which then idles until
+    the next kernels arrive. A number of an earlier step is on the host already.
+
+    Args:
+        value: one element, on any device; it may change afterwards.
+    """
+
+    def __init__(self, value: torch.Tensor) -> None:
+        value = value.detach().float()
+        self._arrived: Any = None
+        if value.is_cuda:
+            self._value = value.to("cpu", non_blocking=True)  # into pinned memory
+            self._arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._arrived.record(torch.cuda.current_stream(value.device))
+        else:
+            self._value = value.clone()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether :meth:`read` would return at once."""
+        return self._arrived is None or bool(self._arrived.query())
+
+    def read(self) -> float:
+        """Return the number; waits for its device if necessary."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        return self._value.item()
