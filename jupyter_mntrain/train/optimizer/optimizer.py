@@ -77,8 +77,9 @@ class Optimizer:
             own = [one for one in (self._fused.take_square(),) if one is not None]
             return _placed(own, self._places[: len(own)], self._count)
         gradients = [one.grad for one in self._counted if one.grad is not None]
-        # As get_total_norm does: a few kernels for all of them.
-        norms = torch._foreach_norm(gradients) if gradients else []  # noqa: SLF001
+        # As get_total_norm does: a few kernels for all of them. In float32: bfloat16 would round
+        # each norm, and so clipping would depend on how a gradient is split over shards.
+        norms = torch._foreach_norm(gradients, dtype=torch.float32) if gradients else []  # noqa: SLF001
         places = self._places
         if len(gradients) < len(places):
             places = places[[one.grad is not None for one in self._counted]]

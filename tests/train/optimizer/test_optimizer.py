@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping
 
@@ -148,6 +149,21 @@ def test_what_is_rounded_by_chance_depends_on_seed_step_and_name_alone() -> None
     assert not together["a.weight"].equal(together["b.weight"])
     other = trained({"b.weight": one}, *ROUNDING, "train.seed=1", steps=3)
     assert not other["b.weight"].equal(alone["b.weight"])
+
+
+@pytest.mark.parametrize("parts", [(1221,), (600, 621), (1, 1220)])
+def test_the_norm_of_bfloat16_gradients_does_not_depend_on_their_split(
+    parts: tuple[int, ...],
+) -> None:
+    squares = 0.0
+    for count in parts:  # one rank's rows after the other's
+        weight = nn.Parameter(torch.zeros(count, dtype=torch.bfloat16))
+        optimizer = Optimizer(parse_recipe("", [BFLOAT16]), {"a": weight}, {"a": weight})
+        weight.grad = torch.full_like(weight, 64.0)
+        squares += optimizer.gradient_squares().sum().item()
+    norm = 64 * math.sqrt(1221)
+    assert torch.tensor(norm).bfloat16().item() == 2240
+    assert math.sqrt(squares) == pytest.approx(norm, rel=1e-6)  # 2236.3
 
 
 def test_both_copies_of_a_tied_embedding_stay_equal() -> None:
