@@ -29,6 +29,9 @@ from jupyter_mntrain.train.world import Report, World, agree
 
 WAITING = "waiting for the other ranks"
 
+BFLOAT16_CAPABILITY = (8, 0)
+"""Compute capability of the first NVIDIA GPUs with bfloat16 tensor cores, Ampere."""
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -80,6 +83,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter) -> Prepared:
     """Build this rank's part, without talking to the others."""
     refuse_missing(recipe.optimizer)
     refuse_missing_liger(recipe, world.device)
+    _refuse_dtype(recipe.model.dtype, world.device)
     config, corpus, tokens = _read(recipe, progress)
     check(recipe, world.size, layers=config.num_hidden_layers, is_tied=config.tie_word_embeddings)
     _refuse_attention(recipe.model.attention, world.device)
@@ -134,6 +138,18 @@ def _refuse_attention(attention: str, device: torch.device) -> None:
         raise RecipeError(f"{shown}: flash-attn is not available for this GPU", fix=fix)
     if attention == "flex_attention" and device.type == "cpu":
         raise RecipeError(f"{shown}: torch cannot train with it on a CPU", fix='use "sdpa"')
+
+
+def _refuse_dtype(dtype: str, device: torch.device) -> None:
+    """Check that the GPU has the dtype: torch would only emulate bfloat16."""
+    if dtype != "bfloat16" or device.type != "cuda":
+        return
+    major, minor = torch.cuda.get_device_capability(device)
+    if (major, minor) < BFLOAT16_CAPABILITY:
+        name = torch.cuda.get_device_name(device)
+        cause = f'model.dtype = "bfloat16": {name} has no bfloat16 (compute capability {major}.'
+        cause += f"{minor}, and 8.0 is needed)"
+        raise RecipeError(cause, fix='use dtype = "float32", or leave this node out')
 
 
 def _read(recipe: Recipe, progress: ProgressWriter) -> tuple[Any, Corpus, Tokens]:
