@@ -27,7 +27,7 @@ async def test_gpus_are_named_as_the_agent_will(
     try:
         await until(lambda: [view.liveness for view in live.nodes] == ["up"])
         chosen = Participant(node="node1", nproc=1, gpus=(1,))
-        spec = JobSpec(entry=("train.py",), participants=(chosen,))
+        spec = JobSpec(entry=("-m", "trainer"), participants=(chosen,))
         (command,) = await AgentLauncher(live, clock=time).render(spec)
         assert command.environment["CUDA_VISIBLE_DEVICES"] == "node1-GPU-1"
     finally:
