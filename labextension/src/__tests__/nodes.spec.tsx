@@ -47,6 +47,25 @@ describe('a node', () => {
     expect(screen.getByText(/lost, silent for/)).toBeTruthy();
   });
 
+  it('says why it has fewer GPUs than cards', () => {
+    const mine = node('wopr');
+    const { inventory } = mine.view.info!;
+    inventory.gpus = [
+      {
+        index: 0,
+        uuid: 'GPU-0',
+        name: 'RTX',
+        memory_total_bytes: 24 * 2 ** 30,
+        memory_used_bytes: 0
+      }
+    ];
+    inventory.gpu_note = 'GPU 1 is split into MIG instances';
+    const { props } = context({ nodes: [mine] });
+    render(<Nodes {...props} />);
+    expect(screen.getByText('1 × RTX')).toBeTruthy();
+    expect(screen.getByText('GPU 1 is split into MIG instances')).toBeTruthy();
+  });
+
   it('says what its owner lends, and when not', () => {
     const mine = node('wopr', {
       problem: { kind: 'drained', cause: 'its owner drained it: exam' }

@@ -10,7 +10,7 @@ import { UsageRow } from './usage';
 
 export function Hardware(props: INodeContext): JSX.Element {
   const { info, beat } = props.node.view;
-  const { gpus } = info!.inventory;
+  const { gpus, gpu_note: note } = info!.inventory;
   if (gpus.length === 0) {
     return <Cpu {...props} />;
   }
@@ -24,6 +24,7 @@ export function Hardware(props: INodeContext): JSX.Element {
       <p className="m s">
         {[...kinds].map(([name, count]) => `${count} × ${name}`).join(', ')}
       </p>
+      {note && <p className="m s">{note}</p>}
       <LentLines node={props.node} />
       {now.map(gpu => (
         <GpuRow key={gpu.index} gpu={gpu} {...props} />
