@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 
 
 class DeviceNumber:
@@ -14,11 +15,15 @@ class DeviceNumber:
     the next kernels arrive. A number of an earlier step is on the host already.
 
     Args:
-        value: one element, on any device; it may change afterwards.
+        value: one element, on any device; it may change afterwards. A distributed one is gathered
+            now: collective.
     """
 
     def __init__(self, value: torch.Tensor) -> None:
-        value = value.detach().float()
+        value = value.detach()
+        if isinstance(value, DTensor):
+            value = value.full_tensor()
+        value = value.float()
         self._arrived: Any = None
         if value.is_cuda:
             self._value = value.to("cpu", non_blocking=True)  # into pinned memory

@@ -7,7 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial
+from torch.distributed.tensor.debug import CommDebugMode
+from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from jupyter_mntrain.model.records.metrics import RankEnd, RankStep
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
@@ -24,20 +29,39 @@ def test_a_number_is_that_of_its_time() -> None:
     assert number.read() == 1.0
 
 
-def test_a_gpu_is_waited_for_only_when_its_number_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def stream(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What is done in a GPU's stream, which is never through with it."""
     done: list[object] = []
     event = SimpleNamespace(
         record=done.append, query=lambda: False, synchronize=lambda: done.append("waited")
     )
     monkeypatch.setattr(torch.cuda, "Event", lambda: event)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
+    return done
+
+
+def test_a_gpu_is_waited_for_only_when_its_number_is_read(stream: list[object]) -> None:
     with FakeTensorMode():
         number = DeviceNumber(torch.zeros((), device="cuda", dtype=torch.bfloat16))
         assert not number.is_known
-        assert done == ["stream of cuda:0"]
+        assert stream == ["stream of cuda:0"]
         with pytest.raises(DataDependentOutputException):
             number.read()
-    assert done == ["stream of cuda:0", "waited"]
+    assert stream == ["stream of cuda:0", "waited"]
+
+
+def test_a_distributed_number_is_gathered_when_all_ranks_take_it(stream: list[object]) -> None:
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    try:
+        mesh = DeviceMesh("cuda", [0, 1])
+        with FakeTensorMode(), CommDebugMode() as taken:
+            part = torch.zeros((), device="cuda")
+            DeviceNumber(DTensor.from_local(part, mesh, [Partial()], run_check=False))
+    finally:
+        dist.destroy_process_group()
+    assert taken.get_total_counts() == 1
+    assert stream == ["stream of cuda:0"]
 
 
 class Held(DeviceNumber):
