@@ -11,7 +11,8 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.recipe.builtin import built_in
+from jupyter_mntrain.model.text.spelling import use_nearest
+from jupyter_mntrain.recipe.builtin import BUILT_IN, built_in
 from jupyter_mntrain.recipe.settings import Setting
 from jupyter_mntrain.show.tables.settings import settings_table
 from jupyter_mntrain.verbs.context import Context
@@ -74,4 +75,9 @@ def _read(context: Context, args: Namespace) -> Workload:
         raise SpecError(
             f"{args.target}: a script has no settings of a recipe", fix="name a recipe (.toml)"
         )
+    if not path.exists():
+        beside = [one.name for one in path.parent.glob("*.toml")]
+        known = [*beside, *(one.name for one in BUILT_IN)]
+        fix = use_nearest(path.name, known, f"see: {context.program} recipes")
+        raise SpecError(f"{args.target}: no such recipe", fix=fix)
     return from_path(path, overrides=args.set)

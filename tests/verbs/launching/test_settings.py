@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cli import main
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.recipe.settings import settings_of_job
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.workload.workload import from_path, from_spec
 from tests.standin.cluster import StandInCluster, node
 from tests.verbs.panel.opened import RECIPE, choose, open_panel
+from tests.wording import says
 
 
 @pytest.fixture
@@ -75,3 +77,14 @@ def test_a_relative_path_that_was_set_is_not_the_recipes(file: Path) -> None:
     found = {one.name: one for one in from_path(file, overrides=["data.source=other"]).settings()}
     assert found["data.source"].origin == "--set"
     assert found["data.source"].value == str(file.parent / "other")
+
+
+def test_a_recipe_that_is_not_there_is_answered_with_recipes_only(tmp_path: Path, capsys) -> None:
+    (tmp_path / "small.py").write_text("")
+    (tmp_path / "small-run.toml").write_text("")
+    assert main(["recipe", "show", str(tmp_path / "smal-run.toml")]) == SpecError.exit_code
+    assert says("use small-run.toml", capsys.readouterr().err)
+    assert main(["recipe", "show", "quick-chek"]) == SpecError.exit_code
+    assert says("use quick-check", capsys.readouterr().err)
+    assert main(["recipe", "show", str(tmp_path / "small")]) == SpecError.exit_code
+    assert "small.py" not in capsys.readouterr().err
