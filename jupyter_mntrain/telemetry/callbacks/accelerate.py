@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from jupyter_mntrain.model.errors import MissingLibraryError
+from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.callbacks.loops import LoopRecorder
 from jupyter_mntrain.telemetry.callbacks.requests import Wish
 from jupyter_mntrain.telemetry.recorder import Recorder, as_float
@@ -58,8 +59,9 @@ class MntrainTracker(GeneralTracker):
 
     Call :meth:`log` on all ranks, once per optimizer step. It keeps ``loss`` or ``train_loss``,
     ``learning_rate`` or ``lr``, ``grad_norm``, ``tokens``, and ``eval_loss`` or ``val_loss``. A
-    later call with the same step adds to that step. Given the model, it counts tokens and FLOPs in
-    the forward passes. Outside of an mntrain job it does nothing.
+    later call with the same step adds to that step. Tensors are read one step late, so that a GPU
+    does not wait. Given the model, it counts tokens and FLOPs in the forward passes. Outside of an
+    mntrain job it does nothing.
 
     ``Accelerator(log_with=tracker)`` works, too, but ``accelerator.log`` reaches only the main
     process: the other ranks then show nothing.
@@ -116,18 +118,18 @@ class MntrainTracker(GeneralTracker):
     def log(self, values: Mapping[str, Any], step: int | None = None, **others: Any) -> None:
         self.start()
         known = {_FIELDS[name]: value for name, value in values.items() if name in _FIELDS}
+        evaluation = known.pop("evaluation_loss", None)
         fields = {
-            name: int(value) if name == "tokens" else as_float(value)
+            name: int(value) if name == "tokens" else _number(value)
             for name, value in known.items()
         }
-        evaluation = fields.pop("evaluation_loss", None)
         if step is not None and step == self._loop.held_step:
             self._loop.add(**fields)
         elif fields:
             self._step = self._step + 1 if step is None else step
             self._loop.step(self._step, **fields)
         if evaluation is not None:
-            self._loop.evaluated(evaluation)
+            self._loop.evaluated(as_float(evaluation))
 
     def wish(self) -> Wish:
         """Return what was requested of the job. Collective: the same answer on all ranks."""
@@ -150,5 +152,9 @@ class MntrainTracker(GeneralTracker):
     ) -> None:
         if model.training:
             self.start()
-            self._loop.flush()
+            self._loop.flush(waits=False)
             self._loop.batch(named or inputs)
+
+
+def _number(value: Any) -> float | DeviceNumber:
+    return DeviceNumber(value) if isinstance(value, Tensor) else as_float(value)

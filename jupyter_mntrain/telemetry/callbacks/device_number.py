@@ -23,7 +23,6 @@ class DeviceNumber:
         value = value.detach()
         if isinstance(value, DTensor):
             value = value.full_tensor()
-        value = value.float()
         self._arrived: Any = None
         if value.is_cuda:
             self._value = value.to("cpu", non_blocking=True)  # into pinned memory
@@ -41,4 +40,4 @@ class DeviceNumber:
         """Return the number; waits for its device if necessary."""
         if self._arrived is not None:
             self._arrived.synchronize()
-        return self._value.item()
+        return float(self._value)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, METRICS_VARIABLE
@@ -22,6 +24,18 @@ TINY = {
 }
 
 Read = Callable[[], Sequence[Sample]]
+
+
+class Reads(TorchDispatchMode):
+    """Counts the numbers that are read from tensors, each of them a wait for a GPU."""
+
+    count = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count += function is torch.ops.aten._local_scalar_dense.default
+        return function(*args, **(kwargs or {}))
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ from transformers import LlamaForCausalLM
 from jupyter_mntrain import MntrainTracker
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.records.metrics import RankEnd, RankSaved, RankStart, RankStep
+from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.controls import Controls, write_controls
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.train.model.decoder import model_shape
-from tests.telemetry.callbacks.conftest import Read, evaluations
+from tests.telemetry.callbacks.conftest import Read, Reads, evaluations
 
 LENGTH = 8
 
@@ -85,6 +86,41 @@ def test_every_step_is_what_the_loop_logs(decoder: LlamaForCausalLM, read: Read)
     assert isinstance(end, RankEnd)
     assert end.ok
     assert not decoder._forward_pre_hooks
+
+
+def test_tensors_are_read_one_step_late_so_a_gpu_does_not_wait(
+    decoder: LlamaForCausalLM, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, last, read_late = Reads(), 0, []
+
+    class OnGpu(DeviceNumber):
+        """Computed only some time after the next step was queued."""
+
+        is_known = False
+
+        def __init__(self, value: torch.Tensor) -> None:
+            super().__init__(value)
+            self.step = last
+
+        def read(self) -> float:
+            read_late.append((self.step, last))
+            return super().read()
+
+    class Counted(MntrainTracker):
+        def log(self, values: Any, step: int | None = None, **others: Any) -> None:
+            nonlocal last
+            if "loss" in values:
+                last = step or 0
+                with reads:
+                    super().log(values, step)
+
+    monkeypatch.setattr("jupyter_mntrain.telemetry.callbacks.accelerate.DeviceNumber", OnGpu)
+    losses = train(decoder, Counted(decoder))
+    loss_and_norm = 2
+    late = [(step, step + 1) for step in range(1, 8) for _ in range(loss_and_norm)]
+    assert read_late == [*late, (8, 8), (8, 8)], "the last ones at the end"
+    assert reads.count == len(late), "nothing else is read during training"
+    assert [step.loss for step in steps_of(read)] == losses
 
 
 def test_as_a_tracker_of_the_accelerators_own_it_takes_what_accelerator_log_gets(

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.data import DataLoader
 from transformers import LlamaForCausalLM
 
@@ -22,7 +21,7 @@ from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.controls import Controls, write_controls
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.train.model.decoder import model_shape
-from tests.telemetry.callbacks.conftest import Read, evaluations
+from tests.telemetry.callbacks.conftest import Read, Reads, evaluations
 
 pytestmark = [
     pytest.mark.slow,
@@ -140,18 +139,6 @@ def test_the_gradient_norm_is_that_before_the_update(decoder: LlamaForCausalLM, 
 
     fit(Writer(decoder), MntrainLightningCallback(), Norms(), max_steps=3)
     assert [step.grad_norm for step in steps_of(read)] == pytest.approx(norms)
-
-
-class Reads(TorchDispatchMode):
-    """Counts the numbers that are read from tensors, each of them a wait for a GPU."""
-
-    count = 0
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.count += function is torch.ops.aten._local_scalar_dense.default
-        return function(*args, **(kwargs or {}))
 
 
 def test_numbers_are_read_one_step_late_so_a_gpu_does_not_wait(
