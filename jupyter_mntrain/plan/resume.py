@@ -66,16 +66,21 @@ def choose_checkpoint(
         raise RefusedError(f"run {job} has no checkpoint", kind=Kind.NO_CHECKPOINT, fix=fix)
     found = next((one for one in listed.checkpoints if step in (None, one.step)), None)
     if found is None:
-        known = ", ".join(str(one.step) for one in listed.checkpoints[:SHOWN_STEPS])
         raise RefusedError(
             f"run {job} has no checkpoint of step {step}",
             kind=Kind.NO_CHECKPOINT,
-            fix=f"use one of {known}",
+            fix=use_steps(listed),
         )
     lacking = found.missing_without(nodes)
     if lacking and not (is_maybe_shared and not set(nodes) <= listed.directories.keys()):
         raise _not_whole(found, lacking, listed, nodes)
     return found
+
+
+def use_steps(listed: RunCheckpoints) -> str:
+    """What to do where another step was asked for; there is a checkpoint."""
+    steps = [str(one.step) for one in listed.checkpoints[:SHOWN_STEPS]]
+    return f"use step {steps[0]}" if len(steps) == 1 else f"use one of the steps {', '.join(steps)}"
 
 
 def choose_in_directory(
@@ -92,12 +97,11 @@ def choose_in_directory(
     found = next((one for one in listed.checkpoints if step in (None, one.step)), None)
     if found is None:
         which = "checkpoint" if step is None else f"checkpoint of step {step}"
-        known = ", ".join(str(one.step) for one in listed.checkpoints[:SHOWN_STEPS])
         raise RefusedError(
             f"there is no {which} in {path} on any node that answers",
             kind=Kind.NO_CHECKPOINT,
-            fix=f"use one of {known}: {path}/step-…"
-            if known
+            fix=f"{use_steps(listed)}: {path}/step-…"
+            if listed.checkpoints
             else "name another with --from: the "
             "folder that has the step-… folders, as the nodes see it",
         )

@@ -38,6 +38,7 @@ from jupyter_mntrain.plan.resume import (
     refuse_finished,
     refuse_running,
     reported_step,
+    use_steps,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
 from jupyter_mntrain.recipe.exactness import (
@@ -211,11 +212,10 @@ async def change_checkpoints(
     chain = await jobs_of_run(live, view.run)
     listed = await list_checkpoints(live, chain)
     if all(one.step != change.step for one in listed.checkpoints):
-        known = ", ".join(str(one.step) for one in listed.checkpoints) or "none"
         raise RefusedError(
             f"run {listed.run} has no checkpoint of step {change.step} on a node that answers",
             kind=Kind.NO_CHECKPOINT,
-            fix=f"it has: {known}",
+            fix=use_steps(listed) if listed.checkpoints else "start the nodes that have one",
         )
     return await _ask(live, chain, lambda one, job_id: one.change_checkpoint(job_id, change))
 

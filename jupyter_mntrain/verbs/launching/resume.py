@@ -37,7 +37,10 @@ class ResumeVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
-            "job", metavar="JOB", completes="job", help="any job of the run: its id or the start"
+            "job",
+            metavar="JOB",
+            completes="job",
+            help="any job of the run: its id or the start of it",
         )
         parser.option(
             "--steps",
