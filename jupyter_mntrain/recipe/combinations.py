@@ -1,13 +1,60 @@
-"""Combinations: refuses fields of a recipe that exclude each other. Pure; imports no torch."""
+"""Combinations: refuses fields of a recipe that exclude each other, or the GPUs it would run on.
+
+Pure; imports no torch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 
 MOST_PROMPTS = 8
 """More would be too many samples to read during training."""
+
+BFLOAT16_CAPABILITY = (8, 0)
+"""Compute capability of the first NVIDIA GPUs with bfloat16 tensor cores, Ampere."""
+
+
+def check_cards(recipe: Recipe, chosen: Iterable[tuple[NodeInfo, Collection[int]]]) -> None:
+    """Refuse GPUs that lack what the recipe needs.
+
+    Args:
+        chosen: each node, with the indices of its GPUs that would be used.
+
+    Raises:
+        RecipeError: naming the first such node and GPU, and what to change.
+    """
+    if recipe.train.device == "cpu":
+        return
+    for node, indices in chosen:
+        for gpu in node.inventory.gpus:
+            if gpu.index in indices:
+                card = f"GPU {gpu.index}, {gpu.name},"
+                check_dtype(recipe.model.dtype, card, gpu.compute_capability, node=node.name)
+
+
+def check_dtype(
+    dtype: str, card: str, capability: tuple[int, ...] | None, *, node: str | None = None
+) -> None:
+    """Refuse a dtype that a GPU lacks: torch would only emulate bfloat16.
+
+    Args:
+        card: the GPU, for people.
+        capability: its compute capability; what is unknown is not refused.
+
+    Raises:
+        RecipeError: naming node, GPU and what to change.
+    """
+    if dtype != "bfloat16" or capability is None or capability >= BFLOAT16_CAPABILITY:
+        return
+    own, least = (".".join(map(str, one)) for one in (capability, BFLOAT16_CAPABILITY))
+    cause = f'model.dtype = "bfloat16": {card} has no bfloat16 (compute capability {own}, and '
+    cause += f"{least} is needed)"
+    raise RecipeError(cause, fix='use dtype = "float32", or leave this node out', node=node)
 
 
 def check_prompts(recipe: Recipe) -> None:

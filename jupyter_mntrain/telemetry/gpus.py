@@ -200,6 +200,9 @@ class GpuReader:
                 lambda: float(nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
             ),
             processes=tuple(map(process_on_gpu, sorted({p.pid for p in processes}))),
+            compute_capability=self._optional(
+                lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle))
+            ),
         )
 
     def _memory(self, handle: Any) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import torch
 from transformers.utils import is_flash_attn_2_available
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.combinations import check_dtype
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.sections import Recipe
@@ -28,9 +29,6 @@ from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
 from jupyter_mntrain.train.world import Report, World, agree
 
 WAITING = "waiting for the other ranks"
-
-BFLOAT16_CAPABILITY = (8, 0)
-"""Compute capability of the first NVIDIA GPUs with bfloat16 tensor cores, Ampere."""
 
 
 @dataclass(frozen=True)
@@ -141,15 +139,10 @@ def _refuse_attention(attention: str, device: torch.device) -> None:
 
 
 def _refuse_dtype(dtype: str, device: torch.device) -> None:
-    """Check that the GPU has the dtype: torch would only emulate bfloat16."""
-    if dtype != "bfloat16" or device.type != "cuda":
+    """Check that the GPU has the dtype. The launch does, too, where NVML tells what it can."""
+    if device.type != "cuda":
         return
-    major, minor = torch.cuda.get_device_capability(device)
-    if (major, minor) < BFLOAT16_CAPABILITY:
-        name = torch.cuda.get_device_name(device)
-        cause = f'model.dtype = "bfloat16": {name} has no bfloat16 (compute capability {major}.'
-        cause += f"{minor}, and 8.0 is needed)"
-        raise RecipeError(cause, fix='use dtype = "float32", or leave this node out')
+    check_dtype(dtype, torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device))
 
 
 def _read(recipe: Recipe, progress: ProgressWriter) -> tuple[Any, Corpus, Tokens]:

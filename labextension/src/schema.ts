@@ -470,6 +470,7 @@ export interface Gpu {
   power_w?: number | null;
   temperature_c?: number | null;
   processes?: GpuProcess[];
+  compute_capability?: number[] | null;
 }
 /**
  * A process that computes on a GPU. Fields that the agent may not read are ``None``.

@@ -36,6 +36,7 @@ class Cards:
         pids: processes that compute on each; ``None``: the card does not say.
         utilization: in percent; ``None``: the card does not say.
         throttle_reasons: NVML's bits; ``None``: the card does not say.
+        capability: compute capability; ``None``: the card does not say.
     """
 
     NVMLError, NVMLError_NotSupported = CardError, NotSupportedError
@@ -50,6 +51,7 @@ class Cards:
         pids: tuple[int, ...] | None = (GONE, os.getpid(), os.getpid()),
         utilization: int | None = 50,
         throttle_reasons: int | None = 0,
+        capability: tuple[int, int] | None = (8, 9),
     ) -> None:
         self.uuids = uuids
         self.split = split
@@ -58,6 +60,7 @@ class Cards:
         self.pids = pids
         self.utilization = utilization
         self.throttle_reasons = throttle_reasons
+        self.capability = capability
 
     def nvmlInit(self) -> None:  # noqa: N802
         self.nvmlDeviceGetCount()
@@ -88,6 +91,7 @@ class Cards:
             "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=9, used=4),
             "nvmlDeviceGetUtilizationRates": _told(self.utilization, _rates),
             "nvmlDeviceGetCurrentClocksThrottleReasons": self.throttle_reasons,
+            "nvmlDeviceGetCudaComputeCapability": _told(self.capability, list),
             "nvmlDeviceGetPowerUsage": 100_000,
             "nvmlDeviceGetTemperature": 60,
             "nvmlDeviceGetComputeRunningProcesses": _told(self.pids, _processes),

@@ -65,6 +65,15 @@ def test_a_card_that_keeps_its_processes_to_itself_is_still_there(
     assert card.processes == ()
 
 
+@pytest.mark.parametrize("capability", [(7, 5), None])
+def test_a_card_tells_its_compute_capability_or_it_is_unknown(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] | None
+) -> None:
+    install(monkeypatch, Cards(capability=capability))
+    (card,) = GpuReader().read()
+    assert card.compute_capability == capability
+
+
 def test_a_process_of_somebody_else_keeps_its_pid(monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(pid: int) -> psutil.Process:
         raise psutil.AccessDenied(pid)

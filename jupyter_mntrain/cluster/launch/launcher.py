@@ -42,6 +42,8 @@ from jupyter_mntrain.plan.arrange import arrange, find_participants
 from jupyter_mntrain.plan.spec_check import check_spec
 from jupyter_mntrain.plan.versions import refuse_mixed
 from jupyter_mntrain.plan.workplaces import refuse_lacking, working_in
+from jupyter_mntrain.recipe.combinations import check_cards
+from jupyter_mntrain.recipe.stored import recipe_of
 
 FIRST_ATTEMPT = 1
 
@@ -175,8 +177,8 @@ class AgentLauncher:
         return arrange(spec.participants, await self._agreeing(spec, progress))
 
     async def _agreeing(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
-        """Ask the participants; raises SpecError if their versions differ, and RefusedError if one
-        lacks what the job runs in.
+        """Ask the participants; raises SpecError if their versions differ, RefusedError if one
+        lacks what the job runs in, and RecipeError if a GPU lacks what its recipe needs.
         """
         infos = await self.ask_participants(spec.participants, progress)
         if (asked := workplace_of(spec)) is not None:
@@ -185,6 +187,9 @@ class AgentLauncher:
             infos = tuple(map(working_in, infos, found))
         if not spec.mixed_versions:
             refuse_mixed(infos)
+        if (recipe := recipe_of(spec)) is not None:
+            gpus = [participant.gpus for participant in spec.participants]
+            check_cards(recipe, zip(infos, gpus, strict=True))
         return infos
 
     async def _look(

@@ -103,6 +103,8 @@ class Gpu(Record, frozen=True):
     power_w: float | None = None
     temperature_c: float | None = None
     processes: tuple[GpuProcess, ...] = ()
+    compute_capability: tuple[int, ...] | None = None
+    """CUDA's number of what it can compute, major and minor; ``None`` if it is unknown."""
 
     @property
     def owners(self) -> str:

@@ -10,12 +10,13 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
+from jupyter_mntrain.recipe.combinations import check_cards
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
@@ -169,6 +170,12 @@ def _predicted(
         workload.check(sum(placement.nproc for placement in placements))
         if recipe is not None and prediction is not None:
             prediction = predict_ranks(prediction, recipe, placements, usable)
+    if recipe is not None:
+        by_id = {info.node_id: info for info in usable}
+        try:
+            check_cards(recipe, [(by_id[place.node_id], place.gpus) for place in placements])
+        except RecipeError as error:
+            findings.add(error)
     if prediction and (note := memory_note(prediction.memory or ())):
         findings.put(note.node, Check(level="warning", problem=note))
     return prediction

@@ -12,7 +12,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import GpuProcess
 from jupyter_mntrain.verbs.panel.choices import NodeChoice
 from tests.standin.cluster import StandInCluster, node
-from tests.verbs.panel.opened import choose, kinds, open_panel, row
+from tests.verbs.panel.opened import RECIPE, choose, kinds, open_panel, row
 
 
 def with_versions(view: NodeView, **versions: Any) -> NodeView:
@@ -24,16 +24,17 @@ def with_versions(view: NodeView, **versions: Any) -> NodeView:
     )
 
 
-def busy(view: NodeView) -> NodeView:
+def with_cards(view: NodeView, **fields: Any) -> NodeView:
     assert view.info is not None
-    taken = tuple(
-        msgspec.structs.replace(gpu, processes=(GpuProcess(pid=7, user="ada"),))
-        for gpu in view.info.inventory.gpus
-    )
-    inventory = msgspec.structs.replace(view.info.inventory, gpus=taken)
+    cards = tuple(msgspec.structs.replace(gpu, **fields) for gpu in view.info.inventory.gpus)
+    inventory = msgspec.structs.replace(view.info.inventory, gpus=cards)
     return msgspec.structs.replace(
         view, info=msgspec.structs.replace(view.info, inventory=inventory)
     )
+
+
+def busy(view: NodeView) -> NodeView:
+    return with_cards(view, processes=(GpuProcess(pid=7, user="ada"),))
 
 
 def test_a_node_without_torch_is_an_error_even_where_none_has_it(here: Path) -> None:
@@ -72,3 +73,14 @@ def test_a_node_left_out_because_its_gpus_are_taken_says_who_has_them(
     assert "ada" in check.text
     chosen = choose(panel, nodes={"a": NodeChoice(is_used=True)}, waits=True)
     assert (chosen.blocked, chosen.members) == (None, ("a", "b"))
+
+
+def test_a_gpu_without_the_recipes_dtype_blocks_at_its_row(here: Path) -> None:
+    old = with_cards(node("a", 1, gpus=1), compute_capability=(7, 5))
+    (here / "small.toml").write_text(RECIPE.replace("[model]", '[model]\ndtype = "bfloat16"'))
+    panel = open_panel(StandInCluster([old, node("b", 2, gpus=1)]), here, "small.toml")
+    form = panel.form()
+    assert kinds(form) == {"a": [Kind.BAD_RECIPE]}
+    assert form.blocked is not None
+    assert form.blocked.node == "a"
+    assert choose(panel, nodes={"a": NodeChoice(is_used=False)}).blocked is None
