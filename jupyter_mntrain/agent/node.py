@@ -45,7 +45,7 @@ from jupyter_mntrain.model.ids import NodeId, is_job_id
 from jupyter_mntrain.model.lifecycle.events import StateLost
 from jupyter_mntrain.model.lifecycle.queueing import kept_for, order
 from jupyter_mntrain.model.records.lending import Lending
-from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, LeaseInfo, NodeInfo
+from jupyter_mntrain.model.records.node import Interface, Inventory, LeaseInfo, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import is_loopback
 from jupyter_mntrain.plan.placement import kept_address
 from jupyter_mntrain.trust.audit import Audit
@@ -164,7 +164,7 @@ class LocalNode:
             # A lease says more than the process that happens to use it.
             self.leases.refuse_conflicts(request, self.name)
             self._refuse_what_is_kept(request)
-            self._check_gpus(request, inventory.gpus)
+            self._check_gpus(request, inventory)
         address = self._address_on(request.interface, inventory.interfaces, before=request.address)
         lease = self.leases.grant(request, address=address, node=self.name)
         self.tell_leases()
@@ -292,14 +292,15 @@ class LocalNode:
                 node=self.name,
             )
 
-    def _check_gpus(self, request: LeaseRequest, gpus: tuple[Gpu, ...]) -> None:
-        by_index = {gpu.index: gpu for gpu in gpus}
+    def _check_gpus(self, request: LeaseRequest, inventory: Inventory) -> None:
+        by_index = {gpu.index: gpu for gpu in inventory.gpus}
+        why = f": {inventory.gpu_note}" if inventory.gpu_note else ""
         for index in request.gpus:
             gpu = by_index.get(index)
             if gpu is None:
                 there = ", ".join(map(str, by_index)) or "none"
                 raise RefusedError(
-                    f"there is no GPU {index} (available: {there})",
+                    f"there is no GPU {index} (available: {there}){why}",
                     kind=Kind.NO_GPU,
                     fix="choose one that 'nodes' lists",
                     node=self.name,

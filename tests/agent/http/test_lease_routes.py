@@ -20,6 +20,7 @@ from jupyter_mntrain.model.api import (
     stream_decoder,
 )
 from jupyter_mntrain.model.ids import JobId, new_job_id
+from jupyter_mntrain.telemetry.gpus import has_driver
 from jupyter_mntrain.trust.certificates import Subject, pem_of
 from tests import trusted
 from tests.agent.live import lease as live_lease
@@ -50,6 +51,14 @@ def test_a_lease_that_cannot_be_is_refused_with_a_fix(agent, changes, kind, word
     assert says(words, problem["cause"])
     assert problem["fix"]
     assert agent.info().leases == ()
+
+
+@pytest.mark.skipif(has_driver(), reason="a driver is installed here")
+def test_a_lease_of_a_gpu_that_is_not_there_says_why_as_the_nodes_list_does(agent):
+    note = agent.info().inventory.gpu_note
+    assert note
+    problem = agent.send("POST", "/v1/leases", lease(gpus=[7])).json()
+    assert problem["cause"].endswith(note)
 
 
 def test_leases_are_granted_shown_and_given_back(agent):
