@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
@@ -16,6 +16,7 @@ from jupyter_mntrain.model.environment import (
     METRICS_VARIABLE,
     NODE_VARIABLE,
     ON_NAN_VARIABLE,
+    RDMA_CHOICES,
     RESUME_FROM_VARIABLE,
     RESUME_STEP_VARIABLE,
     RUN_ATTEMPT_VARIABLE,
@@ -85,7 +86,7 @@ def torchrun_command(
         *_entry(spec, root / "work"),
     )
     environment = {
-        **network_environment(placement),
+        **network_environment(placement, spec.environment),
         **launcher_environment(attempt, placement),
         **recorder_environment(spec, root),
         **gpu_environment(spec, placement, gpus),
@@ -228,11 +229,15 @@ def launcher_environment(attempt: Attempt, placement: Placement) -> dict[str, st
     return common if placement.gpus else {**common, "ACCELERATE_USE_CPU": "true"}
 
 
-def network_environment(placement: Placement) -> dict[str, str]:
-    """Return the variables that bind every backend to the placement's interface.
+def network_environment(placement: Placement, own: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables that bind every backend to the placement's interface, and NCCL to its
+    InfiniBand or RoCE ports.
 
     NCCL matches a *prefix* unless the name starts with ``=``: ``eth1`` would also match ``eth10``
     (NCCL user guide, NCCL_SOCKET_IFNAME). Gloo and TensorPipe take the bare name.
+
+    Args:
+        own: names of the job's own variables. ``NCCL_IB_DISABLE`` would undo its ``NCCL_IB_HCA``.
     """
     name = placement.interface
     sockets = {
@@ -240,6 +245,10 @@ def network_environment(placement: Placement) -> dict[str, str]:
         "GLOO_SOCKET_IFNAME": name,
         "TP_SOCKET_IFNAME": name,
     }
+    if not RDMA_CHOICES.isdisjoint(own):
+        return sockets
     if placement.rdma_devices:
-        return {**sockets, "NCCL_IB_HCA": "=" + ",".join(placement.rdma_devices)}
+        ports = {"NCCL_IB_HCA": "=" + ",".join(placement.rdma_devices)}
+        index = placement.rdma_gid_index
+        return sockets | ports | ({} if index is None else {"NCCL_IB_GID_INDEX": str(index)})
     return {**sockets, "NCCL_IB_DISABLE": "1"}

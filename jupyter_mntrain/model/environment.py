@@ -59,6 +59,9 @@ CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
 AGENTS_VARIABLE = "MNTRAIN_AGENTS"
 """``host:port`` of agents to watch in addition to those found, separated by blanks or commas."""
 
+RDMA_CHOICES = frozenset({"NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET", "NCCL_NET_PLUGIN"})
+"""Variables by which a job's own environment says whether NCCL uses InfiniBand or RoCE."""
+
 
 def mail_addresses(text: str) -> tuple[str, ...]:
     """Return the addresses in a value of ``MNTRAIN_MAIL``."""

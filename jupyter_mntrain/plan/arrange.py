@@ -10,6 +10,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.interfaces import choose_interfaces
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.members import check_gpus
+from jupyter_mntrain.plan.networks.rdma import with_rdma
 from jupyter_mntrain.plan.placement import place
 from jupyter_mntrain.plan.spec_check import listed_again
 
@@ -46,4 +47,4 @@ def arrange(
     for participant, node in zip(participants, nodes, strict=True):
         check_gpus(node, participant.gpus)
     interfaces = choose_interfaces(nodes, [p.interface for p in participants])
-    return place(participants, nodes, interfaces)
+    return with_rdma(place(participants, nodes, interfaces), nodes)

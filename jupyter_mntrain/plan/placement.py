@@ -38,7 +38,6 @@ def place(
             interface=interface.name,
             address=address_of(node, interfaces, node_rank),
             agent=node.addresses,
-            rdma_devices=(interface.rdma_device,) if interface.rdma_device else (),
         )
         for node_rank, (participant, node, interface, end) in enumerate(
             zip(participants, nodes, interfaces, ends, strict=True)

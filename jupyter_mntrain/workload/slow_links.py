@@ -9,7 +9,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.interfaces import faster_than
-from jupyter_mntrain.plan.unused_networks import UnusedNetwork, unused_network
+from jupyter_mntrain.plan.networks.unused_networks import UnusedNetwork, unused_network
 from jupyter_mntrain.show import formats
 
 

@@ -155,6 +155,8 @@ export interface Everything {
   Gpu?: Gpu;
   GpuProcess?: GpuProcess;
   Versions?: Versions;
+  RdmaPort?: RdmaPort;
+  RoceGid?: RoceGid;
   LeaseInfo?: LeaseInfo;
   Lending?: Lending;
   Drain?: Drain;
@@ -393,6 +395,7 @@ export interface Inventory {
   gpus: Gpu[];
   versions: Versions;
   gpu_note?: string | null;
+  rdma_ports?: RdmaPort[];
 }
 /**
  * A network interface. ``addresses`` are IPv4 in CIDR form, ``10.77.2.1/24``.
@@ -408,7 +411,6 @@ export interface Interface {
   mac?: string | null;
   mtu?: number | null;
   speed_mbit_per_s?: number | null;
-  rdma_device?: string | null;
   given?: Capacity | null;
   links?: LinkMeasurement[];
 }
@@ -499,6 +501,39 @@ export interface Versions {
   cuda?: string | null;
   nccl?: string | null;
   driver?: string | null;
+}
+/**
+ * Port of an adapter for InfiniBand or RoCE (RDMA over Ethernet), as in sysfs.
+ *
+ *     Args:
+ *         device: its adapter, ``mlx5_0``.
+ *         number: counts from 1.
+ *         state: ``ACTIVE``, ``DOWN``, ``INIT`` (no subnet manager yet), …
+ *         subnet: prefix of an InfiniBand port's subnet; empty for RoCE.
+ *         gids: of a RoCE port.
+ *         obstacle: why ranks cannot open it, as ``has no /dev/infiniband/uverbs0 here``.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RdmaPort".
+ */
+export interface RdmaPort {
+  device: string;
+  number: number;
+  link: "InfiniBand" | "RoCE";
+  state: string;
+  subnet?: string;
+  gids?: RoceGid[];
+  obstacle?: string | null;
+}
+/**
+ * A RoCE v2 GID with an IPv4 address. NCCL and verbs name it by its index.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RoceGid".
+ */
+export interface RoceGid {
+  index: number;
+  address: string;
 }
 /**
  * Resources that a node has leased to an attempt.
@@ -625,7 +660,7 @@ export interface JobEntry {
   loss_line?: LossLine | null;
 }
 /**
- * A participant as granted: its node, ranks, address and devices.
+ * A participant as granted: its node, ranks, IPv4 address on ``interface`` and devices.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Placement".
@@ -641,6 +676,7 @@ export interface Placement {
   address: string;
   agent: string[];
   rdma_devices?: string[];
+  rdma_gid_index?: number | null;
 }
 /**
  * One node's part of an attempt. Every participant stores its own on disk.

@@ -27,7 +27,7 @@ def test_ranks_run_on_from_node_to_node_without_gap_or_overlap(sizes: list[int])
 
 def test_the_one_and_two_layout() -> None:
     nodes = [
-        node("a", nic("eth1", "10.77.2.1/24", rdma_device="mlx5_0")),
+        node("a", nic("eth1", "10.77.2.1/24")),
         node("b", nic("eno2", "10.77.2.2/24"), gpus=(gpu(0), gpu(1))),
     ]
     participants = [Participant(node="a"), Participant(node="b", nproc=2, gpus=(1, 0))]
@@ -35,7 +35,6 @@ def test_the_one_and_two_layout() -> None:
     assert (first.first_rank, first.nproc, first.address) == (0, 1, "10.77.2.1")
     assert (second.first_rank, second.nproc, second.address) == (1, 2, "10.77.2.2")
     assert (first.interface, second.interface) == ("eth1", "eno2")
-    assert (first.rdma_devices, second.rdma_devices) == (("mlx5_0",), ())
     assert second.gpus == (1, 0)
     assert first.agent == nodes[0].addresses
     assert (first.node, first.node_id) == ("a", "id-of-a")

@@ -20,7 +20,6 @@ def read_interfaces(sysfs: Path = SYSFS) -> tuple[Interface, ...]:
     """
     states = psutil.net_if_stats()
     addresses = psutil.net_if_addrs()
-    rdma = _rdma_devices(sysfs)
 
     def read(name: str) -> Interface:
         state = states[name]
@@ -38,19 +37,7 @@ def read_interfaces(sysfs: Path = SYSFS) -> tuple[Interface, ...]:
             mtu=state.mtu,
             # Virtual cards report 0 or -1: unknown, not "no speed".
             speed_mbit_per_s=state.speed if state.speed > 0 else None,
-            rdma_device=rdma.get(name),
         )
 
     found = [read(name) for name in states]
     return tuple(sorted(found, key=lambda i: (i.kind == "loopback", i.name)))
-
-
-def _rdma_devices(sysfs: Path) -> dict[str, str]:
-    devices = sysfs / "class" / "infiniband"
-    if not devices.is_dir():
-        return {}
-    return {
-        net.name: device.name
-        for device in sorted(devices.iterdir())
-        for net in sorted((device / "device" / "net").glob("*"))
-    }

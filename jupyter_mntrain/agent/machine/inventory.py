@@ -12,6 +12,7 @@ import psutil
 
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.link_book import LinkBook
+from jupyter_mntrain.agent.machine.rdma import read_rdma_ports
 from jupyter_mntrain.agent.machine.versions import read_versions
 from jupyter_mntrain.model.records.node import Inventory, Versions
 from jupyter_mntrain.telemetry.gpus import GpuReader
@@ -48,6 +49,7 @@ class InventoryReader:
             gpus=self.gpus.read(),
             gpu_note=self.gpus.note,
             versions=self.versions,
+            rdma_ports=read_rdma_ports(),
         )
 
 

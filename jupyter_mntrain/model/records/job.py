@@ -138,7 +138,7 @@ class JobSpec(UserRecord, frozen=True):
 
 
 class Placement(Record, frozen=True):
-    """A participant as granted: its node, ranks, address and devices."""
+    """A participant as granted: its node, ranks, IPv4 address on ``interface`` and devices."""
 
     node_id: NodeId
     node: str
@@ -148,10 +148,10 @@ class Placement(Record, frozen=True):
     gpus: tuple[int, ...]
     interface: str
     address: str
-    """IPv4 address of ``interface``, without prefix length."""
     agent: tuple[str, ...]
     """``host:port`` addresses of the agent, for the other participants."""
     rdma_devices: tuple[str, ...] = ()
+    rdma_gid_index: int | None = None
 
     @property
     def ranks(self) -> range:

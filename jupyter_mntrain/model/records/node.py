@@ -12,6 +12,8 @@ from jupyter_mntrain.model.records.lending import Lending
 InterfaceKind = Literal["ethernet", "wireless", "loopback", "virtual"]
 """``virtual`` is a bridge, a tunnel or a container's end; never chosen automatically."""
 
+RdmaLink = Literal["InfiniBand", "RoCE"]
+
 CapacitySource = Literal["measured", "given"]
 
 Condition = Literal["alone", "starved of CPU", "beside a job"]
@@ -71,11 +73,38 @@ class Interface(Record, frozen=True):
     mac: str | None = None
     mtu: int | None = None
     speed_mbit_per_s: int | None = None
-    rdma_device: str | None = None
     given: Capacity | None = None
     """The user's own figure, for both directions."""
     links: tuple[LinkMeasurement, ...] = ()
     """Measured when this node sent over it, one per receiver."""
+
+
+class RoceGid(Record, frozen=True):
+    """A RoCE v2 GID with an IPv4 address. NCCL and verbs name it by its index."""
+
+    index: int
+    address: str
+
+
+class RdmaPort(Record, frozen=True):
+    """Port of an adapter for InfiniBand or RoCE (RDMA over Ethernet), as in sysfs.
+
+    Args:
+        device: its adapter, ``mlx5_0``.
+        number: counts from 1.
+        state: ``ACTIVE``, ``DOWN``, ``INIT`` (no subnet manager yet), …
+        subnet: prefix of an InfiniBand port's subnet; empty for RoCE.
+        gids: of a RoCE port.
+        obstacle: why ranks cannot open it, as ``has no /dev/infiniband/uverbs0 here``.
+    """
+
+    device: str
+    number: int
+    link: RdmaLink
+    state: str
+    subnet: str = ""
+    gids: tuple[RoceGid, ...] = ()
+    obstacle: str | None = None
 
 
 class GpuProcess(Record, frozen=True):
@@ -143,6 +172,7 @@ class Inventory(Record, frozen=True):
     versions: Versions
     gpu_note: str | None = None
     """Why there are no GPUs, or fewer than the machine has: no driver, one that is in MIG mode."""
+    rdma_ports: tuple[RdmaPort, ...] = ()
 
 
 class LeaseInfo(Record, frozen=True):

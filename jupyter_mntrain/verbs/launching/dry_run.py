@@ -23,6 +23,7 @@ from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.memory_fit import memory_data, memory_text
+from jupyter_mntrain.workload.network_notes import network_notes
 
 
 class DryRunVerb(Verb):
@@ -43,7 +44,8 @@ def dry_run_outcome(built: Built) -> Outcome:
     data = {"spec": _data(spec), "nodes": msgspec.to_builtins(commands)}
     data |= built.project_data
     shown = [dry_run_text(commands, spec, built.project_line)]
-    notes = (*built.left_out, *(built.project.notes if built.project else ()))
+    sent = built.project.notes if built.project else ()
+    notes = (*built.left_out, *sent, *network_notes(built))
     if notes:
         data["warnings"] = msgspec.to_builtins(notes)
         shown += [problem_text(one, mark="⚠", style="yellow") for one in notes]

@@ -15,7 +15,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.plan.arrange import arrange, find_participants
+from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.versions import mixed_note
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
@@ -28,7 +28,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import follow, timeout_option
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.memory_fit import memory_note
-from jupyter_mntrain.workload.slow_links import slow_link_note
+from jupyter_mntrain.workload.network_notes import network_notes
 from jupyter_mntrain.workload.workload import (
     Workload,
 )
@@ -131,7 +131,7 @@ def launch_built(
     """
     memory = memory_note(built.memory() or ())
     sent = built.project.notes if built.project else ()
-    told = (*notes, *built.left_out, *sent, _mixed_note(built), _network_note(built), memory)
+    told = (*notes, *built.left_out, *sent, _mixed_note(built), *network_notes(built), memory)
     said = [note for note in told if note is not None]
     for note in said:
         context.screen.say(problem_text(note, mark="⚠", style="yellow"))
@@ -160,17 +160,6 @@ def _mixed_note(built: Built) -> Problem | None:
     except SpecError:
         return None  # the launch says so itself
     return mixed_note(chosen, taken_over=built.is_mixed_before)
-
-
-def _network_note(built: Built) -> Problem | None:
-    """What is to be said about the networks that a launch will use."""
-    infos = [view.info for view in built.cluster.nodes() if view.info]
-    participants = built.spec.participants
-    try:
-        placements = arrange(participants, find_participants(participants, infos))
-    except SpecError:
-        return None  # the launch says so itself
-    return slow_link_note(infos, placements)
 
 
 def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:

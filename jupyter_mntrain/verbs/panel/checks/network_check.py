@@ -12,8 +12,9 @@ from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.members import choose_participants, parse_member
 from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
-from jupyter_mntrain.verbs.panel.choices import Choices
+from jupyter_mntrain.verbs.panel.choices import Choices, variables
 from jupyter_mntrain.verbs.panel.node_row import FormRow
+from jupyter_mntrain.workload.network_notes import unused_rdma_note
 from jupyter_mntrain.workload.slow_links import slow_link_note
 
 
@@ -37,6 +38,7 @@ def check_network(
     by_name = {reference(info, usable): info for info in usable}
     try:
         placements = arrange(participants, [by_name[one.node] for one in participants])
+        own = {word.partition("=")[0] for word in variables(choices)}
     except MntrainError as error:
         findings.add(error)
         return participants, ()
@@ -47,4 +49,7 @@ def check_network(
             choices = choices.with_node(row.name, interface=None)
         fix = Fix(label="Choose it", choices=choices)
         findings.put(None, Check(level="warning", problem=note, fix=fix))
+    nodes = [by_name[one.node] for one in participants]
+    if unused := unused_rdma_note(nodes, placements, own):
+        findings.put(None, Check(level="warning", problem=unused))
     return participants, placements

@@ -8,7 +8,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node import Interface
 from jupyter_mntrain.plan.arrange import arrange
 from jupyter_mntrain.plan.members import choose_participants
-from jupyter_mntrain.plan.unused_networks import unused_network
+from jupyter_mntrain.plan.networks.unused_networks import unused_network
 from jupyter_mntrain.workload.slow_links import slow_link_note
 from tests.standin.nodes import nic, node
 from tests.wording import says

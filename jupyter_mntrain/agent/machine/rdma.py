@@ -1,0 +1,76 @@
+"""RDMA ports: reads this machine's InfiniBand and RoCE adapters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from ipaddress import IPv6Address
+from pathlib import Path
+
+from jupyter_mntrain.model.records.node import RdmaPort, RoceGid
+from jupyter_mntrain.telemetry.interfaces import SYSFS
+
+DEV = Path("/dev")
+ROCE_V2 = "RoCE v2"
+MOST_EMPTY = 8
+"""Empty entries in a row after which the rest of a table of GIDs is not read: it has up to 256, and
+the kernel fills them from the first."""
+
+
+def read_rdma_ports(sysfs: Path = SYSFS, dev: Path = DEV) -> tuple[RdmaPort, ...]:
+    """Read all ports, those that are down among them; none if the kernel has no adapter.
+
+    Args:
+        sysfs: mount point of sysfs.
+        dev: directory of device nodes.
+    """
+    adapters = sorted((sysfs / "class" / "infiniband").glob("*"))
+    return tuple(
+        _read_port(adapter, port, dev)
+        for adapter in adapters
+        for port in sorted((adapter / "ports").glob("*"), key=lambda one: int(one.name))
+    )
+
+
+def _read_port(adapter: Path, port: Path, dev: Path) -> RdmaPort:
+    is_infiniband = _read(port / "link_layer") == "InfiniBand"
+    return RdmaPort(
+        device=adapter.name,
+        number=int(port.name),
+        link="InfiniBand" if is_infiniband else "RoCE",
+        # Its number stands before the name.
+        state=_read(port / "state").rpartition(" ")[2] or "unknown",
+        # The upper half of a GID is the prefix of its subnet.
+        subnet=_read(port / "gids" / "0")[:19] if is_infiniband else "",
+        gids=() if is_infiniband else tuple(_roce_gids(port)),
+        obstacle=_obstacle(adapter, dev),
+    )
+
+
+def _roce_gids(port: Path) -> Iterator[RoceGid]:
+    empty = 0
+    for index in range(sum(1 for _ in (port / "gids").glob("*"))):
+        gid = IPv6Address(_read(port / "gids" / str(index)) or "::")
+        empty = 0 if int(gid) else empty + 1
+        if empty > MOST_EMPTY:
+            return
+        if gid.ipv4_mapped and _read(port / "gid_attrs" / "types" / str(index)) == ROCE_V2:
+            yield RoceGid(index=index, address=str(gid.ipv4_mapped))
+
+
+def _obstacle(adapter: Path, dev: Path) -> str | None:
+    """Why ranks cannot open an adapter: containers see it in sysfs, and lack its device node."""
+    names = [one.name for one in (adapter / "device" / "infiniband_verbs").glob("uverbs*")]
+    if not names:
+        return "has no uverbs device: the module ib_uverbs is not loaded"
+    node = dev / "infiniband" / names[0]
+    if not node.exists():
+        return f"has no {node} here"
+    return None if os.access(node, os.R_OK | os.W_OK) else f"has a {node} that may not be opened"
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # also that of an empty GID's type
+        return ""
