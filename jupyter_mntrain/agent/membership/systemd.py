@@ -37,6 +37,8 @@ RestartSec=2
 # systemd's default would limit the ranks, too.
 TasksMax=infinity
 LimitNOFILE=1048576
+# NCCL locks the memory that InfiniBand adapters read and write.
+LimitMEMLOCK=infinity
 {hardening}
 [Install]
 WantedBy={target}

@@ -59,6 +59,16 @@ def test_restarting_the_service_leaves_jobs_alone(membership: Membership, tmp_pa
     assert "muthur of cluster lab" in unit["Unit"]["Description"]
 
 
+@pytest.mark.parametrize("is_root", [True, False])
+def test_ranks_may_lock_the_memory_that_infiniband_adapters_use(
+    membership: Membership, tmp_path: Path, is_root: bool
+) -> None:
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment, method-assign]
+    unit.read_string(service.unit_text(membership, tmp_path, is_root=is_root))
+    assert unit["Service"]["LimitMEMLOCK"] == "infinity"
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
 def test_systemd_itself_finds_nothing_wrong(membership: Membership, tmp_path: Path) -> None:
     unit = tmp_path / service.UNIT
