@@ -38,7 +38,7 @@ class InventoryReader:
         return msgspec.structs.replace(self._versions, driver=self.gpus.driver)
 
     def read(self) -> Inventory:
-        memory = psutil.virtual_memory()
+        memory, gpus = psutil.virtual_memory(), self.gpus.read()
         return Inventory(
             hostname=socket.gethostname(),
             cpu_model=self._cpu_model,
@@ -46,11 +46,20 @@ class InventoryReader:
             memory_total_bytes=memory.total,
             memory_available_bytes=memory.available,
             interfaces=self._links.attach(read_interfaces()),
-            gpus=self.gpus.read(),
-            gpu_note=self.gpus.note,
+            gpus=gpus,
+            gpu_note=self.gpus.note if gpus else _not_offered(self.versions) or self.gpus.note,
             versions=self.versions,
             rdma_ports=read_rdma_ports(),
         )
+
+
+def _not_offered(versions: Versions) -> str | None:
+    """Whose GPUs torch was built for, if not NVIDIA's; as its version says."""
+    build = (versions.torch or "").partition("+")[2]
+    for prefix, cards in (("rocm", "AMD GPUs (ROCm)"), ("xpu", "Intel GPUs (XPU)")):
+        if build.startswith(prefix):
+            return f"{cards} are not offered, and torch {versions.torch} is built for them"
+    return None
 
 
 def usable_cpus() -> int:

@@ -6,13 +6,14 @@ import sys
 import pytest
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
-from jupyter_mntrain.agent.machine import versions
+from jupyter_mntrain.agent.machine import inventory, versions
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.link_book import LinkBook
 from jupyter_mntrain.agent.machine.versions import cuda_of, read_versions
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import Attempt, Placement
+from jupyter_mntrain.model.records.node import Versions
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.standin.cards import CardError, Cards, install
 from tests.wording import wording
@@ -43,6 +44,25 @@ def test_only_gpus_that_the_agent_may_use_are_there_and_a_later_driver_counts(
     cards.trouble = None
     assert len(reader.read().gpus) == 2
     assert reader.versions.driver == "570.1"
+
+
+@pytest.mark.parametrize(
+    ("torch", "word"),
+    [("2.9.0+rocm6.4", "ROCm"), ("2.9.0+xpu", "XPU"), ("2.9.0+cu128", None), (None, None)],
+)
+def test_gpus_that_are_not_offered_are_named_by_what_torch_is_built_for(
+    tmp_path, monkeypatch, torch, word
+):
+    built = Versions(mntrain="1", python="3.12.1", platform="x86_64 linux", torch=torch)
+    monkeypatch.setattr(inventory, "read_versions", lambda *_: built)
+    install(monkeypatch, Cards(uuids=()))
+    found = InventoryReader(sys.executable, LinkBook(tmp_path / "links.json", {})).read()
+    told = [one for one in ("ROCm", "XPU") if one in (found.gpu_note or "")]
+    assert (found.gpus, told) == ((), [word] if word else [])
+    assert found.gpu_note
+    install(monkeypatch, Cards())
+    found = InventoryReader(sys.executable, LinkBook(tmp_path / "links.json", {})).read()
+    assert (len(found.gpus), found.gpu_note) == (1, None)
 
 
 @pytest.mark.parametrize(
