@@ -1,0 +1,24 @@
+"""What ``launch`` and ``dry-run`` say of networks that a job does not use."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.model.records.node import RdmaPort
+from tests.standin.cluster import StandInCluster, node
+from tests.wording import says
+
+
+@pytest.mark.parametrize("verb", ["dry-run", "launch"])
+def test_a_job_that_falls_back_to_tcp_is_told_before_its_start(do, recipe, as_json, verb):
+    first, second = node("muthur", 2, gpus=1), node("wopr", 1, gpus=1)
+    port = RdmaPort(device="mlx5_0", number=1, link="InfiniBand", state="ACTIVE", subnet="fe80")
+    inventory = msgspec.structs.replace(first.info.inventory, rdma_ports=(port,))
+    info = msgspec.structs.replace(first.info, inventory=inventory)
+    pair = StandInCluster(nodes=[msgspec.structs.replace(first, info=info), second], jobs=[])
+    words = (verb, "r.toml", "--member", "muthur:gpu0", "--member", "wopr:gpu0")
+    (warning,) = as_json(do(*words, directory=recipe, on=pair))["warnings"]
+    assert says("not InfiniBand: wopr: it has no InfiniBand adapter", warning["cause"])
+    told = as_json(do(*words, "--env", "NCCL_IB_DISABLE=1", directory=recipe, on=pair))
+    assert "warnings" not in told
