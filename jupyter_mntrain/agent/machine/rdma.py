@@ -43,7 +43,7 @@ def _read_port(adapter: Path, port: Path, dev: Path) -> RdmaPort:
         # The upper half of a GID is the prefix of its subnet.
         subnet=_read(port / "gids" / "0")[:19] if is_infiniband else "",
         gids=() if is_infiniband else tuple(_roce_gids(port)),
-        obstacle=_obstacle(adapter, dev),
+        obstacle=_why_closed(adapter, dev),
     )
 
 
@@ -58,7 +58,7 @@ def _roce_gids(port: Path) -> Iterator[RoceGid]:
             yield RoceGid(index=index, address=str(gid.ipv4_mapped))
 
 
-def _obstacle(adapter: Path, dev: Path) -> str | None:
+def _why_closed(adapter: Path, dev: Path) -> str | None:
     """Why ranks cannot open an adapter: containers see it in sysfs, and lack its device node."""
     names = [one.name for one in (adapter / "device" / "infiniband_verbs").glob("uverbs*")]
     if not names:

@@ -31,7 +31,9 @@ test('the sidebar finds the nodes and says what they have', async ({
 }) => {
   const sidebar = await openSidebar(page);
   for (const node of ['node1', 'node2']) {
-    await expect(sidebar.getByText(node, { exact: true })).toBeVisible();
+    await expect(
+      sidebar.getByRole('button', { name: new RegExp(`^${node} up`) })
+    ).toBeVisible();
   }
   await expect(sidebar.getByText('2 of 2 nodes up')).toBeVisible();
   await expect(page.locator('#jp-main-statusbar')).toContainText('2 nodes');

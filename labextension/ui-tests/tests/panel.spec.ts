@@ -238,8 +238,7 @@ async function openAgain(page: IJupyterLabPageFixture): Promise<Locator> {
 }
 
 test('a panel whose kernel has restarted says so, and is opened again by a button', async ({
-  page,
-  baseURL
+  page
 }) => {
   const panel = await openPanel(page, 'lost.ipynb');
   await panel.getByLabel('Environment variables').fill('OMP_NUM_THREADS=1');
@@ -247,7 +246,7 @@ test('a panel whose kernel has restarted says so, and is opened again by a butto
   await panel.getByRole('button', { name: 'Launch', exact: true }).click();
   const view = page.locator('.mnt-live');
   await expect(view).toBeVisible({ timeout: 60_000 });
-  const jobId = (await jobs(page, `${baseURL}/`))[0].job_id;
+  const jobId = /j-[0-9a-f]{8}/.exec((await view.textContent())!)![0];
   await restartKernel(page);
   await expectLost(page);
   await page.locator('.mnt-lost-panel').scrollIntoViewIfNeeded();
@@ -258,6 +257,11 @@ test('a panel whose kernel has restarted says so, and is opened again by a butto
   // The job that it launched runs on, in the same place.
   await expect(view).toHaveCount(1);
   await expect(view).toContainText(jobId);
+  // Out of sight, it is not drawn.
+  await view.scrollIntoViewIfNeeded();
+  await expect(view).not.toHaveAttribute('data-mnt-step', '0', {
+    timeout: 60_000
+  });
   await shot(page, 'panel-opened-again');
 });
 
