@@ -25,6 +25,7 @@ def __getattr__(name: str) -> Any:
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetUUID": "GPU-{}".format,
         "nvmlDeviceGetMigMode": lambda _: [0, 0],
+        "nvmlDeviceGetCudaComputeCapability": lambda _: [8, 6],
         "nvmlDeviceGetName": lambda _: "RTX",
         "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=MEMORY_BYTES, used=0),
         "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=0),
