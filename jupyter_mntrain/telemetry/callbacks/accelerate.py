@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from jupyter_mntrain.model.errors import MissingLibraryError
-from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
+from jupyter_mntrain.telemetry.callbacks.device_number import number_of
 from jupyter_mntrain.telemetry.callbacks.loops import LoopRecorder
 from jupyter_mntrain.telemetry.callbacks.requests import Wish
 from jupyter_mntrain.telemetry.recorder import Recorder, as_float
@@ -120,7 +120,7 @@ class MntrainTracker(GeneralTracker):
         known = {_FIELDS[name]: value for name, value in values.items() if name in _FIELDS}
         evaluation = known.pop("evaluation_loss", None)
         fields = {
-            name: int(value) if name == "tokens" else _number(value)
+            name: int(value) if name == "tokens" else number_of(value)
             for name, value in known.items()
         }
         if step is not None and step == self._loop.held_step:
@@ -154,7 +154,3 @@ class MntrainTracker(GeneralTracker):
             self.start()
             self._loop.flush(waits=False)
             self._loop.batch(named or inputs)
-
-
-def _number(value: Any) -> float | DeviceNumber:
-    return DeviceNumber(value) if isinstance(value, Tensor) else as_float(value)

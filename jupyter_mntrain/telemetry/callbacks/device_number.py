@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
+from jupyter_mntrain.telemetry.recorder import as_float
+
 
 class DeviceNumber:
     """Copy of a scalar tensor as it is now, on its way to the host.
@@ -41,3 +43,8 @@ class DeviceNumber:
         if self._arrived is not None:
             self._arrived.synchronize()
         return float(self._value)
+
+
+def number_of(value: Any) -> float | DeviceNumber:
+    """Return a number as it is, and that of a tensor to be read later."""
+    return DeviceNumber(value) if isinstance(value, torch.Tensor) else as_float(value)

@@ -10,7 +10,7 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from jupyter_mntrain.model.errors import MissingLibraryError
-from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
+from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber, number_of
 from jupyter_mntrain.telemetry.callbacks.loops import LoopRecorder
 
 try:
@@ -125,9 +125,7 @@ class MntrainLightningCallback(Callback):
 
 
 def _number(value: float | torch.Tensor | None) -> float | DeviceNumber | None:
-    if value is None:
-        return None
-    return DeviceNumber(value) if isinstance(value, torch.Tensor) else float(value)
+    return None if value is None else number_of(value)
 
 
 def _gradient_norm(trainer: Any, pl_module: Any) -> torch.Tensor | None:

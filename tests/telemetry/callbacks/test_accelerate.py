@@ -114,7 +114,7 @@ def test_tensors_are_read_one_step_late_so_a_gpu_does_not_wait(
                 with reads:
                     super().log(values, step)
 
-    monkeypatch.setattr("jupyter_mntrain.telemetry.callbacks.accelerate.DeviceNumber", OnGpu)
+    monkeypatch.setattr("jupyter_mntrain.telemetry.callbacks.device_number.DeviceNumber", OnGpu)
     losses = train(decoder, Counted(decoder))
     loss_and_norm = 2
     late = [(step, step + 1) for step in range(1, 8) for _ in range(loss_and_norm)]

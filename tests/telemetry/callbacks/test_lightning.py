@@ -174,7 +174,7 @@ def test_numbers_are_read_one_step_late_so_a_gpu_does_not_wait(
             with reads:
                 super().on_train_batch_end(*arguments)
 
-    monkeypatch.setattr("jupyter_mntrain.telemetry.callbacks.lightning.DeviceNumber", OnGpu)
+    monkeypatch.setattr("jupyter_mntrain.telemetry.callbacks.device_number.DeviceNumber", OnGpu)
     module = Writer(decoder)
     fit(module, Counted(), accumulate_grad_batches=2, limit_val_batches=0)
     loss_and_norm = 2
