@@ -237,8 +237,6 @@ def _kernel() -> AsyncKernelManager:
     """A kernel of this environment, independent of the user's kernel specs."""
     kernel = AsyncKernelManager()
     kernel.kernel_cmd = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    # Or the first thing that a newcomer reads is its warning of TCP, which stays on this machine.
-    kernel.kernel_cmd.append("--log-level=ERROR")
     return kernel
 
 
