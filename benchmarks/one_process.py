@@ -104,7 +104,7 @@ class Bare:
         self._weights = ready.modules[0].weights()
         steps = recipe.train.steps
         self._batches = [ready.batches.batch(step) for step in range(steps)]
-        self._microbatches: int = recipe.pipeline.microbatches
+        self._microbatches: int = recipe.microbatches
         self._section = recipe.optimizer
 
     def run(self) -> tuple[Sequence[float], Sequence[float]]:

@@ -1,13 +1,15 @@
 """Telemetry overhead: paired steps with and without telemetry in one process.
 
-    python -m benchmarks.telemetry_overhead [--json FILE] [--pairs 600]
+    python -m benchmarks.telemetry_overhead [--json FILE] [--pairs 600] [--every-step-traced]
 
 "With" includes everything: timing each forward, backward and loss, counting bytes, reading memory
-and writing the line. "Without" is the same step bare, on the same weights and the same kind of
-batch. The process is pinned to one core with one thread. The order within a pair alternates (ABBA),
-so that drift cancels. Other processes only make steps slower, so the fastest steps of each block of
-neighboring pairs are compared; the interval is over the blocks. The step is a worst case with many
-microbatches and few tokens: the cost is per step and microbatch, and real steps are much longer.
+and writing the line. With ``--every-step-traced`` each step is also recorded action by action,
+which the trainer does with one step in a thousand. "Without" is the same step bare, on the same
+weights and the same kind of batch. The process is pinned to one core with one thread. The order
+within a pair alternates (ABBA), so that drift cancels. Other processes only make steps slower, so
+the fastest steps of each block of neighboring pairs are compared; the interval is over the blocks.
+The step is a worst case with many microbatches and few tokens: the cost is per step and microbatch,
+and real steps are much longer.
 
 "direct" times the same telemetry calls without work in between, after a bare step, so that caches
 are realistically cold. It is valid even on a machine too busy for the paired comparison.
@@ -61,10 +63,12 @@ def main() -> int:
     from jupyter_mntrain.telemetry import Recorder
     from jupyter_mntrain.train.loop import Trainer
     from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
+    from jupyter_mntrain.train.pipeline.tracing import actions_of
     from jupyter_mntrain.train.world import join_world
 
     steps = 2 * (arguments.pairs + WARMUP_PAIRS)
     recipe = parse_recipe("", [*OVERRIDES, f"train.steps={steps}"])
+    microbatches = recipe.microbatches
     with (
         tempfile.TemporaryDirectory() as metrics,
         Recorder(Path(metrics)) as recorder,
@@ -75,18 +79,23 @@ def main() -> int:
         def bare(step: int) -> None:
             loss = trainer.pipeline.forward_backward(trainer.batches.batch(step))
             trainer.pipeline.share_gradients()
-            square = trainer.optimizer.gradient_square()
+            square = trainer.optimizer.gradient_squares()
             loss, norm, _ = trainer.optimizer.total(loss, square)
             trainer.optimizer.update(norm)
             loss.item()
 
         def measured(step: int) -> None:
-            recorder.step(step=step + 1, **trainer.step(step))
+            queued = trainer.begin(step)
+            sample, step_s, _ = queued.read(trainer.stopwatch)
+            recorder.step(step=step + 1, **sample)
+            if arguments.every_step_traced:
+                actions = actions_of(queued, trainer.stopwatch, microbatches)
+                recorder.traced(step + 1, step_s, actions)
 
         meter = StageMeter(trainer.stopwatch)
-        microbatches = recipe.pipeline.microbatches
         spans = [meter.timed(int) for _ in range(3 * microbatches)]  # forward, loss, backward
-        sample = trainer.step(0)
+        first = trainer.begin(0)
+        sample, step_s, _ = first.read(trainer.stopwatch)
 
         def direct() -> None:
             meter.reset()
@@ -97,6 +106,9 @@ def main() -> int:
             sample["wait_s"] = trainer.stopwatch.seconds(marks[0], marks[-1])
             sample["memory_bytes"] = trainer.memory.bytes()
             recorder.step(**sample)
+            if arguments.every_step_traced:
+                actions = actions_of(first, trainer.stopwatch, microbatches)
+                recorder.traced(1, step_s, actions)
 
         timed = _pairs(trainer.pipeline.measure, bare, measured, direct, arguments.pairs)
     return _report(timed, arguments)
@@ -158,6 +170,7 @@ def _report(timed: Sequence[Pair], arguments: argparse.Namespace) -> int:
             "met": is_met,
             "verdict": verdict,
             "direct_overhead": direct,
+            "every_step_traced": arguments.every_step_traced,
             "pairs": len(timed),
             "step_s_without": off_s,
             "step_s_with": on_s,
@@ -193,6 +206,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--pairs", type=int, default=600)
+    parser.add_argument("--every-step-traced", action="store_true")
     return parser.parse_args()
 
 

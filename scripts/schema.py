@@ -11,7 +11,7 @@ from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import LinkMeasurement
-from jupyter_mntrain.server import messages, shown_settings
+from jupyter_mntrain.server import messages, shown_settings, shown_steps
 from jupyter_mntrain.show.stacks import ShownStacks
 
 RECORDS = (
@@ -27,6 +27,7 @@ RECORDS = (
     shown_settings.JobComparison,
     messages.JobLog,
     shown_settings.JobSettings,
+    shown_steps.JobTrace,
     messages.LabelJob,
     messages.LaunchJob,
     messages.MeasureLinks,

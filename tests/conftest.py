@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.scrambling import scrambled_words
@@ -22,10 +23,15 @@ if "--scramble-words" in sys.argv or os.environ.get(scrambled_words.VARIABLE) ==
 
 from tests.trusted import install_drivers
 
+# How long an example takes depends on the machine's load.
+hypothesis.settings.register_profile("any load", deadline=None)
+hypothesis.settings.load_profile("any load")
+
 TESTS = Path(__file__).parent
 
 WITHOUT_CLUSTERS = {
     "command_line",
+    "gpu",
     "http",
     "launch",
     "metrics",

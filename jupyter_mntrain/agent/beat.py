@@ -79,7 +79,7 @@ class BeatSampler:
         """The interfaces that lists of nodes name; looked up now and then, and if one is new."""
         if names != self._known or now - self._looked_s >= INTERFACES_S:
             self._known, self._looked_s = names, now
-            found = read_interfaces()
+            found = self._node.links.attach(read_interfaces())
             addresses = self._node.address_settings.addresses(found)
             self._listed_names = frozenset(one.name for one in listed_interfaces(found, addresses))
         return self._listed_names

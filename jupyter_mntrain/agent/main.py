@@ -29,9 +29,12 @@ from jupyter_mntrain.agent.http.server import agent_server
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
+from jupyter_mntrain.agent.machine.devices.achievements import Achievements
+from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
+from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
-from jupyter_mntrain.agent.machine.link_book import LinkBook
+from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.agent.machine.usage.usage_book import DIRECTORY as HISTORY
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
 from jupyter_mntrain.agent.machine.workplace import Workplaces
@@ -208,11 +211,10 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     server.add_sockets(sockets)
     _greet(node)
 
+    at_beats = (BeatSampler(node).sample, node.tell_leases, node.check_state, Keeping(node).keep)
     tasks = [
-        asyncio.ensure_future(every(BEAT_INTERVAL_S, BeatSampler(node).sample)),
-        asyncio.ensure_future(every(BEAT_INTERVAL_S, node.tell_leases)),
-        asyncio.ensure_future(every(BEAT_INTERVAL_S, node.check_state)),
-        asyncio.ensure_future(every(BEAT_INTERVAL_S, Keeping(node).keep)),
+        *(asyncio.ensure_future(every(BEAT_INTERVAL_S, work)) for work in at_beats),
+        asyncio.ensure_future(every(BEAT_INTERVAL_S, Achievements(node).look)),
         asyncio.ensure_future(every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(_follow_interfaces(node, announcer)),
     ]
@@ -235,7 +237,9 @@ def _node(options: Options) -> LocalNode:
     node_id = _own_id(options, credentials)
     links = LinkBook(options.state / "links.json", options.capacities)
     told, owner = options.settings, OwnersWord(options.state)
-    inventory = InventoryReader(told.python, links)
+    devices = DeviceBook(options.state / "devices.json")
+    inventory = InventoryReader(told.python, links, devices)
+    workplaces = Workplaces(told.python, lambda: inventory.gpus.driver)
     return LocalNode(
         node_id=node_id,
         name=told.name,
@@ -244,8 +248,9 @@ def _node(options: Options) -> LocalNode:
         python=told.python,
         trust=TrustKeeper(credentials, options.state / "trust_news.json"),
         inventory=inventory,
-        workplaces=Workplaces(told.python, lambda: inventory.gpus.driver),
+        workplaces=workplaces,
         links=links,
+        devices=DeviceMeter(told.python, inventory.gpus, workplaces, devices),
         leases=leases,
         jobs=JobBook(
             directory=options.state / JOBS,
@@ -323,7 +328,8 @@ async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
         try:
             inventory = node.inventory.read()
             # Memory changes all the time, and is part of every beat.
-            current = (inventory.interfaces, tuple(gpu.uuid for gpu in inventory.gpus))
+            uuids = tuple(gpu.uuid for gpu in inventory.gpus)
+            current = (inventory.interfaces, uuids, inventory.devices)
             if previous is not None and current != previous:
                 node.changed()
             previous = current

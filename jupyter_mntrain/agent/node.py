@@ -20,8 +20,10 @@ from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
+from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
-from jupyter_mntrain.agent.machine.link_book import LinkBook
+from jupyter_mntrain.agent.machine.links.link_book import LinkBook
+from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
 from jupyter_mntrain.agent.machine.workplace import Workplaces
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
@@ -72,6 +74,7 @@ class LocalNode:
     inventory: InventoryReader
     workplaces: Workplaces
     links: LinkBook
+    devices: DeviceMeter
     leases: LeaseBook
     jobs: JobBook
     blobs: BlobStore
@@ -85,6 +88,7 @@ class LocalNode:
     streams: Quota = field(default_factory=stream_quota)
     sinks: Quota = field(default_factory=sink_quota)
     measurements: Quota = field(default_factory=measure_quota)
+    turn: MeasureTurn = field(default_factory=MeasureTurn)
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()
@@ -168,7 +172,7 @@ class LocalNode:
         address = self._address_on(request.interface, inventory.interfaces, before=request.address)
         lease = self.leases.grant(request, address=address, node=self.name)
         self.tell_leases()
-        return self._granted(lease, request)
+        return self._granted(lease, request, inventory)
 
     async def lease_for(self, request: LeaseRequest) -> LeaseGrant:
         """Like :meth:`lease`, once the node is known to have what the job runs in.
@@ -262,7 +266,7 @@ class LocalNode:
         offset_s = time.time() - self.leases.clock()
         return tuple(lease.info(offset_s) for lease in self.leases.all())
 
-    def _granted(self, lease: Lease, request: LeaseRequest) -> LeaseGrant:
+    def _granted(self, lease: Lease, request: LeaseRequest, inventory: Inventory) -> LeaseGrant:
         # A started lease does not expire; a repeated request gets the time it asked for.
         left_s = request.expires_in_s
         if lease.expires_s is not None:
@@ -272,6 +276,7 @@ class LocalNode:
             port=lease.port,
             expires_s=time.time() + left_s,
             versions=self.inventory.versions,
+            gpus=tuple(gpu for gpu in inventory.gpus if gpu.index in lease.gpus),
         )
 
     def _check_request(self, request: LeaseRequest) -> None:

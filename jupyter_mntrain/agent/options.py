@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from jupyter_mntrain.agent.machine.link_book import parse_link_capacity
+from jupyter_mntrain.agent.machine.links.link_book import parse_link_capacity
 from jupyter_mntrain.agent.membership.node_id import NODE_NAME_LIMIT, checked_name
 from jupyter_mntrain.agent.membership.owner.actions import Asked, read_asked
 from jupyter_mntrain.agent.membership.state import Settings, find, nodes_directory, own_state

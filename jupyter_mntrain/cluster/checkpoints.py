@@ -15,7 +15,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant
 from jupyter_mntrain.plan.resume import whole_checkpoint
-from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, chosen_words, overrides_of
 
 KEEPER = f"{TRAINER}.keep"
 
@@ -144,6 +144,7 @@ class Checkpoints:
                 str(one.step),
                 path,
                 RECIPE_FILE,
+                *chosen_words(spec),
                 *spec.entry[3:],
             ),
             participants=tuple(

@@ -28,13 +28,14 @@ from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject, with_project
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER, PortStatus
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import FoundWorkplace, LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.members import choose_participants, parse_members
+from jupyter_mntrain.plan.networks.measuring import MEASURING, Measuring
 from jupyter_mntrain.recipe.stored import with_settings
 
 
@@ -106,13 +107,8 @@ class Cluster:
         self._closer()
 
     def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Call ``tell`` after every change of nodes, jobs or a watched job's history.
-
-        Args:
-            tell: called in this cluster's own thread; must return at once and not raise.
-
-        Returns:
-            a function that ends the subscription.
+        """Call ``tell`` after every change of nodes, jobs or a watched job's history, in this
+        cluster's own thread; it must return at once and not raise. Returns what ends it.
         """
         return self._driver.live.changes.subscribe(tell)
 
@@ -168,8 +164,7 @@ class Cluster:
             NodeError: its node does not answer.
         """
         wanted = parse_members(members)
-        self.settled_nodes([member.node for member in wanted], progress=progress)
-        self._search.refuse_awaited([member.node for member in wanted])
+        self._settle([member.node for member in wanted], progress)
         return choose_participants(wanted, self._search.usable(), even_busy=even_busy)
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
@@ -197,7 +192,7 @@ class Cluster:
         Raises:
             SpecError, NodeError: as for :meth:`launch`.
         """
-        self._settle(spec.participants, progress)
+        self._settle([one.node for one in spec.participants], progress)
         spec = with_values(spec, os.environ)
         return self._driver.loop.run(self._driver.launcher().render(spec))
 
@@ -227,7 +222,7 @@ class Cluster:
             RefusedError: a GPU, interface or port that a participant needs is not available.
         """
         spec = with_values(spec, os.environ)
-        self._settle(spec.participants, progress)
+        self._settle([one.node for one in spec.participants], progress)
         spec = self.plan_launch(spec, begin).spec if begin else spec
         launcher = self._driver.launcher(submitted_by)
         start = launcher.queue if is_queued else launcher.launch
@@ -237,7 +232,7 @@ class Cluster:
 
     def plan_launch(self, spec: JobSpec, begin: str) -> BeginPlan:
         """What :meth:`launch` would begin with; raises the same errors, and starts nothing."""
-        self._settle(spec.participants, SILENT)
+        self._settle([one.node for one in spec.participants], SILENT)
         return self._driver.loop.run(plan_beginning(self._driver.live, spec, begin))
 
     def resume(
@@ -272,7 +267,7 @@ class Cluster:
         job = self.job(job_id, progress=progress)
         spec = with_settings(spec or job.spec(), settings)
         spec = with_settings(spec, [] if steps is None else [f"train.steps={steps}"])
-        self._settle(spec.participants, progress)
+        self._settle([one.node for one in spec.participants], progress)
         plan = job.plan_resume(spec, begin=begin)
         return self.launch(
             plan.spec, is_queued=is_queued, submitted_by=submitted_by, progress=progress
@@ -324,27 +319,28 @@ class Cluster:
     def measure(
         self,
         participants: Sequence[Participant] | None = None,
+        how: Measuring = MEASURING,
         *,
         progress: Progress = SILENT,
+        on_skipped: Callable[[RefusedError], object] = bool,
     ) -> tuple[LinkMeasurement, ...]:
-        """Measure the bandwidth of every ordered pair in turn, about 1 s each.
-
-        The sending agents store the results: networks are chosen by them.
+        """Measure every ordered pair in turn, about 2 s each. The senders store the results.
 
         Args:
-            participants: nodes and interfaces; default: every usable node.
+            participants: nodes and interfaces; default: all nodes, and all that they share.
+            on_skipped: receives why a network could not be measured, if another one could.
 
         Raises:
-            SpecError, NodeError, RefusedError: as for :meth:`launch`.
+            SpecError, NodeError, RefusedError: as for :meth:`launch`; or a job is in the way.
         """
-        chosen = participants
-        if chosen is None:
+        if participants is None:
             self._settle((), progress)
-            chosen = [Participant(node=info.node_id) for info in self._search.usable()]
-        launcher = self._driver.launcher()
-        return self._driver.loop.run(measure_participants(launcher, chosen, progress))
+            participants = [Participant(node=info.node_id) for info in self._search.usable()]
+        work = measure_participants(
+            self._driver.launcher(), participants, how, progress, on_skipped
+        )
+        return self._driver.loop.run(work)
 
-    def _settle(self, participants: Sequence[Participant], progress: Progress) -> None:
-        names = [one.node for one in participants]
+    def _settle(self, names: Sequence[str], progress: Progress) -> None:
         self.settled_nodes(names, progress=progress)
         self._search.refuse_awaited(names)

@@ -36,7 +36,7 @@ from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
 from jupyter_mntrain.model.records.node import MachineDescription
 from jupyter_mntrain.model.records.stall import RankStack
-from jupyter_mntrain.recipe.settings import Setting, settings_of_job
+from jupyter_mntrain.recipe.changes.settings import Setting, settings_of_job
 
 
 class Job(LoggedJob):

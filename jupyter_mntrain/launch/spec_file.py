@@ -21,8 +21,9 @@ KEY = "mntrain_job"
 """Key that distinguishes a job file from a recipe; its value is the version."""
 
 _EXPORT = "export one: mntrain export JOB FILE"
-_OF_ONE_JOB = ("version", "origin")
-"""Fields that a job file does not carry: a job that is launched from it starts over."""
+_OF_ONE_JOB = ("version", "origin", "chosen")
+"""Fields that a job file does not carry: a job that is launched from it starts over, maybe on other
+GPUs."""
 BEGIN = "begin"
 """Key of the checkpoint that a job begins with, if a person named its directory."""
 _SPEC_KEYS = (*(name for name in JobSpec.__struct_fields__ if name not in _OF_ONE_JOB), BEGIN)

@@ -17,6 +17,7 @@ from jupyter_mntrain.model.environment import (
     NODE_VARIABLE,
     ON_NAN_VARIABLE,
     RDMA_CHOICES,
+    RECORDERS,
     RESUME_FROM_VARIABLE,
     RESUME_STEP_VARIABLE,
     RUN_ATTEMPT_VARIABLE,
@@ -28,6 +29,9 @@ from jupyter_mntrain.model.lifecycle.restarts import before_attempt
 from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
 from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.records.origin import Earlier
+
+AUTO = "--auto"
+"""Option of the trainer: what was chosen for the job in place of ``auto``."""
 
 RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
 
@@ -53,6 +57,7 @@ def torchrun_command(
     directory: str,
     cpu_count: int,
     gpus: Iterable[Gpu] = (),
+    of_node: Collection[str] = (),
 ) -> NodeCommand:
     """Render one participant's torchrun.
 
@@ -67,6 +72,7 @@ def torchrun_command(
             metrics in ``metrics/``.
         cpu_count: cores the node may use, shared among its ranks.
         gpus: that the node has; ranks get the placement's by their UUIDs.
+        of_node: names of the agent's own variables: they win over defaults of NCCL and torch.
     """
     root = PurePosixPath(directory)
     argv = (
@@ -86,11 +92,10 @@ def torchrun_command(
         *_entry(spec, root / "work"),
     )
     environment = {
-        **network_environment(placement, spec.environment),
+        **network_environment(placement, spec.environment, of_node),
         **launcher_environment(attempt, placement),
-        **recorder_environment(spec, root),
-        **gpu_environment(spec, placement, gpus),
-        "OMP_NUM_THREADS": str(max(1, cpu_count // placement.nproc)),
+        **_of_backends({*spec.environment, *of_node}, placement, root, gpus),
+        **thread_environment(cpu_count, placement.nproc),
         "PYTHONUNBUFFERED": "1",
         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": f"[{placement.node} rank ${{rank}}] ",
         **spec.environment,
@@ -101,51 +106,77 @@ def torchrun_command(
         NODE_VARIABLE: placement.node,
         METRICS_VARIABLE: str(root / "metrics"),
     }
-    directory = spec.workdir or str(root / "work")
-    return NodeCommand(placement.node, argv, environment, directory=directory)
+    return NodeCommand(placement.node, argv, environment, spec.workdir or str(root / "work"))
+
+
+def thread_environment(cpu_count: int, ranks: int) -> dict[str, str]:
+    """Return the variable that shares a node's cores among its ranks."""
+    return {"OMP_NUM_THREADS": str(max(1, cpu_count // ranks))}
+
+
+def _of_backends(
+    own: Collection[str], placement: Placement, root: PurePosixPath, gpus: Iterable[Gpu]
+) -> dict[str, str]:
+    return {
+        **recorder_environment(own, root, has_gpus=bool(placement.gpus)),
+        **gpu_environment(own, placement, gpus),
+    }
 
 
 def _entry(spec: JobSpec, work: PurePosixPath) -> tuple[str, ...]:
     """Return what ranks run. In a folder of the nodes, the job's own files have absolute paths."""
+    chosen = tuple(word for one in spec.chosen.items() for word in (AUTO, "=".join(one)))
     if spec.workdir is None:
-        return spec.entry
+        return (*spec.entry, *chosen)
     at = 2 if spec.runs_trainer else 0
     is_sent = spec.entry[at] in spec.files
     return (
         *spec.entry[:at],
         str(work / spec.entry[at]) if is_sent else spec.entry[at],
         *spec.entry[at + 1 :],
+        *chosen,
     )
 
 
-def recorder_environment(spec: JobSpec, root: PurePosixPath) -> dict[str, str]:
-    """Return the variables that switch on torch's flight recorder, NCCL's warnings and times in its
-    log: all explain stalls and errors.
+def recorder_environment(
+    own: Collection[str], root: PurePosixPath, *, has_gpus: bool
+) -> dict[str, str]:
+    """Return the variables that switch on torch's flight recorder, and NCCL's lines about its start
+    and its networks, with times: all explain stalls and errors.
 
-    NCCL also writes it, as a pickle, when a collective times out. The job's own values win, under
-    their older names, too (``FlightRecorder.hpp``, ``ProcessGroupNCCL.hpp``); torch warns of older
-    names, so they are not set: torch knows the new ones since 2.9.
+    torch also writes the recorder, as a pickle, when a collective times out. torch warns of its
+    older names, so they are not set: it knows the new ones since 2.9. NCCL's lines go into a file
+    for each rank, which the keeper bounds and copies warnings from.
+
+    Args:
+        own: names of variables that are set already, maybe under torch's older names
+            (``FlightRecorder.hpp``, ``ProcessGroupNCCL.hpp``).
+        has_gpus: without, NCCL is not used.
     """
     wanted: dict[tuple[str, ...], str] = {
         ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE"): str(RECORDED_CALLS),
         ("TORCH_NCCL_DUMP_ON_TIMEOUT",): "1",
         ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"): str(
-            root / "metrics" / "nccl_timeout_rank_"
+            root / "metrics" / RECORDERS
         ),
     }
-    if "NCCL_DEBUG" in spec.environment:  # the log that went quiet first is known by its times
+    if has_gpus or "NCCL_DEBUG" in own:  # the log that went quiet first is known by its times
         wanted[("NCCL_DEBUG_TIMESTAMP_LEVELS",)] = "WARN,INFO"
-    else:  # an error's reason, and nothing while all is well but a line with the version
-        wanted[("NCCL_DEBUG",)] = "WARN"
+    if has_gpus and "NCCL_DEBUG" not in own:
+        wanted[("NCCL_DEBUG",)] = "INFO"
+        wanted[("NCCL_DEBUG_SUBSYS",)] = "INIT,NET"
+        wanted[("NCCL_DEBUG_FILE",)] = str(root / "nccl" / "%h.%p.log")
     return {
         name: value
         for (name, *older), value in wanted.items()
-        if not any(one in spec.environment for one in (name, *older))
+        if not any(one in own for one in (name, *older))
     }
 
 
-def gpu_environment(spec: JobSpec, placement: Placement, gpus: Iterable[Gpu]) -> dict[str, str]:
-    """Return the variables that give torchrun its GPUs, and set up their allocator.
+def gpu_environment(
+    own: Collection[str], placement: Placement, gpus: Iterable[Gpu]
+) -> dict[str, str]:
+    """Return the variables that give torchrun its GPUs, and set up their allocator and queues.
 
     By UUID: CUDA counts only what its container or control group lets it see, and so its indices
     may be other cards' than NVML's. A card that tells no UUID is given by its index.
@@ -157,11 +188,19 @@ def gpu_environment(spec: JobSpec, placement: Placement, gpus: Iterable[Gpu]) ->
         "CUDA_VISIBLE_DEVICES": ",".join(
             uuids.get(index) or str(index) for index in placement.gpus
         ),
-        **(_allocator(spec) if placement.gpus else {}),
+        **({**_allocator(own), **_queues(own)} if placement.gpus else {}),
     }
 
 
-def _allocator(spec: JobSpec) -> dict[str, str]:
+def _queues(own: Collection[str]) -> dict[str, str]:
+    """Return the variable that gives a GPU as many hardware queues as CUDA allows, not 8: a receive
+    that waits must not hold up what another stream does only for sharing a queue with it.
+    """
+    name = "CUDA_DEVICE_MAX_CONNECTIONS"
+    return {} if name in own else {name: "32"}
+
+
+def _allocator(own: Collection[str]) -> dict[str, str]:
     """Return the variables that let torch's CUDA allocator grow its segments: memory that is lost
     in gaps between tensors becomes free for others.
 
@@ -169,7 +208,7 @@ def _allocator(spec: JobSpec) -> dict[str, str]:
     (pytorch#183387); the older alone would be warned of.
     """
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-    if any(name in spec.environment for name in (*names, "PYTORCH_HIP_ALLOC_CONF")):
+    if any(name in own for name in (*names, "PYTORCH_HIP_ALLOC_CONF")):
         return {}
     return dict.fromkeys(names, "expandable_segments:True")
 
@@ -229,7 +268,9 @@ def launcher_environment(attempt: Attempt, placement: Placement) -> dict[str, st
     return common if placement.gpus else {**common, "ACCELERATE_USE_CPU": "true"}
 
 
-def network_environment(placement: Placement, own: Collection[str] = ()) -> dict[str, str]:
+def network_environment(
+    placement: Placement, own: Collection[str] = (), of_node: Collection[str] = ()
+) -> dict[str, str]:
     """Return the variables that bind every backend to the placement's interface, and NCCL to its
     InfiniBand or RoCE ports.
 
@@ -238,6 +279,7 @@ def network_environment(placement: Placement, own: Collection[str] = ()) -> dict
 
     Args:
         own: names of the job's own variables. ``NCCL_IB_DISABLE`` would undo its ``NCCL_IB_HCA``.
+        of_node: names of the node's. They say how it uses InfiniBand, not whether the job does.
     """
     name = placement.interface
     sockets = {
@@ -247,8 +289,10 @@ def network_environment(placement: Placement, own: Collection[str] = ()) -> dict
     }
     if not RDMA_CHOICES.isdisjoint(own):
         return sockets
+    if placement.rdma_devices and not RDMA_CHOICES.isdisjoint(of_node):
+        return sockets
     if placement.rdma_devices:
         ports = {"NCCL_IB_HCA": "=" + ",".join(placement.rdma_devices)}
-        index = placement.rdma_gid_index
+        index = None if "NCCL_IB_GID_INDEX" in of_node else placement.rdma_gid_index
         return sockets | ports | ({} if index is None else {"NCCL_IB_GID_INDEX": str(index)})
     return {**sockets, "NCCL_IB_DISABLE": "1"}

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 
-from jupyter_mntrain.metrics.columns import Table, page_columns
 from jupyter_mntrain.metrics.events import OtherTraffic
 from jupyter_mntrain.metrics.history import JobHistory
-from jupyter_mntrain.metrics.job_rows import JobRows
-from jupyter_mntrain.metrics.link_rows import LinkRows
-from jupyter_mntrain.metrics.rank_rows import RankRows, with_mfu
+from jupyter_mntrain.metrics.rows.columns import Table, page_columns
+from jupyter_mntrain.metrics.rows.job_rows import JobRows
+from jupyter_mntrain.metrics.rows.link_rows import LinkRows
+from jupyter_mntrain.metrics.rows.rank_rows import RankRows, with_mfu
 from jupyter_mntrain.metrics.series import (
     EvaluationColumns,
     JobColumns,
@@ -24,6 +24,7 @@ from jupyter_mntrain.metrics.series import (
 from jupyter_mntrain.metrics.summarizer import summarize
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
+from jupyter_mntrain.metrics.trace.recorded import NewestTransfers
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.metrics import RankStart, RankText
@@ -89,6 +90,7 @@ class SeriesBuilder:
         self._read_texts = 0
         self._links: dict[str, LinkRows] = {}
         self._traffic: dict[str, OtherTraffic] = {}
+        self._transfers = NewestTransfers()
         self._capacities = LinkCapacities()
         self._told_of_links: list[Told] = []
         """What the capacities were taken from: of many nodes they are many, and rarely new."""
@@ -129,6 +131,7 @@ class SeriesBuilder:
             peak_flops_per_s=self._peak(),
             schedule_bubble=self._bubble_of_schedule(),
             traffic=[one for traffic in self._traffic.values() for one in traffic.events],
+            transfers=self._transfers.of(history),
         )
 
     def whole(self, points: int = POINTS) -> JobSeries:

@@ -8,18 +8,21 @@ from typing import Any
 
 from jupyter_mntrain.metrics.events import events_of
 from jupyter_mntrain.metrics.history import JobHistory
-from jupyter_mntrain.metrics.job_rows import JobRows
-from jupyter_mntrain.metrics.link_rows import NO_SAMPLE, LinkRows
-from jupyter_mntrain.metrics.rank_rows import NO_LOSS, WARM_UP, RankRows, short
+from jupyter_mntrain.metrics.rows.job_rows import JobRows
+from jupyter_mntrain.metrics.rows.link_rows import NO_SAMPLE, LinkRows
+from jupyter_mntrain.metrics.rows.rank_rows import NO_LOSS, WARM_UP, RankRows, short
 from jupyter_mntrain.metrics.summary import (
     EventMark,
     JobEvent,
     JobSummary,
     LinkSummary,
+    OffPlan,
     RankSpread,
     RankSummary,
     WrittenText,
 )
+from jupyter_mntrain.metrics.trace.off_plan import measured_of, off_plan
+from jupyter_mntrain.metrics.trace.recorded import Pair, SentMessages
 from jupyter_mntrain.model.failure.kinds import SLOWNESS
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.quantities import agreeing, numbered
@@ -48,12 +51,14 @@ def summarize(
     peak_flops_per_s: float | None,
     schedule_bubble: float | None,
     traffic: Sequence[JobEvent] = (),
+    transfers: Mapping[Pair, SentMessages] = {},
 ) -> JobSummary:
     """The summary of what ``ranks``, ``job`` and ``links`` have taken of ``history``.
 
     Args:
         now_s: Unix time.
         traffic: of others, on any of the links.
+        transfers: of the newest recorded step.
         peak_flops_per_s: of all devices together.
     """
     view = history.view
@@ -89,12 +94,28 @@ def summarize(
         events=events_of(view, traffic),
         links=link_summaries,
         sample=sample,
+        off_plan=_off_plan(history, figures["step_s"], transfers, traffic),
     )
+
+
+def _off_plan(
+    history: JobHistory,
+    step_s: float | None,
+    transfers: Mapping[Pair, SentMessages],
+    traffic: Sequence[JobEvent],
+) -> OffPlan | None:
+    plan = history.view.attempt.plan
+    if plan is None or step_s is None:
+        return None
+    return off_plan(plan, measured_of(history, plan, step_s, transfers, traffic))
 
 
 def _of_view(view: JobView) -> dict[str, Any]:
     """What the view alone tells."""
+    plan = view.attempt.plan
     return {
+        "predicted_step_s": plan and plan.step_s,
+        "predicted_tokens_per_s": plan and plan.tokens_per_s,
         "problem": view.problem,
         "verdict": view.verdict,
         "stall": view.stall,

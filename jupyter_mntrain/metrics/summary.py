@@ -12,12 +12,12 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import JobState, Restart
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.model.records.number import Number
-from jupyter_mntrain.model.records.verdict import Verdict
 
 Direction = Literal["sent", "received"]
 Basis = Literal["interface", "ranks"]
@@ -30,6 +30,8 @@ class JobNumbers(Record, frozen=True):
         step: the last optimizer step that every rank that reports has finished, from 1;
             never left out: ``null`` in JSON before the first one.
         step_s: seconds per step, of the slowest rank.
+        predicted_step_s: the same as its plan predicted it, and ``predicted_tokens_per_s``; not of
+            a script.
         elapsed_s: since the first part started, until the last one ended.
         remaining_s: of the steps that are left, at this step time; while it runs and has any.
         tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up.
@@ -49,6 +51,8 @@ class JobNumbers(Record, frozen=True):
     step: int | None
     total_steps: int | None = None
     step_s: float | None = None
+    predicted_step_s: float | None = None
+    predicted_tokens_per_s: float | None = None
     elapsed_s: float | None = None
     remaining_s: float | None = None
     tokens_per_s: float | None = None
@@ -81,6 +85,7 @@ class RankSummary(Record, frozen=True):
             ``schedule_bubble`` are the rest of it, see
             :class:`jupyter_mntrain.metrics.series.RankColumns`.
         memory_bytes: the most it ever reported.
+        reserved_bytes: what torch's allocator held of the GPU at its newest step.
         missing: why a figure is not known, by its name.
         is_ready: it has begun, and waits for its first step or makes steps.
         progress: of what it does before its next step, if it says so.
@@ -103,6 +108,7 @@ class RankSummary(Record, frozen=True):
     wait: float | None = None
     schedule_bubble: float | None = None
     memory_bytes: int | None = None
+    reserved_bytes: int | None = None
     missing: dict[str, str] = {}
     is_ready: bool = False
     progress: RankProgress | None = None
@@ -201,6 +207,35 @@ class JobEvent(Record, frozen=True):
     share: float | None = None
 
 
+class OffPlanCause(Record, frozen=True):
+    """What is not as planned.
+
+    Args:
+        kind: what a rank computes; a message to ``peer``; what others use of a node's link.
+        ratio: measured / planned; of ``traffic`` the share of the link's capacity.
+        is_guessed: the plan had no measured speed for it.
+    """
+
+    kind: Literal["computing", "link", "traffic"]
+    ratio: float
+    rank: Rank | None = None
+    peer: Rank | None = None
+    node: str | None = None
+    is_guessed: bool = False
+
+
+class OffPlan(Record, frozen=True):
+    """Why a step does not take as long as its plan predicted.
+
+    Args:
+        ratio: measured / predicted.
+        causes: the largest first; empty if ranks wait although all takes as long as planned.
+    """
+
+    ratio: float
+    causes: tuple[OffPlanCause, ...] = ()
+
+
 class JobSummary(JobNumbers, frozen=True, kw_only=True):
     """A whole job, its newest attempt: what ``status`` and ``--json`` show."""
 
@@ -223,6 +258,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     """When warnings began, and ended, oldest first."""
     events: tuple[JobEvent, ...] = ()
     """What happened to the newest attempt, oldest first. Evaluations are in the series."""
+    off_plan: OffPlan | None = None
+    """Why it is off by more than a tenth; ``None`` without a plan, too."""
     attempt: int = 1
     attempts: int = 1
     """How many there may be."""

@@ -27,12 +27,16 @@ from jupyter_mntrain.model.records.node import (
     MachineDescription,
     Workplace,
 )
+from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasureDevices
+from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, ProbeSend, ProbeTicket
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.model.text.label import JobLabel
 
 DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
 
 CHECKPOINTS_S = tunables.seconds("connection.checkpoints_timeout_s")
+
+DEVICES_S = tunables.seconds("connection.devices_timeout_s")
 
 BLOBS_S = tunables.seconds("connection.blobs_timeout_s")
 
@@ -190,12 +194,19 @@ class AgentCalls(ABC):
         path = Route.KILL_RANK.format(job_id=job_id, rank=rank)
         return await self._ask("POST", path, JobRecord, request)
 
-    async def probe_listen(self, request: api.ProbeListen) -> api.ProbeTicket:
-        return await self._ask("POST", Route.PROBE_LISTEN, api.ProbeTicket, request)
+    async def probe_lease(self, request: MeasureLease) -> None:
+        await self._ask("POST", Route.PROBE_LEASE, dict[str, str], request)
 
-    async def probe_send(self, request: api.ProbeSend) -> LinkMeasurement:
+    async def probe_listen(self, request: ProbeListen) -> ProbeTicket:
+        return await self._ask("POST", Route.PROBE_LISTEN, ProbeTicket, request)
+
+    async def probe_send(self, request: ProbeSend) -> LinkMeasurement:
         path = Route.PROBE_SEND
         return await self._ask("POST", path, LinkMeasurement, request, extra_s=request.seconds)
+
+    async def measure_devices(self, request: MeasureDevices) -> list[DeviceMeasurement]:
+        path = Route.PROBE_DEVICES
+        return await self._ask("POST", path, list[DeviceMeasurement], request, extra_s=DEVICES_S)
 
     async def _ask(
         self,

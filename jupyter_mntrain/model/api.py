@@ -38,8 +38,10 @@ GET     /v1/blobs/{sha256}?offset=&limit=          → bytes
 GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
 GET     /v1/trust                                  → TrustNews, what drivers left here
 PUT     /v1/trust                                  TrustNews → {}; what is newer is kept
+POST    /v1/probe/lease                            MeasureLease → {}; repeat = renew
 POST    /v1/probe/listen                           ProbeListen → ProbeTicket
 POST    /v1/probe/send                             ProbeSend → LinkMeasurement
+POST    /v1/probe/devices                          MeasureDevices → [DeviceMeasurement]
 ======  =========================================  ==============================================
 
 All connections are TLS with a certificate of the cluster on both sides. Drivers may send any
@@ -65,7 +67,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec
-from jupyter_mntrain.model.records.node import Beat, NodeInfo, Versions, Workplace
+from jupyter_mntrain.model.records.node import Beat, Gpu, NodeInfo, Versions, Workplace
 
 
 class Route(enum.StrEnum):
@@ -98,8 +100,10 @@ class Route(enum.StrEnum):
     BLOB = "/v1/blobs/{sha256}"
     PORT = "/v1/port/{port}"
     TRUST = "/v1/trust"
+    PROBE_LEASE = "/v1/probe/lease"
     PROBE_LISTEN = "/v1/probe/listen"
     PROBE_SEND = "/v1/probe/send"
+    PROBE_DEVICES = "/v1/probe/devices"
     JOIN = "/v1/join"
 
 
@@ -153,6 +157,8 @@ class LeaseGrant(Record, frozen=True):
     expires_s: float
     versions: Versions | None = None
     """What is installed for the job's interpreter; ``None`` from an older agent."""
+    gpus: tuple[Gpu, ...] = ()
+    """Those leased, as they are now; empty from an older agent."""
 
 
 class StartRequest(Record, frozen=True):
@@ -246,29 +252,6 @@ class PortStatus(Record, frozen=True):
     address: str
     problem: Problem | None = None
     next_free: int | None = None
-
-
-class ProbeListen(Record, frozen=True):
-    """Request to open a one-shot sink on ``address`` for a bandwidth probe."""
-
-    address: str
-
-
-class ProbeTicket(Record, frozen=True):
-    port: int
-    token: str
-
-
-class ProbeSend(Record, frozen=True):
-    """Request to send to another agent's sink for ``seconds``, and to store the result."""
-
-    interface: str
-    source_address: str
-    address: str
-    port: int
-    token: str
-    peer: str
-    seconds: float = 1.0
 
 
 class Hello(Record, frozen=True, tag_field="kind", tag="hello"):

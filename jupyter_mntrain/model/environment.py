@@ -44,6 +44,12 @@ GPU_MEMORY_VARIABLE = "MNTRAIN_GPU_MEMORY_BYTES"
 """Memory of each GPU that the node's owner lends; unset if it is all of it. The built-in trainer
 allocates no more."""
 
+TIMEOUT_VARIABLE = "MNTRAIN_COLLECTIVE_TIMEOUT_S"
+"""Seconds that a rank of a script waits in a collective, where the script does not say so."""
+
+PEAK_VARIABLE = "MNTRAIN_PEAK_TFLOPS"
+"""Peak of each of a node's devices, in the dtype that it trains in, where the user knows better."""
+
 CLOCK_VARIABLE = "MNTRAIN_CLOCK"
 """Unix time, by the attempt's clock, at which this machine's monotonic clock was zero."""
 
@@ -66,3 +72,8 @@ RDMA_CHOICES = frozenset({"NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET", "NCCL_NE
 def mail_addresses(text: str) -> tuple[str, ...]:
     """Return the addresses in a value of ``MNTRAIN_MAIL``."""
     return tuple(filter(None, (one.strip() for one in text.split(","))))
+
+
+RECORDERS = "nccl_timeout_rank_"
+"""Begins the names of the files, in the directory of metrics, in which torch leaves its flight
+recorder when a collective times out; the rank follows."""

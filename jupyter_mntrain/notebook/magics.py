@@ -92,14 +92,13 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             data = outcome.data if isinstance(outcome.data, dict) else {"data": outcome.data}
             show_bundle(*self.shell.display_formatter.format(data))
             return
+        if outcome.renderable:
+            self._screen.say(outcome.renderable)
         if outcome.picture is not None:
             from jupyter_mntrain.show.picture import WIDTH_PX
 
-            words = f"{outcome.job.id if outcome.job else 'job'}: {PROGRAM} status has the numbers"
-            bundle = picture_bundle(outcome.picture, words)
+            bundle = picture_bundle(outcome.picture, outcome.picture_text)
             show_bundle(bundle, metadata=picture_metadata(WIDTH_PX))
-        if outcome.renderable:
-            self._screen.say(outcome.renderable)
 
 
 def say_in_one_line(error: MntrainError) -> None:

@@ -12,6 +12,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity, Interface, NodeInfo
 from jupyter_mntrain.plan.agent_hosts import loopback_host
 from jupyter_mntrain.plan.link_capacities import bytes_per_s
+from jupyter_mntrain.plan.networks.outdated import known_links
 
 NAME_FIX = "name one per node, HOST:N:IFACE, or connect the nodes to one network"
 
@@ -102,7 +103,9 @@ def carries(interface: Interface, receivers: Collection[str]) -> float:
 def capacity_to(interface: Interface, receivers: Collection[str] | None = None) -> Capacity | None:
     """Given, or measured to the slowest of some nodes; of all if not named."""
     measured = [
-        link.capacity for link in interface.links if receivers is None or link.receiver in receivers
+        link.capacity
+        for link in known_links(interface.links)
+        if receivers is None or link.receiver in receivers
     ]
     return interface.given or min(measured, key=bytes_per_s, default=None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from jupyter_mntrain.plan.networks.outdated import known_links
 
 
 class LinkCapacities:
@@ -22,11 +23,13 @@ class LinkCapacities:
         """What :meth:`between` has said: of many ranks it is asked for every step of each."""
 
     def add(self, node: str, given: Capacity | None, links: Iterable[LinkMeasurement]) -> None:
-        """Add what a node reports about its interface."""
+        """Add what a node reports about its interface; what is outdated counts nothing."""
         self._known.clear()
         if given is not None:
             self._given[node] = given
-        self._measured |= {(node, link.receiver): link.capacity for link in links}
+        self._measured |= {
+            (node, link.receiver): link.capacity for link in known_links(tuple(links))
+        }
 
     def between(self, sender: str, receiver: str) -> Capacity | None:
         """The capacity given for the job, else for an end (the lower one), else measured."""

@@ -12,13 +12,15 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RefusedError, SpecError, bad_argument
-from jupyter_mntrain.model.failure.kinds import PASSING
+from jupyter_mntrain.model.failure.kinds import PASSING, Kind
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node, reference
+from jupyter_mntrain.plan.networks.rank_order import measured_order
 
 FORM = "HOST:N[:IFACE]"
+_MIG, _UUID = "MIG", "GPU-"
 _GPUS = re.compile(r"gpu(\d{1,3}(?:,\d{1,3})*)")
 
 
@@ -57,7 +59,17 @@ def parse_member(text: str) -> Member:
     count, has_interface, interface = rest.partition(":")
     if not node or (has_interface and not interface):
         raise SpecError(f"{text!r} is not a member", fix=f"write it as {FORM}, e.g. node1:2:eth0")
+    if count.upper().startswith(_MIG):
+        raise _instance(text, node)
+    if count.upper().startswith(_UUID):
+        raise SpecError(
+            f"{count!r} in member {text!r} is a UUID, and GPUs are named by their ids",
+            fix=f"look it up with nvidia-smi -L on {node}, and write {node}:gpu0",
+            node=node,
+        )
     if named := _GPUS.fullmatch(count):
+        if interface.isdecimal():
+            raise _instance(text, node, gpu=named[1])
         gpus = tuple(map(int, named[1].split(",")))
         return Member(node=node, nproc=len(gpus), interface=interface or None, gpus=gpus)
     if count and (not (count.isascii() and count.isdigit()) or int(count) < 1):
@@ -70,13 +82,24 @@ def parse_member(text: str) -> Member:
     return Member(node=node, nproc=nproc, interface=interface or None)
 
 
+def _instance(text: str, node: str, gpu: str = "0") -> SpecError:
+    return SpecError(
+        f"member {text!r} names a MIG instance, and only whole GPUs are used",
+        fix=f"make the GPU whole with nvidia-smi -i {gpu} -mig 0 on {node}, then name it as "
+        f"{node}:gpu{gpu}",
+        kind=Kind.NO_GPU,
+        node=node,
+    )
+
+
 def choose_participants(
     members: Sequence[Member], nodes: Sequence[NodeInfo], *, even_busy: bool = False
 ) -> tuple[Participant, ...]:
     """Choose participants, in the order of ``members``; the first is the head.
 
     Without members: if any node has GPUs, all idle GPUs of all nodes; otherwise one process on
-    every node. Agents that share a machine share its GPUs.
+    every node; in the best order by their links if those were measured, else by name. Agents that
+    share a machine share its GPUs.
 
     Args:
         members: as requested; may be empty.
@@ -161,7 +184,7 @@ def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
         refuse_closed(ordered[0])
     ordered = [node for node in ordered if node.problem is None]
     if not any(node.inventory.gpus for node in ordered):
-        return tuple(Participant(node=reference(node, nodes)) for node in ordered)
+        return tuple(Participant(node=reference(node, nodes)) for node in _by_links(ordered))
     shares = _share_out(ordered)
     if not any(shares.values()):
         busy = "; ".join(f"{node.name}: {why}" for node in ordered if (why := _why_busy(node, ())))
@@ -170,9 +193,13 @@ def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
         )
     return tuple(
         Participant(node=reference(node, nodes), nproc=len(gpus), gpus=tuple(sorted(gpus)))
-        for node in ordered
+        for node in _by_links([one for one in ordered if shares[one.node_id]])
         if (gpus := shares[node.node_id])
     )
+
+
+def _by_links(nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
+    return [nodes[index] for index in measured_order(nodes)]
 
 
 def _share_out(nodes: Sequence[NodeInfo]) -> dict[str, list[int]]:
@@ -214,8 +241,8 @@ def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[
         )
     if len(idle) < (nproc or 1):
         raise SpecError(
-            f"{nproc or 1} idle GPUs requested, but only {len(idle)} of {len(everything)} are idle "
-            f"({_why_busy(node, taken)})",
+            f"{nproc or 1} idle GPU{'s' * ((nproc or 1) > 1)} requested, but only {len(idle)} of "
+            f"{len(everything)} are idle ({_why_busy(node, taken)})",
             fix=f"ask for {node.name}:{len(idle)}"
             if idle
             else "wait, or stop the job that runs there",

@@ -1,60 +1,16 @@
-"""Combinations: refuses fields of a recipe that exclude each other, or the GPUs it would run on.
+"""Combinations: refuses fields of a recipe that exclude each other.
 
 Pure; imports no torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 
 MOST_PROMPTS = 8
 """More would be too many samples to read during training."""
-
-BFLOAT16_CAPABILITY = (8, 0)
-"""Compute capability of the first NVIDIA GPUs with bfloat16 tensor cores, Ampere."""
-
-
-def check_cards(recipe: Recipe, chosen: Iterable[tuple[NodeInfo, Collection[int]]]) -> None:
-    """Refuse GPUs that lack what the recipe needs.
-
-    Args:
-        chosen: each node, with the indices of its GPUs that would be used.
-
-    Raises:
-        RecipeError: naming the first such node and GPU, and what to change.
-    """
-    if recipe.train.device == "cpu":
-        return
-    for node, indices in chosen:
-        for gpu in node.inventory.gpus:
-            if gpu.index in indices:
-                card = f"GPU {gpu.index}, {gpu.name},"
-                check_dtype(recipe.model.dtype, card, gpu.compute_capability, node=node.name)
-
-
-def check_dtype(
-    dtype: str, card: str, capability: tuple[int, ...] | None, *, node: str | None = None
-) -> None:
-    """Refuse a dtype that a GPU lacks: torch would only emulate bfloat16.
-
-    Args:
-        card: the GPU, for people.
-        capability: its compute capability; what is unknown is not refused.
-
-    Raises:
-        RecipeError: naming node, GPU and what to change.
-    """
-    if dtype != "bfloat16" or capability is None or capability >= BFLOAT16_CAPABILITY:
-        return
-    own, least = (".".join(map(str, one)) for one in (capability, BFLOAT16_CAPABILITY))
-    cause = f'model.dtype = "bfloat16": {card} has no bfloat16 (compute capability {own}, and '
-    cause += f"{least} is needed)"
-    raise RecipeError(cause, fix='use dtype = "float32", or leave this node out', node=node)
 
 
 def check_prompts(recipe: Recipe) -> None:
@@ -84,22 +40,15 @@ def check_prompts(recipe: Recipe) -> None:
 
 
 def check_attention(recipe: Recipe) -> None:
-    """Refuse packed documents that would attend to each other.
-
-    transformers tells documents apart for flash attention only in a batch of one sequence
-    (``_is_packed_sequence`` in ``modeling_flash_attention_utils.py``).
+    """Refuse a kernel that lacks the recipe's dtype.
 
     Raises:
         RecipeError: naming the field and what to change.
     """
-    size, given = recipe.microbatch_size, recipe.model.attention
-    if given != "flash_attention_2" or not recipe.data.is_packed or size <= 1:
-        return
-    cause = f'model.attention = "{given}": in microbatches of {size} sequences, it lets packed '
-    cause += "documents attend to each other"
-    count = recipe.pipeline.microbatches * size
-    fix = f'use "sdpa", or pipeline.microbatches = {count} for one sequence in each'
-    raise RecipeError(cause, fix=fix)
+    kind = recipe.model.attention
+    if kind in {"flash_attention_2", "varlen"} and recipe.model.dtype == "float32":
+        cause = f'model.attention = "{kind}": flash attention does not compute in float32'
+        raise RecipeError(cause, fix='use dtype = "bfloat16", or attention = "auto"')
 
 
 def check_memory(recipe: Recipe) -> None:
@@ -109,9 +58,7 @@ def check_memory(recipe: Recipe) -> None:
         RecipeError: naming the field and what to change.
     """
     section = recipe.memory
-    if section.compile and section.checkpointing == "selective":
-        cause = 'memory.checkpointing = "selective": a compiled layer chooses what to keep itself'
-        raise RecipeError(cause, fix='use "none" or "full", or compile = false')
+    check_compile(recipe)
     if section.offload_activations and recipe.train.device == "cpu":
         cause = "memory.offload_activations = true: activations on a CPU are in host memory already"
         raise RecipeError(cause, fix='leave it out or use train.device = "auto"')
@@ -127,10 +74,46 @@ def check_memory(recipe: Recipe) -> None:
         cause = "memory.fused_backward = true: with several pipelines a gradient is complete only "
         cause += "after the backward pass"
         raise RecipeError(cause, fix="leave data_parallel out or use fused_backward = false")
+    if recipe.optimizer.grad_dtype == "float32":
+        _check_float32_gradients(recipe)
+    _check_parallelism(recipe)
+
+
+def check_compile(recipe: Recipe) -> None:
+    """Refuse what does not work with compiled layers.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    if not recipe.compiles:
+        return
+    if recipe.checkpointing == "selective":
+        cause = 'memory.checkpointing = "selective": a compiled layer chooses what to keep itself'
+        raise RecipeError(cause, fix='use "none" or "full", or compile = false')
+    if KINDS[recipe.schedule].puts_off:
+        cause = f"memory.compile = true: {recipe.schedule} puts off gradients of weights, "
+        cause += "and a compiled layer computes them with its backward pass"
+        raise RecipeError(cause, fix='use schedule = "eager-1f1b" or compile = false')
+    _check_parallelism(recipe)
+
+
+def _check_parallelism(recipe: Recipe) -> None:
     if recipe.data_parallel.shards > 1:
         _check_shards(recipe)
-    if KINDS[recipe.pipeline.schedule].splits_backward:
+    if KINDS[recipe.schedule].splits_backward:
         _check_split_backward(recipe)
+
+
+def check_precision(recipe: Recipe) -> None:
+    """Refuse float32 weights with a way of rounding updates.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    given = recipe.optimizer.precision
+    if given not in {"auto", "plain"} and recipe.model.dtype == "float32":
+        cause = f'optimizer.precision = "{given}": the weights are float32 already'
+        raise RecipeError(cause, fix='leave it out or set model.dtype = "bfloat16"')
 
 
 def _check_shards(recipe: Recipe) -> None:
@@ -140,9 +123,21 @@ def _check_shards(recipe: Recipe) -> None:
         cause = f"{given}: {recipe.optimizer.kind} requires unsharded weights"
         raise RecipeError(cause, fix='use kind = "adamw" or data_parallel.replicas')
     for field in ("compile", "offload_activations"):
-        if getattr(recipe.memory, field):
+        if getattr(recipe.memory, field) is True:
             cause = f"{given}: memory.{field} = true does not work with sharded weights"
             raise RecipeError(cause, fix=f"leave {field} out or use data_parallel.replicas")
+
+
+def _check_float32_gradients(recipe: Recipe) -> None:
+    """Refuse what does not sum gradients in float32."""
+    given, name = 'optimizer.grad_dtype = "float32"', recipe.schedule
+    if recipe.data_parallel.shards > 1:
+        cause = f"{given}: sharded gradients have the dtype of the weights"
+        raise RecipeError(cause, fix="leave grad_dtype out or use data_parallel.replicas")
+    if KINDS[name].splits_backward:
+        cause = f"{given}: {name} splits the backward pass, and torch then sums gradients in the "
+        cause += "dtype of the weights"
+        raise RecipeError(cause, fix='use schedule = "interleaved-1f1b" or leave grad_dtype out')
 
 
 def check_tied(recipe: Recipe, stages: int, *, is_tied: bool) -> None:
@@ -157,13 +152,13 @@ def check_tied(recipe: Recipe, stages: int, *, is_tied: bool) -> None:
 
 def _check_split_backward(recipe: Recipe) -> None:
     """Refuse what does not work with a split backward pass."""
-    section, name = recipe.memory, recipe.pipeline.schedule
+    section, name = recipe.memory, recipe.schedule
     reasons = {
-        "compile = true": section.compile and "a compiled layer has one backward pass, not two",
+        "compile = true": recipe.compiles and "a compiled layer has one backward pass, not two",
         "fused_backward = true": section.fused_backward
         and "its gradients accumulate outside of autograd",
         'loss = "liger"': section.loss == "liger" and "Liger has one backward pass, not two",
-        'checkpointing = "selective"': section.checkpointing == "selective"
+        'checkpointing = "selective"': recipe.checkpointing == "selective"
         and "kept activations can be used only once",
     }
     for field, reason in reasons.items():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.plan.traffic import rank_of_stage
+from jupyter_mntrain.recipe.orders.actions import rank_of_stage
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 
@@ -126,6 +127,12 @@ class Layout(Record, frozen=True):
             return None
         return ends[0] if rank == ends[1] else ends[1]
 
+    def directions(self) -> tuple[tuple[int, int], ...]:
+        """Senders and receivers of activations and gradients, ascending."""
+        ranks = map(self.rank_of, range(len(self.stages)))
+        pairs = {pair for pair in pairwise(ranks) if pair[0] != pair[1]}
+        return tuple(sorted(pairs | {(after, before) for before, after in pairs}))
+
     def neighbors(self, rank: int, *, tied: bool) -> tuple[int, ...]:
         """Ranks that this one exchanges activations and gradients with, ascending."""
         beside = {
@@ -150,7 +157,7 @@ def lay_out(recipe: Recipe, world_size: int, layers: int) -> Layout:
         world_size: total ranks of all pipelines.
     """
     stages = recipe.stages(world_size)
-    split = recipe.pipeline.split
+    split = recipe.split
     if split == "even":
         share, extra = divmod(layers, stages)
         split = tuple(share + (stage < extra) for stage in range(stages))
@@ -158,5 +165,5 @@ def lay_out(recipe: Recipe, world_size: int, layers: int) -> Layout:
     return Layout(
         world_size=recipe.pipeline_ranks(world_size),
         stages=tuple(range(end - count, end) for end, count in zip(ends, split, strict=True)),
-        is_v=KINDS[recipe.pipeline.schedule].is_v and stages > 1,
+        is_v=KINDS[recipe.schedule].is_v and stages > 1,
     )

@@ -8,27 +8,23 @@ buffers of the backward pass are not counted.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.recipe.sections import LossKind, OptimizerKind, Recipe
+from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
+    FLOAT32,
+    WIDTHS,
+    gradient_width,
+    optimizer_bytes,
+    update_bytes,
+)
+from jupyter_mntrain.recipe.schedules import KINDS
+from jupyter_mntrain.recipe.sections import LossKind, Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
-
-FLOAT32 = 4
-WIDTHS = {"float32": 4, "bfloat16": 2}
-"""Bytes per value."""
-
-FEWEST_QUANTIZED = 4096
-"""Values of the smallest tensor that is quantized, as in bitsandbytes."""
 
 LARGE_LOGITS_BYTES = 128 << 20
 """Size of a microbatch's float32 logits above which ``auto`` computes the loss in chunks."""
-
-_BLOCKS: dict[OptimizerKind, int] = {"adamw-8bit": 256, "adamw-4bit": 128}
-"""Values that share a float32 scale in torchao."""
-
-_CODES: dict[OptimizerKind, int] = {"adamw-8bit": 256, "adamw-4bit": 16}
-"""Entries of the float32 lookup table that each quantized tensor has."""
 
 
 class StageShape(Record, frozen=True):
@@ -46,6 +42,8 @@ class StageShape(Record, frozen=True):
     """Whether queries and keys are normalized, as in Qwen3."""
     offloads: bool = False
     """Whether activations are offloaded to the host."""
+    kept_back: int = 0
+    """Most microbatches whose gradients of weights are put off at once."""
 
 
 class MemoryEstimate(Record, frozen=True):
@@ -56,8 +54,16 @@ class MemoryEstimate(Record, frozen=True):
     optimizer: int = 0
     activations: int = 0
     loss: int = 0
+    put_off: int = 0
+    """Inputs of linear layers, and gradients of their outputs, that are kept until the gradients of
+    their weights are computed."""
     transfers: int = 0
     """Receive buffers: torch has one for every microbatch."""
+    sent: int = 0
+    """Activations and gradients that were sent, until torch forgets them."""
+    update: int = 0
+    """Temporary float32 copies of the optimizer's step, where they exceed what is freed by then:
+    activations and loss."""
     host: int = 0
     """Offloaded activations, which are not part of the total."""
 
@@ -71,12 +77,14 @@ class MemoryEstimate(Record, frozen=True):
 
     @property
     def shown_parts(self) -> str:
-        return " + ".join(f"{name} {_shown(size)}" for name, size in self._parts().items() if size)
+        return " + ".join(
+            f"{name} {shown_bytes(size)}" for name, size in self._parts().items() if size
+        )
 
     @property
     def shown_total(self) -> str:
-        host = f", and {_shown(self.host)} on the host" if self.host else ""
-        return f"{_shown(self.total)}{host}"
+        host = f", and {shown_bytes(self.host)} on the host" if self.host else ""
+        return f"{shown_bytes(self.total)}{host}"
 
     def __str__(self) -> str:
         return f"{self.shown_parts} = {self.shown_total}"
@@ -88,9 +96,9 @@ def memory_estimate(
     """Estimate a rank's memory at the peak of a step, from the stages it holds."""
     stages = list(stages)
     parameters = [one for stage in stages for one in stage.parameters]
-    width = WIDTHS[recipe.model.dtype]
-    backwards = recipe.train.accumulation * recipe.pipeline.microbatches
+    width = WIDTHS[recipe.dtype]
     sizes = [math.prod(one) * width for one in parameters]
+    of_gradients = [math.prod(one) * gradient_width(recipe) for one in parameters]
     waiting = {
         where: sum(
             saved_bytes(shape, recipe, one) * one.in_flight
@@ -103,14 +111,25 @@ def memory_estimate(
     # Sharded weights are gathered for a step; the rank's own rows come on top.
     kept = sum(math.prod(_rows(one, shards)) * width for one in parameters) if shards > 1 else 0
     # Each gradient is freed at once, unless it must wait for those of other microbatches.
-    is_used_up = recipe.memory.fused_backward and backwards == 1
+    is_used_up = recipe.memory.fused_backward and _backwards(recipe) == 1
+    at_work = sum(_layer_at_work(shape, recipe, one) for one in stages)
+    loss = sum(_loss_bytes(shape, recipe, one) for one in stages if one.has_last)
+    put_off = sum(_put_off_beside(shape, recipe, one) for one in stages)
+    # The largest weights, of embedding and head, are updated while no layer is at work.
+    freed = loss + at_work + put_off + (0 if recipe.memory.fused_backward else waiting["device"])
     return MemoryEstimate(
         weights=sum(sizes) + kept,
-        gradients=max(sizes, default=0) if is_used_up else sum(sizes) + kept,
-        optimizer=sum(optimizer_bytes(recipe, _rows(one, shards)) for one in parameters),
-        activations=waiting["device"] + sum(_layer_at_work(shape, recipe, one) for one in stages),
-        loss=sum(_loss_bytes(shape, recipe, one) for one in stages if one.has_last),
+        gradients=max(of_gradients, default=0) if is_used_up else sum(of_gradients) + kept,
+        optimizer=sum(
+            count * optimizer_bytes(recipe, _rows(one, shards))
+            for one, count in Counter(parameters).items()
+        ),
+        activations=waiting["device"] + at_work,
+        loss=loss,
+        put_off=put_off,
+        update=max(0, update_bytes(recipe, [_rows(one, shards) for one in parameters]) - freed),
         transfers=sum(_transfer_bytes(shape, recipe, one) for one in stages),
+        sent=sum(_sent_bytes(shape, recipe, one) for one in stages),
         host=waiting["host"],
     )
 
@@ -128,53 +147,62 @@ def fitting_loss(recipe: Recipe, vocabulary_size: int) -> LossKind:
     return "chunked" if logits > LARGE_LOGITS_BYTES else "plain"
 
 
-def quantized_block(kind: OptimizerKind, values: int) -> int | None:
-    """Return how many values of a tensor share a scale; ``None`` if it is not quantized."""
-    block = _BLOCKS.get(kind)
-    if block is None or values < FEWEST_QUANTIZED or values % block:
-        return None
-    return block
-
-
-def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
-    """Return the bytes of optimizer state for a parameter of this shape."""
-    values, kind = math.prod(parameter), recipe.optimizer.kind
-    width = WIDTHS[recipe.model.dtype]
-    # Bytes per value of the updated tensor: the parameter, or a lasting or temporary float32 copy.
-    updated = width if recipe.precision == "plain" else FLOAT32
-    master = FLOAT32 * values if recipe.precision == "float32-master" else 0
-    step = FLOAT32
-    if kind == "adafactor":
-        return step + master + updated * _factored_values(parameter)
-    average = (width if recipe.precision == "stochastic-rounding" else updated) * values
-    if kind != "adamw":
-        average = updated * values
-    block = quantized_block(kind, values)
-    if block is not None:
-        codes = values if kind == "adamw-8bit" else values // 2
-        average = codes + FLOAT32 * (values // block + _CODES[kind])
-    return step + master + 2 * average
-
-
 def saved_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     """Return the bytes that autograd saves of one microbatch in a stage, without the loss."""
-    width = WIDTHS[recipe.model.dtype]
+    width = WIDTHS[recipe.dtype]
     layer = _layer_bytes(shape, recipe, norms_heads=stage.norms_heads)
     kept = {
         "none": layer,
         "full": width * shape.hidden_size,
         "selective": width * (shape.hidden_size + _product_values(shape)),
-    }[recipe.memory.checkpointing]
+    }[recipe.checkpointing]
     ids = 8 if stage.has_first else 0
     rotations = 2 * width * shape.head_dim
-    mask = width * recipe.data.sequence_length if recipe.model.attention == "eager" else 0
+    mask = width * recipe.data.sequence_length if _has_mask(recipe) else 0
     norm = _norm_bytes(shape.hidden_size, width) if stage.has_last else 0
     return _tokens(recipe) * (stage.layers * kept + ids + rotations + mask + norm)
 
 
+def put_off_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
+    """Return the bytes that are kept of one microbatch while its gradients of weights are put off.
+
+    Projections of the same input share it. The head is a part of the chunked losses, which compute
+    its gradient with their own.
+    """
+    queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
+    inputs = 2 * shape.hidden_size + queries + shape.intermediate_size
+    outputs = queries + 2 * keys + 2 * shape.hidden_size + 2 * shape.intermediate_size
+    has_head = stage.has_last and stage.loss == "plain"
+    head = shape.hidden_size + shape.vocabulary_size if has_head else 0
+    return _tokens(recipe) * WIDTHS[recipe.dtype] * (stage.layers * (inputs + outputs) + head)
+
+
+def _put_off_beside(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
+    """Bytes that are put off at most, beyond what microbatches in flight hold at most."""
+    if not stage.kept_back:
+        return 0
+    microbatches, ahead = recipe.microbatches, stage.in_flight
+    saved = 0 if stage.offloads else saved_bytes(shape, recipe, stage)
+    each = put_off_bytes(shape, recipe, stage)
+    most = 0
+    # Around the backward pass after which there are as many put off, or fewer in flight.
+    for done in {min(stage.kept_back, microbatches - 1), microbatches - ahead, microbatches - 1}:
+        flying, kept = min(ahead, microbatches - done), min(stage.kept_back, done)
+        most = max(most, flying * saved + kept * each, (flying - 1) * saved + (kept + 1) * each)
+    return max(0, most - ahead * saved)
+
+
+def _has_mask(recipe: Recipe) -> bool:
+    """Whether attention gets a mask, which its layers share; bfloat16 needs none on a GPU."""
+    kind, on_cpu = recipe.model.attention, recipe.train.device == "cpu"
+    has_kernel = kind == "auto" and recipe.dtype == "bfloat16" and not on_cpu
+    masks = kind in {"auto", "sdpa"} and recipe.data.is_packed and not has_kernel
+    return kind == "eager" or masks
+
+
 def _layer_bytes(shape: ModelShape, recipe: Recipe, *, norms_heads: bool) -> int:
     """Bytes that autograd saves in one layer for one token."""
-    width, hidden = WIDTHS[recipe.model.dtype], shape.hidden_size
+    width, hidden = WIDTHS[recipe.dtype], shape.hidden_size
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     norms = 2 * (_norm_bytes(hidden, width) + width * hidden)
     if norms_heads:
@@ -203,42 +231,65 @@ def _product_values(shape: ModelShape) -> int:
 
 
 def _layer_at_work(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    """Bytes of the one layer that is being recomputed, or fetched from the host."""
-    is_kept_here = recipe.memory.checkpointing == "none" and not stage.offloads
+    """Bytes of the one layer that is being recomputed, or fetched from the host before it."""
+    is_kept_here = recipe.checkpointing == "none" and not stage.offloads
     if is_kept_here or not stage.layers:
         return 0
-    return _tokens(recipe) * _layer_bytes(shape, recipe, norms_heads=stage.norms_heads)
+    layer = _tokens(recipe) * _layer_bytes(shape, recipe, norms_heads=stage.norms_heads)
+    # While one is used, what was saved of the one before it is on its way.
+    on_its_way = saved_bytes(shape, recipe, stage) // stage.layers if stage.offloads else 0
+    return layer + on_its_way
 
 
 def _loss_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     """Bytes from the last norm to the loss."""
-    width, vocabulary = WIDTHS[recipe.model.dtype], shape.vocabulary_size
+    width, vocabulary = WIDTHS[recipe.dtype], shape.vocabulary_size
     tokens, normed = _tokens(recipe), width * shape.hidden_size
     # Float32 probabilities, and gradients of the same size in the backward pass.
     logits = (width + FLOAT32) * vocabulary
     gradients = (FLOAT32 + (width if width != FLOAT32 else 0)) * vocabulary
     if stage.loss == "plain":
         return tokens * (stage.in_flight * (normed + logits) + gradients)
-    at_once = min(tokens, recipe.memory.chunk_tokens) * (logits + gradients)
+    chunk, head = min(tokens, recipe.memory.chunk_tokens), width * shape.hidden_size * vocabulary
     if stage.loss == "liger":
         # Liger computes gradients in the forward pass.
-        made = tokens * normed + width * shape.hidden_size * vocabulary
-        return stage.in_flight * made + at_once
-    return stage.in_flight * tokens * normed + at_once
+        return stage.in_flight * (tokens * normed + head) + chunk * (logits + gradients)
+    if not KINDS[recipe.schedule].splits_backward:
+        # Float32 logits, a temporary copy, and where the labels are; autograd keeps nothing.
+        logits, gradients = (2 * FLOAT32 + 1) * vocabulary, 0
+    # A microbatch's gradient of the head, before it is added to that of the others.
+    added = head if _backwards(recipe) > 1 else 0
+    return stage.in_flight * tokens * normed + chunk * (logits + gradients) + added
 
 
 def _transfer_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
-    boundary = _tokens(recipe) * shape.hidden_size * WIDTHS[recipe.model.dtype]
     received = (not stage.has_first) + (not stage.has_last)
-    return received * recipe.pipeline.microbatches * boundary
+    return received * recipe.microbatches * _boundary_bytes(shape, recipe)
 
 
-def _factored_values(parameter: tuple[int, ...]) -> int:
-    """Values in Adafactor's state: one per row and column, or all of a vector."""
-    if len(parameter) <= 1:
-        return math.prod(parameter)
-    *others, rows, columns = parameter
-    return math.prod(others) * (rows + columns)
+def _sent_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
+    """Bytes of what a stage has sent and torch still holds.
+
+    torch's 1F1B waits for each send before the next: it holds the results that await their
+    backward pass, and the last send. All other schedules keep every send, with its tensor, until
+    the end of the step (``send_ops`` in ``torch/distributed/pipelining/schedules.py``); that of
+    the two stages at the tip of a V, which exchange nothing, is counted, too.
+    """
+    count = onward = recipe.microbatches
+    if recipe.schedule == "1f1b":
+        count, onward = 2, stage.in_flight + 1
+    held = onward * (not stage.has_last) + count * (not stage.has_first)
+    return held * _boundary_bytes(shape, recipe)
+
+
+def _boundary_bytes(shape: ModelShape, recipe: Recipe) -> int:
+    """Bytes of a microbatch's hidden states, which stages exchange."""
+    return _tokens(recipe) * shape.hidden_size * WIDTHS[recipe.dtype]
+
+
+def _backwards(recipe: Recipe) -> int:
+    """Backward passes whose gradients are added up in a step."""
+    return recipe.train.accumulation * recipe.microbatches
 
 
 def _tokens(recipe: Recipe) -> int:
@@ -246,7 +297,8 @@ def _tokens(recipe: Recipe) -> int:
     return recipe.microbatch_size * recipe.data.sequence_length
 
 
-def _shown(size: int) -> str:
+def shown_bytes(size: int) -> str:
+    """A size in decimal units, as GPUs are sold."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6)):
         if size >= scale:
             return f"{size / scale:.1f} {unit}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,15 @@ from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.combinations import (
     check_attention,
     check_memory,
+    check_precision,
     check_prompts,
     check_tied,
 )
+from jupyter_mntrain.recipe.orders.counts import check_counts
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
+from jupyter_mntrain.recipe.results import CheckpointSection
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
 from jupyter_mntrain.recipe.sections import (
-    CheckpointSection,
     ModelSection,
     OptimizerSection,
     Recipe,
@@ -120,7 +121,7 @@ def check(
 
 def check_layers(recipe: Recipe, layers: int, stages: int) -> None:
     """Refuse a split that does not match the model's layers and the pipeline's stages."""
-    split = recipe.pipeline.split
+    split = recipe.split
     if layers < stages:
         cause = f"{stages} pipeline stages need {stages} layers or more; the model has {layers}"
         raise RecipeError(cause, fix=f"use a larger model, or fewer stages (at most {layers})")
@@ -173,9 +174,7 @@ def _check_optimizer(recipe: Recipe) -> None:
         cause = f"optimizer.warmup_steps = {recipe.warmup_steps}: more than train.steps"
         raise RecipeError(cause, fix=f"use at most {recipe.train.steps}")
     section = recipe.optimizer
-    if section.precision not in {"auto", "plain"} and recipe.model.dtype == "float32":
-        cause = f'optimizer.precision = "{section.precision}": the weights are float32 already'
-        raise RecipeError(cause, fix='leave it out or set model.dtype = "bfloat16"')
+    check_precision(recipe)
     if section.kind == "adafactor":
         for field in ("betas", "epsilon"):
             if getattr(section, field) != getattr(OptimizerSection(), field):
@@ -206,8 +205,8 @@ def _data_parallel(recipe: Recipe) -> str:
 
 def _check_schedule(recipe: Recipe, ranks: int, stages: int) -> None:
     """Refuse a schedule that cannot run on ``ranks`` ranks per pipeline."""
-    pipeline, per_rank = recipe.pipeline, recipe.stages_per_rank
-    name, kind = pipeline.schedule, KINDS[pipeline.schedule]
+    per_rank = recipe.stages_per_rank
+    name, kind = recipe.schedule, KINDS[recipe.schedule]
     given = f"pipeline.stages_per_rank = {per_rank}"
     if per_rank < kind.fewest:
         cause = f"{given}: {name} needs {kind.fewest}{'' if kind.most else ' or more'}"
@@ -218,8 +217,8 @@ def _check_schedule(recipe: Recipe, ranks: int, stages: int) -> None:
             f"{given}: {name} runs {runs} per rank",
             fix=f'use {kind.most} or schedule = "interleaved-1f1b"',
         )
-    _check_in_flight(recipe, stages)
-    count = pipeline.microbatches
+    check_counts(recipe, stages)
+    count = recipe.microbatches
     fewest = 1 if ranks == 1 else fewest_microbatches(name, ranks, stages)
     if count < fewest:
         what = f"{ranks} ranks" if fewest < stages else f"{stages} pipeline stages"
@@ -232,27 +231,11 @@ def _check_schedule(recipe: Recipe, ranks: int, stages: int) -> None:
         raise RecipeError(f"{cause} a multiple of its {rounds} rounds", fix=fix)
 
 
-def _check_in_flight(recipe: Recipe, stages: int) -> None:
-    given, name = recipe.pipeline.in_flight, recipe.pipeline.schedule
-    if given == "auto":
-        return
-    shown = f"pipeline.in_flight = {list(given)}"
-    if name != "eager-1f1b":
-        cause = f"{shown}: {name} has a fixed order"
-        raise RecipeError(cause, fix='leave it out or use schedule = "eager-1f1b"')
-    if len(given) != stages:
-        cause = f"{shown}: {len(given)} numbers for {stages} pipeline stages"
-        raise RecipeError(cause, fix=f'give {stages} numbers or in_flight = "auto"')
-    if any(one < other for one, other in pairwise(given)):
-        cause = f"{shown}: a stage has fewer than the next stage, which would then wait for it"
-        raise RecipeError(cause, fix="use numbers that never increase, like 4, 2, 1")
-
-
 def _check_batch(recipe: Recipe) -> None:
     parts, size = recipe.microbatches_per_step, recipe.train.batch_size
     if size % parts:
         of_what = f"accumulation {recipe.train.accumulation} x microbatches "
-        of_what += str(recipe.pipeline.microbatches)
+        of_what += str(recipe.microbatches)
         if recipe.data_parallel.width > 1:
             of_what += f" x {_data_parallel(recipe)}"
         cause = f"train.batch_size = {size} is not a multiple of {parts} ({of_what})"

@@ -7,16 +7,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.memory import (
     MemoryEstimate,
     StageShape,
     fitting_loss,
     memory_estimate,
+    shown_bytes,
 )
+from jupyter_mntrain.recipe.orders.counts import counts_without_links
 from jupyter_mntrain.recipe.parse import check, preset_config
 from jupyter_mntrain.recipe.presets import FAMILIES
-from jupyter_mntrain.recipe.schedules import ScheduleName
+from jupyter_mntrain.recipe.schedules import BATCHED, KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
 
@@ -31,6 +34,60 @@ _HEAD_DIMS = {"qwen3": 128}
 """Families whose default head size in transformers is not hidden size / heads."""
 
 _KEEP_ALL: frozenset[ScheduleName] = frozenset({"gpipe", "looped-bfs"})
+
+
+CUDA_BYTES = 500_000_000
+"""CUDA's context and torch's kernels: 300 to 500 MB, depending on the card and its driver."""
+
+NCCL_BUFFER_BYTES = 4 << 20
+"""NCCL's documented default of ``NCCL_BUFFSIZE``, for each channel and direction."""
+
+GROUP_CHANNELS, PAIR_CHANNELS = 16, 2
+"""Channels that NCCL opens in a group over NVLink, and between two ranks; fewer over sockets."""
+
+RESERVE_SHARE = 0.05
+"""What torch's allocator keeps beyond its tensors, as a share of them. Not measured."""
+
+
+class GpuOverhead(Record, frozen=True):
+    """Bytes that a rank takes of its GPU beside its tensors, roughly."""
+
+    cuda: int
+    nccl: int
+    reserve: int
+    """Of torch's allocator, which holds more than its tensors."""
+
+    @property
+    def total(self) -> int:
+        return self.cuda + self.nccl + self.reserve
+
+    def __str__(self) -> str:
+        parts = {"CUDA": self.cuda, "NCCL": self.nccl, "reserve": self.reserve}
+        return " + ".join(f"{name} {shown_bytes(size)}" for name, size in parts.items() if size)
+
+
+def gpu_overhead(
+    recipe: Recipe, layout: Layout, place: int, estimate: MemoryEstimate, *, is_tied: bool
+) -> GpuOverhead:
+    """Estimate what a rank takes of its GPU beside its tensors.
+
+    Args:
+        place: of the rank in its pipeline.
+        estimate: of its tensors.
+    """
+    parallel = recipe.data_parallel
+    ranks = layout.world_size * parallel.width
+    groups = (ranks > 1) + (parallel.replicas > 1) + (parallel.shards > 1)
+    groups += parallel.width > 1 and layout.world_size > 1
+    # One communicator per direction with each neighbor, where there are any.
+    is_batched = recipe.schedule in BATCHED
+    pairs = 0 if is_batched else 2 * len(layout.neighbors(place, tied=is_tied))
+    channels = groups * GROUP_CHANNELS + pairs * PAIR_CHANNELS
+    return GpuOverhead(
+        cuda=CUDA_BYTES,
+        nccl=2 * NCCL_BUFFER_BYTES * channels,
+        reserve=round(RESERVE_SHARE * estimate.total),
+    )
 
 
 def model_config(recipe: Recipe) -> Config | None:
@@ -61,11 +118,13 @@ def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]
     shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
     check(recipe, ranks, layers=shape.layers, is_tied=is_tied)
     layout = lay_out(recipe, ranks, shape.layers)
-    stages = [_stage(recipe, config, layout, index) for index in range(len(layout.stages))]
-    return [
-        memory_estimate(shape, recipe, [stages[index] for index in layout.stages_of(place)])
-        for place in range(layout.world_size)
-    ]
+    return [place_forecast(recipe, config, layout, place) for place in range(layout.world_size)]
+
+
+def place_forecast(recipe: Recipe, config: Config, layout: Layout, place: int) -> MemoryEstimate:
+    """Like :func:`forecast`, of one rank of a pipeline and without its check."""
+    stages = [_stage(recipe, config, layout, index) for index in layout.stages_of(place)]
+    return memory_estimate(shape_of(config), recipe, stages)
 
 
 def _is_count(value: object) -> bool:
@@ -88,10 +147,12 @@ def shape_of(config: Config) -> ModelShape:
 
 
 def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageShape:
-    count, given = len(layout.stages), recipe.pipeline.in_flight
-    microbatches = recipe.pipeline.microbatches
-    ahead = count - index if given == "auto" else given[index]
-    if recipe.pipeline.schedule in _KEEP_ALL:
+    count = len(layout.stages)
+    microbatches, ahead, kept_back = recipe.microbatches, count - index, 0
+    if KINDS[recipe.schedule].is_eager:
+        counts = counts_without_links(recipe, count)
+        ahead, kept_back = counts.ahead[index], counts.kept_back[index]
+    elif recipe.schedule in _KEEP_ALL:
         ahead = microbatches
     is_first, is_last = index == 0, index == layout.last_stage
     layers = len(layout.stages[index])
@@ -104,6 +165,7 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
         loss=fitting_loss(recipe, config["vocab_size"]),
         norms_heads=config.get("model_type") == "qwen3",
         offloads=recipe.memory.offload_activations,
+        kept_back=kept_back if count > 1 else 0,
     )
 
 

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 ScheduleName = Literal[
     "eager-1f1b",
+    "eager-zero-bubble",
     "1f1b",
     "gpipe",
     "interleaved-1f1b",
@@ -34,6 +35,9 @@ class ScheduleKind(NamedTuple):
         is_v: the first and last stage are on the same rank.
         is_in_rounds: microbatches are processed in rounds, each of as many as there are ranks.
         splits_backward: gradients of inputs and of weights are computed separately.
+        is_eager: the recipe's numbers of microbatches in flight apply.
+        puts_off: gradients of the weights of linear layers are computed later than the rest of a
+            backward pass, which autograd computes as a whole.
     """
 
     stages_per_rank: int = 1
@@ -42,10 +46,13 @@ class ScheduleKind(NamedTuple):
     is_v: bool = False
     is_in_rounds: bool = False
     splits_backward: bool = False
+    is_eager: bool = False
+    puts_off: bool = False
 
 
 KINDS: dict[ScheduleName, ScheduleKind] = {
-    "eager-1f1b": ScheduleKind(),
+    "eager-1f1b": ScheduleKind(is_eager=True),
+    "eager-zero-bubble": ScheduleKind(is_eager=True, puts_off=True),
     "1f1b": ScheduleKind(),
     "gpipe": ScheduleKind(),
     "interleaved-1f1b": ScheduleKind(2, 2, None, is_in_rounds=True),
@@ -56,10 +63,15 @@ KINDS: dict[ScheduleName, ScheduleKind] = {
 }
 
 
+BATCHED: frozenset[ScheduleName] = frozenset({"1f1b", "gpipe"})
+"""Schedules that need no process groups of directions: torch batches a send with a receive, which
+must be of one group, or all ranks send only one way at a time."""
+
+
 def fewest_microbatches(name: ScheduleName, world_size: int, stages: int) -> int:
     """Return the smallest number of microbatches that a schedule can run with."""
     match name:
-        case "eager-1f1b" | "gpipe" | "looped-bfs" | "zbv":
+        case "eager-1f1b" | "eager-zero-bubble" | "gpipe" | "looped-bfs" | "zbv":
             return 1
         case "dualpipev":
             return stages

@@ -7,19 +7,27 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import UserRecord
-from jupyter_mntrain.model.api import LAST_PORT
+from jupyter_mntrain.recipe.results import (
+    MOST_STEPS,
+    CheckpointSection,
+    EvaluationSection,
+    OutputSection,
+    ReportSection,
+)
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 
 PYTHON_LIBRARY = "python-library"
 
-MOST_STEPS = 100_000_000
-
-REPORT_PROJECT = "mntrain"
-"""Of a report whose recipe names none."""
 
 OptimizerKind = Literal["adamw", "adafactor", "adamw-8bit", "adamw-4bit"]
+AttentionKind = Literal["sdpa", "eager", "varlen", "flex_attention", "flash_attention_2"]
 LossKind = Literal["plain", "chunked", "liger"]
 Precision = Literal["float32-master", "stochastic-rounding", "plain"]
+Dtype = Literal["float32", "bfloat16"]
+Checkpointing = Literal["none", "full", "selective"]
+
+MOST_MICROBATCHES = 8
+"""Where nothing plans their number."""
 
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -30,13 +38,15 @@ class ModelSection(UserRecord, frozen=True):
     """The model: a preset trained from scratch, or a Hugging Face directory to continue from.
 
     ``layers`` to ``tie_embeddings`` override a preset; a directory defines them itself. ``dtype``
-    applies to parameters, activations and transfers.
+    applies to parameters, activations and transfers; ``auto`` is ``bfloat16`` if every rank has a
+    GPU of compute capability 8.0 or newer, else ``float32``. ``attention`` ``auto`` is the
+    fastest kernel of all ranks that keeps packed documents apart.
     """
 
     preset: str | None = None
     path: str | None = None
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    attention: Literal["sdpa", "eager", "flex_attention", "flash_attention_2"] = "sdpa"
+    dtype: Literal["auto"] | Dtype = "auto"
+    attention: Literal["auto"] | AttentionKind = "auto"
     layers: Annotated[int, Meta(ge=1, le=1000)] | None = None
     hidden_size: Annotated[int, Meta(ge=8, le=65536)] | None = None
     intermediate_size: Annotated[int, Meta(ge=8, le=262144)] | None = None
@@ -90,18 +100,26 @@ class DataSection(UserRecord, frozen=True):
 class PipelineSection(UserRecord, frozen=True):
     """The pipeline: how layers are split and microbatches ordered.
 
+    A launch plans what is ``auto`` by the measured devices and links. Where nothing plans, as under
+    torchrun by hand, ``schedule`` is ``eager-1f1b``, ``microbatches`` at most 8, and ``split`` is
+    ``even``.
+
     ``eager-1f1b`` is 1F1B that sends as many microbatches ahead as the measured links between nodes
     need; on one node it is 1F1B. ``in_flight`` sets that by hand, one number per stage.
+    ``eager-zero-bubble`` does so, too, and fills idle time with the gradients of the weights of
+    linear layers, which nobody waits for: ``kept_back`` is how many microbatches' each stage puts
+    off at most, 0 for none.
     ``stages_per_rank`` is 2 for ``zbv`` and ``dualpipev``, 2 or more (default 2) for the other
     schedules with several stages per rank, and otherwise 1. ``split`` is the number of layers of
     each stage.
     """
 
-    schedule: ScheduleName = "eager-1f1b"
-    microbatches: Annotated[int, Meta(ge=1, le=65536)] = 8
+    schedule: Literal["auto"] | ScheduleName = "auto"
+    microbatches: Literal["auto"] | Annotated[int, Meta(ge=1, le=65536)] = "auto"
     stages_per_rank: Annotated[int, Meta(ge=1, le=64)] | None = None
-    split: Literal["even"] | tuple[Annotated[int, Meta(ge=1, le=1000)], ...] = "even"
+    split: Literal["auto", "even"] | tuple[Annotated[int, Meta(ge=1, le=1000)], ...] = "auto"
     in_flight: Literal["auto"] | tuple[Annotated[int, Meta(ge=1, le=65536)], ...] = "auto"
+    kept_back: Literal["auto"] | tuple[Annotated[int, Meta(ge=0, le=65536)], ...] = "auto"
 
 
 class DataParallelSection(UserRecord, frozen=True):
@@ -125,8 +143,11 @@ class OptimizerSection(UserRecord, frozen=True):
     """The optimizer, with linear warm-up, then a cosine down to ``min_ratio`` of the learning rate.
 
     ``warmup_steps`` defaults to a tenth of all steps, at most 100. ``clip_norm`` 0 disables
-    clipping. ``adafactor`` ignores ``betas`` and ``epsilon``, and its learning rate is relative to
-    the size of a weight. ``precision`` applies to bfloat16 weights; ``auto`` is ``float32-master``.
+    clipping. ``grad_dtype`` is the dtype in which gradients are summed over microbatches and
+    replicas; ``auto`` is that of the weights. ``adafactor`` ignores ``betas`` and ``epsilon``, and
+    its learning rate is relative to the size of a weight. ``precision`` applies to bfloat16
+    weights; ``auto`` is ``float32-master``, or ``stochastic-rounding`` if a GPU's memory is too
+    small for the masters.
     """
 
     kind: OptimizerKind = "adamw"
@@ -138,30 +159,37 @@ class OptimizerSection(UserRecord, frozen=True):
     warmup_steps: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0
     min_ratio: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.1
+    grad_dtype: Literal["auto", "float32"] = "auto"
 
 
 class MemorySection(UserRecord, frozen=True):
     """Memory savings.
 
     ``checkpointing`` ``full`` keeps only each layer's input and recomputes the rest in the backward
-    pass; ``selective`` also keeps matrix products and attention. ``offload_activations`` moves
+    pass; ``selective`` also keeps matrix products and attention. A launch plans ``auto``: ``none``
+    where memory suffices. ``offload_activations`` moves
     stored activations from the GPU to the host. ``loss`` ``chunked`` holds the logits of
-    ``chunk_tokens`` tokens at a time; ``auto`` is ``liger`` if it is installed and there is CUDA,
+    ``chunk_tokens`` tokens at a time; ``auto`` is ``liger`` if every rank has it and a GPU,
     else ``chunked`` if the logits of a microbatch exceed 128 MiB, else ``plain``. ``compile``
-    compiles each layer. ``fused_backward`` updates each weight as soon as its gradient is complete,
-    and frees the gradient.
+    compiles each layer, and what ``chunked`` does with a chunk, which takes a minute or more at the
+    start; ``auto`` does so in runs of 1000 steps or more if every rank has a GPU of compute
+    capability 7.0 or newer and its node has what compiling needs. ``fused_backward`` updates each
+    weight as soon as its gradient is complete, and frees the gradient.
     """
 
-    checkpointing: Literal["none", "full", "selective"] = "none"
+    checkpointing: Literal["auto"] | Checkpointing = "auto"
     offload_activations: bool = False
     loss: Literal["auto"] | LossKind = "auto"
     chunk_tokens: _Count = 1024
-    compile: bool = False
+    compile: Literal["auto"] | bool = "auto"
     fused_backward: bool = False
 
 
 class TrainSection(UserRecord, frozen=True):
     """Duration and device. ``batch_size`` is sequences per optimizer step, over all pipelines.
+
+    With ``tf32``, GPUs of compute capability 8.0 or newer multiply float32 matrices as TF32:
+    several times as fast, with 11 significant bits in place of 24. Elsewhere it has no effect.
 
     ``timeout_s`` is how long a rank waits for a silent peer before it fails. With ``on_nan``
     "stop", a loss or gradient that is NaN or infinite ends the job on all ranks, before the next
@@ -173,79 +201,10 @@ class TrainSection(UserRecord, frozen=True):
     accumulation: Annotated[int, Meta(ge=1, le=65536)] = 1
     seed: _Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    tf32: bool = True
     timeout_s: Annotated[float, Meta(ge=10.0, le=86400.0)] = 600.0
     log_interval: _Count = 10
     on_nan: Literal["stop", "report"] = "stop"
-
-
-class CheckpointSection(UserRecord, frozen=True):
-    """Checkpoints, from which an interrupted run resumes: weights, optimizer, position in the data.
-
-    ``directory`` may be shared by all nodes or local to each; each run gets its own folder in it.
-    By default, checkpoints are stored beside the jobs on each node, and stay.
-    ``interval_steps`` 0 saves at the end only. ``keep`` is the number of checkpoints to keep. With
-    ``copies`` 2, each shard also goes to the next node, so that a node may be lost with its disk;
-    in a shared directory nothing is sent.
-    """
-
-    directory: Annotated[str, Meta(min_length=1)] | None = None
-    interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 100
-    at_end: bool = True
-    keep: Annotated[int, Meta(ge=1, le=1000)] = 2
-    copies: Annotated[int, Meta(ge=1, le=2)] = 1
-
-
-class OutputSection(UserRecord, frozen=True):
-    """The trained model, as a Hugging Face directory that transformers, vLLM and others can load.
-
-    ``directory`` defaults to a folder ``model`` beside the checkpoints. A directory that is not
-    empty is refused unless ``replace`` is true, or the same run wrote it. If it is local to each
-    node, the head's gets the whole model; with ``gather`` false, each node keeps its own part.
-    ``shard_gb`` is the largest size of a file.
-    """
-
-    at_end: bool = True
-    directory: Annotated[str, Meta(min_length=1)] | None = None
-    replace: bool = False
-    gather: bool = True
-    shard_gb: Annotated[float, Meta(gt=0.0, le=1000.0)] = 5.0
-
-
-class EvaluationSection(UserRecord, frozen=True):
-    """Evaluation: the loss on held-out text, before the first step, between steps, and at the end.
-
-    ``interval_steps`` 0 disables it. The last ``share`` of the text is held out, of which at most
-    ``sequences`` are used.
-
-    ``prompts`` are texts that the model continues at each evaluation, greedily and with at most
-    ``prompt_tokens`` new tokens; for chat, each is the user's turn. Each token takes a pass through
-    the pipeline.
-    """
-
-    interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 0
-    share: Annotated[float, Meta(gt=0.0, le=0.5)] = 0.05
-    sequences: _Count = 64
-    prompts: tuple[str, ...] = ()
-    prompt_tokens: Annotated[int, Meta(ge=1, le=4096)] = 40
-
-
-ReportKind = Literal["tensorboard", "wandb", "trackio", "prometheus"]
-
-
-class ReportSection(UserRecord, frozen=True):
-    """Reports that rank 0 sends elsewhere: a list in ``to``, ``[]`` for none.
-
-    It defaults to ``["tensorboard"]`` if that is installed: event files in the folder
-    ``tensorboard`` beside the checkpoints. ``project`` and ``run_name`` name the run in W&B,
-    Trackio and Prometheus; they default to ``mntrain`` and the run's id. Prometheus scrapes
-    ``/metrics`` at ``prometheus_address`` on the node of rank 0.
-    """
-
-    to: tuple[ReportKind, ...] | None = None
-    project: Annotated[str, Meta(min_length=1)] | None = None
-    run_name: Annotated[str, Meta(min_length=1)] | None = None
-    prometheus_port: Annotated[int, Meta(ge=1, le=LAST_PORT)] = 9400
-    prometheus_address: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
 
 
 class Recipe(UserRecord, frozen=True):
@@ -268,6 +227,30 @@ class Recipe(UserRecord, frozen=True):
         return self.train.batch_size * self.data.sequence_length
 
     @property
+    def schedule(self) -> ScheduleName:
+        """Of the pipeline; ``auto`` is eager 1F1B until the job is planned."""
+        return "eager-1f1b" if self.pipeline.schedule == "auto" else self.pipeline.schedule
+
+    @property
+    def microbatches(self) -> int:
+        """Of one pass over the pipeline; ``auto`` is at most 8 until the job is planned."""
+        given = self.pipeline.microbatches
+        if given != "auto":
+            return given
+        share = self.train.batch_size // (self.data_parallel.width * self.train.accumulation)
+        return max(one for one in range(1, MOST_MICROBATCHES + 1) if share % one == 0)
+
+    @property
+    def split(self) -> Literal["even"] | tuple[int, ...]:
+        """Layers of each stage; ``auto`` is ``even`` until the job is planned."""
+        return "even" if self.pipeline.split == "auto" else self.pipeline.split
+
+    @property
+    def checkpointing(self) -> Checkpointing:
+        """What the backward pass computes again; ``auto`` is nothing until the job is planned."""
+        return "none" if self.memory.checkpointing == "auto" else self.memory.checkpointing
+
+    @property
     def microbatch_size(self) -> int:
         """Sequences per microbatch."""
         return self.train.batch_size // self.microbatches_per_step
@@ -275,7 +258,7 @@ class Recipe(UserRecord, frozen=True):
     @property
     def microbatches_per_step(self) -> int:
         """Microbatches per optimizer step, over all pipelines."""
-        return self.data_parallel.width * self.train.accumulation * self.pipeline.microbatches
+        return self.data_parallel.width * self.train.accumulation * self.microbatches
 
     @property
     def warmup_steps(self) -> int:
@@ -283,19 +266,29 @@ class Recipe(UserRecord, frozen=True):
         return min(100, self.train.steps // 10) if given is None else given
 
     @property
+    def dtype(self) -> Dtype:
+        """Of the weights; ``auto`` is ``float32`` until the job's GPUs are known."""
+        return "float32" if self.model.dtype == "auto" else self.model.dtype
+
+    @property
+    def compiles(self) -> bool:
+        """Whether layers are compiled; ``auto`` does not until the job's GPUs are known."""
+        return self.memory.compile is True
+
+    @property
     def precision(self) -> Precision:
         """How weights are stored between steps; resolves ``auto``."""
         given = self.optimizer.precision
         if given != "auto":
             return given
-        return "plain" if self.model.dtype == "float32" else "float32-master"
+        return "plain" if self.dtype == "float32" else "float32-master"
 
     @property
     def stages_per_rank(self) -> int:
         given = self.pipeline.stages_per_rank
         if given is not None:
             return given
-        return KINDS[self.pipeline.schedule].stages_per_rank
+        return KINDS[self.schedule].stages_per_rank
 
     def pipeline_ranks(self, world_size: int) -> int:
         """Ranks per pipeline."""

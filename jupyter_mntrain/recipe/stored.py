@@ -11,6 +11,7 @@ from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.errors import SpecError, bad_argument
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
+from jupyter_mntrain.recipe.devices.settled import settled
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 
@@ -27,12 +28,23 @@ def overrides_of(spec: JobSpec) -> tuple[str, ...] | None:
     return words[1::2]
 
 
+def chosen_words(spec: JobSpec) -> tuple[str, ...]:
+    """What was chosen for a job, as changes of its recipe. They go before its own, which win."""
+    return tuple(word for one in spec.chosen.items() for word in (SET, "=".join(one)))
+
+
 def recipe_of(spec: JobSpec) -> Recipe | None:
-    """The recipe that a job trains by; ``None`` for a script.
+    """The recipe that a job trains by, with what was chosen for it; ``None`` for a script.
 
     Raises:
         RecipeError: it is not valid.
     """
+    recipe = written_recipe(spec)
+    return recipe if recipe is None or not spec.chosen else settled(recipe, spec.chosen)
+
+
+def written_recipe(spec: JobSpec) -> Recipe | None:
+    """Like :func:`recipe_of`, with ``auto`` as it was written."""
     overrides = overrides_of(spec)
     if overrides is None:
         return None

@@ -24,6 +24,7 @@ from jupyter_mntrain.server.handlers import (
     own_machine_routes,
     record_routes,
     resume_routes,
+    trace_route,
 )
 
 PREFIX = "mntrain/v1"
@@ -49,6 +50,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (rf"/jobs{JOB}/stacks", job_routes.StacksResource),
     (rf"/jobs{JOB}/spec", job_routes.SpecResource),
     (rf"/jobs{JOB}/settings", job_routes.SettingsResource),
+    (rf"/jobs{JOB}/trace", trace_route.TraceResource),
     (rf"/jobs{JOB}/label", record_routes.LabelResource),
     (rf"/jobs{JOB}/removal", record_routes.RemovalResource),
     (rf"/jobs{JOB}/stop", job_routes.StopResource),

@@ -24,6 +24,7 @@ GET     /jobs/{job}/log-file?rank=&node=      → all lines, as one text
 POST    /jobs/{job}/stacks                   AskStacks → ShownStacks
 GET     /jobs/{job}/spec                     → SpecFile
 GET     /jobs/{job}/settings                 → JobSettings
+GET     /jobs/{job}/trace                    → JobTrace: its newest recorded step
 PUT     /jobs/{job}/label                    LabelJob → 202 JobEntry
 GET     /jobs/{job}/removal                  → JobRemoval: what DELETE would delete
 DELETE  /jobs/{job}/removal?checkpoints=     → JobRemoval; 1 = also the run's checkpoints
@@ -54,7 +55,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.records.node_view import Liveness
 from jupyter_mntrain.model.text.foreign import shown_json
-from jupyter_mntrain.recipe.sections import MOST_STEPS
+from jupyter_mntrain.recipe.results import MOST_STEPS
 from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
 
 EVENTS_VERSION = 1

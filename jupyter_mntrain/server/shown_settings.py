@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.recipe.settings import Origin
+from jupyter_mntrain.recipe.changes.settings import Origin
 
 
 class ShownSetting(Record, frozen=True):

@@ -103,6 +103,15 @@ def seconds(value: float | None) -> str:
     return f"{fixed(value, 1)}{SPACE}s"
 
 
+def latency(value_s: float | None) -> str:
+    """A link's latency: 25 ms, 0.4 ms, 25 µs."""
+    if value_s is None:
+        return ABSENT
+    if value_s < 1e-4:
+        return f"{fixed(1e6 * value_s, 0)}{SPACE}µs"
+    return seconds(value_s)
+
+
 def loss(value: Number | None) -> str:
     """0.872, NaN, ∞."""
     if value is None:
@@ -160,6 +169,14 @@ def byte_rate(bytes_per_s: float) -> str:
     if bytes_per_s >= 1e9:
         return f"{fixed(bytes_per_s / 1e9, 1)}{SPACE}GB/s"
     return f"{fixed(bytes_per_s / 1e6, 0 if bytes_per_s >= 1e7 else 1)}{SPACE}MB/s"
+
+
+def flop_rate(flops_per_s: float | None) -> str:
+    """FLOPs per second: 312 TFLOP/s, 98.5 GFLOP/s."""
+    if flops_per_s is None:
+        return ABSENT
+    unit, size = ("TFLOP/s", 1e12) if flops_per_s >= 1e12 else ("GFLOP/s", 1e9)
+    return f"{_three_digits(flops_per_s / size)}{SPACE}{unit}"
 
 
 def memory(value_bytes: float | None) -> str:

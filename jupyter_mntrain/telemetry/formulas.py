@@ -84,7 +84,12 @@ def throughput(tokens: float, seconds: float) -> float | None:
     return tokens / seconds if seconds > 0 else None
 
 
-FILLED: Final = {"interleaved-zero-bubble": 2 / 3, "zbv": 1.0, "dualpipev": 1.0}
+FILLED: Final = {
+    "eager-zero-bubble": 2 / 3,
+    "interleaved-zero-bubble": 2 / 3,
+    "zbv": 1.0,
+    "dualpipev": 1.0,
+}
 """Share of its idle slots that a schedule fills with weight gradients."""
 
 

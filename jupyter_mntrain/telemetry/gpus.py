@@ -7,13 +7,15 @@ import sys
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import psutil
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
+from jupyter_mntrain.telemetry.interfaces import SYSFS
 
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """Hardware slowdown, thermal limit of the driver and of the hardware, power brake: ``nvml.h``,
@@ -23,8 +25,16 @@ CLOCKS_UNKNOWN = "clocks unknown"
 
 RETRY_S = tunables.seconds("telemetry.gpu_retry_s")
 
+_AMD = "0x1002"
+_GPU_CLASSES = ("0x03", "0x12")
+"""PCI classes: display controllers, and processing accelerators (``pci_ids.h``)."""
+
+_ENOUGH = 4 << 30
+
 _VERSION_MISMATCH = 18
 """``NVML_ERROR_LIB_RM_VERSION_MISMATCH``."""
+_GPU_IS_LOST, _UNKNOWN = 15, 999
+"""``NVML_ERROR_GPU_IS_LOST``; ``NVML_ERROR_UNKNOWN``, which drivers also answer for a lost card."""
 
 
 def has_driver() -> bool:
@@ -34,6 +44,29 @@ def has_driver() -> bool:
     except OSError:
         return False
     return True
+
+
+def has_amd_gpu(sysfs: Path = SYSFS) -> bool:
+    """Whether this machine has a GPU of AMD, its driver loaded or not.
+
+    One that the driver gives less than 4 GiB is a processor's own graphics: nobody trains on it.
+
+    Args:
+        sysfs: mount point of sysfs.
+    """
+    return any(
+        _line(device / "vendor") == _AMD
+        and _line(device / "class").startswith(_GPU_CLASSES)
+        and int(_line(device / "mem_info_vram_total") or _ENOUGH) >= _ENOUGH
+        for device in (sysfs / "bus" / "pci" / "devices").glob("*")
+    )
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 def visible_gpus(value: str | None, uuids: Mapping[int, str]) -> frozenset[int]:
@@ -60,6 +93,17 @@ def visible_gpus(value: str | None, uuids: Mapping[int, str]) -> frozenset[int]:
     return frozenset(found)
 
 
+class Driver(NamedTuple):
+    """NVIDIA's driver.
+
+    Args:
+        cuda: the newest CUDA that it is for, ``12.8``; ``None`` if it does not say.
+    """
+
+    version: str
+    cuda: str | None = None
+
+
 class GpuReader:
     """Reads GPUs. Where the driver does not answer, it is tried again: it may load later.
 
@@ -75,7 +119,7 @@ class GpuReader:
         self._nvml: Any = None
         self.note: str | None = None
         """Why there are no GPUs, or fewer than the machine has."""
-        self.driver: str | None = None
+        self.driver: Driver | None = None
         self._connect()
 
     def _connect(self) -> None:
@@ -91,7 +135,7 @@ class GpuReader:
             return
         try:
             pynvml.nvmlInit()
-            self.driver = pynvml.nvmlSystemGetDriverVersion()
+            self.driver = _read_driver(pynvml)
         except pynvml.NVMLError as error:
             self.note = _no_answer(error)
             return
@@ -122,9 +166,9 @@ class GpuReader:
                 if self._is_split(index):
                     lost.append(_split(index))
                 else:
-                    gpus.append(self._read_one(index))
+                    gpus.append(self._read_one(index, uuids[index]))
             except nvml.NVMLError as error:
-                lost.append(f"GPU {index}: {error}")
+                lost.append(_lost(index, error))
         self.note = "; ".join(lost) or (None if gpus else _none_of(len(uuids)))
         return tuple(gpus)
 
@@ -182,7 +226,7 @@ class GpuReader:
         handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
-    def _read_one(self, index: int) -> Gpu:
+    def _read_one(self, index: int, uuid: str) -> Gpu:
         nvml = self._nvml
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         total, used = self._memory(handle)
@@ -190,7 +234,7 @@ class GpuReader:
         processes = self._optional(partial(self._processes, index)) or []
         return Gpu(
             index=index,
-            uuid=nvml.nvmlDeviceGetUUID(handle),
+            uuid=uuid,
             name=nvml.nvmlDeviceGetName(handle),
             memory_total_bytes=total,
             memory_used_bytes=used,
@@ -222,6 +266,15 @@ class GpuReader:
             return None
 
 
+def _read_driver(nvml: Any) -> Driver:
+    version = nvml.nvmlSystemGetDriverVersion()
+    try:
+        cuda = nvml.nvmlSystemGetCudaDriverVersion_v2()  # 12080
+    except nvml.NVMLError:  # containers may lack the library that says it
+        return Driver(version)
+    return Driver(version, f"{cuda // 1000}.{cuda % 1000 // 10}")
+
+
 def _no_answer(error: Exception) -> str:
     if getattr(error, "value", None) == _VERSION_MISMATCH:
         return (
@@ -236,6 +289,15 @@ def _split(index: int) -> str:
         f"GPU {index} is split into MIG instances, which mntrain does not use: "
         f"nvidia-smi -i {index} -mig 0 makes it whole"
     )
+
+
+def _lost(index: int, error: Exception) -> str:
+    if getattr(error, "value", None) in (_GPU_IS_LOST, _UNKNOWN):
+        return (
+            f"GPU {index} fell off the bus ({error}): restart this machine; if it does so again, "
+            "check its seat, power and cooling"
+        )
+    return f"GPU {index} does not answer ({error}): see nvidia-smi -q -i {index}"
 
 
 def _none_of(count: int) -> str:

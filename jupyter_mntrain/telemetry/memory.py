@@ -32,9 +32,20 @@ class MemoryGauge:
     def bytes(self) -> int:
         """Return the bytes, at most :data:`READ_INTERVAL_S` old."""
         if self._device.type == "cuda":
+            # The peak: between two steps there is less.
             return torch.cuda.max_memory_allocated(self._device)
         now = self._clock()
         if now - self._read_at >= READ_INTERVAL_S:
             self._read_at = now
             self._resident_bytes = self._process.memory_info().rss
         return self._resident_bytes
+
+    def reserved_bytes(self) -> int | None:
+        """Return what the GPU's allocator holds for it; ``None`` on a CPU. Waits for nothing."""
+        if self._device.type != "cuda":
+            return None
+        return torch.cuda.max_memory_reserved(self._device)
+
+    def fields(self) -> dict[str, int | None]:
+        """Return both, as fields of a step."""
+        return {"memory_bytes": self.bytes(), "reserved_bytes": self.reserved_bytes()}

@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Self, SupportsFloat, TypeVar
 
@@ -31,6 +31,8 @@ from jupyter_mntrain.model.records.metrics import (
     RankStart,
     RankStep,
     RankText,
+    RankTrace,
+    TracedAction,
     encoder,
 )
 from jupyter_mntrain.model.text.foreign import encodable
@@ -166,6 +168,25 @@ class Recorder:
             )
         self._write(sample)
         self._look_at_group()
+
+    def traced(
+        self, step: int, step_s: float, actions: Sequence[TracedAction], *, age_s: float = 0.0
+    ) -> None:
+        """Record what this rank did in a step, action by action.
+
+        Args:
+            age_s: seconds since the step's end.
+        """
+        now = self._clock()
+        told = RankTrace(
+            time_s=now,
+            rank=self._rank,
+            step=step,
+            begin_s=now - age_s - step_s,
+            step_s=step_s,
+            actions=tuple(actions),
+        )
+        self._write(told)
 
     def progress(
         self,

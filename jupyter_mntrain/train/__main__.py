@@ -47,12 +47,13 @@ def main(argv: list[str] | None = None) -> int:
 @record
 def _run(argv: list[str] | None) -> None:
     arguments = _parser().parse_args(argv)
+    chosen = dict(one.partition("=")[::2] for one in arguments.auto)
     recipe = load_recipe(arguments.recipe, arguments.set)
     check(recipe, int(os.environ.get("WORLD_SIZE", "1")))
 
     from jupyter_mntrain.train.loop import train  # torch and transformers take seconds
 
-    train(recipe)
+    train(recipe, chosen)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +68,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="SECTION.FIELD=VALUE",
         help="change one field of the recipe; may be repeated",
+    )
+    parser.add_argument(
+        "--auto",
+        action="append",
+        default=[],
+        metavar="SECTION.FIELD=VALUE",
+        help="what a launch has chosen for a field that is auto; by default the ranks choose",
     )
     return parser
 

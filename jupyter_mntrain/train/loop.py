@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,23 +12,27 @@ import torch.distributed as dist
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.not_finite import Measure
-from jupyter_mntrain.recipe.memory import memory_estimate
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
+from jupyter_mntrain.telemetry.device.gemm import device_name, device_peak
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
-from jupyter_mntrain.telemetry.gemm import device_name, device_peak
 from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, ModelExport, describe
 from jupyter_mntrain.train.checkpoint.policy import Checkpointing
-from jupyter_mntrain.train.data.batches import Batch
+from jupyter_mntrain.train.choosing import settle
 from jupyter_mntrain.train.finite import FiniteCheck, chosen
 from jupyter_mntrain.train.model.decoder import model_shape
+from jupyter_mntrain.train.model.held_memory import check_memory
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
+from jupyter_mntrain.train.pipeline.evaluation import Evaluation
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.sampling import TextSampler, ends_of
+from jupyter_mntrain.train.pipeline.steps import QueuedStep, StepMarks, log_line
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
+from jupyter_mntrain.train.pipeline.tracing import actions_of, is_traced
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
 from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
 from jupyter_mntrain.train.world import World, form_groups, join_world, topology
@@ -54,10 +58,13 @@ class TrainResult(Record, frozen=True):
     """Finished steps → the model's continuation of each prompt."""
 
 
-def train(recipe: Recipe) -> TrainResult:
+def train(recipe: Recipe, chosen: Mapping[str, str] | None = None) -> TrainResult:
     """Train as the recipe says, alone or as one of torchrun's ranks.
 
     Metrics go to ``$MNTRAIN_METRICS_DIR`` if it is set.
+
+    Args:
+        chosen: by a launch, in place of ``auto``; by default the ranks choose.
 
     Raises:
         RecipeError: the recipe does not fit the data, the model or the ranks.
@@ -69,7 +76,7 @@ def train(recipe: Recipe) -> TrainResult:
         joining = Tally(recorder.progress, WAITING)
         with join_world(recipe.train.device, recipe.train.timeout_s) as world:
             joining.end()
-            return Trainer(recipe, world, recorder).run()
+            return Trainer(settle(recipe, world, chosen, say=_say), world, recorder).run()
 
 
 class Trainer:
@@ -92,24 +99,22 @@ class Trainer:
 
         # Data and model. Ranks compare hashes of them.
         ready = prepare(recipe, world, recorder.progress)
-        self.batches, self.held_out = ready.batches, ready.held_out
+        self.batches = ready.batches
 
         # The pipeline, with a meter attached.
         self.stopwatch = Stopwatch(world.device)
+        self.reads_late = world.device.type == "cuda"
+        self._before = self.stopwatch.mark()
         self.meter = StageMeter(self.stopwatch)
-        groups = form_groups(world, ready.grid, recipe.train.timeout_s, recorder.progress)
+        groups = form_groups(world, recipe, ready.grid, ready.layout, recorder.progress)
         self.pipeline = Pipeline(
             recipe, ready.config, ready.layout, groups, ready.modules, self.meter
         )
         self.pipeline.measure()
-        self.sampler = TextSampler(
-            recipe,
-            self.pipeline.forwards,
-            ready.prompts,
-            ready.tokens,
-            ends_of(ready.config.eos_token_id, ready.tokens),
-        )
-        self.samples: dict[int, tuple[str, ...]] = {}
+        self.evaluation = self._evaluation(ready)
+        self.losses: list[float] = []
+        self.norms: list[float] = []
+        self.times: list[float] = []
         self.optimizer = Optimizer(recipe, self.pipeline.parameters(), self.pipeline.counted_once())
 
         # Check the output directory now, not at the end.
@@ -134,6 +139,13 @@ class Trainer:
         self.flops_per_token = _flops_per_token(ready, ready.grid.place_of(world.rank))
         self._introduce(ready)
 
+    def _evaluation(self, ready: Prepared) -> Evaluation:
+        recipe, world, forwards = self.recipe, self.world, self.pipeline.forwards
+        ends = ends_of(ready.config.eos_token_id, ready.tokens)
+        sampler = TextSampler(recipe, forwards, ready.prompts, ready.tokens, ends)
+        held_out, finite = ready.held_out, self.finite
+        return Evaluation(recipe, world, self.recorder, forwards, sampler, held_out, finite, _say)
+
     def run(self) -> TrainResult:
         with open_reports(
             self.recipe,
@@ -145,59 +157,54 @@ class Trainer:
             return self._run(reports)
 
     def _run(self, reports: Reports) -> TrainResult:
-        losses: list[float] = []
-        norms: list[float] = []
-        times: list[float] = []
-        evaluations: dict[int, float] = {}
-        if self.held_out is not None:
-            loss = evaluations[self.first_step] = self.evaluate(self.first_step, self.held_out)
+        if self.evaluation.held_out is not None:
+            loss = self._evaluate(self.first_step)
             # An earlier attempt has reported this evaluation already if it was due then.
-            if not (self.first_step and self._is_to_evaluate(self.first_step)):
+            if not (self.first_step and self.evaluation.is_due(self.first_step)):
                 reports.evaluated(self.first_step, loss)
-        last = time.perf_counter()
+        self._leave_out()
+        held: QueuedStep | None = None
+        steps_done = self.first_step
         for step in range(self.first_step, self.recipe.train.steps):
-            learning_rate = self.optimizer.learning_rate
-            sample = self.step(step)
-
-            now = time.perf_counter()
-            times.append(now - last)
-            last = now
-            losses.append(sample["loss"])
-            norms.append(sample["grad_norm"])
-
-            self.recorder.step(
-                step=step + 1, step_s=times[-1], learning_rate=learning_rate, **sample
-            )
-            reports.step(step + 1, sample, learning_rate=learning_rate, step_s=times[-1])
-            self._log(step + 1, sample, learning_rate, times)
-            self._refuse_nan("loss", step + 1, sample)
-            if self.held_out is not None and self._is_to_evaluate(step + 1):
-                loss = evaluations[step + 1] = self.evaluate(step + 1, self.held_out)
-                reports.evaluated(step + 1, loss)
-                last = time.perf_counter()
-            if len(times) == STEADY_AFTER:
-                self._send_ahead(sample["compute_s"])
-                last = time.perf_counter()
-            if self.checkpoints.after(step + 1, self.optimizer):
+            queued, steps_done = self._begin_after(held, step, reports), step + 1
+            if held is not None:
+                self._end(held, reports)
+            held = queued
+            if self._is_to_read(steps_done):
+                sample, held = self._end(held, reports), None
+                if self.evaluation.is_due(steps_done):
+                    reports.evaluated(steps_done, self._evaluate(steps_done))
+                if len(self.times) == STEADY_AFTER:
+                    self._send_ahead(sample["compute_s"])
+                    self._leave_out()
+            if self.checkpoints.after(steps_done, self.optimizer):
                 break
         self.checkpoints.close()
-        steps_done = self.first_step + len(times)
         self.output.write(self.pipeline.written_once(), steps_done, self.recorder.progress)
         return TrainResult(
             rank=self.world.rank,
             world_size=self.world.size,
             tokens_per_step=self.recipe.tokens_per_step,
-            losses=tuple(losses),
-            gradient_norms=tuple(norms),
-            step_s=tuple(times),
-            evaluations=evaluations,
-            samples=self.samples,
+            losses=tuple(self.losses),
+            gradient_norms=tuple(self.norms),
+            step_s=tuple(self.times),
+            evaluations=self.evaluation.losses,
+            samples=self.evaluation.samples,
         )
 
-    def step(self, step: int) -> dict[str, Any]:
-        """Run one optimizer step, counted from 0; return its sample's fields."""
+    def _begin_after(self, held: QueuedStep | None, step: int, reports: Reports) -> QueuedStep:
+        """Queue a step; if that fails, tell the numbers of the one before if they are here."""
+        try:
+            return self.begin(step)
+        except Exception:
+            if held is not None and held.numbers.is_known:
+                self._tell(held, reports)
+            raise
+
+    def begin(self, step: int) -> QueuedStep:
+        """Queue one optimizer step, counted from 0, without waiting for the device."""
         self.meter.reset()
-        mark, seconds = self.stopwatch.mark, self.stopwatch.seconds
+        mark, learning_rate = self.stopwatch.mark, self.optimizer.learning_rate
         batch = self.batches.batch(step)
 
         begin = mark()
@@ -206,33 +213,69 @@ class Trainer:
         passed = mark()
         squares = self.optimizer.gradient_squares()
         squared = mark()
-        self.finite.note(loss, squares.sum())
+        own = (loss, squares.sum())
         loss, norm, votes = self.optimizer.total(loss, squares, self.checkpoints.votes())
         agreed = mark()
         self.optimizer.update(norm)
         end = mark()
 
-        self.stopwatch.wait(end)
-        self.checkpoints.count(votes.tolist())
-        compute_s = self.meter.compute_s()
-        return {
-            "tokens": batch.tokens,
-            "loss": loss.item(),
-            "grad_norm": norm.item(),
-            "compute_s": compute_s,
-            "wait_s": max(0.0, seconds(begin, passed) - compute_s) + seconds(squared, agreed),
-            "optimizer_s": seconds(passed, squared) + seconds(agreed, end),
-            "flops": self.flops_per_token * batch.tokens / self.recipe.data_parallel.width,
-            "sent_bytes": dict(self.meter.sent_bytes),
-            "received_bytes": dict(self.meter.received_bytes),
-            "memory_bytes": self.memory.bytes(),
-        }
+        marks = StepMarks(self._before, begin, passed, squared, agreed, end)
+        self._before = end
+        return QueuedStep(
+            number=step + 1,
+            learning_rate=learning_rate,
+            tokens=batch.tokens,
+            flops=self.flops_per_token * batch.tokens / self.recipe.data_parallel.width,
+            numbers=DeviceNumber(torch.cat([torch.stack([loss, norm]), votes])),
+            own=own,
+            marks=marks,
+            metered=self.meter.take(),
+            memory=self.memory.fields(),
+        )
+
+    def _is_to_read(self, step: int) -> bool:
+        """Whether a step's numbers are needed before the next one is queued.
+
+        On a GPU, only where something else follows: to evaluate, save, stop or measure links. All
+        ranks decide alike.
+        """
+        if not self.reads_late or self.checkpoints.is_due(step):
+            return True
+        return step - self.first_step == STEADY_AFTER or self.evaluation.is_due(step)
+
+    def _end(self, step: QueuedStep, reports: Reports) -> dict[str, Any]:
+        """Wait for a step, tell its numbers, and end if they are NaN; return its sample."""
+        sample = self._tell(step, reports)
+        self.finite.note(*step.own)
+        self._refuse_nan("loss", step.number, sample)
+        return sample
+
+    def _tell(self, step: QueuedStep, reports: Reports) -> dict[str, Any]:
+        sample, step_s, votes = step.read(self.stopwatch)
+        self.checkpoints.count(votes)
+        self.losses.append(sample["loss"])
+        self.norms.append(sample["grad_norm"])
+        self.times.append(step_s)
+        rate = step.learning_rate
+        self.recorder.step(step=step.number, step_s=step_s, learning_rate=rate, **sample)
+        if is_traced(step.number - self.first_step):
+            told = actions_of(step, self.stopwatch, self.recipe.microbatches)
+            age_s = self.stopwatch.age(step.marks.end)
+            self.recorder.traced(step.number, step_s, told, age_s=age_s)
+        reports.step(step.number, sample, learning_rate=rate, step_s=step_s)
+        if self.world.rank == 0 and (line := log_line(self.recipe, step, sample, self.times)):
+            _say(line)
+        return sample
+
+    def _leave_out(self) -> None:
+        """Exclude what was done since the last step from the next one's time."""
+        self._before = self.stopwatch.mark()
 
     def _refuse_nan(self, what: Measure, step: int, sums: dict[str, Any]) -> None:
         """End on all ranks if a sum over them is not finite, before the weights are saved.
 
-        The update of this step has been made already: waiting for the sums before it would let
-        a GPU idle in every step.
+        The update of this step has been made already, on a GPU also that of the next: waiting for
+        the sums before it would let a GPU idle in every step.
         """
         if self.finite.is_bad(sums["loss"], sums["grad_norm"]):
             self.checkpoints.close()  # that of an earlier step is good
@@ -243,32 +286,12 @@ class Trainer:
         if said and self.world.is_head:
             _say(said)
 
-    def evaluate(self, step: int, held_out: Batch) -> float:
-        """Return the mean held-out loss per token after ``step`` steps. Collective."""
-        total = torch.tensor(self.pipeline.forwards.evaluate(held_out, self.recorder.progress))
-        self.finite.note(total)
-        total = total.double().to(self.world.device)
-        dist.all_reduce(total)
-        loss = total.item() / max(1, held_out.counted)
-        self.recorder.evaluated(step, loss)
-        if self.world.is_head:
-            _say(f"evaluation after step {step}: loss {loss:.4f} on {len(held_out)} sequences")
+    def _evaluate(self, step: int) -> float:
+        loss = self.evaluation.measure(step)
         self._refuse_nan("evaluation-loss", step, {"loss": loss, "grad_norm": 0.0})
-        if self.sampler.prompts:
-            self._write_samples(step)
+        self.evaluation.write_samples(step)
+        self._leave_out()
         return loss
-
-    def _write_samples(self, step: int) -> None:
-        self.samples[step] = self.sampler.write(self.recorder.progress)
-        if not self.world.is_head:
-            return
-        for prompt, text in zip(self.sampler.prompts, self.samples[step], strict=True):
-            self.recorder.wrote(step, prompt.text, text)
-            _say(f"sample after step {step}: {prompt.text!r} → {text!r}")
-
-    def _is_to_evaluate(self, step: int) -> bool:
-        interval = self.recipe.evaluation.interval_steps
-        return step % interval == 0 or step == self.recipe.train.steps
 
     def _introduce(self, ready: Prepared) -> None:
         rank, layout = self.world.rank, ready.layout
@@ -283,15 +306,16 @@ class Trainer:
         dist.barrier()  # ranks measure their peak at the same time, as they will train
         if self.pipeline.note and rank == 0:
             _say(f"pipeline: {self.pipeline.note}")
-        dtype = DTYPES[self.recipe.model.dtype]
-        peak = device_peak(self.world.device, dtype, self.recorder.progress)
+        peak = device_peak(self.world.device, DTYPES[self.recipe.dtype], self.recorder.progress)
         parameters = sum(p.numel() for p in self.pipeline.parameters().values())
         layers, stages = layout.layers_of(place), layout.stages_of(place)
         _say(
             f"rank {rank} host={self.world.host} pid={os.getpid()} device={self.world.device} "
             f"stages={list(stages)} layers={list(layers)} parameters={parameters:,}"
         )
-        self._say_memory(ready.config)
+        shapes = self.pipeline.stage_shapes()
+        for line in check_memory(self.recipe, ready.config, layout, place, self.world, shapes):
+            _say(line)
         self.recorder.start(
             device=device_name(self.world.device),
             peak_flops_per_s=peak.flops_per_s if peak else None,
@@ -302,32 +326,11 @@ class Trainer:
             flops_per_token=self.flops_per_token,
             tokens_per_step=self.recipe.tokens_per_step,
             total_steps=self.recipe.train.steps,
-            schedule=self.recipe.pipeline.schedule,
-            microbatches=self.recipe.pipeline.microbatches,
+            schedule=self.recipe.schedule,
+            microbatches=self.recipe.microbatches,
             saves=self.checkpoints.directory is not None,
             resumed_step=self.first_step or None,
             neighbors=self.pipeline.neighbors(),
-        )
-
-    def _say_memory(self, config: Any) -> None:
-        shapes = self.pipeline.stage_shapes()
-        estimate = memory_estimate(model_shape(config), self.recipe, shapes)
-        _say(f"rank {self.world.rank} memory: {estimate}")
-        if self.recipe.memory.offload_activations and self.world.device.type == "cpu":
-            _say(f"rank {self.world.rank} memory: nothing to offload on a CPU")
-
-    def _log(
-        self, step: int, sample: dict[str, Any], learning_rate: float, times: list[float]
-    ) -> None:
-        steps, interval = self.recipe.train.steps, self.recipe.train.log_interval
-        if self.world.rank != 0 or (step % interval and step not in {1, steps}):
-            return
-        recent = times[-interval:]
-        rate = sample["tokens"] * len(recent) / sum(recent)
-        span = "1 step" if len(recent) == 1 else f"{len(recent)} steps"
-        _say(
-            f"step {step}/{steps} loss {sample['loss']:.4f} grad norm {sample['grad_norm']:.3f} "
-            f"lr {learning_rate:.2e} {rate:,.0f} tok/s over {span}"
         )
 
 

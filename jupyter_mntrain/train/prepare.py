@@ -9,11 +9,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import torch
-from transformers.utils import is_flash_attn_2_available
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.combinations import check_dtype
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.sections import Recipe
@@ -21,10 +18,10 @@ from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.batches import Batch, Batches, hold_out, rows_of, sample_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
 from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, trained_tokens
+from jupyter_mntrain.train.model.attention import has_flash_attn, has_varlen
 from jupyter_mntrain.train.model.decoder import StageModule, model_directory, read_config
-from jupyter_mntrain.train.model.losses import refuse_missing_liger
 from jupyter_mntrain.train.model.stages import build_modules
-from jupyter_mntrain.train.optimizer.algorithms import refuse_missing
+from jupyter_mntrain.train.optimizer.algorithms import refuse_missing_grad_dtype
 from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
 from jupyter_mntrain.train.world import Report, World, agree
 
@@ -79,12 +76,10 @@ def prepare(recipe: Recipe, world: World, progress: ProgressWriter = unwatched) 
 
 def _build(recipe: Recipe, world: World, progress: ProgressWriter) -> Prepared:
     """Build this rank's part, without talking to the others."""
-    refuse_missing(recipe.optimizer)
-    refuse_missing_liger(recipe, world.device)
-    _refuse_dtype(recipe.model.dtype, world.device)
+    refuse_missing_grad_dtype(recipe.optimizer)
     config, corpus, tokens = _read(recipe, progress)
     check(recipe, world.size, layers=config.num_hidden_layers, is_tied=config.tie_word_embeddings)
-    _refuse_attention(recipe.model.attention, world.device)
+    _refuse_attention(recipe.model.attention)
     kept, held_out = tokens, None
     if recipe.evaluation.interval_steps:
         kept, held = hold_out(tokens, recipe.data, share=recipe.evaluation.share)
@@ -128,21 +123,15 @@ def _refuse_apart(grid: Grid, hosts: Sequence[str]) -> None:
     raise RecipeError(cause, fix=f"give every node a multiple of {grid.shards} ranks, or no shards")
 
 
-def _refuse_attention(attention: str, device: torch.device) -> None:
+def _refuse_attention(attention: str) -> None:
     """Check the attention kernel, which would otherwise fail in the first backward pass."""
     shown = f'model.attention = "{attention}"'
-    if attention == "flash_attention_2" and not is_flash_attn_2_available():
-        fix = 'install flash-attn on every node with a GPU, or use "sdpa"'
+    if attention == "flash_attention_2" and not has_flash_attn():
+        fix = 'install flash-attn on every node with a GPU, or use "auto"'
         raise RecipeError(f"{shown}: flash-attn is not available for this GPU", fix=fix)
-    if attention == "flex_attention" and device.type == "cpu":
-        raise RecipeError(f"{shown}: torch cannot train with it on a CPU", fix='use "sdpa"')
-
-
-def _refuse_dtype(dtype: str, device: torch.device) -> None:
-    """Check that the GPU has the dtype. The launch does, too, where NVML tells what it can."""
-    if device.type != "cuda":
-        return
-    check_dtype(dtype, torch.cuda.get_device_name(device), torch.cuda.get_device_capability(device))
+    if attention == "varlen" and not has_varlen():
+        fix = 'install a torch with flash attention on every node with a GPU, or use "auto"'
+        raise RecipeError(f"{shown}: this torch has no such kernel", fix=fix)
 
 
 def _read(recipe: Recipe, progress: ProgressWriter) -> tuple[Any, Corpus, Tokens]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TypeVar
 
@@ -20,8 +20,15 @@ from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.recipe.layout import Grid
+from jupyter_mntrain.recipe.layout import Grid, Layout
+from jupyter_mntrain.recipe.schedules import BATCHED
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
+from jupyter_mntrain.train.pipeline.directions import (
+    Direction,
+    connect,
+    create_directions,
+)
 
 CONNECTING = "connecting to the other ranks"
 
@@ -112,6 +119,7 @@ class Groups:
         pipeline: the ranks of its pipeline.
         replicas: the ranks with the same weights; ``None`` if there are no replicas.
         shards: the ranks that share the same sharded weights; ``None`` without sharding.
+        directions: from and to each neighbor in the pipeline; empty if its schedule needs none.
     """
 
     rank: int
@@ -119,20 +127,29 @@ class Groups:
     pipeline: World
     replicas: dist.ProcessGroup | None = None
     shards: dist.ProcessGroup | None = None
+    directions: Mapping[Direction, dist.ProcessGroup] = field(default_factory=dict)
 
 
 def form_groups(
-    world: World, grid: Grid, timeout_s: float, progress: ProgressWriter = unwatched
+    world: World,
+    recipe: Recipe,
+    grid: Grid,
+    layout: Layout,
+    progress: ProgressWriter = unwatched,
 ) -> Groups:
     """Create and connect the process groups of the grid.
 
     Collective, once all ranks agree on the recipe.
 
     Args:
-        timeout_s: of each operation in a group.
         progress: is told while they connect.
     """
+    timeout_s = recipe.train.timeout_s
     groups = _create_groups(world, grid, timeout_s)
+    if recipe.schedule not in BATCHED:
+        pipelines = map(grid.pipeline_of, range(grid.width))
+        wanted = [(ranks[a], ranks[b]) for ranks in pipelines for a, b in layout.directions()]
+        groups = replace(groups, directions=create_directions(wanted, world.device, timeout_s))
     connecting = Tally(progress, CONNECTING)
     _connect(groups, world.device)
     connecting.end()
@@ -151,6 +168,7 @@ def _connect(groups: Groups, device: torch.device) -> None:
         one = torch.ones(1, device=device)
         dist.all_reduce(one, group=group)
         one.item()  # waits for it
+    connect(groups.directions, device)
 
 
 def _create_groups(world: World, grid: Grid, timeout_s: float) -> Groups:

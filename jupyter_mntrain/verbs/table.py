@@ -16,6 +16,7 @@ from jupyter_mntrain.verbs.launching.dry_run import DryRunVerb
 from jupyter_mntrain.verbs.launching.export import ExportVerb
 from jupyter_mntrain.verbs.launching.generate import GenerateVerb
 from jupyter_mntrain.verbs.launching.launch import LaunchVerb
+from jupyter_mntrain.verbs.launching.planning import PlanVerb
 from jupyter_mntrain.verbs.launching.recipe import RecipeVerb
 from jupyter_mntrain.verbs.launching.recipes import RecipesVerb
 from jupyter_mntrain.verbs.launching.resume import ResumeVerb
@@ -43,6 +44,7 @@ from jupyter_mntrain.verbs.watching.settings import SettingsVerb
 from jupyter_mntrain.verbs.watching.stacks import StacksVerb
 from jupyter_mntrain.verbs.watching.status import StatusVerb
 from jupyter_mntrain.verbs.watching.tensorboard import TensorBoardVerb
+from jupyter_mntrain.verbs.watching.trace import TraceVerb
 
 VERBS: Final[tuple[type[Verb], ...]] = (
     NodesVerb,
@@ -60,6 +62,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     OpenPanelVerb,
     RecipesVerb,
     RecipeVerb,
+    PlanVerb,
     DryRunVerb,
     LaunchVerb,
     ResumeVerb,
@@ -69,6 +72,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     CompareVerb,
     AttachVerb,
     PlotVerb,
+    TraceVerb,
     TensorBoardVerb,
     LogsVerb,
     StacksVerb,

@@ -26,7 +26,8 @@ class Outcome(Record, frozen=True):
         exit_code: of the command line: 0 done, 1 the job failed or was canceled, 130 detached
             by Ctrl-C, 124 not over after ``--timeout``; errors carry their own.
         job: the job concerned, if there is one.
-        picture: a PNG to show.
+        picture: a PNG to show, below what is said.
+        picture_text: instead of it, where no pictures are shown.
     """
 
     renderable: RenderableType = ""
@@ -34,6 +35,7 @@ class Outcome(Record, frozen=True):
     exit_code: int = 0
     job: Job | None = None
     picture: bytes | None = None
+    picture_text: str = ""
 
 
 class Verb(ABC):

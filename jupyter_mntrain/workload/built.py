@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from jupyter_mntrain.launch.project.stage import StagedProject
+from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.plan.arrange import find_participants
+from jupyter_mntrain.plan.choosing.job_plan import JobPlan, given_capacity, plan_job
+from jupyter_mntrain.plan.prediction.known_speeds import NOTHING, KnownSpeeds
+from jupyter_mntrain.recipe.devices.fitting import Fit
+from jupyter_mntrain.workload.chosen import fit_on
 from jupyter_mntrain.workload.memory_fit import RankMemory, memory_of_ranks
 from jupyter_mntrain.workload.workload import Workload
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
+
+MOST_ORDERED: Final = 32
+"""Ranks up to which other orders of the nodes are planned, too."""
 
 
 class Built(NamedTuple):
@@ -26,6 +38,7 @@ class Built(NamedTuple):
         project_because: why these, if nobody named them.
         begin: the checkpoint directory that the job which it repeats began with, if it was named.
         starts_over: what to say of a job that could be resumed instead.
+        planned: the plan by which the nodes are ordered; of this very spec.
     """
 
     cluster: Cluster
@@ -37,6 +50,11 @@ class Built(NamedTuple):
     project: StagedProject | None = None
     project_because: str = ""
     begin: str | None = None
+    planned: JobPlan | None = None
+
+    def with_spec(self, spec: JobSpec) -> Built:
+        """The same with another spec, which is not planned yet."""
+        return self._replace(spec=spec, planned=None)
 
     @property
     def project_data(self) -> dict[str, object]:
@@ -56,13 +74,89 @@ class Built(NamedTuple):
         why = f" ({self.project_because})" if self.project_because else ""
         return f"project {self.project.root}{why}: {self.project.shown_size}"
 
-    def memory(self) -> list[RankMemory] | None:
+    def fit(self, kept: Mapping[str, str] | None = None) -> Fit | None:
+        """The recipe with what its nodes' GPUs decide; ``None`` for a script.
+
+        Args:
+            kept: what was chosen for the job; by default what a resumed run keeps.
+        """
+        recipe, spec = self.workload.recipe, self.spec
+        if recipe is None:
+            return None
+        if kept is None:
+            kept = {} if spec.origin is None else spec.chosen
+        return fit_on(recipe, spec, self.cluster.nodes(), kept)
+
+    def memory(self, expected: JobPlan | None) -> list[RankMemory] | None:
         """Estimate memory by rank; ``None`` for a script, or if the model is not on this machine.
+
+        Args:
+            expected: as :meth:`expected` returns it.
 
         Raises:
             RecipeError: the recipe cannot run on this number of ranks.
         """
-        recipe = self.workload.recipe
-        if recipe is None:
+        fit = self.fit()
+        if fit is None:
             return None
+        recipe = fit.recipe if expected is None else expected.recipe
         return memory_of_ranks(recipe, self.spec, self.cluster.nodes())
+
+    def expected(self) -> JobPlan | None:
+        """The plan, as :meth:`plan` makes it; ``None`` if there can be none."""
+        try:
+            return self.plan()
+        except MntrainError:
+            return None  # a launch says itself what keeps it from starting
+
+    def in_best_order(self) -> Built:
+        """The same with its participants in the order whose step is predicted to be shortest."""
+        if len(self.spec.participants) < 2 or self.spec.world_size > MOST_ORDERED:
+            return self
+        try:
+            found = self.plan(order_is_free=True)
+        except MntrainError:
+            return self
+        given, order = self.spec.participants, found.plan.order
+        spec = msgspec.structs.replace(
+            self.spec, participants=tuple(given[index] for index in order)
+        )
+        plan = msgspec.structs.replace(found.plan, order=tuple(range(len(order))))
+        return self._replace(spec=spec, planned=found._replace(plan=plan))
+
+    def plan(
+        self,
+        kept: Mapping[str, str] | None = None,
+        known: KnownSpeeds = NOTHING,
+        *,
+        order_is_free: bool = False,
+    ) -> JobPlan:
+        """Plan a step of the recipe on its nodes.
+
+        Args:
+            kept: what was chosen for the job, as for :meth:`fit`.
+            known: speeds that a job had.
+            order_is_free: whether participants may run in another order, which the plan names.
+
+        Raises:
+            SpecError: it is a script, its model is not on this machine, or the nodes are unknown or
+                share no network.
+            RecipeError: the recipe cannot run on this number of ranks.
+        """
+        if self.planned is not None and kept is None and known is NOTHING:
+            return self.planned
+        fit = self.fit(kept)
+        if fit is None:
+            raise SpecError(
+                f"{self.workload.took}: only recipes can be planned", fix="name a recipe (.toml)"
+            )
+        spec = self.spec
+        infos = [view.info for view in self.cluster.nodes() if view.info]
+        return plan_job(
+            fit.recipe,
+            spec.participants,
+            find_participants(spec.participants, infos),
+            given=given_capacity(spec),
+            known=known,
+            order_is_free=order_is_free,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from rich.text import Text
@@ -12,19 +12,20 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.node import Beat, NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.recipe.layout import Grid
+from jupyter_mntrain.recipe.layout import Grid, lay_out
 from jupyter_mntrain.recipe.memory import MemoryEstimate
-from jupyter_mntrain.recipe.rank_memory import forecast, model_config
+from jupyter_mntrain.recipe.rank_memory import GpuOverhead, forecast, gpu_overhead, model_config
 from jupyter_mntrain.recipe.sections import Recipe
-
-OWN_BYTES = 1 << 30
-"""Approximate memory of CUDA, NCCL and the current layer, in addition to the estimate."""
 
 FIX = (
     'use more ranks, more and smaller microbatches, memory.checkpointing = "full", or an '
     "optimizer with less state"
+)
+HOST_FIX = (
+    'use memory.checkpointing = "full" to keep less, smaller microbatches, or '
+    "memory.offload_activations = false"
 )
 
 
@@ -34,16 +35,27 @@ class RankMemory(Record, frozen=True):
     Args:
         gpu_bytes: of its GPU, as far as it is lent; ``None`` on a CPU, and where the node has not
             told.
+        gpu: the GPU, for people; empty likewise.
+        overhead: what it takes of its GPU beside its tensors; ``None`` on a CPU.
+        host_bytes: free memory of its node, for all of its ranks; ``None`` where it has not told.
     """
 
     rank: int
     node: str
     estimate: MemoryEstimate
     gpu_bytes: int | None = None
+    overhead: GpuOverhead | None = None
+    host_bytes: int | None = None
+    gpu: str = ""
+
+    @property
+    def total(self) -> int:
+        """Bytes of its device, with CUDA's own."""
+        return self.estimate.total + (self.overhead.total if self.overhead else 0)
 
     @property
     def fits(self) -> bool:
-        return self.gpu_bytes is None or self.estimate.total + OWN_BYTES <= self.gpu_bytes
+        return self.gpu_bytes is None or self.total <= self.gpu_bytes
 
 
 def memory_of_ranks(
@@ -54,8 +66,14 @@ def memory_of_ranks(
     Raises:
         RecipeError: the recipe cannot run on this number of ranks.
     """
-    infos = {view.name: view.info for view in nodes if view.info is not None}
+    infos = {view.name: _newest(view.info, view.beat) for view in nodes if view.info is not None}
     return rank_memory(recipe, spec.participants, infos)
+
+
+def _newest(info: NodeInfo, beat: Beat | None) -> NodeInfo:
+    free = (beat.memory_available_bytes if beat else 0) or info.inventory.memory_available_bytes
+    inventory = msgspec.structs.replace(info.inventory, memory_available_bytes=free)
+    return msgspec.structs.replace(info, inventory=inventory)
 
 
 def rank_memory(
@@ -71,19 +89,32 @@ def rank_memory(
         return None
     ranks = sum(participant.nproc for participant in participants)
     by_place = forecast(recipe, config, ranks)
+    layout = lay_out(recipe, ranks, config["num_hidden_layers"])
+    is_tied = bool(config.get("tie_word_embeddings"))
     grid = Grid(ranks, recipe.data_parallel.replicas, recipe.data_parallel.shards)
     found: list[RankMemory] = []
     for participant in participants:
-        sizes = lent_memory(nodes[participant.node]) if participant.node in nodes else {}
+        info = nodes.get(participant.node)
+        sizes = {} if info is None else lent_memory(info)
+        names = {one.index: one.name for one in info.inventory.gpus} if info else {}
         for local in range(participant.nproc):
-            rank = len(found)
+            place = grid.place_of(len(found))
             gpu = participant.gpus[local] if local < len(participant.gpus) else None
+            estimate, overhead = by_place[place], None
+            if gpu is not None:
+                overhead = gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)
+            else:  # there is nowhere to offload to
+                here = estimate.activations + estimate.host
+                estimate = msgspec.structs.replace(estimate, activations=here, host=0)
             found.append(
                 RankMemory(
-                    rank=rank,
+                    rank=len(found),
                     node=participant.node,
-                    estimate=by_place[grid.place_of(rank)],
+                    estimate=estimate,
                     gpu_bytes=None if gpu is None else sizes.get(gpu),
+                    overhead=overhead,
+                    host_bytes=info.inventory.memory_available_bytes if info else None,
+                    gpu=f"GPU {gpu} ({names[gpu]})" if gpu in names else "",
                 )
             )
     return found
@@ -95,21 +126,39 @@ def lent_memory(node: NodeInfo) -> dict[int, int]:
     return {gpu.index: lending.memory_of(gpu.memory_total_bytes) for gpu in node.inventory.gpus}
 
 
-def memory_note(found: Sequence[RankMemory]) -> Problem | None:
-    """A problem that names the rank that needs most; ``None`` if all fit."""
+def memory_notes(found: Sequence[RankMemory]) -> list[Problem]:
+    """Problems that name the rank that needs most of its GPU, and each node short of memory."""
+    notes = [*_host_notes(found)]
     tight = [one for one in found if one.gpu_bytes is not None and not one.fits]
     if not tight:
-        return None
-    worst = max(tight, key=lambda one: one.estimate.total)
-    others = f"; {len(tight) - 1} more ranks need too much" if len(tight) > 1 else ""
-    return Problem(
+        return notes
+    worst = max(tight, key=lambda one: one.total)
+    more = len(tight) - 1
+    others = f"; {more} more {'rank needs' if more == 1 else 'ranks need'} too much" if more else ""
+    note = Problem(
         kind=Kind.TIGHT_MEMORY,
-        cause=f"needs {worst.estimate.total / 1e9:.1f} GB in addition to CUDA's own memory, but "
-        f"its GPU has {(worst.gpu_bytes or 0) / 1e9:.1f} GB{others}",
+        cause=f"needs {worst.total / 1e9:.1f} GB with CUDA's own memory, but {worst.gpu} has "
+        f"{(worst.gpu_bytes or 0) / 1e9:.1f} GB{others}",
         fix=FIX,
         node=worst.node,
         rank=Rank(worst.rank),
     )
+    return [note, *notes]
+
+
+def _host_notes(found: Sequence[RankMemory]) -> Iterator[Problem]:
+    """Problems of nodes that have no room for what their ranks offload."""
+    for node in dict.fromkeys(one.node for one in found):
+        ranks = [one for one in found if one.node == node]
+        needed, free = sum(one.estimate.host for one in ranks), ranks[0].host_bytes
+        if free is not None and needed > free:
+            yield Problem(
+                kind=Kind.TIGHT_MEMORY,
+                cause=f"its ranks offload {needed / 1e9:.1f} GB of activations to host memory, and "
+                f"{free / 1e9:.1f} GB are free",
+                fix=HOST_FIX,
+                node=node,
+            )
 
 
 def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
@@ -122,10 +171,14 @@ def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
         # The sum has its own line: notebooks cut off long lines.
         text.append(f"\nrank {one.rank} on {one.node}: {one.estimate.shown_parts}")
         text.append(f"\n  = {one.estimate.shown_total}")
+        if one.overhead is not None:
+            text.append(f"; with {one.overhead}, {one.total / 1e9:.1f} GB")
         if one.gpu_bytes is not None:
-            text.append(f"; its GPU has {one.gpu_bytes / 1e9:.1f} GB")
+            text.append(f"; {one.gpu} has {one.gpu_bytes / 1e9:.1f} GB")
         if not one.fits:
-            text.append(f", too little: CUDA itself needs some, too. {FIX}", style="yellow")
+            text.append(f", too little: {FIX}", style="yellow")
+    for note in _host_notes(found):
+        text.append(f"\n{note.node}: {note.cause}: {note.fix}", style="yellow")
     return text
 
 
@@ -133,6 +186,5 @@ def memory_data(found: Sequence[RankMemory] | None) -> list[dict[str, object]] |
     if found is None:
         return None
     return [
-        msgspec.to_builtins(one) | {"total_bytes": one.estimate.total, "fits": one.fits}
-        for one in found
+        msgspec.to_builtins(one) | {"total_bytes": one.total, "fits": one.fits} for one in found
     ]

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.interfaces import faster_than
+from jupyter_mntrain.plan.networks.measuring import RENEWED_AT_LAUNCH, due, links_between
 from jupyter_mntrain.plan.networks.unused_networks import UnusedNetwork, unused_network
 from jupyter_mntrain.show import formats
 
@@ -33,6 +34,34 @@ def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -
         cause=f"the ranks use {found.named} ({slow}), but these nodes also share {found.better} "
         f"({fast})",
         fix=f"omit the interface to use {found.better}",
+    )
+
+
+def due_links_note(
+    nodes: Sequence[NodeInfo], participants: Sequence[Participant], now_s: float
+) -> Problem | None:
+    """Say which links have changed since they were measured, or are old.
+
+    Args:
+        nodes: the participants' nodes, in node-rank order.
+        now_s: Unix time.
+    """
+    links = due(
+        links_between(nodes, [one.interface for one in participants]),
+        nodes,
+        now_s,
+        is_renewal=True,
+    )
+    if not links:
+        return None
+    sender, receiver = (nodes[index].name for index in links[0].pair)
+    more = f", and {formats.plural(len(links) - 1, 'other direction')}" if links[1:] else ""
+    return Problem(
+        kind=Kind.SLOW_LINK,
+        cause=f"the link {sender} → {receiver} has to be measured again{more}: {links[0].reason}",
+        fix="wait: the launch does that first"
+        if len(links) <= RENEWED_AT_LAUNCH
+        else "measure --links --due",
     )
 
 

@@ -14,6 +14,7 @@ import type {
   JobSeries,
   CheckpointChange,
   JobSettings,
+  JobTrace,
   LabelJob,
   LinkMeasurement,
   NodeEntry,
@@ -189,6 +190,11 @@ export class Api {
   /** Every setting of a job, and where it came from. */
   jobSettings(jobId: string): Promise<JobSettings> {
     return this.request('GET', jobPath(jobId, 'settings'));
+  }
+
+  /** Its newest recorded step, and the predicted one. */
+  trace(jobId: string): Promise<JobTrace> {
+    return this.request('GET', jobPath(jobId, 'trace'));
   }
 
   /** What differs between the settings of these jobs. */

@@ -131,6 +131,13 @@ export function seconds(value: Maybe): string {
     : `${fixed(value, 1)}${NBSP}s`;
 }
 
+/** A link's latency: 25 ms, 0.4 ms, 25 µs. */
+export function latency(value: Maybe): string {
+  return isNumber(value) && value < 1e-4
+    ? `${fixed(1e6 * value, 0)}${NBSP}µs`
+    : seconds(value);
+}
+
 /** A duration in at most two units: "4 h 04 min". */
 export function duration(value: Maybe): string {
   if (!isNumber(value)) {

@@ -9,8 +9,10 @@ export function Measured<Value extends Maybe | NonFinite>(props: {
   write: (value: Value) => string;
   /** Why it is unknown. */
   reason?: string;
+  /** Said of a known number when pointed at. */
+  more?: string;
 }): JSX.Element {
-  const { value, write, reason } = props;
+  const { value, write, reason, more } = props;
   const text = write(value);
   if (!isKnown(value)) {
     return (
@@ -19,9 +21,8 @@ export function Measured<Value extends Maybe | NonFinite>(props: {
       </span>
     );
   }
-  return nonFinite(value) ? (
-    <span className="mnt-alarm">{text}</span>
-  ) : (
-    <>{text}</>
-  );
+  if (nonFinite(value)) {
+    return <span className="mnt-alarm">{text}</span>;
+  }
+  return more ? <span title={more}>{text}</span> : <>{text}</>;
 }

@@ -152,11 +152,17 @@ export interface Everything {
   Interface?: Interface;
   Capacity?: Capacity;
   LinkMeasurement?: LinkMeasurement;
+  Latency?: Latency;
+  LinkEnd?: LinkEnd;
   Gpu?: Gpu;
   GpuProcess?: GpuProcess;
   Versions?: Versions;
+  Tools?: Tools;
   RdmaPort?: RdmaPort;
   RoceGid?: RoceGid;
+  DeviceMeasurement?: DeviceMeasurement;
+  MeasuredLayer?: MeasuredLayer;
+  AchievedRate?: AchievedRate;
   LeaseInfo?: LeaseInfo;
   Lending?: Lending;
   Drain?: Drain;
@@ -203,6 +209,8 @@ export interface Everything {
   Verdict?: Verdict;
   EventMark?: EventMark;
   JobEvent?: JobEvent;
+  OffPlan?: OffPlan;
+  OffPlanCause?: OffPlanCause;
   RankColumns?: RankColumns;
   JobColumns?: JobColumns;
   LinkColumns?: LinkColumns;
@@ -223,6 +231,10 @@ export interface Everything {
   JobLog?: JobLog;
   LogLine?: LogLine;
   JobSettings?: JobSettings;
+  JobTrace?: JobTrace;
+  ShownStep?: ShownStep;
+  StepSpans?: StepSpans;
+  StepSpan?: StepSpan;
   LabelJob?: LabelJob;
   LaunchJob?: LaunchJob;
   MeasureLinks?: MeasureLinks;
@@ -396,6 +408,9 @@ export interface Inventory {
   versions: Versions;
   gpu_note?: string | null;
   rdma_ports?: RdmaPort[];
+  gpu_direct?: ("dma-buf" | "nvidia-peermem") | null;
+  devices?: DeviceMeasurement[];
+  has_amd_gpu?: boolean;
 }
 /**
  * A network interface. ``addresses`` are IPv4 in CIDR form, ``10.77.2.1/24``.
@@ -411,6 +426,7 @@ export interface Interface {
   mac?: string | null;
   mtu?: number | null;
   speed_mbit_per_s?: number | null;
+  came_up?: number | null;
   given?: Capacity | null;
   links?: LinkMeasurement[];
 }
@@ -445,6 +461,10 @@ export interface Capacity {
  *     Args:
  *         sender: name of the node that sent, over its ``interface``.
  *         receiver: name of the node that received, on its ``address``.
+ *         latency: ``None`` if an older agent measured.
+ *         streams: TCP connections that it was sent over at once.
+ *         ends: the sender's and the receiver's interface then; ``None`` if an older agent measured.
+ *         outdated: what has changed at an end since, so that it says nothing now; empty if nothing.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LinkMeasurement".
@@ -455,6 +475,25 @@ export interface LinkMeasurement {
   interface: string;
   address: string;
   capacity: Capacity;
+  latency?: Latency | null;
+  streams?: number;
+  ends?: never[] | null;
+  outdated?: string;
+}
+/**
+ * How long a byte takes one way, while nothing else is sent: half of a TCP round trip.
+ *
+ *     Args:
+ *         p99_s: of the slowest hundredth; the slowest of all if there are fewer.
+ *         count: of round trips.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Latency".
+ */
+export interface Latency {
+  median_s: number;
+  p99_s: number;
+  count: number;
 }
 /**
  * A GPU as reported by NVML. ``index`` is its number there, as ``nvidia-smi`` shows it.
@@ -501,6 +540,28 @@ export interface Versions {
   cuda?: string | null;
   nccl?: string | null;
   driver?: string | null;
+  driver_cuda?: string | null;
+  built_for?: ("CUDA" | "ROCm" | "XPU") | null;
+  tools?: Tools | null;
+}
+/**
+ * What an interpreter has to compile kernels with, and for parts of recipes that are optional.
+ *
+ *     Args:
+ *         packages: versions of triton, liger-kernel, torchao and flash-attn, of those installed.
+ *         c_compiler, cxx_compiler: their paths; ``None`` if there is none.
+ *         has_headers: whether Python.h is there.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Tools".
+ */
+export interface Tools {
+  packages?: {
+    [k: string]: string;
+  };
+  c_compiler?: string | null;
+  cxx_compiler?: string | null;
+  has_headers?: boolean;
 }
 /**
  * Port of an adapter for InfiniBand or RoCE (RDMA over Ethernet), as in sysfs.
@@ -534,6 +595,83 @@ export interface RdmaPort {
 export interface RoceGid {
   index: number;
   address: string;
+}
+/**
+ * What a device of a node does for one rank in one dtype, measured by a Python of its jobs.
+ *
+ *     Args:
+ *         gpu: its index, as in :class:`~jupyter_mntrain.model.records.node.Gpu`; ``None``: the CPU.
+ *         device: its name; of a GPU, its UUID is ``uuid``.
+ *         dtype: ``float32`` or ``bfloat16``.
+ *         ranks: on the node that were measured at once, as they also train at once.
+ *         threads: of each of them.
+ *         cpus: cores that the node's jobs may use: a limit of CPU time makes it a fraction.
+ *         torch: version of it that measured.
+ *         python: interpreter that measured; empty: the agent's own.
+ *         time_s: Unix time.
+ *         flops_per_s: of products of large square matrices.
+ *         bytes_per_s: of its memory, read and written.
+ *         operation_s: fixed cost of one operation on a few values.
+ *         layers: with wide and narrow layers, and few and many tokens.
+ *         disturbed: what disturbed the measurement, in words; empty if nothing did.
+ *         achieved: by the newest job that trained on it in this dtype.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "DeviceMeasurement".
+ */
+export interface DeviceMeasurement {
+  gpu: number | null;
+  device: string;
+  dtype: string;
+  time_s: number;
+  flops_per_s: number;
+  bytes_per_s: number;
+  operation_s: number;
+  layers?: MeasuredLayer[];
+  uuid?: string;
+  ranks?: number;
+  threads?: number;
+  cpus?: number;
+  torch?: string;
+  python?: string;
+  disturbed?: string;
+  achieved?: AchievedRate | null;
+}
+/**
+ * How long a layer of a Llama-like decoder takes for one sequence: with a gated MLP, and as
+ *     many key and value heads as heads, of 64 values each.
+ *
+ *     Args:
+ *         backward_s: with the gradients of inputs and weights.
+ *         product_flops_per_s: of products as its MLP has them.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "MeasuredLayer".
+ */
+export interface MeasuredLayer {
+  hidden_size: number;
+  intermediate_size: number;
+  tokens: number;
+  forward_s: number;
+  backward_s: number;
+  product_flops_per_s: number;
+}
+/**
+ * What a rank of a job achieved on a device, while it computed.
+ *
+ *     Args:
+ *         flops_per_s: of the model's FLOPs: what was recomputed is not among them.
+ *         time_s: Unix time of its last step.
+ *         slower: seconds that it computed, over those that were expected of the measurement.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "AchievedRate".
+ */
+export interface AchievedRate {
+  job_id: string;
+  flops_per_s: number;
+  time_s: number;
+  slower?: number;
 }
 /**
  * Resources that a node has leased to an attempt.
@@ -1032,6 +1170,8 @@ export interface Slowdown {
  *         step: the last optimizer step that every rank that reports has finished, from 1;
  *             never left out: ``null`` in JSON before the first one.
  *         step_s: seconds per step, of the slowest rank.
+ *         predicted_step_s: the same as its plan predicted it, and ``predicted_tokens_per_s``; not of
+ *             a script.
  *         elapsed_s: since the first part started, until the last one ended.
  *         remaining_s: of the steps that are left, at this step time; while it runs and has any.
  *         tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up.
@@ -1054,6 +1194,8 @@ export interface JobNumbers {
   step: number | null;
   total_steps?: number | null;
   step_s?: number | null;
+  predicted_step_s?: number | null;
+  predicted_tokens_per_s?: number | null;
   elapsed_s?: number | null;
   remaining_s?: number | null;
   tokens_per_s?: number | null;
@@ -1129,6 +1271,22 @@ export interface LossLine {
   first: number | ("-Infinity" | "Infinity" | "NaN");
   last: number | ("-Infinity" | "Infinity" | "NaN");
   total_steps?: number | null;
+}
+/**
+ * What an interface was when a link was measured over it: if it changes, so may the link.
+ *
+ *     Args:
+ *         came_up: how often its carrier had come up; ``None`` if that is unknown.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "LinkEnd".
+ */
+export interface LinkEnd {
+  mac?: string | null;
+  mtu?: number | null;
+  speed_mbit_per_s?: number | null;
+  addresses?: string[];
+  came_up?: number | null;
 }
 /**
  * The stream is resumed: the missed messages follow.
@@ -1244,6 +1402,8 @@ export interface JobSummary {
   step: number | null;
   total_steps?: number | null;
   step_s?: number | null;
+  predicted_step_s?: number | null;
+  predicted_tokens_per_s?: number | null;
   elapsed_s?: number | null;
   remaining_s?: number | null;
   tokens_per_s?: number | null;
@@ -1276,6 +1436,7 @@ export interface JobSummary {
   warnings?: Problem[];
   marks?: EventMark[];
   events?: JobEvent[];
+  off_plan?: OffPlan | null;
   attempt?: number;
   attempts?: number;
   restart?: Restart | null;
@@ -1298,6 +1459,7 @@ export interface JobSummary {
  *             ``schedule_bubble`` are the rest of it, see
  *             :class:`jupyter_mntrain.metrics.series.RankColumns`.
  *         memory_bytes: the most it ever reported.
+ *         reserved_bytes: what torch's allocator held of the GPU at its newest step.
  *         missing: why a figure is not known, by its name.
  *         is_ready: it has begun, and waits for its first step or makes steps.
  *         progress: of what it does before its next step, if it says so.
@@ -1323,6 +1485,7 @@ export interface RankSummary {
   wait?: number | null;
   schedule_bubble?: number | null;
   memory_bytes?: number | null;
+  reserved_bytes?: number | null;
   missing?: {
     [k: string]: string;
   };
@@ -1449,6 +1612,39 @@ export interface JobEvent {
   label?: string;
   problem?: Problem | null;
   share?: number | null;
+}
+/**
+ * Why a step does not take as long as its plan predicted.
+ *
+ *     Args:
+ *         ratio: measured / predicted.
+ *         causes: the largest first; empty if ranks wait although all takes as long as planned.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "OffPlan".
+ */
+export interface OffPlan {
+  ratio: number;
+  causes?: OffPlanCause[];
+}
+/**
+ * What is not as planned.
+ *
+ *     Args:
+ *         kind: what a rank computes; a message to ``peer``; what others use of a node's link.
+ *         ratio: measured / planned; of ``traffic`` the share of the link's capacity.
+ *         is_guessed: the plan had no measured speed for it.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "OffPlanCause".
+ */
+export interface OffPlanCause {
+  kind: "computing" | "link" | "traffic";
+  ratio: number;
+  rank?: number | null;
+  peer?: number | null;
+  node?: string | null;
+  is_guessed?: boolean;
 }
 /**
  * One rank, a row per optimizer step (or per few, where they were thinned).
@@ -1711,6 +1907,69 @@ export interface LogLine {
  */
 export interface JobSettings {
   settings: ShownSetting[];
+}
+/**
+ * The newest recorded step of a job and the one that its plan predicted, or why there is none.
+ *
+ *     Without a recorded step nothing is predicted, either.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "JobTrace".
+ */
+export interface JobTrace {
+  recorded?: ShownStep | null;
+  predicted?: ShownStep | null;
+  not_recorded?: Problem | null;
+  not_predicted?: Problem | null;
+}
+/**
+ * A step to draw.
+ *
+ *     Args:
+ *         spans: of as many ranks as are drawn.
+ *         names: of all ranks, for people; a span's ``peer`` is a place among them.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ShownStep".
+ */
+export interface ShownStep {
+  spans: StepSpans;
+  names: string[];
+}
+/**
+ * One step of a pipeline, seen.
+ *
+ *     Args:
+ *         seconds: from its begin to its end.
+ *         ranks: the spans of each rank, in order of their begin.
+ *         step: its number; ``None`` if it is predicted.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "StepSpans".
+ */
+export interface StepSpans {
+  seconds: number;
+  ranks: StepSpan[][];
+  step?: number | null;
+}
+/**
+ * A span of a step.
+ *
+ *     Args:
+ *         stage, microbatch: that it is for; ``None`` where it is for none.
+ *         begin_s, end_s: from the step's begin.
+ *         peer: the other rank of a message.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "StepSpan".
+ */
+export interface StepSpan {
+  kind: "B" | "F" | "I" | "W" | "receive" | "send" | "update" | "wait";
+  begin_s: number;
+  end_s: number;
+  stage?: number | null;
+  microbatch?: number | null;
+  peer?: number | null;
 }
 /**
  * Another name or note of a job; ``None`` = as it was, empty = none of its own.

@@ -220,6 +220,7 @@ def lease(agent: LiveAgent, job_id: JobId, attempt: int, port: int | None) -> Le
 def start_request(
     agents: list[LiveAgent], script: str, job_id: JobId, attempt: int, port: int, **policy: Any
 ) -> StartRequest:
+    plan = policy.pop("plan", None)
     placed = Attempt(
         number=attempt,
         placements=tuple(
@@ -239,10 +240,11 @@ def start_request(
         master_address=agents[0].address,
         master_port=port,
         submitted_s=time.time(),
+        plan=plan,
     )
     policy.setdefault("entry", ("script.py",))
+    policy.setdefault("files", {"script.py": script})
     spec = JobSpec(
-        files={"script.py": script},
         participants=tuple(Participant(node=agent.name) for agent in agents),
         **policy,
     )

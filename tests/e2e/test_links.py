@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import invite, join, ours, up
+from tests.e2e.conftest import CLUSTER, invite, join, ours, up
 from tests.netlab import DATA, Host, Lab, missing, own_lab
 from tests.waiting import until
 
@@ -64,8 +64,13 @@ def expected(sender: str) -> Any:
     return pytest.approx(MBIT_PER_S[sender] * 1e6 / 8, rel=0.1)
 
 
+def measured(driver: Host, mntrain: str, *words: str) -> list[dict[str, Any]]:
+    found: dict[str, Any] = ours(driver, mntrain, "measure", "--links", *MEMBERS, *words)
+    return found["links"]
+
+
 def test_each_direction_is_measured_and_kept_by_its_sender(driver: Host, mntrain: str) -> None:
-    links = {link["sender"]: link for link in ours(driver, mntrain, "measure", *MEMBERS)}
+    links = {link["sender"]: link for link in measured(driver, mntrain)}
     for sender, link in links.items():
         assert link["capacity"]["bytes_per_s"] == expected(sender)
         assert link["capacity"]["condition"] in ("alone", "starved of CPU"), "whatever else runs"
@@ -96,8 +101,13 @@ def test_a_measurement_beside_a_job_says_so(driver: Host, mntrain: str) -> None:
             lambda: (ours(driver, mntrain, "status", job).get("step") or 0) > 0,
             "the job to make a step",
         )
-        measured = ours(driver, mntrain, "measure", *MEMBERS)
-        assert [link["capacity"]["condition"] for link in measured] == ["beside a job"] * 2
+        refused = driver.run(
+            [mntrain, "--cluster", CLUSTER, "measure", "--links", *MEMBERS], timeout_s=60
+        )
+        assert refused.returncode == 4
+        assert f"job {job} trains over {DATA}" in refused.stderr
+        links = measured(driver, mntrain, "--beside-jobs")
+        assert [link["capacity"]["condition"] for link in links] == ["beside a job"] * 2
     finally:
         ours(driver, mntrain, "stop", job)
 

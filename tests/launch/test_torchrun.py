@@ -7,6 +7,7 @@ import re
 import string
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -56,6 +57,7 @@ def render(
     cpu_count: int = 8,
     nodes: int = 2,
     earlier: Earlier | None = None,
+    of_node: Collection[str] = (),
 ) -> NodeCommand:
     places = tuple(own if n == own.node_rank else placement(n) for n in range(nodes))
     attempt = Attempt(
@@ -75,6 +77,7 @@ def render(
         directory="/var/jobs/j-0000abcd/attempt-1",
         cpu_count=cpu_count,
         gpus=gpus,
+        of_node=of_node,
     )
 
 
@@ -282,12 +285,10 @@ def test_a_branch_begins_with_anothers_checkpoint_in_a_directory_of_its_own() ->
 
 
 def test_torchs_flight_recorder_is_on_unless_the_job_says_otherwise() -> None:
-    on = render(spec(), placement(0)).environment
+    on = render(spec(), placement(gpus=(0,))).environment
     assert int(on["TORCH_FR_BUFFER_SIZE"]) > 0
     assert on["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1"
     assert on["TORCH_FR_DUMP_TEMP_FILE"].startswith("/var/jobs/j-0000abcd/attempt-1/metrics/")
-    assert on["NCCL_DEBUG"] == "WARN"
-    assert "NCCL_DEBUG_TIMESTAMP_LEVELS" not in on
     loud = render(spec(environment={"NCCL_DEBUG": "INFO"}), placement(0)).environment
     assert (loud["NCCL_DEBUG"], loud["NCCL_DEBUG_TIMESTAMP_LEVELS"]) == ("INFO", "WARN,INFO")
     own = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "TORCH_NCCL_DUMP_ON_TIMEOUT": "0"}
@@ -296,9 +297,43 @@ def test_torchs_flight_recorder_is_on_unless_the_job_says_otherwise() -> None:
     assert own.items() <= given.items()
 
 
+def nccl_log(of_node: Collection[str] = (), **given: str) -> dict[str, str]:
+    command = render(spec(environment=given), placement(gpus=(0,)), of_node=of_node)
+    found = command.environment.items()
+    return {name: value for name, value in found if name.startswith("NCCL_DEBUG")}
+
+
+def test_nccl_writes_of_its_start_and_networks_into_files_of_its_own() -> None:
+    assert nccl_log() == {
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,NET",
+        "NCCL_DEBUG_FILE": "/var/jobs/j-0000abcd/attempt-1/nccl/%h.%p.log",
+        "NCCL_DEBUG_TIMESTAMP_LEVELS": "WARN,INFO",
+    }
+    without = render(spec(), placement()).environment
+    assert not any(name.startswith("NCCL_DEBUG") for name in without)
+
+
+def test_a_job_that_sets_nccls_log_itself_has_it_as_it_says() -> None:
+    assert set(nccl_log(NCCL_DEBUG="WARN")) == {"NCCL_DEBUG", "NCCL_DEBUG_TIMESTAMP_LEVELS"}
+    assert nccl_log(NCCL_DEBUG_SUBSYS="ALL")["NCCL_DEBUG_SUBSYS"] == "ALL"
+
+
+def test_the_nodes_own_variables_win_over_defaults_but_not_over_the_jobs() -> None:
+    own = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS"}
+    assert set(nccl_log(own)) == {"NCCL_DEBUG_TIMESTAMP_LEVELS"}
+    assert nccl_log(own, NCCL_DEBUG="TRACE")["NCCL_DEBUG"] == "TRACE"
+    place = msgspec.structs.replace(placement(), rdma_devices=("mlx5_0",), rdma_gid_index=3)
+    assert not any("IB" in name for name in network_environment(place, (), {"NCCL_IB_HCA"}))
+    kept = network_environment(place, (), {"NCCL_IB_GID_INDEX"})
+    assert set(kept) & {"NCCL_IB_HCA", "NCCL_IB_GID_INDEX"} == {"NCCL_IB_HCA"}
+    # Whether a job uses InfiniBand is decided for all of its nodes.
+    assert network_environment(placement(), (), {"NCCL_IB_HCA"})["NCCL_IB_DISABLE"] == "1"
+
+
 def allocator(given: dict[str, str], gpus: tuple[int, ...] = (0,)) -> dict[str, str]:
-    environment = render(spec(environment=given), placement(gpus=gpus)).environment
-    return {name: value for name, value in environment.items() if "ALLOC_CONF" in name}
+    found = render(spec(environment=given), placement(gpus=gpus)).environment.items()
+    return {name: value for name, value in found if "ALLOC_CONF" in name}
 
 
 def test_a_gpus_memory_grows_in_segments_unless_the_job_configures_the_allocator() -> None:
@@ -306,5 +341,10 @@ def test_a_gpus_memory_grows_in_segments_unless_the_job_configures_the_allocator
     assert allocator({}) == dict.fromkeys(names, "expandable_segments:True")
     assert allocator({}, gpus=()) == {}
     for name in (*names, "PYTORCH_HIP_ALLOC_CONF"):
-        given = {name: "max_split_size_mb:512"}
-        assert allocator(given) == given
+        assert allocator({name: "max_split_size_mb:9"}) == {name: "max_split_size_mb:9"}
+
+
+def test_a_gpu_gets_all_hardware_queues_unless_the_job_says_otherwise() -> None:
+    for own, expected in (({}, "32"), ({"CUDA_DEVICE_MAX_CONNECTIONS": "1"}, "1")):
+        found = render(spec(environment=own), placement(gpus=(0,)))
+        assert found.environment["CUDA_DEVICE_MAX_CONNECTIONS"] == expected

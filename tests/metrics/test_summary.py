@@ -72,6 +72,7 @@ def pipeline(
                 sent_bytes={1 - rank: 1000 * (rank + 1)},
                 received_bytes={1 - rank: 1000 * (2 - rank)},
                 memory_bytes=100 - number,
+                reserved_bytes=200 + number,
             )
         )
     return samples
@@ -95,8 +96,7 @@ def summary(
 def test_the_job() -> None:
     got = summary(started_s=900.0)
     assert (got.job_id, got.state, got.step, got.total_steps) == ("j-00000001", "running", 10, 20)
-    assert got.elapsed_s == 100.0
-    assert got.tokens_per_s == 512.0, "both stages see the same tokens: no sum"
+    assert (got.elapsed_s, got.tokens_per_s) == (100.0, 512.0), "both see the same tokens: no sum"
     assert got.mfu == pytest.approx(200.0 / 1.0 / 2000.0)
     assert got.bubble == pytest.approx(0.4), "mean of 0.2 and 0.6"
     assert (got.first_loss, got.loss) == (9.0, 0.0)
@@ -114,7 +114,7 @@ def test_the_last_evaluation_of_whoever_tells_any() -> None:
 def test_its_ranks() -> None:
     fast, slow = summary().ranks[1], summary().ranks[0]
     assert (slow.rank, slow.node, slow.stages, slow.layers) == (0, "node1", (0,), (0, 1))
-    assert (slow.step, slow.device, slow.memory_bytes) == (10, "RTX", 99)
+    assert (slow.step, slow.device, slow.memory_bytes, slow.reserved_bytes) == (10, "RTX", 99, 210)
     assert slow.tokens_per_s == fast.tokens_per_s == 512.0
     assert slow.pace_tokens_per_s == pytest.approx(640.0)
     assert fast.pace_tokens_per_s == pytest.approx(1280.0)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from jupyter_mntrain.metrics.columns import CHUNK, MOST_OLDER, Table, page_columns
+from jupyter_mntrain.metrics.rows.columns import CHUNK, MOST_OLDER, Table, page_columns
 
 
 def test_a_table_stays_bounded_and_tells_all_of_a_long_job_equally_finely() -> None:

@@ -92,14 +92,13 @@ class Lab:
 
     def shape_sending(self, host: Host, interface: str, shape: str) -> None:
         """Give what one host sends another rate; what it receives keeps its own."""
-        words = f"tc -n {host.namespace} qdisc replace dev {interface} root tbf {shape}"
-        run(*words.split())
+        _shape_end(host.namespace, interface, shape)
 
     def _shape(self, host: Host, interface: str, shape: str) -> None:
         """Both ends: what a host sends, and what its port of the switch sends to it."""
         self.shape_sending(host, interface, shape)
         port = f"{interface}-{host.index}"
-        run(*f"tc -n {self._switch} qdisc replace dev {port} root tbf {shape}".split())
+        _shape_end(self._switch, port, shape)
 
     @property
     def _switch(self) -> str:
@@ -183,3 +182,11 @@ def _namespaces() -> list[str]:
     with contextlib.suppress(json.JSONDecodeError):
         return [entry["name"] for entry in json.loads(ip("-j", "netns", "list"))]
     return []
+
+
+def _shape_end(namespace: str, device: str, shape: str) -> None:
+    """Replace a token bucket with what it holds: a segment of 64 kB that waits in it would never
+    fit into a smaller one, and stop the link for good.
+    """
+    for queue in ("pfifo", f"tbf {shape}"):
+        run(*f"tc -n {namespace} qdisc replace dev {device} root {queue}".split())

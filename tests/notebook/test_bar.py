@@ -75,7 +75,7 @@ def test_a_notebook_has_a_patient_bar(notebook) -> None:
     with notebook.extension.screen.progress() as progress:
         assert isinstance(progress, PatientBar)
         progress.report("leasing", 1, 3)
-    assert notebook.words("%mntrain measure").startswith("measuring 6 directions")
+    assert notebook.words("%mntrain measure --devices").startswith("measuring devices")
 
 
 def test_tqdm_is_not_loaded_before_it_is_needed() -> None:

@@ -46,6 +46,7 @@ def test_every_line_parses_and_every_recipe_fits_two_ranks(name):
             from_cell(body, directory=Path()).check(2)
 
 
-def test_the_dry_run_of_the_quickstart_shows_what_is_launched():
-    first, second = (one for one in sources("quickstart") if one.startswith("%%"))
-    assert first.partition("\n")[2] == second.partition("\n")[2]
+def test_the_quickstart_plans_and_shows_what_it_launches():
+    cells = [one.partition("\n") for one in sources("quickstart") if one.startswith("%%")]
+    assert [head.split()[1] for head, _, _ in cells] == ["plan", "dry-run", "launch"]
+    assert len({body for _, _, body in cells}) == 1

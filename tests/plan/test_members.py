@@ -52,6 +52,23 @@ def test_what_is_no_member_says_the_form(text: str) -> None:
     assert caught.value.fix
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("n:MIG-5d3c1a", "nvidia-smi -i 0 -mig 0 on n"),
+        ("n:mig0:eth1", "n:gpu0"),
+        ("n:gpu1:0", "nvidia-smi -i 1 -mig 0 on n"),
+        ("n:GPU-8932f937:eth1", "nvidia-smi -L on n"),
+    ],
+)
+def test_a_device_that_is_no_whole_gpu_is_refused_with_the_fix(text: str, words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_member(text)
+    assert caught.value.node == "n"
+    assert text in caught.value.cause
+    assert says(words, caught.value.fix)
+
+
 @given(NAMES, st.integers(1, 10**6), st.none() | NAMES)
 def test_every_member_comes_back_as_it_was_written(
     name: str, nproc: int, interface: str | None

@@ -22,7 +22,7 @@ def test_each_can_run_on_as_many_ranks_as_it_is_made_for(one) -> None:
 def test_names_are_told_apart() -> None:
     names = [one.name for one in BUILT_IN]
     assert len(set(names)) == len(names)
-    assert built_in("7b-4gpu-eager").recipe.pipeline.schedule == "eager-1f1b"
+    assert built_in("7b-4gpu-eager").recipe.schedule == "eager-1f1b"
     assert built_in("8b") is None
 
 

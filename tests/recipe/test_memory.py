@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import gc
 import itertools
+import math
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.pipelining import schedules
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import (
     MemoryEstimate,
     StageShape,
     memory_estimate,
+    put_off_bytes,
     saved_bytes,
 )
+from jupyter_mntrain.recipe.optimizer import optimizer_memory
+from jupyter_mntrain.recipe.orders.zero_bubble import zero_bubble_slots
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.train.model.decoder import StageModule, model_shape, read_config
-from jupyter_mntrain.train.model.losses import from_logits
+from jupyter_mntrain.train.model.losses import from_logits, make_loss
+from jupyter_mntrain.train.model.putting_off import WeightGradients
 from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.runtime import most_held
@@ -76,6 +84,17 @@ def test_weights_gradients_and_optimizer_are_exact(dtype: str, precision: str, k
     assert estimate.optimizer == sum(one.nbytes for one in optimizer.state().values())
 
 
+@pytest.mark.parametrize("precision", PRECISIONS["bfloat16"])
+def test_gradients_in_float32_take_two_more_bytes_each(precision: str) -> None:
+    fields = ("model.dtype=bfloat16", f"optimizer.precision={precision}")
+    recipe, shape, _, stage = built(*fields, "optimizer.grad_dtype=float32")
+    wide = memory_estimate(shape, recipe, [stage])
+    narrow = memory_estimate(shape, built(*fields)[0], [stage])
+    values = sum(math.prod(one) for one in stage.parameters)
+    assert wide.gradients == narrow.gradients + 2 * values == 4 * values
+    assert (wide.weights, wide.optimizer) == (narrow.weights, narrow.optimizer)
+
+
 def held_bytes(module: StageModule, forward: Any) -> int:
     """What autograd and checkpoints hold after a forward pass, beside weights and its result."""
     weights = {one.untyped_storage().data_ptr() for one in module.weights().values()}
@@ -114,6 +133,20 @@ def test_activations_are_close(family: str, dtype: str, attention: str, checkpoi
     assert saved_bytes(shape, recipe, stage) == pytest.approx(measured, rel=0.15)
 
 
+@pytest.mark.parametrize("length", [64, 512])
+@pytest.mark.parametrize("attention", ["auto", "sdpa", "eager"])
+def test_a_mask_that_keeps_documents_apart_is_counted_once(attention: str, length: int) -> None:
+    recipe, shape, module, stage = built(
+        *("model.preset=llama-tiny", f"model.attention={attention}", "data.packing=best-fit"),
+        *("memory.loss=chunked", f"data.sequence_length={length}"),
+    )
+    ids = torch.zeros(recipe.microbatch_size, length, dtype=torch.int64)
+    positions = (torch.arange(length) % (length // 2)).expand(len(ids), -1)
+    ends = torch.tensor([[length // 2, length]], dtype=torch.int32).expand(len(ids), -1)
+    measured = held_bytes(module, lambda: module(ids, positions, ends, length // 2))
+    assert saved_bytes(shape, recipe, stage) == pytest.approx(measured, rel=0.15)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_plain_loss_is_close(dtype: str) -> None:
     recipe, shape, module, stage = built("model.preset=llama-tiny", f"model.dtype={dtype}")
@@ -138,6 +171,60 @@ def test_a_plain_loss_is_close(dtype: str) -> None:
     assert no_gradients == pytest.approx(measured, rel=0.15)
 
 
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved-zero-bubble"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_chunked_loss_is_close(dtype: str, schedule: str) -> None:
+    chunk, tokens = 16, (2, 64)
+    recipe, shape, module, stage = built(
+        *("model.preset=llama-tiny", f"model.dtype={dtype}", f"pipeline.schedule={schedule}"),
+        *("memory.loss=chunked", f"memory.chunk_tokens={chunk}"),
+    )
+    splits_backward = schedule != "1f1b"
+    loss = make_loss("chunked", module.causal.lm_head, chunk, splits_backward=splits_backward)
+    hidden = torch.randn(*tokens, shape.hidden_size, requires_grad=True)
+    normed = hidden.to(module.causal.dtype)
+    result = loss(normed, torch.zeros(tokens, dtype=torch.int64))
+    with Peak(normed, module.causal.lm_head.weight) as peak:
+        result.backward()
+    estimate = memory_estimate(shape, recipe, [stage]).loss
+    # On a CPU, torch makes a float32 copy of what it compares; in chunks of its own, autograd
+    # makes two gradients of the head.
+    assert estimate == pytest.approx(peak.bytes, rel=0.4)
+    assert (
+        estimate
+        < memory_estimate(shape, recipe, [msgspec.structs.replace(stage, loss="plain")]).loss
+    )
+
+
+class Peak(TorchDispatchMode):
+    """The most bytes that are held at once of what is made."""
+
+    def __init__(self, *known: torch.Tensor) -> None:
+        super().__init__()
+        self.bytes = self.held = 0
+        self._known = {one.untyped_storage().data_ptr() for one in known}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for one in made if isinstance(made, tuple) else (made,):
+            if isinstance(one, torch.Tensor):
+                self._note(one.untyped_storage())
+        return made
+
+    def _note(self, storage: torch.UntypedStorage) -> None:
+        place, size = storage.data_ptr(), storage.nbytes()
+        if place in self._known:
+            return
+        self._known.add(place)
+        self.held += size
+        self.bytes = max(self.bytes, self.held)
+        weakref.finalize(storage, self._forget, place, size)
+
+    def _forget(self, place: int, size: int) -> None:
+        self._known.discard(place)
+        self.held -= size
+
+
 def test_fused_backward_forgets_gradients_only_with_a_single_microbatch() -> None:
     one = ("pipeline.microbatches=1", "memory.fused_backward=true")
     _, shape, _, stage = built("model.preset=llama-tiny")
@@ -145,6 +232,82 @@ def test_fused_backward_forgets_gradients_only_with_a_single_microbatch() -> Non
     single = memory_estimate(shape, built(*one)[0], [stage])
     assert several.gradients == several.weights
     assert single.gradients == VOCABULARY * shape.hidden_size * 4
+
+
+@pytest.mark.parametrize(
+    ("fields", "copies"),
+    [
+        (("optimizer.precision=plain",), 0),
+        (("optimizer.precision=float32-master",), 1),
+        (("optimizer.precision=stochastic-rounding",), 3.5),
+        (("optimizer.precision=stochastic-rounding", "optimizer.kind=adafactor"), 1.5),
+    ],
+)
+def test_the_optimizers_float32_copies_take_the_place_of_activations(
+    fields: tuple[str, ...], copies: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, shape, _, stage = built("model.preset=llama-tiny", "model.dtype=bfloat16", *fields)
+    monkeypatch.setattr(optimizer_memory, "UPDATED_AT_ONCE_BYTES", 1)
+    assert memory_estimate(shape, recipe, [stage]).update == 0, "activations take more"
+    short = (*fields, "data.sequence_length=8", "train.batch_size=8", "memory.chunk_tokens=1")
+    short = (*short, "memory.loss=chunked", "pipeline.microbatches=8")
+    recipe, shape, _, stage = built("model.preset=llama-tiny", "model.dtype=bfloat16", *short)
+    values = sum(math.prod(one) for one in stage.parameters)
+    largest = max(math.prod(one) for one in stage.parameters)
+    for most, at_once in ((1 << 30, values), (1, largest)):
+        monkeypatch.setattr(optimizer_memory, "UPDATED_AT_ONCE_BYTES", most)
+        estimate = memory_estimate(shape, recipe, [stage])
+        held = 4 * copies * at_once
+        assert estimate.update == max(0, held - estimate.activations - estimate.loss)
+    assert copies == 0 or values * 4 * copies > estimate.activations + estimate.loss
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("preset", ["llama-tiny", "qwen3-tiny"])
+def test_what_is_put_off_is_exact(preset: str, dtype: str, checkpointing: str) -> None:
+    recipe, shape, module, stage = built(
+        *(f"model.preset={preset}", f"model.dtype={dtype}", "memory.loss=plain"),
+        f"memory.checkpointing={checkpointing}",
+    )
+    weight_gradients = WeightGradients(module)
+    weight_gradients.are_put_off = True
+    ids = torch.arange(recipe.data.sequence_length).repeat(recipe.microbatch_size, 1)
+    with Peak(*module.weights().values()) as peak:
+        module(ids, ids).float().square().mean().backward()
+        gc.collect()
+        gradients = sum(one.grad.nbytes for one in module.parameters() if one.grad is not None)
+        before = peak.held - gradients
+    assert before == pytest.approx(put_off_bytes(shape, recipe, stage), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("checkpointing", "ahead", "kept_back", "microbatches"),
+    [
+        (checkpointing, ahead, kept_back, microbatches)
+        for checkpointing in ("none", "full")
+        for ahead in (1, 3, 6)
+        for kept_back in (0, 1, 4, 9)
+        for microbatches in (6, 9)
+    ],
+)
+def test_what_is_put_off_is_counted_beside_what_is_in_flight(
+    checkpointing: str, ahead: int, kept_back: int, microbatches: int
+) -> None:
+    recipe, shape, _, stage = built(
+        *("model.preset=llama-tiny", f"memory.checkpointing={checkpointing}", "memory.loss=plain"),
+        *(f"pipeline.microbatches={microbatches}", f"train.batch_size={microbatches}"),
+    )
+    stage = msgspec.structs.replace(stage, in_flight=ahead, kept_back=kept_back)
+    saved, each = saved_bytes(shape, recipe, stage), put_off_bytes(shape, recipe, stage)
+    held = most = 0
+    for ((kind, _, _),) in zero_bubble_slots(0, ahead, kept_back, microbatches):
+        held += {"F": saved, "I": each - saved, "B": -saved, "W": -each}[kind]
+        most = max(most, held)
+    assert held == 0
+    without = memory_estimate(shape, recipe, [msgspec.structs.replace(stage, kept_back=0)])
+    estimate = memory_estimate(shape, recipe, [stage])
+    assert estimate.total - without.total == estimate.put_off == most - ahead * saved
 
 
 def test_it_is_said_in_one_line() -> None:

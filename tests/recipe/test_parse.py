@@ -77,7 +77,7 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
     )
     recipe = load_recipe(path, ["train.steps=60", "model.attention=sdpa", "data.seed = 3"])
     check(recipe, 2)
-    assert recipe.pipeline.split == (1, 2, 2, 1)
+    assert recipe.split == (1, 2, 2, 1)
     assert recipe.stages(2) == 4
     assert recipe.stages(1) == 1
     assert (recipe.train.steps, recipe.model.attention, recipe.data.seed) == (60, "sdpa", 3)
@@ -104,8 +104,15 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ("[optimizer]\nbetas = [0.9]", "optimizer.betas = [0.9] is not allowed"),
         ("[optimizer]\nwarmup_steps = 200", "optimizer.warmup_steps = 200: more than train.steps"),
         ('[optimizer]\nkind = "sgd"', 'one of "adafactor", "adamw", "adamw-4bit", "adamw-8bit"'),
-        ('[optimizer]\nprecision = "float32-master"', "the weights are float32 already"),
+        (
+            '[model]\ndtype = "float32"\n[optimizer]\nprecision = "float32-master"',
+            "the weights are float32 already",
+        ),
         ('[optimizer]\nkind = "adafactor"\nbetas = [0.5, 0.9]', "adafactor uses its own rates"),
+        (
+            '[memory]\ncompile = true\n[pipeline]\nschedule = "eager-zero-bubble"',
+            "memory.compile = true: eager-zero-bubble puts off gradients of weights",
+        ),
         (
             '[memory]\ncompile = true\n[pipeline]\nschedule = "zbv"',
             "memory.compile = true: zbv splits the backward pass",
@@ -113,6 +120,14 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         (
             '[memory]\ncheckpointing = "selective"\n[pipeline]\nschedule = "dualpipev"',
             'checkpointing = "selective": dualpipev splits the backward pass',
+        ),
+        (
+            '[optimizer]\ngrad_dtype = "float32"\n[data_parallel]\nshards = 2',
+            "sharded gradients have the dtype of the weights. Fix: leave grad_dtype out or use",
+        ),
+        (
+            '[optimizer]\ngrad_dtype = "float32"\n[pipeline]\nschedule = "zbv"',
+            'optimizer.grad_dtype = "float32": zbv splits the backward pass',
         ),
         ('[memory]\ncheckpointing = "selective"\ncompile = true', "chooses what to keep itself"),
         (
@@ -141,15 +156,8 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ),
         ("[evaluation]\nprompt = ['a']", "evaluation.prompt: no such field. Fix: use pro"),
         (
-            "model = { attention = 'flash_attention_2' }\ndata = { packing = 'best-fit' }",
-            (
-                "in microbatches of 4 sequences, it lets packed documents attend to each other. "
-                'Fix: use "sdpa", or pipeline.microbatches = 32 for one sequence in each'
-            ),
-        ),
-        (
-            "model = { attention = 'flash_attention_2' }\ndata = { format = 'chat' }",
-            'model.attention = "flash_attention_2": in microbatches of 4 sequences',
+            "model = { attention = 'flash_attention_2', dtype = 'float32' }",
+            'flash attention does not compute in float32. Fix: use dtype = "bfloat16"',
         ),
         ("[memory]\nfused_backward = true", "optimizer.clip_norm = 1 needs all gradients before"),
         (
@@ -210,8 +218,8 @@ def test_what_is_wrong_is_one_line(text: str, told: str) -> None:
             2,
             "the embedding is tied, and its gradient is complete only after the backward pass",
         ),
-        (["train.batch_size=12"], 2, "not a multiple of 8"),
-        (["train.accumulation=3"], 2, "Fix: use 24 or 48"),
+        (["train.batch_size=12", "pipeline.microbatches=8"], 2, "not a multiple of 8"),
+        (["train.accumulation=3", "pipeline.microbatches=8"], 2, "Fix: use 24 or 48"),
     ],
 )
 def test_what_cannot_run_on_these_ranks_is_one_line(
@@ -224,13 +232,13 @@ def test_what_cannot_run_on_these_ranks_is_one_line(
     "overrides",
     [
         ["data.packing=best-fit", "pipeline.microbatches=32"],
-        ["data.packing=best-fit", "model.attention=sdpa"],
+        ["data.packing=best-fit", "pipeline.microbatches=1"],
         ["data.packing=wrapped"],
-        ["data.format=chat", "data.packing=none"],
+        ["data.format=chat"],
     ],
 )
-def test_flash_attention_is_taken_where_it_keeps_documents_apart(overrides: list[str]) -> None:
-    parse_recipe("", ["model.attention=flash_attention_2", *overrides])
+def test_flash_attention_is_taken_with_every_packing(overrides: list[str]) -> None:
+    parse_recipe("", ["model.attention=flash_attention_2", "model.dtype=bfloat16", *overrides])
 
 
 def test_layers_of_a_directory_are_checked_when_they_are_known() -> None:

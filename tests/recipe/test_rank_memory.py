@@ -10,10 +10,10 @@ import torch
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.memory import memory_estimate
+from jupyter_mntrain.recipe.memory import MemoryEstimate, memory_estimate
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.presets import FAMILIES
-from jupyter_mntrain.recipe.rank_memory import forecast, model_config
+from jupyter_mntrain.recipe.rank_memory import forecast, gpu_overhead, model_config
 from jupyter_mntrain.train.model.decoder import read_config
 from jupyter_mntrain.train.model.stages import build_modules
 from tests.recipe.test_memory import SMALL, VOCABULARY, built
@@ -42,6 +42,35 @@ def test_every_rank_has_the_weights_that_it_builds(family: str, schedule: str) -
         modules = build_modules(recipe, config, layout, rank, torch.device("cpu"))
         tensors = [t for module in modules.values() for t in module.weights().values()]
         assert one.weights == sum(tensor.nbytes for tensor in tensors)
+
+
+@pytest.mark.parametrize(
+    ("ranks", "changes", "place", "groups", "neighbors"),
+    [
+        (1, (), 0, 0, 0),
+        (3, (), 0, 1, 1),
+        (3, (), 1, 1, 2),
+        # torch batches what they exchange in the pipeline's own group.
+        (3, ("pipeline.schedule=1f1b",), 1, 1, 0),
+        # A tied embedding: its two ranks exchange gradients.
+        (3, ("model.tie_embeddings=true",), 0, 1, 2),
+        (2, ("data_parallel.replicas=2",), 0, 2, 0),
+        (6, ("data_parallel.replicas=2",), 1, 3, 2),
+        (12, ("data_parallel.replicas=2", "data_parallel.shards=2"), 2, 4, 1),
+    ],
+)
+def test_nccl_takes_memory_for_each_group_and_neighbor(
+    ranks: int, changes: tuple[str, ...], place: int, groups: int, neighbors: int
+) -> None:
+    width = "pipeline.microbatches=6", "train.batch_size=24"
+    recipe = parse_recipe("", [*OWN, *width, "train.device=auto", *changes])
+    estimate = MemoryEstimate(weights=1000)
+    layout = lay_out(recipe, ranks, 3)
+    tied = bool(model_config(recipe).get("tie_word_embeddings"))
+    found = gpu_overhead(recipe, layout, place, estimate, is_tied=tied)
+    assert found.nccl == (16 * groups + 2 * 2 * neighbors) * 2 * 4 * 2**20
+    assert found.total == found.cuda + found.nccl + found.reserve
+    assert ("NCCL" in str(found)) == (groups > 0)
 
 
 def test_a_directory_says_it_if_it_is_here(tmp_path: Path) -> None:

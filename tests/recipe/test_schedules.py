@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.plan.traffic import rank_of_stage
+from jupyter_mntrain.recipe.orders.actions import rank_of_stage
+from jupyter_mntrain.recipe.orders.counts import choose_counts
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.schedules import KINDS, eager_order, in_flight
+from jupyter_mntrain.recipe.sections import PipelineSection, Recipe
 from jupyter_mntrain.train import parse_recipe
 from tests.train.ranks import run_ranks
 from tests.train.test_command import losses, read, write_text
@@ -71,6 +74,13 @@ def test_in_a_v_the_first_and_the_last_stage_are_neighbors() -> None:
         (["in_flight=[1, 2]"], 2, "fewer than the next stage", "never increase"),
         (["in_flight=[3]"], 2, "1 numbers for 2 pipeline stages", "give 2"),
         (["schedule=gpipe", "in_flight=[2, 1]"], 2, "a fixed order", "eager-1f1b"),
+        (["kept_back=[0, 1]"], 2, "eager-1f1b puts off no gradients", "eager-zero-bubble"),
+        (
+            ["schedule=eager-zero-bubble", "kept_back=[1]"],
+            2,
+            "1 numbers for 2 pipeline stages",
+            "give 2",
+        ),
         (["schedule=zb"], 2, "is not allowed", '"zbv"'),
     ],
 )
@@ -93,7 +103,9 @@ def test_every_schedule_runs_on_one_rank_alone(schedule: str) -> None:
     check(parse_recipe("", [f"pipeline.schedule={schedule}", "pipeline.microbatches=1"]), 1)
 
 
-@pytest.mark.parametrize("schedule", ["eager-1f1b", "gpipe", "zbv", "looped-bfs"])
+@pytest.mark.parametrize(
+    "schedule", ["eager-1f1b", "eager-zero-bubble", "gpipe", "zbv", "looped-bfs"]
+)
 def test_fewer_microbatches_than_ranks_are_enough_for_some(schedule: str) -> None:
     settings = [f"pipeline.schedule={schedule}", "pipeline.microbatches=2", "model.layers=8"]
     check(parse_recipe("", settings), 4)
@@ -106,7 +118,11 @@ def test_what_the_links_need_is_measured_and_changes_no_loss(tmp_path: Path) -> 
     recipe = tmp_path / "recipe.toml"
     recipe.write_text("")
     found = {}
-    for name, more in (("auto", ()), ("by hand", ("pipeline.in_flight=[2, 1]",))):
+    for name, more in (
+        ("auto", ()),
+        ("by hand", ("pipeline.in_flight=[2, 1]",)),
+        ("put off", ("pipeline.schedule=eager-zero-bubble",)),
+    ):
         settings = (
             *("model.preset=llama-tiny", "data.vocabulary_size=300", f"data.source={text}"),
             *("data.sequence_length=16", "pipeline.microbatches=4", "train.device=cpu"),
@@ -116,5 +132,44 @@ def test_what_the_links_need_is_measured_and_changes_no_loss(tmp_path: Path) -> 
         ended = run_ranks(recipe, "ab", *options, metrics=tmp_path / name)
         assert [one.exit_code for one in ended] == [0, 0], ended
         assert ("3, 1 microbatches in flight" in ended[0].out) == (name == "auto")
+        put_off = "4, 1 microbatches in flight per stage, weight gradients of 0, 2 put off"
+        assert (put_off in ended[0].out) == (name == "put off")
         found[name] = losses(read(tmp_path / name, 0))
-    assert found["auto"] == found["by hand"]
+    assert found["auto"] == found["by hand"] == found["put off"]
+
+
+@pytest.mark.parametrize(
+    ("transfer_s", "counts"),
+    [
+        ((0.0, 0.0, 0.0), ((7, 3, 2, 1), (0, 1, 2, 3))),
+        ((0.0, 0.01, 0.0), ((8, 4, 2, 1), (0, 1, 3, 4))),
+        ((0.25, 0.25, 0.25), ((16, 9, 5, 1), (0, 2, 4, 6))),
+    ],
+)
+def test_gradients_of_weights_are_put_off_as_the_links_need(
+    transfer_s: tuple[float, ...], counts: tuple[tuple[int, ...], ...]
+) -> None:
+    section = PipelineSection(schedule="eager-zero-bubble", microbatches=16)
+    assert choose_counts(Recipe(pipeline=section), (0.1,) * 4, transfer_s, MANY) == counts
+    given = msgspec.structs.replace(section, in_flight=(4, 3, 2, 1), kept_back=(0, 9, 0, 9))
+    assert choose_counts(Recipe(pipeline=given), (0.1,) * 4, transfer_s, MANY) == (
+        given.in_flight,
+        given.kept_back,
+    )
+    eager = PipelineSection(schedule="eager-1f1b", microbatches=16)
+    ahead = in_flight((0.1,) * 4, transfer_s, 16, MANY)
+    assert choose_counts(Recipe(pipeline=eager), (0.1,) * 4, transfer_s, MANY) == (ahead, (0,) * 4)
+
+
+def test_in_flight_or_put_off_no_more_are_held_than_fit_into_memory() -> None:
+    section = PipelineSection(schedule="eager-zero-bubble", microbatches=16)
+    links = (0.25, 0.25, 0.25)
+    assert choose_counts(Recipe(pipeline=section), (0.1,) * 4, links, (8, 6, 5, 4)) == (
+        (8, 6, 5, 1),
+        (0, 0, 0, 3),
+    )
+    few = msgspec.structs.replace(section, microbatches=2)
+    assert choose_counts(Recipe(pipeline=few), (0.1,) * 4, links, (2,) * 4) == (
+        (2, 2, 2, 1),
+        (0, 2, 2, 2),
+    )

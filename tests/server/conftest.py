@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -56,8 +56,7 @@ class Served:
     def add_job(self, *, state: JobState = "running", steps: int = STEPS) -> JobId:
         """A job on both nodes, one rank each, that the server knows."""
         job_id = new_job_id()
-        for number, agent in enumerate(self.agents):
-            self.do(put_job, agent, number, job_id, state)
+        self.do(put_job_on, self.agents, job_id, state)
         self.write(job_id, range(1, steps + 1))
         wait_for(lambda: self.server.ask("GET", f"/jobs/{job_id}").status_code == 200)
         return job_id
@@ -65,6 +64,12 @@ class Served:
     def write(self, job_id: JobId, steps: range) -> None:
         for number, agent in enumerate(self.agents):
             self.do(agent.steps, job_id, number, steps)
+
+
+def put_job_on(agents: Sequence[FakeAgent], job_id: JobId, state: JobState = "running") -> None:
+    """On all of these before anybody asks one of them: a node without its record has lost it."""
+    for number, agent in enumerate(agents):
+        put_job(agent, number, job_id, state)
 
 
 def put_job(agent: FakeAgent, number: int, job_id: JobId, state: JobState = "running") -> None:

@@ -22,6 +22,7 @@ import msgspec
 from tornado.httpserver import HTTPServer
 from tornado.netutil import bind_sockets
 
+from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
@@ -64,6 +65,7 @@ class FakeAgent:
     boot_id: str = "boot"
     interfaces: tuple[Interface, ...] = ()
     gpus: tuple[Gpu, ...] = ()
+    versions: dict[str, Any] | None = None
     protocol: int = api.PROTOCOL
     beat_every_s: float | None = None
     """``None`` = no beats but those the test sends."""
@@ -87,6 +89,9 @@ class FakeAgent:
     requests: list[tuple[str, str]] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
     """Routes whose request was handled, also where its sender had gone."""
+    turn: MeasureTurn = field(default_factory=MeasureTurn)
+    training: dict[str, JobId] = field(default_factory=dict)
+    """Jobs that are in the way of a measurement, by interface."""
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
     ends_streams_of_finished_jobs: bool = True
     port: int = 0
@@ -117,6 +122,7 @@ class FakeAgent:
             *self.interfaces,
             agent=self.where,
             gpus=self.gpus,
+            versions=self.versions,
             node_id=self.node_id,
             hostname=self.hostname or None,
             boot_id=self.boot_id,

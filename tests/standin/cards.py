@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,6 +37,8 @@ class Cards:
         utilization: in percent; ``None``: the card does not say.
         throttle_reasons: NVML's bits; ``None``: the card does not say.
         capability: compute capability; ``None``: the card does not say.
+        cuda: the newest that the driver is for; ``None``: it does not say.
+        lost: errors of cards that do not answer, by index.
     """
 
     NVMLError, NVMLError_NotSupported = CardError, NotSupportedError
@@ -52,6 +54,8 @@ class Cards:
         utilization: int | None = 50,
         throttle_reasons: int | None = 0,
         capability: tuple[int, int] | None = (8, 9),
+        cuda: int | None = 12080,
+        lost: Mapping[int, CardError] | None = None,
     ) -> None:
         self.uuids = uuids
         self.split = split
@@ -61,6 +65,8 @@ class Cards:
         self.utilization = utilization
         self.throttle_reasons = throttle_reasons
         self.capability = capability
+        self.cuda = cuda
+        self.lost = lost
 
     def nvmlInit(self) -> None:  # noqa: N802
         self.nvmlDeviceGetCount()
@@ -73,6 +79,8 @@ class Cards:
         return len(self.uuids)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:  # noqa: N802
+        if self.lost and index in self.lost:
+            raise self.lost[index]
         return index
 
     def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
@@ -86,6 +94,7 @@ class Cards:
     def __getattr__(self, name: str) -> Any:
         answers: dict[str, Any] = {
             "nvmlSystemGetDriverVersion": "570.1",
+            "nvmlSystemGetCudaDriverVersion_v2": self.cuda,
             "nvmlDeviceGetHandleByUUID": 0,
             "nvmlDeviceGetName": "RTX",
             "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=9, used=4),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from jupyter_mntrain.launch.gang_start import workplace_of
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.errors import job_not_found, no_cluster
+from jupyter_mntrain.model.errors import MntrainError, job_not_found, no_cluster
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
@@ -26,13 +27,18 @@ from jupyter_mntrain.model.records.node import (
     Gpu,
     Interface,
     Inventory,
+    Latency,
     NodeInfo,
     Versions,
     Workplace,
 )
 from jupyter_mntrain.model.records.node_view import awaited_words
 from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.plan import Plan
+from jupyter_mntrain.plan.arrange import find_participants
+from jupyter_mntrain.plan.choosing.job_plan import planned_spec
 from jupyter_mntrain.plan.members import choose_participants, parse_member
+from jupyter_mntrain.recipe.devices.fitting import fitted
 from tests.standin.job_handle import StandInJob
 from tests.standin.jobs import measured_links
 from tests.standin.pipeline import BEGIN_S, GIGABIT
@@ -41,6 +47,9 @@ from tests.standin.training import sample_job
 from tests.standin.usage import StandInUsage
 
 VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
+
+_PLANNED: dict[bytes, tuple[JobSpec, Plan | None]] = {}
+"""By job and nodes: most tests launch the same, and a plan takes half a second."""
 
 KNOWN = ("wopr", "muthur", "hal", "a", "b")
 """Nodes to which every node has measured its link."""
@@ -204,7 +213,19 @@ class StandInCluster:
         if self.refuses is not None:
             raise self.refuses
         self.launches.append(spec)
+        with suppress(MntrainError):  # of nodes that a test has only named
+            self._plan(spec)
         return self.to_launch
+
+    def _plan(self, spec: JobSpec) -> None:
+        """As the launcher does."""
+        infos = [view.info for view in self._nodes if view.info is not None]
+        chosen = find_participants(spec.participants, infos)
+        key = msgspec.json.encode((spec.entry, spec.files, spec.participants, chosen))
+        if key not in _PLANNED:
+            _PLANNED[key] = planned_spec(fitted(spec, chosen), chosen)
+        spec, plan = _PLANNED[key]
+        self.to_launch.take_plan(spec.chosen, plan)
 
     def plan_launch(self, spec: JobSpec, begin: str) -> BeginPlan:
         found = CHECKPOINTS.checkpoints[0]
@@ -261,7 +282,12 @@ class StandInCluster:
         return StandInCheckpoints(self.job(job_id).calls, self.job(job_id).id)
 
     def measure(
-        self, participants: Any = None, *, progress: Progress = SILENT
+        self,
+        participants: Any = None,
+        how: Any = None,
+        *,
+        progress: Progress = SILENT,
+        on_skipped: Any = None,
     ) -> tuple[LinkMeasurement, ...]:
         progress.report("measuring", 0, len(participants))
         self.measured.append(tuple(one.node for one in participants))
@@ -269,6 +295,7 @@ class StandInCluster:
             LinkMeasurement(
                 sender=one.node, receiver=other.node, interface="eno1", address="10.0.0.9",
                 capacity=msgspec.structs.replace(GIGABIT, condition="alone"),
+                latency=Latency(median_s=0.0002, p99_s=0.0009, count=200),
             )
             for one in participants
             for other in participants

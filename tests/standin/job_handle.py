@@ -13,7 +13,8 @@ from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView
-from jupyter_mntrain.recipe.settings import Setting, settings_of_job
+from jupyter_mntrain.model.records.plan import Plan
+from jupyter_mntrain.recipe.changes.settings import Setting, settings_of_job
 from tests.standin.jobs import MACHINE
 from tests.standin.labeled import LabeledJob
 from tests.standin.resuming import ResumableJob
@@ -69,6 +70,13 @@ class StandInJob(ResumableJob, LabeledJob):
         change = {"state": state, "ended_s": ended_s}
         parts = tuple(msgspec.structs.replace(part, **change) for part in view.parts)
         self.change_view(msgspec.structs.replace(view, state=state, parts=parts))
+
+    def take_plan(self, chosen: dict[str, str], plan: Plan | None) -> None:
+        """As a job that was launched with this plan."""
+        view = self.view()
+        spec = msgspec.structs.replace(view.spec, chosen=chosen)
+        attempt = msgspec.structs.replace(view.attempt, plan=plan)
+        self.change_view(msgspec.structs.replace(view, spec=spec, attempt=attempt))
 
     def change_view(self, view: JobView) -> None:
         old = self._sample.history

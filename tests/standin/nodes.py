@@ -57,7 +57,7 @@ def node(
     boot_id: str | None = None,
     node_id: str | None = None,
     hostname: str | None = None,
-    versions: dict[str, str | None] | None = None,
+    versions: dict[str, Any] | None = None,
 ) -> NodeInfo:
     """A node; GPUs get UUIDs of their own machine unless ``gpu_prefix`` says they share one."""
     prefix = gpu_prefix or name

@@ -29,6 +29,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankText,
 )
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from jupyter_mntrain.model.records.plan import Plan
 from tests.standin.jobs import measured_links
 
 BEGIN_S = 1_795_200_000.0
@@ -63,6 +64,7 @@ class PipelineJob:
     capacity: Capacity | None = GIGABIT
     peak: float | None = 7.1e13
     loopback: bool = False
+    plan: Plan | None = None
 
     @property
     def world(self) -> int:
@@ -111,6 +113,7 @@ class PipelineJob:
             master_address=self.placements[0].address,
             master_port=29500,
             submitted_s=self.began_s - 9,
+            plan=self.plan,
         )
 
     def part(self, place: Placement, state: JobState = "running", step: int = 0) -> PartStatus:
@@ -173,6 +176,7 @@ class PipelineJob:
             sent_bytes=sizes,
             received_bytes=sizes,
             memory_bytes=18 * 2**30,
+            reserved_bytes=19 * 2**30 if self.peak else None,
         )
 
     def evaluation(self, step: int) -> RankEvaluation:

@@ -18,8 +18,8 @@ from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoin
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.plan.resume import refuse_finished
-from jupyter_mntrain.recipe.exactness import changed_settings
-from jupyter_mntrain.recipe.stored import recipe_of
+from jupyter_mntrain.recipe.changes.exactness import changed_settings
+from jupyter_mntrain.recipe.devices.fitting import keeping_of
 from tests.standin.pipeline import BEGIN_S
 
 CHECKPOINTS = RunCheckpoints(
@@ -66,7 +66,7 @@ class ResumableJob(ABC):
         step = begin if isinstance(begin, int) else 400
         branch, path = begin is not None, begin if isinstance(begin, str) else None
         origin = Origin(view.job_id, view.run, is_branch=branch, step=step, path=path)
-        before, after = recipe_of(view.spec), recipe_of(spec)
+        spec, after, before = keeping_of(spec, view.spec)
         if after is not None:
             refuse_finished(view, after.train.steps, step)
         changes = changed_settings(before, after, step=step) if before and after else ()

@@ -11,31 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from tornado.iostream import StreamClosedError
-from tornado.web import Application, RequestHandler
+from tornado.web import Application
 
 from jupyter_mntrain.agent.attempt.log_times import marks_among
 from jupyter_mntrain.agent.jobs.ended_jobs import page_of
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api
+from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.metrics import encoder
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, ProbeSend, ProbeTicket
 from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
 from tests.standin.faults import (
-    Hang,
-    Held,
-    LoseReply,
-    LoseRequest,
     Refuse,
     ScriptedRefusalError,
-    Slow,
 )
+from tests.standin.handler import Handler
 
 if TYPE_CHECKING:
     from tests.standin.agent import FakeAgent
@@ -43,71 +40,14 @@ if TYPE_CHECKING:
 PORTS = itertools.count(30001)
 
 
-class _Handler(RequestHandler):
-    route = ""
-
-    def initialize(self, agent: FakeAgent) -> None:
-        self.agent = agent
-        self._loses_reply = False
-
-    async def prepare(self) -> None:
-        self.agent.requests.append((self.request.method or "", self.route))
-        faults = self.agent.faults[self.route]
-        match faults.pop(0) if faults else None:
-            case Refuse() as fault:
-                self.refuse(fault)
-            case LoseReply():
-                self._loses_reply = True
-            case LoseRequest():
-                self.break_off()
-            case Slow(seconds=seconds):
-                await asyncio.sleep(seconds)
-            case Held(released=released):
-                await released.wait()
-            case Hang():
-                await asyncio.Event().wait()
-
-    def on_finish(self) -> None:
-        self.agent.answered.append(self.route)
-
-    def body_as(self, kind: Any) -> Any:
-        return msgspec.json.decode(self.request.body, type=kind)
-
-    def answer(self, content: Any) -> None:
-        if self._loses_reply:
-            self.break_off()
-        else:
-            self.finish(msgspec.json.encode(content))
-
-    def refuse(self, fault: Refuse) -> None:
-        self.set_status(fault.status)
-        problem = Problem(kind=fault.kind, cause=fault.cause, fix=fault.fix)
-        self.finish(msgspec.json.encode(problem))
-
-    def break_off(self) -> None:
-        self.request.connection.stream.close()  # type: ignore[union-attr, attr-defined]
-        self._finished = True
-
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs.get("exc_info", (None, None))[1]
-        if isinstance(error, ScriptedRefusalError):
-            self.refuse(error.fault)
-        else:
-            super().write_error(status_code, **kwargs)
-
-    def log_exception(self, *args: Any) -> None:
-        if not isinstance(args[1], ScriptedRefusalError):
-            super().log_exception(*args)
-
-
-class _Node(_Handler):
+class _Node(Handler):
     route = "node"
 
     def get(self) -> None:
         self.answer(self.agent.info)
 
 
-class _History(_Handler):
+class _History(Handler):
     route = "history"
 
     def get(self) -> None:
@@ -116,7 +56,7 @@ class _History(_Handler):
         self.answer(self.agent.history)
 
 
-class _Stream(_Handler):
+class _Stream(Handler):
     route = "stream"
 
     async def get(self) -> None:
@@ -135,14 +75,14 @@ class _Stream(_Handler):
             self.agent._listeners.discard(queue)
 
 
-class _Leases(_Handler):
+class _Leases(Handler):
     route = "lease"
 
     def post(self) -> None:
         self.answer(self.agent.lease(self.body_as(api.LeaseRequest)))
 
 
-class _Lease(_Handler):
+class _Lease(Handler):
     route = "release"
 
     def delete(self, job: str, attempt: str) -> None:
@@ -151,7 +91,7 @@ class _Lease(_Handler):
         self.answer({})
 
 
-class _Jobs(_Handler):
+class _Jobs(Handler):
     route = "jobs"
 
     def get(self) -> None:
@@ -162,7 +102,7 @@ class _Jobs(_Handler):
         self.answer(page_of(files, query))
 
 
-class _Job(_Handler):
+class _Job(Handler):
     route = "job"
 
     def get(self, job: str) -> None:
@@ -178,21 +118,21 @@ class _Spec(_Job):
         super().answer(self.agent.jobs[content.job_id].spec)
 
 
-class _Start(_Handler):
+class _Start(Handler):
     route = "start"
 
     def put(self, job: str, attempt: str) -> None:
         self.answer(self.agent.start_part(self.body_as(api.StartRequest)).without_files())
 
 
-class _Stop(_Handler):
+class _Stop(Handler):
     route = "stop"
 
     def post(self, job: str) -> None:
         self.answer(self.agent.stop_part(JobId(job), self.body_as(api.StopRequest)).without_files())
 
 
-class _Journal(_Handler):
+class _Journal(Handler):
     route = "journal"
 
     async def get(self, job: str) -> None:
@@ -220,7 +160,7 @@ class _Journal(_Handler):
         return record is None or record.part.state in TERMINAL
 
 
-class _Samples(_Handler):
+class _Samples(Handler):
     route = "samples"
 
     def get(self, job: str) -> None:
@@ -228,7 +168,7 @@ class _Samples(_Handler):
         self.answer(self.agent.samples.get(JobId(job), nothing))
 
 
-class _Log(_Handler):
+class _Log(Handler):
     route = "log"
 
     def get(self, job: str) -> None:
@@ -241,7 +181,7 @@ class _Log(_Handler):
         self.finish(log[begin : begin + limit])
 
 
-class _LogTimes(_Handler):
+class _LogTimes(Handler):
     route = "log_times"
 
     def get(self, job: str) -> None:
@@ -250,14 +190,14 @@ class _LogTimes(_Handler):
         self.answer(LogTimes(marks_among(marks, begin, end, time.time())))
 
 
-class _Stacks(_Handler):
+class _Stacks(Handler):
     route = "stacks"
 
     def post(self, job: str) -> None:
         self.answer(self.agent.stacks.get(JobId(job), []))
 
 
-class _Checkpoints(_Handler):
+class _Checkpoints(Handler):
     route = "checkpoints"
 
     def get(self, job: str) -> None:
@@ -280,7 +220,7 @@ class _Checkpoints(_Handler):
         self.get(job)
 
 
-class _CheckpointsAt(_Handler):
+class _CheckpointsAt(Handler):
     route = "checkpoints-at"
 
     def get(self) -> None:
@@ -289,21 +229,31 @@ class _CheckpointsAt(_Handler):
         self.answer(self.agent.kept.get(path, nothing))
 
 
-class _Listen(_Handler):
+class _MeasureLease(Handler):
+    route = "measure lease"
+
+    def post(self) -> None:
+        try:
+            self.agent.turn.take(self.body_as(MeasureLease), self.agent.training, self.agent.name)
+        except RefusedError as error:
+            self.refuse(Refuse(cause=error.cause, fix=error.problem.fix or "", kind=error.kind))
+        else:
+            self.answer({})
+
+
+class _Listen(Handler):
     route = "listen"
 
     def post(self) -> None:
-        request = self.body_as(api.ProbeListen)
-        self.answer(
-            api.ProbeTicket(port=next(PORTS), token=f"to {self.agent.name} {request.address}")
-        )
+        request = self.body_as(ProbeListen)
+        self.answer(ProbeTicket(port=next(PORTS), token=f"to {self.agent.name} {request.address}"))
 
 
-class _Send(_Handler):
+class _Send(Handler):
     route = "send"
 
     def post(self) -> None:
-        request = self.body_as(api.ProbeSend)
+        request = self.body_as(ProbeSend)
         assert request.token.startswith(f"to {request.peer}")
         capacity = Capacity(bytes_per_s=1e8, source="measured", time_s=1.0, condition="alone")
         self.answer(
@@ -319,7 +269,7 @@ class _Send(_Handler):
 
 def application(agent: FakeAgent) -> Application:
     job = r"/v1/jobs/(?P<job>[^/]+)"
-    routes: list[tuple[str, type[_Handler]]] = [
+    routes: list[tuple[str, type[Handler]]] = [
         (r"/v1/node", _Node),
         (r"/v1/stream", _Stream),
         (r"/v1/history", _History),
@@ -337,6 +287,7 @@ def application(agent: FakeAgent) -> Application:
         (rf"{job}/stacks", _Stacks),
         (rf"{job}/checkpoints", _Checkpoints),
         (api.Route.CHECKPOINTS_AT, _CheckpointsAt),
+        (r"/v1/probe/lease", _MeasureLease),
         (r"/v1/probe/listen", _Listen),
         (r"/v1/probe/send", _Send),
     ]

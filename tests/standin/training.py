@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, PartStatus, Placement
 from tests.standin.jobs import taken
 from tests.standin.pipeline import BEGIN_S, PipelineJob
+from tests.standin.traces import traces_of, walked
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ def sample_job(
     problem: Problem | None = None,
     started: bool = True,
     evaluated: int = 0,
+    traced: Sequence[int] = (),
     wrote: dict[str, str] = {},  # noqa: B006 - never changed
     **fields: Any,
 ) -> Sample:
@@ -47,6 +50,7 @@ def sample_job(
 
     Args:
         evaluated: every so many steps, and before the first one.
+        traced: steps that were recorded action by action.
         wrote: prompts, and what the model went on with before the first step and after the last.
         fields: of :class:`PipelineJob`.
     """
@@ -59,6 +63,9 @@ def sample_job(
     if evaluated:
         told = [job.evaluation(step) for step in range(0, steps + 1, evaluated)]
         ranks = {r: replace(one, evaluations=told) for r, one in ranks.items()}
+    for step in traced:
+        told_of = traces_of(walked(ranks=job.world), number=step, begin_s=job.time_s(step - 1))
+        ranks = {r: replace(one, traces=(*one.traces, told_of[r])) for r, one in ranks.items()}
     if wrote:
         texts = [job.text(step, *one) for step in (0, steps) for one in wrote.items()]
         ranks[Rank(0)] = replace(ranks[Rank(0)], texts=texts)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import sin
 from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.cluster.launch.measure_devices import DOING, NodeDevices
+from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.node_history import (
     Figure,
     HistoryGap,
@@ -17,7 +20,10 @@ from jupyter_mntrain.metrics.node_history import (
     NodeHistory,
 )
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.records.job import Participant
+from tests.standin.devices import device, layer
 from tests.standin.pipeline import BEGIN_S
 
 HOUR_S = 3600.0
@@ -105,10 +111,39 @@ def _line(points: int, figure: Figure, idle: float, busy: float) -> HistoryLine:
 
 
 class StandInUsage:
-    """As `cluster.usage`; it knows one node."""
+    """As `cluster.usage`; it knows the history of one node."""
 
     def __init__(self) -> None:
         self.gpu_note: str | None = None
+        self.devices_asked: list[tuple[Participant, str | None]] = []
+        self.lacking: dict[str, Problem] = {}
+        """Why nodes measure no devices."""
+        self.disturbed = ""
+
+    def measure_devices(
+        self,
+        participants: Sequence[Participant],
+        *,
+        python: str | None = None,
+        progress: Progress = SILENT,
+    ) -> tuple[NodeDevices, ...]:
+        progress.report(DOING, 0, len(participants))
+        self.devices_asked += [(one, python) for one in participants]
+        return tuple(map(self._devices, participants))
+
+    def _devices(self, one: Participant) -> NodeDevices:
+        if one.node in self.lacking:
+            return NodeDevices(one.node, problem=self.lacking[one.node])
+        on = [{"gpu": index, "uuid": f"GPU-{index}", "device": "RTX"} for index in one.gpus]
+        layers = (layer(256, 0.02), layer(256, 0.3, 1024))
+        return NodeDevices(
+            one.node,
+            tuple(
+                device(dtype, ranks=one.nproc, layers=layers, disturbed=self.disturbed, **fields)
+                for fields in on or [{}]
+                for dtype in ("float32", "bfloat16")
+            ),
+        )
 
     def history(
         self, node: str, *, last_s: float = HOUR_S, points: int = 600, **_: Any

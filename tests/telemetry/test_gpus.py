@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
 
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 from jupyter_mntrain.telemetry import gpus
-from jupyter_mntrain.telemetry.gpus import GpuReader, process_on_gpu, visible_gpus
+from jupyter_mntrain.telemetry.gpus import (
+    Driver,
+    GpuReader,
+    has_amd_gpu,
+    process_on_gpu,
+    visible_gpus,
+)
 from tests.standin.cards import CardError, Cards, install
 from tests.wording import says
 
@@ -146,6 +153,49 @@ def test_a_card_of_mig_instances_is_no_whole_card(monkeypatch: pytest.MonkeyPatc
     assert "nvidia-smi -i 1 -mig 0" in (reader.note or "")
 
 
+@pytest.mark.parametrize(("error", "words"), [(15, "fell off the bus"), (999, "restart this")])
+def test_a_card_that_fell_off_the_bus_is_named_and_the_others_stay(
+    monkeypatch: pytest.MonkeyPatch, error: int, words: str
+) -> None:
+    lost = {1: CardError("GPU is lost", error)}
+    install(monkeypatch, Cards(uuids=tuple(UUIDS.values()), lost=lost))
+    reader = GpuReader()
+    assert [gpu.index for gpu in reader.read()] == [0, 2]
+    assert "GPU 1" in (reader.note or "")
+    assert says(words, reader.note or "")
+
+
+def test_a_driver_that_does_not_say_its_cuda_is_one_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(monkeypatch, Cards(cuda=None))
+    assert GpuReader().driver == Driver("570.1")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "kind", "memory", "is_one"),
+    [
+        ("0x1002", "0x030000", None, True),
+        ("0x1002", "0x038000", 64 << 30, True),
+        ("0x1002", "0x120000", None, True),
+        ("0x1002", "0x030000", 512 << 20, False),
+        ("0x1002", "0x020000", None, False),
+        ("0x10de", "0x030000", None, False),
+    ],
+)
+def test_a_card_of_amd_is_found_without_its_driver(
+    tmp_path: Path, vendor: str, kind: str, memory: int | None, is_one: bool
+) -> None:
+    assert not has_amd_gpu(tmp_path)
+    device = tmp_path / "bus" / "pci" / "devices" / "0000:03:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text(f"{vendor}\n")
+    (device / "class").write_text(f"{kind}\n")
+    if memory is not None:
+        (device / "mem_info_vram_total").write_text(f"{memory}\n")
+    assert has_amd_gpu(tmp_path) == is_one
+
+
 def test_a_driver_that_answers_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     cards = Cards()
     cards.trouble = CardError("Driver Not Loaded")
@@ -156,7 +206,7 @@ def test_a_driver_that_answers_later_is_found(monkeypatch: pytest.MonkeyPatch) -
     assert "Driver Not Loaded" in (reader.note or "")
     cards.trouble = None
     assert len(reader.read()) == 1
-    assert (reader.note, reader.driver) == (None, "570.1")
+    assert (reader.note, reader.driver) == (None, Driver("570.1", "12.8"))
     assert patient.read() == (), "asking takes time, and every beat reads"
 
 

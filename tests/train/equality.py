@@ -21,7 +21,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
-from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
+from jupyter_mntrain.recipe.optimizer.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch, Batches, rows_of
 from jupyter_mntrain.train.data.tokens import Tokens
@@ -81,7 +81,7 @@ class OneProcess:
         return dict(self.model.state_dict())
 
     def forward_backward(self, batch: Batch) -> float:
-        parts = self.recipe.pipeline.microbatches * self.recipe.train.accumulation
+        parts = self.recipe.microbatches * self.recipe.train.accumulation
         total = 0.0
         for part in batch.parts(len(batch) // parts):
             loss = self._loss(part) / batch.counted
@@ -161,7 +161,7 @@ def run_case(recipe: Recipe, world: World, reference: Reference) -> Outcome:
     layout = lay_out(recipe, world.size, layers_of(world.size))
     modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
     meter = StageMeter(Stopwatch(world.device))
-    groups = form_groups(world, grid, TIMEOUT_S)
+    groups = form_groups(world, recipe, grid, layout)
     pipeline = Pipeline(recipe, config, layout, groups, modules, meter)
     pipeline.measure()
     optimizer = Optimizer(recipe, pipeline.parameters(), pipeline.counted_once())
@@ -227,7 +227,7 @@ def _backward(pipeline: Pipeline, optimizer: Optimizer, batch: Batch) -> tuple[f
 
 
 def _evaluation_error(pipeline: Pipeline, batch: Batch, expected: float) -> float:
-    total = torch.tensor(pipeline.forwards.evaluate(batch), dtype=torch.float64)
+    total = pipeline.forwards.evaluate(batch)
     dist.all_reduce(total)
     return abs(total.item() / batch.counted - expected)
 
@@ -277,7 +277,7 @@ def _expected_bytes(
     mine = dist.get_rank()
     ranks, rank = grid.pipeline_of(mine), grid.place_of(mine)
     shape = recipe.microbatch_size * recipe.data.sequence_length * config.hidden_size
-    once = shape * 4 * recipe.pipeline.microbatches * recipe.train.accumulation
+    once = shape * 4 * recipe.microbatches * recipe.train.accumulation
     expected: dict[int, int] = {}
     for stage in layout.stages_of(rank):
         for other in (stage - 1, stage + 1):

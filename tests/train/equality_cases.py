@@ -66,6 +66,12 @@ def cases(world_size: int) -> dict[str, Recipe]:
         found["eager-1f1b ahead"] = case(
             "llama", "eager-1f1b", "uneven", 2, world_size, tied=True, in_flight=ahead
         )
+        found["eager-zero-bubble all put off"] = case(
+            *("qwen2", "eager-zero-bubble", "uneven", 2, world_size),
+            tied=True,
+            in_flight=ahead,
+            kept_back=(1,) + (2 * world_size,) * (world_size - 1),
+        )
     found |= side_by_side_cases(world_size)
     return found | family_cases(world_size) | memory_cases(world_size)
 
@@ -103,15 +109,19 @@ def memory_cases(world_size: int) -> dict[str, Recipe]:
         return {}
     # On one rank there is no split backward pass.
     split, other = ("zbv", "interleaved-zero-bubble") if world_size > 1 else ("1f1b", "gpipe")
+    put_off = "eager-zero-bubble" if world_size > 1 else "1f1b"
     full = MemorySection(checkpointing="full")
     # 32 tokens in parts of 5: the last one is smaller.
     chunked = MemorySection(loss="chunked", chunk_tokens=5)
     both = MemorySection(checkpointing="full", loss="chunked", chunk_tokens=5)
     wanted: list[tuple[str, Any, MemorySection]] = [
-        *(("full", schedule, full) for schedule in ("1f1b", split)),
+        *(("full", schedule, full) for schedule in ("1f1b", split, put_off)),
         *(("chunked", schedule, chunked) for schedule in ("eager-1f1b", split)),
         *(("full chunked", schedule, both) for schedule in (other, "gpipe")),
-        ("selective", "1f1b", MemorySection(checkpointing="selective")),
+        *(
+            ("selective", schedule, MemorySection(checkpointing="selective"))
+            for schedule in ("1f1b", put_off)
+        ),
         ("compiled", "interleaved-1f1b", MemorySection(compile=True)),
     ]
     return {
@@ -141,6 +151,7 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
         3: [("1f1b", "replicas"), ("gpipe", "shards")],
         4: [
             *(("eager-1f1b", "replicas"), ("zbv", "packed replicas")),
+            *(("eager-zero-bubble", kind) for kind in ("packed replicas", "packed shards")),
             *((schedule, "shards") for schedule in KINDS if schedule == "zbv" or runs_all()),
             ("1f1b", "both"),
         ],
@@ -157,7 +168,7 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
 
 def for_one_process(recipe: Recipe) -> Recipe:
     """Without what makes no difference to one process: schedule, split and ways to save memory."""
-    plain = PipelineSection(microbatches=recipe.pipeline.microbatches)
+    plain = PipelineSection(microbatches=recipe.microbatches)
     return msgspec.structs.replace(recipe, pipeline=plain, memory=PLAIN)
 
 
@@ -184,6 +195,7 @@ def case(
     *,
     tied: bool,
     in_flight: Any = "auto",
+    kept_back: Any = "auto",
     packing: Any = "auto",
     memory: MemorySection = PLAIN,
     data_parallel: DataParallelSection = ALONE,
@@ -199,6 +211,7 @@ def case(
             microbatches=microbatches,
             split="even" if split == "even" else uneven(stages, layers),
             in_flight=in_flight,
+            kept_back=kept_back,
         ),
         memory=memory,
         # A norm that clips always, so that a wrong global norm shows.

@@ -85,7 +85,7 @@ def test_too_little_text_to_hold_any_out_is_one_line(text: Path) -> None:
 @pytest.mark.parametrize("attention", ["flex_attention", "flash_attention_2"])
 def test_attention_that_cannot_be_trained_here_is_one_line(text: Path, attention: str) -> None:
     with pytest.raises(RecipeError, match=f'model.attention = "{attention}"'):
-        result(text, f"model.attention={attention}")
+        result(text, f"model.attention={attention}", "model.dtype=bfloat16")
 
 
 @pytest.mark.slow

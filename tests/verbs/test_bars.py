@@ -154,7 +154,10 @@ def test_data_alone_shows_no_bar() -> None:
     ("words", "pieces"),
     [
         (["nodes"], ["looking for nodes"]),
-        (["measure", "--member", "wopr", "--member", "hal"], ["looking for nodes", "measuring"]),
+        (
+            ["measure", "--member", "wopr", "--member", "hal"],
+            ["looking for nodes", "measuring", "measuring devices"],
+        ),
         (["status", "j-7f3a"], ["looking for job j-7f3a", "reading the job's history"]),
         (
             ["stop", "j-7f3a"],

@@ -23,7 +23,7 @@ def test_the_table_has_every_promised_verb():
         "nodes add forget panel launch dry-run jobs status attach logs plot stop kill measure "
         "export invite members revoke driver stacks save generate recipes config agent report "
         "resume checkpoints tensorboard recipe settings install upgrade rename note rm history "
-        "compare"
+        "compare plan trace"
     )
     assert set(TABLE) == set(promised.split())
 

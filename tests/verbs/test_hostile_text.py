@@ -27,6 +27,7 @@ from tests.hostile import HOSTILE, LINK, LONG, STYLING, assert_safe, poisoned, s
 from tests.notebook.conftest import Notebook
 from tests.standin.cluster import StandInCluster, node, silent
 from tests.standin.job_handle import StandInJob
+from tests.standin.plans import plan_of
 from tests.standin.training import LOST_LINK, Sample, sample_job
 from tests.verbs.membership.test_members import join
 
@@ -41,6 +42,7 @@ MORE: dict[str, list[list[str]]] = {
     "launch": [["r.toml", "--wait"], ["hostile.toml"], ["job.toml"], ["r.toml", "--queue"]],
     "logs": [[JOB, "--follow"]],
     "plot": [[JOB, "-o", "p.png"], [JOB, "-o", f"{WORDS.replace('/', '')}.png"]],
+    "trace": [[JOB, "-o", "t.json"], [JOB, "-o", f"{WORDS.replace('/', '')}.json"]],
     "status": [[JOB, "--traceback"]],
     "tensorboard": [[JOB, "--no-server", "--out", WORDS.replace("/", "")]],
 }
@@ -79,7 +81,10 @@ def hostile_sample(poison: str, *, is_running: bool = False) -> Sample:
     wrote = {"Who?": poison}
     ends: dict[str, Any] = {} if is_running else {"state": "failed", "problem": LOST_LINK}
     sample: Sample = poisoned(
-        sample_job({"wopr": 1, "muthur": 1}, steps=3, wrote=wrote, **ends), poison
+        sample_job(
+            {"wopr": 1, "muthur": 1}, steps=3, wrote=wrote, traced=(3,), plan=plan_of(), **ends
+        ),
+        poison,
     )
     sample.history.view.spec.environment.update({"TOKEN": poison, "PLAIN": poison})
     return sample

@@ -46,8 +46,10 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.CHECKPOINTS, "POST"): _DRIVERS,
     (Route.CHECKPOINTS_AT, "GET"): _DRIVERS,
     (Route.STACKS, "POST"): _DRIVERS,
+    (Route.PROBE_LEASE, "POST"): _DRIVERS,
     (Route.PROBE_LISTEN, "POST"): _GANG,
     (Route.PROBE_SEND, "POST"): _DRIVERS,
+    (Route.PROBE_DEVICES, "POST"): _DRIVERS,
     (Route.TRUST, "GET"): _WATCHING,
     (Route.TRUST, "PUT"): _WATCHING,
 }

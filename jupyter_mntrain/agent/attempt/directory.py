@@ -118,7 +118,7 @@ class AttemptDirectory:
         if spec.workdir is not None:
             refuse_no_folder(directory)
         work = self.path / "work"
-        for folder in (work, self.path / "metrics", self.path / "ranks"):
+        for folder in (work, self.path / "metrics", self.path / "ranks", self.path / "nccl"):
             private_directory(folder)
         for name, text in spec.files.items():
             _write_inside(work.resolve(), name, text)

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_mntrain.agent.attempt.log_times import TimeStamper
-from jupyter_mntrain.agent.attempt.log_trimming import logs_of, trim
+from jupyter_mntrain.agent.attempt.log_trimming import logs_of, trim, trim_logs
+from jupyter_mntrain.agent.attempt.nccl_warnings import NcclWarnings
 from jupyter_mntrain.agent.attempt.processes import (
     SCAN_INTERVAL_S,
     Alive,
@@ -70,15 +71,16 @@ def main(directory: Path) -> int:
         _finish(directory, clock=clock, exit_code=NOT_STARTED, leftovers=[], error=str(error))
         return 1
     children = Children(torchrun.pid, wakeup)
-    times = TimeStamper(directory / "log", clock)
+    times, warnings = TimeStamper(directory / "log", clock), NcclWarnings(directory)
     trimmed_s = time.monotonic()
     while children.exit_code is None and signal.SIGTERM not in children.wait(STAMP_EVERY_S):
+        warnings.copy()
         times.note()
         if time.monotonic() - trimmed_s >= TRIM_EVERY_S:
             trimmed_s = time.monotonic()
-            for log in logs_of(directory):
-                trim(log)
+            trim_logs(directory)
     leftovers = _end(directory, children, times)
+    warnings.copy()
     times.note()
     # Without an exit code torchrun is itself among the leftovers.
     exit_code = -signal.SIGKILL if children.exit_code is None else children.exit_code

@@ -13,10 +13,17 @@ from contextlib import suppress
 from pathlib import Path
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.environment import RECORDERS
 
 HEAD_BYTES = tunables.size("logs.head_bytes")
 
 KEPT_BYTES = tunables.size("logs.tail_bytes")
+
+NCCL_BYTES = tunables.size("logs.nccl_bytes")
+
+MOST_RECORDERS = tunables.count("logs.recorders")
+
+RECORDERS_BYTES = tunables.size("logs.recorders_bytes")
 
 SLACK_BYTES = tunables.size("logs.slack_bytes")
 
@@ -26,13 +33,39 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def logs_of(attempt: Path) -> Iterator[Path]:
-    """The files that an attempt's processes write: torchrun's log, the ranks' logs, and the ranks'
-    samples, which the journal holds before they are freed.
+    """The files that an attempt's processes write: torchrun's log, the ranks' logs, NCCL's, and the
+    ranks' samples, which the journal holds before they are freed.
     """
     yield attempt / "log"
     yield from (attempt / "metrics").glob("rank-*.ndjson")
     for name in ("stdout.log", "stderr.log"):
         yield from (attempt / "ranks").rglob(name)
+    yield from nccl_files(attempt)
+
+
+def nccl_files(attempt: Path) -> Iterator[Path]:
+    """The files of NCCL's own that a launch has it write, one for each process."""
+    yield from (attempt / "nccl").glob("*.log")
+
+
+def trim_logs(attempt: Path) -> None:
+    """Free the middle of every log that exceeds its limit."""
+    for log in logs_of(attempt):
+        trim(log)
+    for log in nccl_files(attempt):
+        trim(log, kept_bytes=NCCL_BYTES, slack_bytes=NCCL_BYTES // 4)
+    _bound_recorders(attempt)
+
+
+def _bound_recorders(attempt: Path) -> None:
+    """Delete flight recorders beyond their limits. The first ranks to time out tell most."""
+    with suppress(OSError):
+        found = [(path.stat(), path) for path in (attempt / "metrics").glob(f"{RECORDERS}*")]
+        left_bytes = RECORDERS_BYTES
+        for number, (status, path) in enumerate(sorted(found, key=lambda one: one[0].st_mtime_ns)):
+            left_bytes -= status.st_size
+            if number >= MOST_RECORDERS or left_bytes < 0:
+                path.unlink(missing_ok=True)
 
 
 def trim(path: Path, *, kept_bytes: int = KEPT_BYTES, slack_bytes: int = SLACK_BYTES) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt.log_trimming import next_data
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.records.metrics import RankSample
+from jupyter_mntrain.model.records.metrics import RankSample, RankStep
 
 READ_BYTES = 1 << 20
 """No sample is that long: a line that does not end by then is skipped."""
@@ -22,6 +22,21 @@ PIECE_BYTES = 1 << 17
 LINES_PER_TURN = tunables.count("agent.lines_per_turn")
 
 _decoder = msgspec.json.Decoder(RankSample)
+
+
+def last_steps(path: Path) -> list[RankStep]:
+    """The last steps that a rank wrote, within :data:`PIECE_BYTES`; none if it wrote nothing."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - PIECE_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with suppress(msgspec.MsgspecError):  # the first one may be half a line
+            found.append(_decoder.decode(line))
+    return [one for one in found if isinstance(one, RankStep)]
 
 
 class MetricsTail:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jupyter_mntrain.agent.doubts.began_again import began_again
 from jupyter_mntrain.agent.doubts.meeting import Meeting
+from jupyter_mntrain.agent.doubts.nccl_network import NcclNetwork
 from jupyter_mntrain.agent.doubts.number_watch import NumberWatch
 from jupyter_mntrain.agent.doubts.quiet_end import QuietEnd
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -24,7 +25,7 @@ class Doubts:
 
     Args:
         own: this node's placement.
-        log: the attempt's, with the output of all its ranks.
+        log: in the attempt's directory, with the output of all its ranks.
         checkpoints: the run's directory of checkpoints on this node.
     """
 
@@ -36,6 +37,7 @@ class Doubts:
         self._numbers = NumberWatch()
         self._meeting = Meeting(attempt, own)
         self._quiet_end = QuietEnd(log)
+        self._network = NcclNetwork(log.parent, own)
         self._checkpoints = checkpoints
 
     def see(self, samples: Iterable[RankSample], part: PartStatus) -> Iterator[Doubt]:
@@ -51,6 +53,8 @@ class Doubts:
                 case RankEnd(ok=False, rank=rank, message=message):
                     self._quiet_end.failed(rank, message)
         self._quiet_end.look(stepped)
+        for problem in self._network.look():
+            yield Warned(problem=problem)
         yield from self._meeting.look(part.ranks)
 
     def at_good_end(self, part: PartStatus) -> Iterator[Doubt]:

@@ -15,13 +15,13 @@ import time
 from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
+from jupyter_mntrain.agent.machine.links.probe import resent, unacknowledged
 from jupyter_mntrain.agent.machine.neighbors import neighbors
-from jupyter_mntrain.agent.machine.probe import resent, unacknowledged
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import ProbeListen, ProbeTicket
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.evidence import LinkTry, Trouble
 from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.probes import ProbeListen, ProbeTicket
 
 PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
 

@@ -37,7 +37,10 @@ from jupyter_mntrain.model.lifecycle.restarts import (
 )
 from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, lost_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Placement, Restart
-from jupyter_mntrain.plan.versions import refuse_mixed_versions
+from jupyter_mntrain.model.records.plan import Plan
+from jupyter_mntrain.plan.software.gpu_builds import refuse_leased_builds
+from jupyter_mntrain.plan.software.versions import refuse_mixed_versions
+from jupyter_mntrain.recipe.devices.fitting import refuse_leased
 
 log = logging.getLogger("mntrain.agent")
 
@@ -200,7 +203,7 @@ class Restarter:
 
         def request(grants: Sequence[LeaseGrant]) -> StartRequest:
             refuse_if_stopped(job)
-            _refuse_mixed(job, places, grants)
+            _refuse_unfit(job, places, grants)
             return _request(job, plan.number, places, grants)
 
         try:
@@ -234,13 +237,17 @@ class Restarter:
         return without(places, gone)
 
 
-def _refuse_mixed(job: LocalJob, places: Sequence[Placement], grants: Sequence[LeaseGrant]) -> None:
-    """Refuse nodes whose versions differ: one may have been upgraded while the job waited."""
-    if not job.record.spec.mixed_versions:
-        known = zip(places, grants, strict=True)
-        refuse_mixed_versions(
-            [(place.node, grant.versions) for place, grant in known if grant.versions]
-        )
+def _refuse_unfit(job: LocalJob, places: Sequence[Placement], grants: Sequence[LeaseGrant]) -> None:
+    """Refuse nodes whose versions differ, whose torch cannot use their GPUs, or whose GPUs cannot
+    run the recipe: one may have been upgraded, or got other cards, while the job waited.
+    """
+    spec, given = job.record.spec, zip(places, grants, strict=True)
+    known = [(place, grant.versions) for place, grant in given if grant.versions]
+    if not spec.mixed_versions:
+        refuse_mixed_versions([(place.node, versions) for place, versions in known])
+    refuse_leased_builds([(place.node, versions, place.gpus) for place, versions in known])
+    is_resumed = spec.origin is not None or job.record.attempt.number > 0
+    refuse_leased(spec, places, grants, is_resumed=is_resumed)
 
 
 def _request(
@@ -261,6 +268,12 @@ def _request(
             master_port=grants[0].port or 0,
             submitted_s=job.now_s(),
             earlier=earlier_attempts(job.record),
+            plan=_plan_of(job.record.attempt, placements),
         ),
         submitted_by=job.record.submitted_by,
     )
+
+
+def _plan_of(before: Attempt, placements: Sequence[Placement]) -> Plan | None:
+    """What was predicted of an attempt, if it holds for another one: with all of its nodes."""
+    return before.plan if len(placements) == len(before.placements) else None

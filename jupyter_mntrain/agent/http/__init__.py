@@ -33,7 +33,12 @@ from jupyter_mntrain.agent.http.node_routes import (
     NodeStreamHandler,
     WorkplaceHandler,
 )
-from jupyter_mntrain.agent.http.probe_routes import ProbeListenHandler, ProbeSendHandler
+from jupyter_mntrain.agent.http.probe_routes import (
+    ProbeDevicesHandler,
+    ProbeLeaseHandler,
+    ProbeListenHandler,
+    ProbeSendHandler,
+)
 from jupyter_mntrain.agent.http.sample_routes import JobSamplesHandler
 from jupyter_mntrain.agent.http.trust_routes import TrustHandler
 from jupyter_mntrain.agent.http.usage_routes import UsageHandler
@@ -76,8 +81,10 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.CHECKPOINTS_AT: CheckpointsAtHandler,
     Route.STACKS: JobStacksHandler,
     Route.KILL_RANK: RankKillHandler,
+    Route.PROBE_LEASE: ProbeLeaseHandler,
     Route.PROBE_LISTEN: ProbeListenHandler,
     Route.PROBE_SEND: ProbeSendHandler,
+    Route.PROBE_DEVICES: ProbeDevicesHandler,
     Route.TRUST: TrustHandler,
 }
 

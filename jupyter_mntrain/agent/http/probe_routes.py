@@ -1,4 +1,4 @@
-"""Probe routes: measure a link. In threads, because both ends block on their sockets."""
+"""Probe routes: measure a link, in threads, as both ends block on their sockets; and devices."""
 
 from __future__ import annotations
 
@@ -7,21 +7,41 @@ from contextlib import ExitStack
 from functools import partial
 
 from jupyter_mntrain.agent.http.base import AgentHandler
-from jupyter_mntrain.agent.machine import probe
+from jupyter_mntrain.agent.machine.links import probe
 from jupyter_mntrain.http.json_handler import refusal
-from jupyter_mntrain.model.api import ProbeListen, ProbeSend
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.plan import MeasureDevices
+from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, ProbeSend
+from jupyter_mntrain.plan.networks.outdated import link_end
+
+
+class ProbeLeaseHandler(AgentHandler):
+    def post(self) -> None:
+        request, node = self.body_as(MeasureLease), self.node
+        jobs = {
+            job.placement.interface: job.record.job_id
+            for job in node.jobs.active()
+            if node.leases.find(job.record.job_id, job.record.attempt.number)  # not if it waits
+        }
+        node.turn.take(request, jobs, node.name)
+        self.answer({})
 
 
 class ProbeListenHandler(AgentHandler):
     def post(self) -> None:
-        address = self.body_as(ProbeListen).address
+        request = self.body_as(ProbeListen)
         node, who = self.node, self.caller.uri
+        if self.caller.role == "driver":  # a node tries its job's links
+            node.turn.refuse_others(request.lease, node.name)
         node.sinks.take(who)  # before the audit log: requests without end must not fill it
-        with self.audited("probe", address=address), ExitStack() as undoing:
+        with self.audited("probe", address=request.address), ExitStack() as undoing:
             undoing.callback(node.sinks.give_back, who)
             ticket = probe.open_sink(
-                address, node.name, node.has_job, on_end=partial(node.sinks.give_back, who)
+                request.address,
+                node.name,
+                node.has_job,
+                streams=request.streams,
+                on_end=partial(node.sinks.give_back, who),
             )
             undoing.pop_all()  # the sink gives it back
         self.answer(ticket)
@@ -29,13 +49,28 @@ class ProbeListenHandler(AgentHandler):
 
 class ProbeSendHandler(AgentHandler):
     async def post(self) -> None:
-        request = self.body_as(ProbeSend)
-        known = {interface.name for interface in self.node.inventory.read().interfaces}
-        if request.interface not in known:
+        request, node = self.body_as(ProbeSend), self.node
+        node.turn.refuse_others(request.lease, node.name)
+        found = {one.name: one for one in node.inventory.read().interfaces}
+        if request.interface not in found:
             raise refusal(400, Kind.BAD_REQUEST, f"there is no interface {request.interface!r}")
-        node = self.node
+        own_end = link_end(found[request.interface])
         with node.measurements.held(self.caller.uri):
-            link = await asyncio.to_thread(probe.measure, request, node.name, node.has_job)
-        self.node.links.keep(link)
-        self.node.changed()
+            link = await asyncio.to_thread(probe.measure, request, node.name, node.has_job, own_end)
+        node.links.keep(link)
+        node.changed()
         self.answer(link)
+
+
+class ProbeDevicesHandler(AgentHandler):
+    async def post(self) -> None:
+        request, node = self.body_as(MeasureDevices), self.node
+        node.measurements.take(self.caller.uri)
+        with (
+            ExitStack() as undoing,
+            self.audited("measure", ranks=str(len(request.gpus) or request.ranks)),
+        ):
+            undoing.callback(node.measurements.give_back, self.caller.uri)
+            measured = await node.devices.measure(request, node.name, node.has_job)
+        node.changed()
+        self.answer(measured)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -22,7 +23,7 @@ from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.jobs.run_checkpoints import refuse_second
 from jupyter_mntrain.agent.listeners import Listeners
-from jupyter_mntrain.agent.machine.inventory import usable_cpus
+from jupyter_mntrain.agent.machine.devices.cpu_limit import usable_cpus
 from jupyter_mntrain.agent.machine.pythons import python_of
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
@@ -305,6 +306,7 @@ class JobBook:
             directory=str(job.attempt.path),
             cpu_count=usable_cpus(),
             gpus=self.gpus.read() if placement.gpus else (),
+            of_node=os.environ,
         )
         command.environment.update(activated)
         if (lent := self.lent_memory()) is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import LeaseRequest
+from jupyter_mntrain.model.api import LAST_PORT, LeaseRequest
 from jupyter_mntrain.model.errors import PortTakenError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -17,6 +17,8 @@ from jupyter_mntrain.model.records.job import JobRecord, Placement
 from jupyter_mntrain.model.records.node import LeaseInfo
 
 MAX_EXPIRY_S = tunables.seconds("launch.lease_longest_s")
+PORTS = range(tunables.count("launch.first_port"), tunables.count("launch.last_port") + 1)
+"""Of the rendezvous, where a launch names none."""
 
 Key = tuple[JobId, int]
 
@@ -149,12 +151,28 @@ class LeaseBook:
     def _new(self, request: LeaseRequest, address: str, node: str) -> Lease:
         lease = Lease(request.job_id, request.attempt, request.gpus, address)
         if request.hold_port is not None:
-            self._refuse_promised_port(request.hold_port, node)
-            lease.holder = self.hold_port(address, request.hold_port, node)
+            lease.holder = self._held(address, request.hold_port, node)
             lease.port = lease.holder.port
         lease.expires_s = self._expiry(request)
         self._leases[request.job_id, request.attempt] = lease
         return lease
+
+    def _held(self, address: str, port: int, node: str) -> PortHolder:
+        """Hold a port that is not leased; 0 = any free one of this node's range."""
+        if port or len(PORTS) == LAST_PORT:
+            self._refuse_promised_port(port, node)
+            return self.hold_port(address, port, node)
+        for one in PORTS:
+            try:
+                self._refuse_promised_port(one, node)
+                return self.hold_port(address, one, node)
+            except PortTakenError:
+                continue
+        raise PortTakenError(
+            f"no port from {PORTS.start} to {PORTS.stop - 1} is free",
+            fix="end what uses them, or set launch.first_port and launch.last_port further apart",
+            node=node,
+        )
 
     def _expiry(self, request: LeaseRequest) -> float:
         return self.clock() + min(max(0.0, request.expires_in_s), MAX_EXPIRY_S)

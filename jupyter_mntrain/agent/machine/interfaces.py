@@ -35,9 +35,17 @@ def read_interfaces(sysfs: Path = SYSFS) -> tuple[Interface, ...]:
             ),
             mac=next((a.address for a in own if a.family == psutil.AF_LINK), None),
             mtu=state.mtu,
+            came_up=_came_up(sysfs / "class" / "net" / name / "carrier_up_count"),
             # Virtual cards report 0 or -1: unknown, not "no speed".
             speed_mbit_per_s=state.speed if state.speed > 0 else None,
         )
 
     found = [read(name) for name in states]
     return tuple(sorted(found, key=lambda i: (i.kind == "loopback", i.name)))
+
+
+def _came_up(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # a kernel before 4.16
+        return None

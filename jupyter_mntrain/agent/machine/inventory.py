@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import platform
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import psutil
 
+from jupyter_mntrain.agent.machine.devices.cpu_limit import cores, usable_cpus
+from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
+from jupyter_mntrain.agent.machine.gpu_direct import read_gpu_direct
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
-from jupyter_mntrain.agent.machine.link_book import LinkBook
+from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.agent.machine.rdma import read_rdma_ports
-from jupyter_mntrain.agent.machine.versions import read_versions
-from jupyter_mntrain.model.records.node import Inventory, Versions
-from jupyter_mntrain.telemetry.gpus import GpuReader
+from jupyter_mntrain.agent.machine.versions import read_installed, with_driver
+from jupyter_mntrain.model.records.node import Gpu, Inventory, Versions
+from jupyter_mntrain.plan.software.gpu_builds import VENDORS
+from jupyter_mntrain.telemetry.gpus import GpuReader, has_amd_gpu
 
 
 class InventoryReader:
@@ -24,21 +28,25 @@ class InventoryReader:
     Args:
         python: interpreter that ranks run with; its packages define the node's versions.
         links: measured or given link capacities.
+        devices: what was measured of them.
     """
 
-    def __init__(self, python: str, links: LinkBook) -> None:
+    def __init__(self, python: str, links: LinkBook, devices: DeviceBook) -> None:
         self.gpus = GpuReader(os.environ.get("CUDA_VISIBLE_DEVICES"))
         self._links = links
-        self._versions = read_versions(python, self.gpus.driver)
-        self._cpu_model = _cpu_model()
+        self._devices = devices
+        self._installed = read_installed(python, self.gpus.driver)
+        self._cpu_model = read_cpu_model()
+        self._has_amd_gpu = has_amd_gpu()
 
     @property
     def versions(self) -> Versions:
-        """As of the agent's start; the driver may have been loaded since."""
-        return msgspec.structs.replace(self._versions, driver=self.gpus.driver)
+        """As of the agent's start; a driver may have been loaded, or a compiler installed since."""
+        return with_driver(self._installed.with_tools(), self.gpus.driver)
 
     def read(self) -> Inventory:
         memory, gpus = psutil.virtual_memory(), self.gpus.read()
+        versions = self.versions
         return Inventory(
             hostname=socket.gethostname(),
             cpu_model=self._cpu_model,
@@ -47,27 +55,25 @@ class InventoryReader:
             memory_available_bytes=memory.available,
             interfaces=self._links.attach(read_interfaces()),
             gpus=gpus,
-            gpu_note=self.gpus.note if gpus else _not_offered(self.versions) or self.gpus.note,
-            versions=self.versions,
-            rdma_ports=read_rdma_ports(),
+            gpu_note=self._gpu_note(gpus, versions),
+            versions=versions,
+            rdma_ports=read_rdma_ports(is_off=os.environ.get("NCCL_IB_DISABLE") == "1"),
+            gpu_direct=read_gpu_direct(),
+            devices=self._devices.valid(self._cpu_model, cores(), gpus, versions.torch),
+            has_amd_gpu=self._has_amd_gpu,
         )
 
-
-def _not_offered(versions: Versions) -> str | None:
-    """Whose GPUs torch was built for, if not NVIDIA's; as its version says."""
-    build = (versions.torch or "").partition("+")[2]
-    for prefix, cards in (("rocm", "AMD GPUs (ROCm)"), ("xpu", "Intel GPUs (XPU)")):
-        if build.startswith(prefix):
+    def _gpu_note(self, gpus: Sequence[Gpu], versions: Versions) -> str | None:
+        """Why there are no GPUs, or fewer than the machine has."""
+        if not gpus and (cards := VENDORS.get(versions.built_for or "")) is not None:
             return f"{cards} are not offered, and torch {versions.torch} is built for them"
-    return None
+        if not gpus and self._has_amd_gpu:
+            return f"it has an AMD GPU, and {VENDORS['ROCm']} are not offered"
+        return self.gpus.note
 
 
-def usable_cpus() -> int:
-    """Number of cores that this process may run on, respecting its CPU affinity."""
-    return len(os.sched_getaffinity(0))
-
-
-def _cpu_model() -> str:
+def read_cpu_model() -> str:
+    """Name of the processor, or of its architecture."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

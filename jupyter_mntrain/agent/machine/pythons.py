@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from jupyter_mntrain.agent.machine.versions import Installed, read_installed
+from jupyter_mntrain.agent.machine.versions import Installed, read_installed, with_driver
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.plan.spec_check import CONDA, UV
+from jupyter_mntrain.telemetry.gpus import Driver
 
 _ROOTS = ("miniforge3", "mambaforge", "miniconda3", "anaconda3", "micromamba", ".conda")
 """Where installers put conda, below the user's home or ``/opt``."""
@@ -57,10 +58,10 @@ def python_of(spec: JobSpec, usual: str) -> tuple[str, dict[str, str]]:
     if spec.python is None:
         return usual, {}
     python = find_python(spec.python)
-    return str(python), _activated(python) | spec.environment
+    return str(python), activated(python) | spec.environment
 
 
-def _activated(python: Path) -> dict[str, str]:
+def activated(python: Path) -> dict[str, str]:
     """What activating an interpreter's environment would set: its programs come first."""
     prefix = python.parent.parent
     found = {"PATH": os.pathsep.join([str(python.parent), os.environ.get("PATH", os.defpath)])}
@@ -76,10 +77,10 @@ class PythonReader:
     the driver was loaded.
 
     Args:
-        driver: gives the version of the GPUs' driver.
+        driver: gives the GPUs' driver.
     """
 
-    def __init__(self, driver: Callable[[], str | None]) -> None:
+    def __init__(self, driver: Callable[[], Driver | None]) -> None:
         self._driver = driver
         self._known: dict[str, tuple[Stamp, Installed]] = {}
 
@@ -93,7 +94,7 @@ class PythonReader:
         if (
             installed is not None
             and stamp == _stamp(python, installed)
-            and installed.versions.driver == self._driver()
+            and installed.versions == with_driver(installed.versions, self._driver())
         ):
             return installed
         installed = read_installed(python, self._driver())

@@ -12,27 +12,32 @@ from jupyter_mntrain.telemetry.interfaces import SYSFS
 
 DEV = Path("/dev")
 ROCE_V2 = "RoCE v2"
+_OFF = "is switched off by NCCL_IB_DISABLE=1 in the agent's environment"
 MOST_EMPTY = 8
 """Empty entries in a row after which the rest of a table of GIDs is not read: it has up to 256, and
 the kernel fills them from the first."""
 
 
-def read_rdma_ports(sysfs: Path = SYSFS, dev: Path = DEV) -> tuple[RdmaPort, ...]:
+def read_rdma_ports(
+    sysfs: Path = SYSFS, dev: Path = DEV, *, is_off: bool = False
+) -> tuple[RdmaPort, ...]:
     """Read all ports, those that are down among them; none if the kernel has no adapter.
 
     Args:
         sysfs: mount point of sysfs.
         dev: directory of device nodes.
+        is_off: NCCL is told not to use them, in the environment that ranks inherit.
     """
+    off = _OFF if is_off else None
     adapters = sorted((sysfs / "class" / "infiniband").glob("*"))
     return tuple(
-        _read_port(adapter, port, dev)
+        _read_port(adapter, port, off or _why_closed(adapter, dev))
         for adapter in adapters
         for port in sorted((adapter / "ports").glob("*"), key=lambda one: int(one.name))
     )
 
 
-def _read_port(adapter: Path, port: Path, dev: Path) -> RdmaPort:
+def _read_port(adapter: Path, port: Path, obstacle: str | None) -> RdmaPort:
     is_infiniband = _read(port / "link_layer") == "InfiniBand"
     return RdmaPort(
         device=adapter.name,
@@ -43,7 +48,7 @@ def _read_port(adapter: Path, port: Path, dev: Path) -> RdmaPort:
         # The upper half of a GID is the prefix of its subnet.
         subnet=_read(port / "gids" / "0")[:19] if is_infiniband else "",
         gids=() if is_infiniband else tuple(_roce_gids(port)),
-        obstacle=_why_closed(adapter, dev),
+        obstacle=obstacle,
     )
 
 

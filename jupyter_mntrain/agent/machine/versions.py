@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import msgspec
+
 from jupyter_mntrain import __version__
+from jupyter_mntrain.launch.toolchain import PACKAGES, find_tools
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.records.node import Versions
+from jupyter_mntrain.model.records.node import GpuPlatform, Versions
 from jupyter_mntrain.model.text.foreign import shown_line
+from jupyter_mntrain.telemetry.gpus import Driver
 
 QUERY_TIMEOUT_S = tunables.seconds("agent.versions_timeout_s")
 
 _QUERY = """
-import importlib.metadata as m, json, platform, sysconfig
+import importlib.metadata as m, importlib.util, json, os, platform, runpy, sysconfig
 def version(name):
     try: return m.version(name)
     except m.PackageNotFoundError: return None
@@ -28,12 +35,22 @@ names = [d.metadata["Name"] or "" for d in m.distributions()]
 def first(prefix):
     found = sorted(n for n in names if n.lower().startswith(prefix))
     return version(found[0]) if found else None
+def built():
+    try:
+        folder = os.path.dirname(importlib.util.find_spec("torch").origin)
+        told = runpy.run_path(os.path.join(folder, "version.py"))
+        return {name: told.get(name) for name in ("cuda", "hip", "xpu")}
+    except Exception: return None
 print(json.dumps({
     "mntrain": version("jupyter-mntrain"), "torch": version("torch"),
     "transformers": version("transformers"), "python": platform.python_version(),
     "nccl": first("nvidia-nccl-cu"), "cuda": first("nvidia-cuda-runtime"),
-    "site": sysconfig.get_path("purelib")}))
-"""
+    "site": sysconfig.get_path("purelib"), "include": sysconfig.get_path("include"),
+    "packages": {n: version(n) for n in PACKAGES if version(n)}, "built": built()}))
+""".replace("PACKAGES", repr(PACKAGES))
+
+_BUILDS: dict[str, GpuPlatform] = {"cuda": "CUDA", "hip": "ROCm", "xpu": "XPU"}
+"""Variables of torch's ``version.py``. A build of it may have no suffix in its version."""
 
 _CUDA_BUILD = re.compile(r"\+cu(\d+)(\d)$")
 """``2.9.0+cu128`` was built for CUDA 12.8."""
@@ -45,23 +62,32 @@ class Installed(NamedTuple):
     Args:
         has_package: whether it has this package, whose version is otherwise the agent's.
         site_packages: the folder of its packages.
+        include: that of its C headers.
+        packages: versions of :data:`PACKAGES`, of those installed.
     """
 
     versions: Versions
     has_package: bool
     site_packages: Path
+    include: str = ""
+    packages: Mapping[str, str] = MappingProxyType({})
+
+    def with_tools(self, environment: Mapping[str, str] = os.environ) -> Versions:
+        """The versions, with the compilers that there are now: one may have been installed since.
+
+        Args:
+            environment: of the agent, and so of its jobs.
+        """
+        tools = find_tools(self.packages, self.include, environment)
+        return msgspec.structs.replace(self.versions, tools=tools)
 
 
-def read_versions(python: str, driver: str | None) -> Versions:
-    """Like :func:`read_installed`, only the versions."""
-    return read_installed(python, driver).versions
-
-
-def read_installed(python: str, driver: str | None) -> Installed:
+def read_installed(python: str, driver: Driver | None) -> Installed:
     """Read what is installed for ``python``, an interpreter that ranks run with.
 
-    The CUDA version is the one that torch was built for, or that of the installed CUDA runtime
-    package; ``None`` for a CPU build.
+    The CUDA version is the one that torch was built for, as its ``version.py`` says; where that
+    cannot be read, that in its version's suffix, or that of the installed CUDA runtime package.
+    ``None`` for a CPU build.
 
     Raises:
         SpecError: ``python`` is not a working interpreter.
@@ -69,9 +95,35 @@ def read_installed(python: str, driver: str | None) -> Installed:
     found = ask_python(python, _QUERY)
     has_package, site_packages = found["mntrain"] is not None, Path(found.pop("site"))
     found["mntrain"] = found["mntrain"] or __version__
-    found["cuda"] = cuda_of(found["torch"], found["cuda"])
-    versions = Versions(**found, platform=f"{platform.machine()} {sys.platform}", driver=driver)
-    return Installed(versions, has_package, site_packages)
+    built, include = found.pop("built"), str(found.pop("include"))
+    packages = dict(found.pop("packages"))
+    if found["torch"] is None or built is None:
+        found["cuda"] = cuda_of(found["torch"], found["cuda"])
+        built_for = platform_of(found["torch"])
+    else:
+        found["cuda"] = built["cuda"]
+        built_for = next((_BUILDS[name] for name in _BUILDS if built[name]), None)
+    versions = with_driver(
+        Versions(**found, platform=f"{platform.machine()} {sys.platform}", built_for=built_for),
+        driver,
+    )
+    return Installed(versions, has_package, site_packages, include, packages)
+
+
+def with_driver(versions: Versions, driver: Driver | None) -> Versions:
+    """Return the versions with those of the GPUs' driver."""
+    return msgspec.structs.replace(
+        versions,
+        driver=driver.version if driver else None,
+        driver_cuda=driver.cuda if driver else None,
+    )
+
+
+def platform_of(torch: str | None) -> GpuPlatform | None:
+    """Return whose GPUs torch was built for, as its version says."""
+    build = (torch or "").partition("+")[2]
+    told: dict[str, GpuPlatform] = {"cu1": "CUDA", "rocm": "ROCm", "xpu": "XPU"}
+    return next((told[prefix] for prefix in told if build.startswith(prefix)), None)
 
 
 def cuda_of(torch: str | None, runtime: str | None) -> str | None:

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_mntrain import __version__
-from jupyter_mntrain.agent.machine.pythons import PythonReader, find_python
+from jupyter_mntrain.agent.machine.pythons import PythonReader, activated, find_python
 from jupyter_mntrain.agent.machine.versions import Installed
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import FoundWorkplace, Versions, Workplace
-from jupyter_mntrain.plan.workplaces import refuse_lacking
+from jupyter_mntrain.plan.software.workplaces import refuse_lacking
+from jupyter_mntrain.telemetry.gpus import Driver
 
 
 class Workplaces:
@@ -23,10 +24,10 @@ class Workplaces:
 
     Args:
         python: interpreter of jobs that ask for none.
-        driver: gives the version of the GPUs' driver.
+        driver: gives the GPUs' driver.
     """
 
-    def __init__(self, python: str, driver: Callable[[], str | None]) -> None:
+    def __init__(self, python: str, driver: Callable[[], Driver | None]) -> None:
         self._python = python
         self._reader = PythonReader(driver)
 
@@ -44,7 +45,9 @@ class Workplaces:
         except MntrainError as error:
             return FoundWorkplace(lacks=(*lacks, error.problem))
         lacks += _lacking(python, installed, asked)
-        return FoundWorkplace(python=python, versions=installed.versions, lacks=tuple(lacks))
+        environment = {**os.environ, **activated(Path(python))} if asked.python else os.environ
+        versions = installed.with_tools(environment)
+        return FoundWorkplace(python=python, versions=versions, lacks=tuple(lacks))
 
     async def checked(
         self, node: str, asked: Workplace | None, known: Versions | None

@@ -8,7 +8,7 @@ from typing import Protocol
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.recipe.comparison import (
+from jupyter_mntrain.recipe.changes.comparison import (
     SettingsComparison,
     compare_settings,
     compared_settings,

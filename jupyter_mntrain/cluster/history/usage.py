@@ -1,16 +1,19 @@
-"""Cluster usage: what nodes did over a time, with and without jobs."""
+"""Cluster usage: what nodes did over a time, and what their devices can do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Final
 
+from jupyter_mntrain.cluster.launch.measure_devices import NodeDevices, measure_devices
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.node_history import LONGEST_S, MOST_POINTS, POINTS, NodeHistory
 from jupyter_mntrain.model.errors import bad_argument
+from jupyter_mntrain.model.records.job import Participant
 
 HOUR_S: Final = 3600.0
 
@@ -54,3 +57,28 @@ class ClusterUsage:
         end_s = self._clock.time() if until_s is None else until_s
         since_s = int(end_s - min(last_s, LONGEST_S))
         return self._driver.loop.run(client.node_history(max(0, since_s), ceil(end_s), points))
+
+    def measure_devices(
+        self,
+        participants: Sequence[Participant],
+        *,
+        python: str | None = None,
+        progress: Progress = SILENT,
+    ) -> tuple[NodeDevices, ...]:
+        """Measure what each node's CPU or GPUs do, with as many ranks at once as its participant
+        has: about 10 s for each dtype. All nodes measure at once; their agents keep the results.
+
+        Args:
+            participants: nodes with numbers of processes, and GPUs.
+            python: interpreter of the job on the nodes; default: that of the agent.
+
+        Returns:
+            One for each participant: what was measured, or why it was not.
+
+        Raises:
+            SpecError: a node is unknown.
+            NodeError: one has not answered yet.
+        """
+        clients = [self._search.client(one.node) for one in participants]
+        work = measure_devices(participants, clients, python=python, progress=progress)
+        return self._driver.loop.run(work)

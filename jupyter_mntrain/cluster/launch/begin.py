@@ -27,12 +27,13 @@ from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.resume import choose_in_directory
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
-from jupyter_mntrain.recipe.exactness import (
+from jupyter_mntrain.recipe.changes.exactness import (
     SettingChange,
     changed_settings,
     exactness_notes,
     refuse_unfit,
 )
+from jupyter_mntrain.recipe.devices.fitting import keeping
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
 
@@ -97,6 +98,8 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
     changes: tuple[SettingChange, ...] = ()
     notes: tuple[Problem, ...] = (_SETTINGS_UNKNOWN,)
     if before is not None:
+        spec, before = keeping(spec, before)
+        recipe = recipe_of(spec) or recipe
         changes = changed_settings(before, recipe, step=found.step)
         refuse_unfit(changes, path)
         notes = exactness_notes(changes)

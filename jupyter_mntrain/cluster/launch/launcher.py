@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.launch.asking import ask_participants, find_workplaces
+from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
@@ -24,26 +26,24 @@ from jupyter_mntrain.model.api import (
     StartRequest,
     StopRequest,
 )
-from jupyter_mntrain.model.errors import MntrainError, NodeError, bad_argument
-from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.errors import MntrainError, bad_argument
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import (
     Attempt,
     JobRecord,
     JobSpec,
     JobView,
-    Participant,
     Placement,
 )
-from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo, Workplace
-from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.plan.arrange import arrange, find_participants
+from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo
+from jupyter_mntrain.model.records.plan import Plan
+from jupyter_mntrain.plan.arrange import arrange
+from jupyter_mntrain.plan.choosing.job_plan import planned_spec
+from jupyter_mntrain.plan.software.gpu_builds import refuse_gpu_builds
+from jupyter_mntrain.plan.software.versions import refuse_mixed
+from jupyter_mntrain.plan.software.workplaces import refuse_lacking, working_in
 from jupyter_mntrain.plan.spec_check import check_spec
-from jupyter_mntrain.plan.versions import refuse_mixed
-from jupyter_mntrain.plan.workplaces import refuse_lacking, working_in
-from jupyter_mntrain.recipe.combinations import check_cards
-from jupyter_mntrain.recipe.stored import recipe_of
+from jupyter_mntrain.recipe.devices.fitting import fitted
 
 FIRST_ATTEMPT = 1
 
@@ -64,6 +64,10 @@ class AgentLauncher:
     submitted_by: str = ""
     pauses_s: tuple[float, ...] = PAUSES_S
 
+    @property
+    def prober(self) -> Prober:
+        return Prober(self.live, self.submitted_by)
+
     async def render(self, spec: JobSpec) -> tuple[NodeCommand, ...]:
         """Render each node's command, exact except for what is only known at launch.
 
@@ -72,9 +76,10 @@ class AgentLauncher:
         """
         check_spec(spec)
         infos = await self._agreeing(spec)
+        spec, plan = await _planned(spec, infos)
         placements = arrange(spec.participants, infos)
         job_id = JobId("j-00000000")
-        attempt = self._attempt(placements, spec.port or 0)
+        attempt = self._attempt(placements, plan, spec.port or 0)
         return tuple(
             torchrun_command(
                 spec,
@@ -97,20 +102,20 @@ class AgentLauncher:
         project: StagedProject | None = None,
         progress: Progress = SILENT,
     ) -> JobView:
-        """Start on every participant, or on none.
+        """Start on every participant, or on none: after an error nothing runs and nothing is
+        leased, except what the error names.
 
         Args:
             project: its files, if they are on this machine.
-
-        After an error nothing runs and nothing is leased, except what the error names.
         """
         if job_id in self.live.jobs:
             return self.live.jobs[job_id]
-        placements = await self._place(spec, progress)
+        spec, placements, plan = await self._place(spec, progress)
         await self._send(spec, project, placements, progress)
 
         def request(grants: Sequence[LeaseGrant]) -> StartRequest:
-            return self._request(spec, job_id, self._attempt(placements, grants[0].port or 0))
+            attempt = self._attempt(placements, plan, grants[0].port or 0)
+            return self._request(spec, job_id, attempt)
 
         gang = self._gang(spec, job_id, FIRST_ATTEMPT, placements, progress)
         return self._take(await _told(gang, gang.start(request, now=self.clock.time)))
@@ -124,9 +129,9 @@ class AgentLauncher:
         progress: Progress = SILENT,
     ) -> JobView:
         """Queue the job on all of its participants. Its head starts it when everything is free."""
-        placements = await self._place(spec, progress)
+        spec, placements, plan = await self._place(spec, progress)
         await self._send(spec, project, placements, progress)
-        request = self._request(spec, job_id, self._attempt(placements, 0, number=0))
+        request = self._request(spec, job_id, self._attempt(placements, plan, 0, number=0))
         gang = self._gang(spec, job_id, 0, placements, progress)
         return self._take(await _told(gang, gang.deposit(lambda client: client.deposit(request))))
 
@@ -171,47 +176,30 @@ class AgentLauncher:
             self.live.take_record(record)
         return self.live.jobs[records[0].job_id]
 
-    async def _place(self, spec: JobSpec, progress: Progress) -> tuple[Placement, ...]:
-        """Check the spec, ask the nodes, and place the ranks."""
+    async def _place(
+        self, spec: JobSpec, progress: Progress
+    ) -> tuple[JobSpec, tuple[Placement, ...], Plan | None]:
+        """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
-        return arrange(spec.participants, await self._agreeing(spec, progress))
+        infos = await self._agreeing(spec, progress)
+        infos = await with_renewed_links(self.prober, infos, spec.participants, progress)
+        spec, plan = await _planned(spec, infos)
+        return spec, arrange(spec.participants, infos), plan
 
     async def _agreeing(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
-        """Ask the participants; raises SpecError if their versions differ, RefusedError if one
-        lacks what the job runs in, and RecipeError if a GPU lacks what its recipe needs.
+        """Ask the participants; raises SpecError if their versions differ, and RefusedError if one
+        lacks what the job runs in or its torch cannot use its GPUs.
         """
-        infos = await self.ask_participants(spec.participants, progress)
+        infos = await ask_participants(self.live, spec.participants, progress)
+        gpus = [participant.gpus for participant in spec.participants]
         if (asked := workplace_of(spec)) is not None:
-            found = await self._look(infos, asked, progress)
+            found = await find_workplaces(self.live, infos, asked, progress)
             refuse_lacking([(info.name, one) for info, one in zip(infos, found, strict=True)])
             infos = tuple(map(working_in, infos, found))
         if not spec.mixed_versions:
             refuse_mixed(infos)
-        if (recipe := recipe_of(spec)) is not None:
-            gpus = [participant.gpus for participant in spec.participants]
-            check_cards(recipe, zip(infos, gpus, strict=True))
+        refuse_gpu_builds(zip(infos, gpus, strict=True))
         return infos
-
-    async def _look(
-        self, infos: Sequence[NodeInfo], asked: Workplace, progress: Progress = SILENT
-    ) -> list[FoundWorkplace]:
-        """What each node has of what the job runs in."""
-        told = Count(progress, "looking for what the job runs in", len(infos))
-
-        async def look(info: NodeInfo) -> FoundWorkplace:
-            client = self.live.client_at(info.node_id)
-            if client is None:
-                raise NodeError(
-                    "does not answer any more",
-                    kind=Kind.SILENT,
-                    fix="start it again, or omit it",
-                    node=info.name,
-                )
-            found = await client.workplace(asked)
-            told.one()
-            return found
-
-        return all_or_error(await asyncio.gather(*map(look, infos), return_exceptions=True))
 
     async def workplaces(self, spec: JobSpec) -> tuple[FoundWorkplace, ...]:
         """What each participant has of what a job runs in; empty if that is the agents' own.
@@ -221,7 +209,8 @@ class AgentLauncher:
         """
         if (asked := workplace_of(spec)) is None:
             return ()
-        return tuple(await self._look(await self.ask_participants(spec.participants), asked))
+        infos = await ask_participants(self.live, spec.participants)
+        return tuple(await find_workplaces(self.live, infos, asked))
 
     async def stop(
         self, job_id: JobId, *, reason: str, grace_s: float, progress: Progress = SILENT
@@ -262,8 +251,7 @@ class AgentLauncher:
             RefusedError: no process of this rank is running.
         """
         attempt = self.live.job(job_id).attempt
-        place = next(one for one in attempt.placements if rank in one.ranks)
-        client = self.live.client_of(place)
+        client = self.live.client_of(next(one for one in attempt.placements if rank in one.ranks))
         request = KillRequest(attempt=attempt.number, reason=reason)
         self.live.take_record(
             await persist(lambda: client.kill_rank(job_id, rank, request), pauses_s=self.pauses_s)
@@ -282,34 +270,13 @@ class AgentLauncher:
         )
         return self.live.jobs[job_id]
 
-    async def ask_participants(
-        self, participants: Sequence[Participant], progress: Progress = SILENT
-    ) -> tuple[NodeInfo, ...]:
-        """Ask each participant for its current state; the live view only supplies addresses.
-
-        Raises:
-            SpecError: a node is unknown or named twice.
-            NodeError: a node does not answer, or two machines claim its id.
-        """
-        views = [view for view in self.live.nodes if view.info]
-        chosen = find_participants(participants, [view.info for view in views if view.info])
-        by_id = {view.info.node_id: view for view in views if view.info}
-        for node in chosen:
-            refuse_unusable(by_id[node.node_id])
-        client_at = self.live.desk.client
-        clients = [client_at(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
-        asked = Count(progress, "asking the nodes", len(clients))
-
-        async def ask(client: AgentClient) -> NodeInfo:
-            info = await client.node_info()
-            asked.one()
-            return info
-
-        answers = await asyncio.gather(*map(ask, clients), return_exceptions=True)
-        return tuple(all_or_error(answers))
-
     def _attempt(
-        self, placements: tuple[Placement, ...], port: int, *, number: int = FIRST_ATTEMPT
+        self,
+        placements: tuple[Placement, ...],
+        plan: Plan | None,
+        port: int,
+        *,
+        number: int = FIRST_ATTEMPT,
     ) -> Attempt:
         return Attempt(
             number=number,
@@ -317,16 +284,13 @@ class AgentLauncher:
             master_address=placements[0].address,
             master_port=port,
             submitted_s=self.clock.time(),
+            plan=plan,
         )
 
 
-def refuse_unusable(view: NodeView) -> None:
-    """Refuse a node that is lost, cannot be talked to, or whose id two machines claim."""
-    is_refused = view.liveness == "connecting" and view.problem is not None
-    if view.is_conflict or view.liveness == "lost" or is_refused:
-        problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
-        fix = problem.fix or "start it again, or omit it"
-        raise NodeError(problem.cause, kind=problem.kind, fix=fix, node=view.name)
+async def _planned(spec: JobSpec, infos: tuple[NodeInfo, ...]) -> tuple[JobSpec, Plan | None]:
+    """The job with what is chosen by its devices, and by its plan, which may take a second."""
+    return await asyncio.to_thread(planned_spec, fitted(spec, infos), infos)
 
 
 async def _told(gang: GangStart[AgentClient], work: Awaitable[list[JobRecord]]) -> list[JobRecord]:

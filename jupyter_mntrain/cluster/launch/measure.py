@@ -1,66 +1,42 @@
-"""Link measurement: bandwidth of every ordered pair of participants, one pair at a time."""
+"""Link measurement: capacity and latency of every ordered pair, one link at a time."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.launch.asking import ask_participants
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
+from jupyter_mntrain.cluster.launch.link_probing import measure_links
 from jupyter_mntrain.launch.progress import SILENT, Progress
-from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import ProbeListen, ProbeSend
-from jupyter_mntrain.model.records.job import Participant, Placement
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement
-from jupyter_mntrain.plan.arrange import arrange
-
-PROBE_S = tunables.seconds("links.measure_s")
+from jupyter_mntrain.plan.networks.measuring import MEASURING, Measuring, due, links_between
 
 
 async def measure_participants(
-    launcher: AgentLauncher, participants: Sequence[Participant], progress: Progress
-) -> tuple[LinkMeasurement, ...]:
-    """Place the participants, and measure every pair of them.
-
-    Raises:
-        SpecError, NodeError, RefusedError: as for a launch.
-    """
-    infos = await launcher.ask_participants(participants, progress)
-    placements = arrange(participants, infos)
-    clients = [launcher.live.client_of(placement) for placement in placements]
-    return await measure_pairs(placements, clients, progress=progress)
-
-
-async def measure_pairs(
-    placements: Sequence[Placement],
-    clients: Sequence[AgentClient],
-    *,
+    launcher: AgentLauncher,
+    participants: Sequence[Participant],
+    how: Measuring = MEASURING,
     progress: Progress = SILENT,
+    on_skipped: Callable[[RefusedError], object] = bool,
 ) -> tuple[LinkMeasurement, ...]:
-    """Measure every ordered pair in turn: two at once would share a link.
+    """Measure every ordered pair in turn, on every network that the two share: two links at once
+    would share a card. Waits until no other driver measures.
 
     Args:
-        placements: the participants with their chosen interfaces.
-        clients: their agents, in the same order.
         progress: receives each pair.
+        on_skipped: receives why a network of a pair was not measured, if another one of it was.
 
     Raises:
+        SpecError: a node or an interface cannot be used, or two nodes share no network.
         NodeError: an agent does not answer.
-        RefusedError: an agent cannot reach the other one on the chosen address.
+        RefusedError: an agent cannot reach another one on any of their networks, a job trains
+            over one of the interfaces, or others measure for too long.
     """
-    pairs = list(itertools.permutations(zip(placements, clients, strict=True), 2))
-    measured = []
-    for done, ((source, sender), (sink, receiver)) in enumerate(pairs):
-        progress.report(f"measuring {source.node} → {sink.node}", done, len(pairs))
-        ticket = await receiver.probe_listen(ProbeListen(address=sink.address))
-        request = ProbeSend(
-            interface=source.interface,
-            source_address=source.address,
-            address=sink.address,
-            port=ticket.port,
-            token=ticket.token,
-            peer=sink.node,
-            seconds=PROBE_S,
-        )
-        measured.append(await sender.probe_send(request))
-    return tuple(measured)
+    infos = await ask_participants(launcher.live, participants, progress)
+    links = links_between(infos, [one.interface for one in participants])
+    if how.is_only_due:
+        links = due(links, infos, time.time())
+    return await measure_links(launcher.prober, infos, links, how, progress, on_skipped)

@@ -41,12 +41,13 @@ from jupyter_mntrain.plan.resume import (
     use_steps,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
-from jupyter_mntrain.recipe.exactness import (
+from jupyter_mntrain.recipe.changes.exactness import (
     SettingChange,
     changed_settings,
     exactness_notes,
     refuse_unfit,
 )
+from jupyter_mntrain.recipe.devices.fitting import keeping_of
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
 
@@ -127,7 +128,7 @@ async def plan_resume(
     if begin is not None and not isinstance(begin, int):
         return _elsewhere(view, chain, await plan_beginning(live, spec, begin))
     last = _newest(chain)
-    before, recipe = recipe_of(await whole_spec(live, last)), recipe_of(spec)
+    spec, recipe, before = keeping_of(spec, await whole_spec(live, last))
     listed = listed or await list_checkpoints(live, chain)
     notes = _silence_notes(listed)
     named = before.checkpoint.directory if before is not None else None
@@ -137,8 +138,8 @@ async def plan_resume(
         if step is None and not any(listed.other_bytes.values()):
             notes = (*notes, _NOTHING_KNOWN)
     else:
-        names, is_maybe_shared = _names(live, spec), named is not None
-        checkpoint = choose_checkpoint(listed, begin, names, is_maybe_shared=is_maybe_shared)
+        names, is_shared = _names(live, spec), named is not None
+        checkpoint = choose_checkpoint(listed, begin, names, is_maybe_shared=is_shared)
         step = checkpoint.step
     changes: tuple[SettingChange, ...] = ()
     if recipe is not None and before is not None:
@@ -148,7 +149,7 @@ async def plan_resume(
         refuse_finished(view, recipe.train.steps, step or 0)
         notes = (*notes, *exactness_notes(changes))
     is_branch = begin is not None
-    path = f"{named}/{view.run}" if is_branch and recipe is not None and named is not None else None
+    path = f"{named}/{view.run}" if is_branch and recipe and named is not None else None
     origin = origin_of(view, chain, step, branch=is_branch, path=path)
     return ResumePlan(
         spec=msgspec.structs.replace(spec, origin=origin),

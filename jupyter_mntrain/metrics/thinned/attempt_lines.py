@@ -10,7 +10,7 @@ from jupyter_mntrain.metrics.thinned.blocks import StepBlocks, row_of, unpacked
 from jupyter_mntrain.metrics.thinned.link_samples import LinkLines
 from jupyter_mntrain.metrics.thinned.prefix import Prefix
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
-from jupyter_mntrain.metrics.thinned.samples import NodeSamples, RankSamples
+from jupyter_mntrain.metrics.thinned.samples import MOST_TRACES, NodeSamples, RankSamples
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import (
     LinkSample,
@@ -19,10 +19,12 @@ from jupyter_mntrain.model.records.metrics import (
     RankEvaluation,
     RankGroup,
     RankProgress,
+    RankSample,
     RankSaved,
     RankStart,
     RankStep,
     RankText,
+    RankTrace,
     Sample,
 )
 
@@ -60,6 +62,7 @@ class RankLines:
     """The first report of what it does now."""
     evaluations: list[RankEvaluation] = field(default_factory=list)
     texts: list[RankText] = field(default_factory=list)
+    traces: tuple[RankTrace, ...] = ()
     blocks: StepBlocks = field(default_factory=StepBlocks)
     sent_bytes: dict[int, float] = field(default_factory=dict)
     received_bytes: dict[int, float] = field(default_factory=dict)
@@ -95,9 +98,35 @@ class RankLines:
             for peer, told in one.received_bytes.items():
                 self.received_bytes[peer] = self.received_bytes.get(peer, 0.0) + told
 
+    def take(self, body: RankSample, ranks: int) -> None:
+        """Take one line that the rank has written.
+
+        Args:
+            ranks: how many there are.
+        """
+        match body:
+            case RankStart():
+                self.start = body
+            case RankStep():
+                self.take_step(body, ranks)
+            case RankEvaluation():
+                self.evaluations.append(body)
+                self.progress = None
+            case RankText():
+                self.texts.append(body)
+            case RankProgress():
+                self.take_progress(body)
+            case RankEnd():
+                self.end = body
+            case RankTrace():
+                self.traces = (*self.traces, body)[-MOST_TRACES:]
+            case RankSaved() | RankGroup():
+                pass
+
     def load(self, samples: RankSamples) -> None:
         self.start, self.end, self.progress = samples.start, samples.end, samples.progress
         self.evaluations, self.texts = list(samples.evaluations), list(samples.texts)
+        self.traces = samples.traces
         self.blocks, self.steps = unpacked(samples.blocks), list(samples.rest)
         first = self.blocks.steps
         self.sent_bytes = {peer: one * first for peer, one in samples.sent_bytes.items()}
@@ -116,6 +145,7 @@ class RankLines:
             dict(self.sent_bytes),
             dict(self.received_bytes),
             rank,
+            self.traces,
         )
 
 
@@ -158,19 +188,4 @@ class AttemptLines:
             link.take(body, max(2 * LEAST_BLOCKS, ROOM_LINKS // max(8, len(self.links))))
             return
         lines = self.ranks.setdefault(body.rank, RankLines())
-        match body:
-            case RankStart():
-                lines.start = body
-            case RankStep():
-                lines.take_step(body, len(self.ranks))
-            case RankEvaluation():
-                lines.evaluations.append(body)
-                lines.progress = None
-            case RankText():
-                lines.texts.append(body)
-            case RankProgress():
-                lines.take_progress(body)
-            case RankEnd():
-                lines.end = body
-            case RankSaved() | RankGroup():
-                pass
+        lines.take(body, len(self.ranks))

@@ -18,6 +18,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankStart,
     RankStep,
     RankText,
+    RankTrace,
 )
 
 STEP = BLOCK.index("step")
@@ -35,6 +36,7 @@ class RankSeries:
     Args:
         steps: the newest ones; ``blocks`` stand for those before.
         sent_bytes: per step, by peer, of all steps; ``received_bytes`` likewise.
+        traces: of the newest recorded steps, oldest first.
     """
 
     start: RankStart | None
@@ -47,6 +49,7 @@ class RankSeries:
     sent_bytes: Mapping[int, float] = field(default_factory=dict)
     received_bytes: Mapping[int, float] = field(default_factory=dict)
     rank: Rank | None = None
+    traces: Sequence[RankTrace] = ()
 
     @property
     def is_writing(self) -> bool:

@@ -21,10 +21,14 @@ from jupyter_mntrain.model.records.metrics import (
     RankStart,
     RankStep,
     RankText,
+    RankTrace,
 )
 
 MOST_TEXTS: Final = tunables.count("figures.texts")
 """Texts that the model wrote: the newest."""
+
+MOST_TRACES: Final = tunables.count("telemetry.traces")
+"""Recorded steps of a rank: the newest."""
 
 UNKNOWN: Final = -sys.float_info.max
 """Not known. NaN is a value: a loss can be it."""
@@ -86,6 +90,7 @@ class RankSamples(Record, frozen=True):
     progress: RankProgress | None = None
     evaluations: tuple[RankEvaluation, ...] = ()
     texts: tuple[RankText, ...] = ()
+    traces: tuple[RankTrace, ...] = ()
     blocks: Blocks = Blocks()
     rest: tuple[RankStep, ...] = ()
     sent_bytes: dict[int, float] = {}

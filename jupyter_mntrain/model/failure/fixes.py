@@ -119,6 +119,9 @@ FIXES: dict[Kind, str] = {
 SPECIAL: dict[tuple[Kind, str], str] = {
     (Kind.GPU_OUT_OF_MEMORY, "shared"): "end that process on {node}, or choose other GPUs: "
     "--member NODE:gpu0,2",
+    (Kind.NO_CUDA, "vendor"): "install a torch built for CUDA on {node}",
+    (Kind.OLD_DRIVER, "planned"): "update the NVIDIA driver of {node} {update}, or install a torch "
+    "built for CUDA {cuda} on every node",
     (Kind.NO_FILE, "outside"): "name such files with --file, or put them on every node",
     (Kind.NO_FILE, "script"): "send it with --file, or give its full path",
     (Kind.NO_MODULE, "interpreter"): "install it there: {python} -m pip install {package}",

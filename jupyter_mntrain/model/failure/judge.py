@@ -19,8 +19,8 @@ from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.records.job import TERMINAL, PartStatus
-from jupyter_mntrain.model.records.verdict import Verdict
 
 SAME_MOMENT_S = tunables.seconds("failure.same_moment_s")
 

@@ -9,15 +9,16 @@ from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.evidence import Evidence
 from jupyter_mntrain.model.records.leftover import NAMED_PROCESSES, Leftover
 from jupyter_mntrain.model.records.origin import Earlier, Origin
+from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
 from jupyter_mntrain.model.records.stall import Stall
-from jupyter_mntrain.model.records.verdict import Verdict
 from jupyter_mntrain.model.text.label import JobLabel
 
 SPEC_VERSION = 1
@@ -72,21 +73,20 @@ class JobSpec(UserRecord, frozen=True):
         torchrun_arguments: passed to torchrun unchanged, before the entry.
         port: rendezvous port on the head; ``None`` = any free one.
         link_capacity_bytes_per_s: overrides the capacity that link utilization is relative to.
-        max_restarts: attempts after one that failed; each resumes from the newest complete
-            checkpoint.
+        max_restarts: attempts after one that failed, each from the newest complete checkpoint.
         on_stall: what to do with an attempt without progress; ``abort`` ends it as failed.
         on_nan: what to do once the loss is NaN or infinite; ``stop`` ends the job as failed.
             ``None`` = as the recipe says; a script goes on.
         priority: in the queue; higher starts sooner.
         min_nodes: on restart, continue without unreachable nodes while at least this many remain;
-            ``None`` = wait for all. To survive loss of the head it must be a majority; otherwise
-            both halves of a partitioned network could continue.
-        queue_limit_s, lost_limit_s: seconds that it waits in the queue, and before another attempt
-            for a node that does not answer; ``None`` = it waits on.
+            ``None`` = wait for all. To survive loss of the head it must be a majority, or both
+            halves of a network could continue.
+        queue_limit_s, lost_limit_s: seconds that it waits in the queue, and for a silent node;
+            ``None`` = it waits on.
         mixed_versions: start even if versions of torch and the like differ between nodes.
-        origin: what a resumed job goes on from; ``None`` = it starts over, in a run of its own.
-        set_in: where its settings were chosen, by ``section.field``; of those in ``entry`` the rest
-            was chosen by ``--set``.
+        origin: what a resumed job goes on from; ``None`` = it starts over, in its own run.
+        set_in: where settings were chosen, by ``section.field``; the others in ``entry`` by --set.
+        chosen: likewise what the nodes' GPUs decide in place of ``auto``, in TOML without quotes.
     """
 
     entry: tuple[str, ...]
@@ -111,6 +111,7 @@ class JobSpec(UserRecord, frozen=True):
     mixed_versions: bool = False
     origin: Origin | None = None
     set_in: dict[str, SetIn] = {}
+    chosen: dict[str, str] = {}
     version: int = SPEC_VERSION
 
     @property
@@ -162,6 +163,7 @@ class Attempt(Record, frozen=True):
     """One all-or-nothing start of torchrun on every participant.
 
     Number 0 means that the job waits in the queue. ``earlier`` is ``None`` before a restart.
+    ``plan`` is what was predicted of it before it began: a restart on fewer nodes has none.
     """
 
     number: int
@@ -170,6 +172,7 @@ class Attempt(Record, frozen=True):
     master_port: int
     submitted_s: float
     earlier: Earlier | None = None
+    plan: Plan | None = None
 
     @property
     def head(self) -> Placement:
@@ -215,10 +218,8 @@ class PartStatus(Record, frozen=True):
     problem: Problem | None = None
     """Why it failed; its node is set only if it is not the part's own."""
     leftovers: tuple[Leftover, ...] = ()  # processes that could not be killed
-    waits_for: tuple[Leftover, ...] = ()
-    """While it is stopping: its processes that have not ended yet."""
-    state_problem: Problem | None = None
-    """While it runs: why its node cannot store its record."""
+    waits_for: tuple[Leftover, ...] = ()  # while it stops: its processes that have not ended yet
+    state_problem: Problem | None = None  # while it runs: why its node cannot store its record
     started_s: float | None = None
     ended_s: float | None = None
     stop_reason: str | None = None
@@ -229,8 +230,7 @@ class PartStatus(Record, frozen=True):
     """Whether it was stopped because another part had failed, and not by a person."""
     evidence: Evidence | None = None
     """What this node found when its part failed, stalled, or was stopped after a failure."""
-    saves: bool = False
-    """Whether its ranks save a checkpoint on request."""
+    saves: bool = False  # whether its ranks save a checkpoint on request
     saved_step: int | None = None  # of its newest complete checkpoint
     saved: tuple[SavedStep, ...] = ()  # the newest, oldest first
     resumed_step: int | None = None  # of the checkpoint that it has loaded, as its ranks say

@@ -6,7 +6,7 @@ Times are seconds since the Unix epoch (``time_s``) or durations (``…_s``).
 from __future__ import annotations
 
 from math import isfinite
-from typing import get_args
+from typing import Literal, get_args
 
 import msgspec
 
@@ -73,6 +73,8 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     sent_bytes: dict[int, int] = {}
     received_bytes: dict[int, int] = {}
     memory_bytes: int | None = None
+    reserved_bytes: int | None = None
+    """Of a GPU, what torch's allocator holds for this: ``memory_bytes``, and gaps."""
     grad_norm: Number | None = None
     learning_rate: float | None = None
     is_counted: bool = False
@@ -146,6 +148,48 @@ class RankProgress(Record, frozen=True, tag_field="kind", tag="progress"):
         return self.total is not None and self.done >= self.total
 
 
+TracedKind = Literal["F", "B", "I", "W", "SEND_F", "SEND_B", "update"]
+"""What a rank computes, as in :class:`~jupyter_mntrain.model.records.plan.StepSpan`, or begins to
+send: an activation (F) or its gradient (B)."""
+
+
+class TracedAction(Record, frozen=True, array_like=True):
+    """An action of a rank; a list in JSON, as a step has hundreds.
+
+    Args:
+        begin_s, end_s: from the step's begin on this rank. A message has no end of its own: it is
+            there once its receiver computes with it.
+        stage: that computes or sends; -1 for none.
+        microbatch: counted over the whole step, also where it accumulates gradients; -1 for none.
+        peer: rank that a message goes to; -1 for none.
+    """
+
+    kind: TracedKind
+    begin_s: float
+    end_s: float
+    stage: int = -1
+    microbatch: int = -1
+    peer: int = -1
+
+
+class RankTrace(Record, frozen=True, tag_field="kind", tag="trace"):
+    """One rank's part of a recorded step; every rank records the same steps.
+
+    Args:
+        begin_s: Unix time of the step's begin, by the attempt's clock; on a GPU it may be late by
+            as much as the host was behind.
+        step_s: from the end of the step before.
+        actions: in the order of their begin; the first ones of a step that has very many.
+    """
+
+    time_s: float
+    rank: Rank
+    step: int
+    begin_s: float
+    step_s: float
+    actions: tuple[TracedAction, ...] = ()
+
+
 class RankSaved(Record, frozen=True, tag_field="kind", tag="saved"):
     """A checkpoint of ``step`` steps that is complete on all ranks; ``is_scheduled``: nobody had
     asked for it.
@@ -202,6 +246,7 @@ RankSample = (
     | RankText
     | RankProgress
     | RankSaved
+    | RankTrace
     | RankEnd
 )
 """Lines that ranks write; the agent writes the others."""

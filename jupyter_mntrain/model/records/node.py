@@ -8,13 +8,18 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.model.records.plan import DeviceMeasurement
+from jupyter_mntrain.model.records.probes import LinkEnd
 
 InterfaceKind = Literal["ethernet", "wireless", "loopback", "virtual"]
 """``virtual`` is a bridge, a tunnel or a container's end; never chosen automatically."""
 
 RdmaLink = Literal["InfiniBand", "RoCE"]
+GpuDirect = Literal["nvidia-peermem", "dma-buf"]
 
 CapacitySource = Literal["measured", "given"]
+
+GpuPlatform = Literal["CUDA", "ROCm", "XPU"]
 
 Condition = Literal["alone", "starved of CPU", "beside a job"]
 """Condition of a measurement: what disturbed it, on either node. The worst comes last."""
@@ -48,12 +53,29 @@ class Capacity(Record, frozen=True):
         return self.bytes_per_s * self.payload_share
 
 
+class Latency(Record, frozen=True):
+    """How long a byte takes one way, while nothing else is sent: half of a TCP round trip.
+
+    Args:
+        p99_s: of the slowest hundredth; the slowest of all if there are fewer.
+        count: of round trips.
+    """
+
+    median_s: float
+    p99_s: float
+    count: int
+
+
 class LinkMeasurement(Record, frozen=True):
     """Measurement of one direction between two nodes. The sender keeps it.
 
     Args:
         sender: name of the node that sent, over its ``interface``.
         receiver: name of the node that received, on its ``address``.
+        latency: ``None`` if an older agent measured.
+        streams: TCP connections that it was sent over at once.
+        ends: the sender's and the receiver's interface then; ``None`` if an older agent measured.
+        outdated: what has changed at an end since, so that it says nothing now; empty if nothing.
     """
 
     sender: str
@@ -61,6 +83,10 @@ class LinkMeasurement(Record, frozen=True):
     interface: str
     address: str
     capacity: Capacity
+    latency: Latency | None = None
+    streams: int = 1
+    ends: tuple[LinkEnd | None, LinkEnd | None] | None = None
+    outdated: str = ""
 
 
 class Interface(Record, frozen=True):
@@ -73,6 +99,8 @@ class Interface(Record, frozen=True):
     mac: str | None = None
     mtu: int | None = None
     speed_mbit_per_s: int | None = None
+    came_up: int | None = None
+    """How often its carrier has come up; ``None`` if that is unknown."""
     given: Capacity | None = None
     """The user's own figure, for both directions."""
     links: tuple[LinkMeasurement, ...] = ()
@@ -146,6 +174,21 @@ class Gpu(Record, frozen=True):
         return not self.processes and self.memory_used_bytes <= 1 << 30
 
 
+class Tools(Record, frozen=True):
+    """What an interpreter has to compile kernels with, and for parts of recipes that are optional.
+
+    Args:
+        packages: versions of triton, liger-kernel, torchao and flash-attn, of those installed.
+        c_compiler, cxx_compiler: their paths; ``None`` if there is none.
+        has_headers: whether Python.h is there.
+    """
+
+    packages: dict[str, str] = {}
+    c_compiler: str | None = None
+    cxx_compiler: str | None = None
+    has_headers: bool = False
+
+
 class Versions(Record, frozen=True):
     """Software versions of a node. ``None`` = not installed."""
 
@@ -157,6 +200,12 @@ class Versions(Record, frozen=True):
     cuda: str | None = None
     nccl: str | None = None
     driver: str | None = None
+    driver_cuda: str | None = None
+    """The newest CUDA that the driver is for; ``None`` if it does not say."""
+    built_for: GpuPlatform | None = None
+    """Whose GPUs torch was built for; ``None``: for none, or unknown."""
+    tools: Tools | None = None
+    """``None`` = unknown, as the node has an older version of mntrain."""
 
 
 class Inventory(Record, frozen=True):
@@ -173,6 +222,12 @@ class Inventory(Record, frozen=True):
     gpu_note: str | None = None
     """Why there are no GPUs, or fewer than the machine has: no driver, one that is in MIG mode."""
     rdma_ports: tuple[RdmaPort, ...] = ()
+    gpu_direct: GpuDirect | None = None
+    """How these ports reach the memory of GPUs; ``None``: not, or an older agent."""
+    devices: tuple[DeviceMeasurement, ...] = ()
+    """What its CPU and GPUs do, as far as it was measured and still holds."""
+    has_amd_gpu: bool = False
+    """AMD's are not offered; this one is named to whom expects it to be used."""
 
 
 class LeaseInfo(Record, frozen=True):

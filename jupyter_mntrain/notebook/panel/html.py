@@ -9,7 +9,7 @@ from jupyter_mntrain.show.formats import LIVENESS_ICONS
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.node_row import FormRow
 from jupyter_mntrain.verbs.panel.prediction import LinkLoad, Prediction
-from jupyter_mntrain.verbs.panel.text import memory_words, pace, unknown_step
+from jupyter_mntrain.verbs.panel.text import memory_words, pace, plan_notes, unknown_step
 from jupyter_mntrain.workload.memory_fit import RankMemory
 
 CHECK_ICONS = {"passed": ("✓", "ok"), "warning": ("△", "warn"), "error": ("✕", "bad")}
@@ -19,7 +19,7 @@ MOST_SLOTS, MOST_RANKS = 48, 8
 
 AT_PEAK = "At the peak of each GPU; real steps take longer."
 NO_MEMORY = "The model is not on this machine, or cannot run on these ranks."
-OF_CUDA = "CUDA itself needs about 1 GiB more."
+OF_CUDA = "With what CUDA, NCCL and torch's allocator keep."
 UNENCRYPTED = "Training traffic is not encrypted."
 
 
@@ -66,6 +66,13 @@ def predicted(prediction: Prediction | None, *, now_s: float) -> str:
 
 def _step(prediction: Prediction) -> str:
     step = prediction.step
+    if prediction.plan is not None:
+        plan = prediction.plan.plan
+        return (
+            f"Predicted step<br><b>{formats.seconds(plan.step_s)}</b>"
+            f"<div>{formats.rate(plan.tokens_per_s)} tok/s</div>"
+            f"{''.join(map(_note, plan_notes(plan)))}"
+        )
     if step is None:
         return f"Step time<br><b>{formats.ABSENT}</b>{_note(unknown_step(prediction))}"
     return (
@@ -87,7 +94,7 @@ def _memory(memory: tuple[RankMemory, ...] | None) -> str:
     rest = memory[MOST_RANKS:]
     more = ""
     if rest:
-        most = max(rest, key=lambda one: one.estimate.total)
+        most = max(rest, key=lambda one: one.total)
         more = _note(f"and {len(rest)} more, at most {memory_words(most)}")
     of_cuda = _note(OF_CUDA) if any(one.gpu_bytes for one in memory) else ""
     return f'Memory, estimated<div class="mnt-bars">{"".join(lines)}</div>{more}{of_cuda}'
@@ -96,7 +103,7 @@ def _memory(memory: tuple[RankMemory, ...] | None) -> str:
 def _meter(one: RankMemory) -> str:
     if one.gpu_bytes is None:
         return "<span></span>"
-    share = min(1.0, one.estimate.total / one.gpu_bytes) if one.gpu_bytes else 1.0
+    share = min(1.0, one.total / one.gpu_bytes) if one.gpu_bytes else 1.0
     color = "" if one.fits else " mnt-over"
     return f'<i class="mnt-meter{color}"><i style="width:{100 * share:.1f}%"></i></i>'
 

@@ -69,7 +69,7 @@ class LaunchBar:
         elif problem:
             self.complain(problem)
         else:
-            self.say(form.summary)
+            self.say(" ".join(filter(None, (form.summary, form.chosen))))
         # The reason stands there before the button does nothing.
         is_held = bool(form.blocked or action.name)
         block(self.launch, is_blocked=is_held)

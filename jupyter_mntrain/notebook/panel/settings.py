@@ -10,13 +10,11 @@ import msgspec
 
 from jupyter_mntrain.notebook.panel.row import Change, Listen
 from jupyter_mntrain.notebook.panel.widgets import box, put, show
-from jupyter_mntrain.recipe.sections import PipelineSection
+from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.verbs.panel.choices import Choices, with_restart
 from jupyter_mntrain.verbs.panel.form import Form
 
-SCHEDULES = tuple(
-    msgspec.inspect.type_info(PipelineSection).fields[0].type.values  # type: ignore[attr-defined]
-)
+SCHEDULES = ("auto", *KINDS)
 OF_RECIPE = ("schedule", "microbatches", "changes")
 """Hidden for scripts."""
 

@@ -45,6 +45,11 @@ def with_rdma(placements: Sequence[Placement], nodes: Sequence[NodeInfo]) -> tup
     return chosen if isinstance(chosen, tuple) else tuple(placements)
 
 
+def uses_rdma(placements: Sequence[Placement], nodes: Sequence[NodeInfo]) -> bool:
+    """Whether a job goes over InfiniBand or RoCE."""
+    return isinstance(_choose(placements, nodes), tuple)
+
+
 def unused_rdma(placements: Sequence[Placement], nodes: Sequence[NodeInfo]) -> UnusedRdma | None:
     """Return why a job goes over TCP although a node has InfiniBand, or all of them RoCE."""
     chosen = _choose(placements, nodes)

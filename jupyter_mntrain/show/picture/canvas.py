@@ -8,11 +8,13 @@ from __future__ import annotations
 import io
 import textwrap
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
@@ -146,6 +148,30 @@ class Canvas:
         """Draw a box."""
         box = Rectangle(corner, *size, facecolor=face, edgecolor=edge, transform=self._pixels)
         self.figure.add_artist(box)
+
+    def boxes(
+        self,
+        places: Sequence[tuple[float, float, float, float]],
+        *,
+        face: str = "none",
+        edge: str = "none",
+        hatch: str = "",
+    ) -> None:
+        """Draw many boxes of one look: ``x, y, width, height`` of each.
+
+        Args:
+            hatch: matplotlib's, in the color of the edge.
+        """
+        found = PatchCollection(
+            [Rectangle((x, y), width, height) for x, y, width, height in places],
+            facecolors=face,
+            edgecolors=edge,
+            linewidths=0.5,
+            zorder=2.5,  # above lines, below text
+            hatch=hatch or None,
+            transform=self._pixels,
+        )
+        self.figure.add_artist(found)
 
 
 @cache

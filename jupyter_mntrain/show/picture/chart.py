@@ -46,10 +46,12 @@ class Band(Record, frozen=True):
 
 
 class Level(Record, frozen=True):
-    """A horizontal line with a name."""
+    """A horizontal line with a name and, if it is not its scale, its value."""
 
     y: float
     name: str
+    value: str = ""
+    is_dashed: bool = False
 
 
 class Chart(Record, frozen=True):

@@ -50,6 +50,7 @@ FOOT_PX = 26
 NOTE_PX = 20
 LEADER_PX = 8
 DASH_PX = 16
+LEVEL_DASH = (0, (4, 3))
 FULL_PX = WIDTH_PX - 2 * EDGE_PX
 
 
@@ -207,7 +208,8 @@ class Painter:
         if chart.mirrored:
             axes.axhline(0.0, color=theme.axis, linewidth=0.8)
         for level in chart.levels:
-            axes.axhline(level.y, color=theme.axis, linewidth=1.2)
+            style = LEVEL_DASH if level.is_dashed else "-"
+            axes.axhline(level.y, color=theme.axis, linewidth=1.2, linestyle=style)
         for time_s in chart.bad_s:
             day, heights = time_s / SECONDS_PER_DAY, axes.get_xaxis_transform()
             axes.plot([day], [0.92], "x", color=theme.bad, transform=heights)
@@ -297,12 +299,15 @@ class Painter:
     def _paint_labels(self, chart: Chart, top: float, height: float) -> None:
         """Draw, at the right end of every line, a leader, its dash, its name and its last value."""
         theme, canvas, (low, high) = self._theme, self._canvas, chart.limits
-        plain = Stroke(theme.axis, width=1.2)
+        plain, dashed = Stroke(theme.axis, width=1.2), Stroke(theme.axis, width=1.2, dash=(4, 3))
         labels: list[tuple[float, str, str, Stroke, str]] = [
             (one.end, one.name, one.value, one.stroke, theme.bad if one.is_bad else theme.text)
             for one in chart.curves
         ]
-        labels += [(one.y, one.name, "", plain, theme.text) for one in chart.levels]
+        labels += [
+            (one.y, one.name, one.value, dashed if one.is_dashed else plain, theme.text)
+            for one in chart.levels
+        ]
         shares = np.interp([label[0] for label in labels], (low, high), (0.0, 1.0))
         wanted = [top + height * (1 - float(share)) for share in shares]
         # A label may stand a little outside of its chart, but not in the neighbor's.

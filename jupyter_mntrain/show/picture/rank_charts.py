@@ -10,13 +10,16 @@ import numpy as np
 from jupyter_mntrain.metrics.series import EvaluationColumns, JobColumns, JobSeries, RankColumns
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.picture.chart import Band, Chart, Curve, Floats, floats, scale
+from jupyter_mntrain.show.picture.chart import Band, Chart, Curve, Floats, Level, floats, scale
 from jupyter_mntrain.show.picture.theme import MANY_RANKS, Stroke, Theme
 
 Spell = Callable[[float | None], str]
 Lines = tuple[tuple[Curve, ...], tuple[Band, ...]]
 JOB_WIDTH = 2.4
 MOST_SOURCE_CHARACTERS = 60
+
+MOST_ABOVE = 2.0
+"""A prediction this many times the highest measured value is not drawn: it is a bad guess."""
 
 
 def throughput_chart(series: JobSeries, theme: Theme) -> Chart:
@@ -32,6 +35,8 @@ def throughput_chart(series: JobSeries, theme: Theme) -> Chart:
         stroke = Stroke(theme.text, width=JOB_WIDTH)
         bands = (*bands, *_extremes(series.job, "tokens_per_s"))
         curves = (_curve(series.job, "tokens_per_s", "job", value, stroke), *curves)
+    limits = scale(_heights(curves, bands), floor=0.0)
+    levels = _predicted(series.summary, limits[1])
     return _chart(
         series,
         "tokens_per_s",
@@ -41,9 +46,18 @@ def throughput_chart(series: JobSeries, theme: Theme) -> Chart:
         spell=formats.short_count,
         curves=curves,
         bands=bands,
-        limits=scale(_heights(curves, bands), floor=0.0),
+        limits=scale([*_heights(curves, bands), *(np.array([one.y]) for one in levels)], floor=0.0),
+        levels=levels,
         height_px=96,
     )
+
+
+def _predicted(summary: JobSummary, highest: float) -> tuple[Level, ...]:
+    """The throughput that the plan predicted, unless it would press all curves flat."""
+    rate = summary.predicted_tokens_per_s
+    if rate is None or rate > MOST_ABOVE * highest:
+        return ()
+    return (Level(rate, "predicted", formats.rate(rate), is_dashed=True),)
 
 
 def mfu_chart(series: JobSeries, theme: Theme) -> Chart:

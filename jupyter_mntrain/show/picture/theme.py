@@ -47,6 +47,9 @@ class Theme(Record, frozen=True):
     grid: str
     axis: str
     fill: str
+    soft: str
+    """The fill where it stands for less."""
+    wait: str
     bad: str
     track: str
     ranks: tuple[str, str, str, str]
@@ -73,6 +76,8 @@ THEMES: Final[dict[str, Theme]] = {
         grid="#88888838",
         axis="#7f7f7f",
         fill="#1976d2",
+        soft="#1976d250",
+        wait="#c05000",
         bad="#d83a3a",
         track="#88888850",
         ranks=_ON_LIGHT,
@@ -84,6 +89,8 @@ THEMES: Final[dict[str, Theme]] = {
         grid="#ececec",
         axis="#757575",
         fill="#1976d2",
+        soft="#bcd8f4",
+        wait="#c05000",
         bad="#d32f2f",
         track="#e0e0e0",
         ranks=_ON_LIGHT,
@@ -95,6 +102,8 @@ THEMES: Final[dict[str, Theme]] = {
         grid="#2b2b2b",
         axis="#8a8a8a",
         fill="#2196f3",
+        soft="#16466f",
+        wait="#f2894b",
         bad="#e57373",
         track="#424242",
         ranks=_ON_DARK,

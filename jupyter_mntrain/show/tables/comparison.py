@@ -10,11 +10,12 @@ from rich.text import Text
 
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.text.foreign import shown_line
-from jupyter_mntrain.recipe.comparison import DifferentSetting
-from jupyter_mntrain.recipe.settings import Setting
+from jupyter_mntrain.recipe.changes.comparison import DifferentSetting
+from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
-from jupyter_mntrain.show.tables.job import headline, state_text
+from jupyter_mntrain.show.tables.job import headline
+from jupyter_mntrain.show.tables.rank_table import state_text
 from jupyter_mntrain.show.tables.settings import setting_words
 
 NO_SETTING = "–"

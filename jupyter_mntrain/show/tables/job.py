@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView, Restart
+from jupyter_mntrain.model.records.job import TERMINAL, JobView, Restart
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.formats import STATE_ICONS, STATE_STYLES, count, percent
+from jupyter_mntrain.show.formats import count, percent
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import plain_table
+from jupyter_mntrain.show.tables.off_plan import predicted_line
 from jupyter_mntrain.show.tables.rank_progress import ranks_progress
+from jupyter_mntrain.show.tables.rank_table import RankTable, state_text
 
 if TYPE_CHECKING:
     from jupyter_mntrain.metrics.summary import (
         EventMark,
         JobSummary,
         LinkSummary,
-        RankSummary,
         WrittenText,
     )
 
@@ -36,10 +36,6 @@ DETAIL_LINES = 12
 
 MOST_OVER = 3
 """Newest slow-downs that are over and still listed."""
-
-NARROW_WIDTH = 78
-FULL_WIDTH = 120
-"""Columns from which the rank table has most of its columns, and all."""
 
 MISSING: Final = {
     "step_s": "step time",
@@ -219,11 +215,6 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
     return ", ".join(facts)
 
 
-def state_text(state: JobState) -> Text:
-    text = Text(STATE_ICONS[state], style=STATE_STYLES.get(state, "dim"))
-    return text.append(f" {state}", style="default")
-
-
 def headline(summary: JobSummary) -> Iterable[tuple[str, str, bool]]:
     """Label and value of every headline figure, and whether it is NaN or infinite."""
     yield "tok/s", formats.rate(summary.tokens_per_s), False
@@ -247,63 +238,17 @@ def _numbers(summary: JobSummary) -> Table:
 
 
 def _number_notes(summary: JobSummary) -> Iterable[Text]:
-    """Why a figure is not known, what is not finite, and where a peak is not what it was."""
+    """Why a figure is not known, what is not finite or not as planned, and whence peaks are."""
     if summary.not_finite:
         yield Text(f"⚠ {formats.not_finite(summary)}", style="bold red")
+    if summary.predicted_step_s is not None:
+        yield predicted_line(summary.predicted_step_s, summary.off_plan)
     for why in dict.fromkeys(summary.missing.values()):
         names = ", ".join(MISSING[name] for name, one in summary.missing.items() if one == why)
         yield Text(f"{formats.ABSENT}: {names}: {why}", style="dim")
     sources = {rank.peak_source for rank in summary.ranks if rank.peak_source}
     if summary.mfu is not None and sources:
         yield Text(f"MFU of the peak: {'; '.join(sorted(sources))}", style="dim")
-
-
-class RankTable:
-    """One row per rank, and the pids below; narrow terminals show fewer columns."""
-
-    def __init__(self, summary: JobSummary) -> None:
-        self._ranks = summary.ranks
-        self._slowest = summary.slowest_rank
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        room = options.max_width
-        columns = [column for column in RANK_COLUMNS if room >= column.from_width]
-        numbers = tuple(column.title for column in columns if column.is_number)
-        table = plain_table(*(column.title for column in columns), right=numbers)
-        mark = " ◀ slowest" if room >= FULL_WIDTH else " ◀"
-        for rank in self._ranks:
-            cells = {column.title: column.cell(rank) for column in columns}
-            if rank.rank == self._slowest and "pace" in cells:
-                cells["pace"] = f"{cells['pace']}{mark}"
-            table.add_row(*cells.values())
-        yield table
-        # Below, because a column would not fit into 80.
-        pids = [f"r{rank.rank} {rank.pid}" for rank in self._ranks if rank.pid is not None]
-        if pids:
-            yield Text(f"pids: {', '.join(pids)}", style="dim")
-
-
-class _Column(Record, frozen=True):
-    title: str
-    cell: Callable[[RankSummary], Text | str]
-    from_width: int = 0
-    is_number: bool = True
-
-
-RANK_COLUMNS: Final = (
-    _Column("rank", lambda one: f"r{one.rank}", is_number=False),
-    _Column("node", lambda one: one.node, is_number=False),
-    _Column("state", lambda one: state_text(one.state), is_number=False),
-    _Column("step", lambda one: count(one.step)),
-    _Column("tok/s", lambda one: formats.rate(one.tokens_per_s)),
-    _Column("pace", lambda one: formats.rate(one.pace_tokens_per_s), NARROW_WIDTH),
-    _Column("MFU", lambda one: percent(one.mfu)),
-    _Column("computing", lambda one: percent(one.compute), NARROW_WIDTH),
-    _Column("memory", lambda one: formats.memory(one.memory_bytes), NARROW_WIDTH),
-    _Column("stage", lambda one: formats.spans(one.stages), FULL_WIDTH, is_number=False),
-    _Column("layers", lambda one: formats.spans(one.layers), FULL_WIDTH, is_number=False),
-    _Column("device", lambda one: one.device or formats.ABSENT, FULL_WIDTH, is_number=False),
-)
 
 
 def link_table(links: Sequence[LinkSummary], now_s: float) -> Table:

@@ -21,9 +21,10 @@ from jupyter_mntrain.model.records.node import (
     InterfaceRate,
     Inventory,
     NodeInfo,
+    Versions,
 )
 from jupyter_mntrain.plan.agent_hosts import listed_interfaces
-from jupyter_mntrain.plan.versions import KEYS, Divergence, divergences, version_problem
+from jupyter_mntrain.plan.software.versions import KEYS, Divergence, divergences, version_problem
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES, SPACE
 from jupyter_mntrain.show.problems import problem_text
@@ -182,7 +183,19 @@ def _gpus(info: NodeInfo, beat: Beat | None) -> Text:
         f"{number}{SPACE}×{SPACE}{name} {formats.memory(size)}"
         for (name, size), number in kinds.items()
     ]
-    return Text.assemble("\n".join(lines), (f"\n{_use(gpus)}{note}{lent}", "dim"))
+    can = "".join(f"\n{line}" for line in _abilities(gpus, info.inventory.versions))
+    return Text.assemble("\n".join(lines), (f"{can}\n{_use(gpus)}{note}{lent}", "dim"))
+
+
+def _abilities(gpus: Sequence[Gpu], versions: Versions) -> Iterable[str]:
+    """What recipes and torch need of GPUs: their compute capability, and their driver."""
+    told = dict.fromkeys(gpu.compute_capability for gpu in gpus if gpu.compute_capability)
+    if told:
+        listed = ", ".join(".".join(map(str, one)) for one in told)
+        yield f"compute capability {listed}"
+    if versions.driver is not None:
+        newest = f", CUDA{SPACE}{versions.driver_cuda}" if versions.driver_cuda else ""
+        yield f"driver{SPACE}{versions.driver}{newest}"
 
 
 def lending_lines(lending: Lending) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Device number: a scalar that a device is still computing, read later without making it wait."""
+"""Device number: numbers that a device is still computing, read later without making it wait."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from jupyter_mntrain.telemetry.recorder import as_float
 
 
 class DeviceNumber:
-    """Copy of a scalar tensor as it is now, on its way to the host.
+    """Copy of a small tensor as it is now, on its way to the host.
 
     ``float(tensor)`` waits for everything that was queued on a GPU before, which then idles until
     the next kernels arrive. A number of an earlier step is on the host already.
 
     Args:
-        value: one element, on any device; it may change afterwards. A distributed one is gathered
+        value: on any device; it may change afterwards. A distributed one is gathered
             now: collective.
     """
 
@@ -39,10 +39,18 @@ class DeviceNumber:
         return self._arrived is None or bool(self._arrived.query())
 
     def read(self) -> float:
-        """Return the number; waits for its device if necessary."""
+        """Return the number of a tensor of one element; waits for its device if necessary."""
+        self._wait()
+        return float(self._value)
+
+    def read_all(self) -> list[float]:
+        """Return all numbers of the tensor; waits for its device if necessary."""
+        self._wait()
+        return [float(one) for one in self._value.flatten().tolist()]
+
+    def _wait(self) -> None:
         if self._arrived is not None:
             self._arrived.synchronize()
-        return float(self._value)
 
 
 def number_of(value: Any) -> float | DeviceNumber:

@@ -21,7 +21,7 @@ from jupyter_mntrain.telemetry.callbacks.batches import (
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.callbacks.requests import SharedWishes, Wish
 from jupyter_mntrain.telemetry.controls import ControlReader
-from jupyter_mntrain.telemetry.gemm import device_name, device_peak
+from jupyter_mntrain.telemetry.device.gemm import device_name, device_peak
 from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.recorder import Recorder
 
@@ -128,7 +128,7 @@ class LoopRecorder:
             "step_s": now - self._last,
             "tokens": tokens,
             "flops": flops,
-            "memory_bytes": self._memory.bytes(),
+            **self._memory.fields(),
             **fields,
         }
         self._step, self._last = step, now

@@ -37,10 +37,15 @@ def answer_with_calls(directory: str, rank: str) -> None:
         answer = _Answer(directory, rank)
         threading.Thread(target=answer.run, name="mntrain-calls", daemon=True).start()
 
+    after_import(start)
+
+
+def after_import(then: Callable[[], None]) -> None:
+    """Run something once torch.distributed has been imported."""
     if _MODULE in sys.modules:
-        start()
+        then()
     else:
-        sys.meta_path.insert(0, _AfterImport(start))
+        sys.meta_path.insert(0, _AfterImport(then))
 
 
 class _AfterImport:

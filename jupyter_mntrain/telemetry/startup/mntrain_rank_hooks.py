@@ -25,6 +25,7 @@ import traceback
 from typing import Any, MutableMapping  # noqa: UP035 - Python 3.8
 
 DIRECTORY_VARIABLE = "MNTRAIN_METRICS_DIR"
+TIMEOUT_VARIABLE = "MNTRAIN_COLLECTIVE_TIMEOUT_S"
 OWNER_VARIABLE = "MNTRAIN_RANK_PID"
 """Process that is the rank: those that it starts inherit its environment, and are not."""
 
@@ -55,7 +56,7 @@ def install(environment: MutableMapping[str, str]) -> None:
     _ExitRecord(os.path.join(directory, EXIT_FILE.format(rank))).install()
     faulthandler.enable(file=_opened(directory, CRASH_FILE.format(rank)), all_threads=True)
     answer_with_stacks(directory, rank)
-    _answer_with_calls(directory, rank)
+    _hook_torch(directory, rank, environment.get(TIMEOUT_VARIABLE))
 
 
 def _note_exits(path: str) -> None:
@@ -96,12 +97,15 @@ def answer_with_stacks(directory: str, rank: str) -> None:
         return  # a full disk, or an unsupported system: stacks are then unavailable
 
 
-def _answer_with_calls(directory: str, rank: str) -> None:
-    try:
-        import mntrain_call_hooks  # type: ignore[import-not-found]  # beside this file
+def _hook_torch(directory: str, rank: str, timeout: str | None) -> None:
+    try:  # beside this file
+        import mntrain_call_hooks  # type: ignore[import-not-found]
+        import mntrain_timeout_hook  # type: ignore[import-not-found]
     except ImportError:
         return
     mntrain_call_hooks.answer_with_calls(directory, rank)
+    if timeout:
+        mntrain_timeout_hook.wait_at_most(timeout, mntrain_call_hooks.after_import)
 
 
 def _opened(directory: str, name: str) -> int:

@@ -22,10 +22,10 @@ from safetensors.torch import save_file
 
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.records.output import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.copying import refuse_to_fill, send_file, sync, take_file
+from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.policy import directory_of, unwritable
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import model_directory, published_config
@@ -249,7 +249,7 @@ class ModelExport:
 def describe(recipe: Recipe, config: Any, tokens: Tokens, folder: Path) -> None:
     """Write everything but the weights: config, tokenizer, chat template."""
     folder.mkdir(parents=True, exist_ok=True)
-    published_config(config, DTYPES[recipe.model.dtype]).save_pretrained(folder)
+    published_config(config, DTYPES[recipe.dtype]).save_pretrained(folder)
     tokenizer = tokens.tokenizer
     if recipe.model.path is not None and recipe.data.tokenizer == "auto":
         _copy_small_files(model_directory(recipe.model), folder)

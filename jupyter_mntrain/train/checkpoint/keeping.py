@@ -19,10 +19,10 @@ from safetensors.torch import save_file
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.model.records.output import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.copying import PIECE_BYTES, refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
+from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.policy import unwritable
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, load
 from jupyter_mntrain.train.model.decoder import whole_model

@@ -129,6 +129,12 @@ class Checkpointing:
         self._still_writing, save, stop = sums
         self._is_save_wanted, self._is_stop_wanted = save > 0, stop > 0
 
+    def is_due(self, step: int) -> bool:
+        """Whether :meth:`after` this step would save or stop, by the votes counted so far."""
+        every = self._section.interval_steps
+        is_wanted = self._is_save_wanted or self._is_stop_wanted
+        return is_wanted or step == self._last_step or bool(every and step % every == 0)
+
     def after(self, step: int, optimizer: Optimizer) -> bool:
         """Save if it is time to, between two steps; return whether a stop was requested."""
         if self._saver is None:
@@ -159,6 +165,7 @@ class Checkpointing:
         state = {name: state[name] for name in mine} | _random_state(self.world)
         self.recorder.progress("saving a checkpoint", 0, 1)
         saver.begin(step, state)
+        self._still_writing = 1.0  # until votes say otherwise that were cast after this
 
     def _state(self, optimizer: Optimizer) -> dict[str, torch.Tensor]:
         """This rank's tensors by their names in a checkpoint: views, not copies."""

@@ -22,6 +22,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.train.checkpoint.copying import Neighbors, refuse_to_fill, sync
+from jupyter_mntrain.train.checkpoint.staging import staging
 from jupyter_mntrain.train.world import World, gathered
 
 
@@ -68,6 +69,7 @@ class Saver:
 
     def __post_init__(self) -> None:
         self._hosts = tuple(gathered(self.world, self.world.host))
+        self._staging = staging(self.world.device)
         self._neighbors = Neighbors(self.world, self._hosts) if self.copies > 1 else None
 
     @property
@@ -86,10 +88,7 @@ class Saver:
         Args:
             step: finished steps.
         """
-        copies = {
-            name: tensor.detach().to("cpu", copy=True).contiguous()
-            for name, tensor in tensors.items()
-        }
+        copies = self._staging.copies(tensors)
         self._step, self._written = step, None
         self._thread = threading.Thread(
             target=self._write, args=(step, copies), name="checkpoint", daemon=True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -24,24 +25,29 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Batch:
-    """Sequences of token ids; all three tensors are int64, (sequences, sequence_length).
+    """Sequences of token ids; the first three tensors are int64, (sequences, sequence_length).
 
     Args:
         inputs: token ids.
         labels: the next token's id, or :data:`NOT_COUNTED`.
-        positions: from 0 in each document; transformers uses them to separate documents.
+        positions: from 0 in each document.
         tokens: number of inputs that are not padding.
+        ends: where each document ends in its sequence, filled up with sequence_length: int32,
+            (sequences, most documents in one); ``None`` if a sequence is one document.
+        longest: at least the length of the longest document, in tokens, if there are several.
     """
 
     inputs: torch.Tensor
     labels: torch.Tensor
     positions: torch.Tensor
     tokens: int
+    ends: torch.Tensor | None = None
+    longest: int = 0
 
     def __len__(self) -> int:
         return len(self.inputs)
 
-    @property
+    @cached_property
     def counted(self) -> int:
         """Number of labels that the loss counts."""
         return int((self.labels != NOT_COUNTED).sum())
@@ -54,26 +60,56 @@ class Batch:
         """
         for number in range(max(at_least, -(-len(self) // sequences))):
             some = slice(number * sequences, (number + 1) * sequences)
-            yield Batch(self.inputs[some], self.labels[some], self.positions[some], self.tokens)
+            yield self._some(some)
 
     def share(self, place: int, count: int) -> Batch:
         """Take every ``count``-th sequence, for one of ``count`` pipelines. ``tokens`` is kept."""
-        some = slice(place, None, count)
-        return Batch(self.inputs[some], self.labels[some], self.positions[some], self.tokens)
+        return self._some(slice(place, None, count))
 
     def filled(self, sequences: int) -> Batch:
         """Pad with empty sequences to ``sequences``."""
         shape = (sequences - len(self), self.inputs.shape[1])
+        ends = self.ends
+        if ends is not None and shape[0]:
+            ends = torch.cat([ends, ends.new_full((shape[0], ends.shape[1]), shape[1])])
         return Batch(
             torch.cat([self.inputs, self.inputs.new_zeros(shape)]),
             torch.cat([self.labels, self.labels.new_full(shape, NOT_COUNTED)]),
             torch.cat([self.positions, torch.arange(shape[1]).expand(shape)]),
             self.tokens,
+            ends,
+            max(self.longest, shape[1]) if shape[0] else self.longest,
         )
 
     def to(self, device: torch.device) -> Batch:
-        inputs, labels = self.inputs.to(device), self.labels.to(device)
-        return Batch(inputs, labels, self.positions.to(device), self.tokens)
+        """Copy to a device; a GPU computes meanwhile, and the host does not wait for the copies."""
+        return replace(
+            self,
+            inputs=moved(self.inputs, device),
+            labels=moved(self.labels, device),
+            positions=moved(self.positions, device),
+            ends=None if self.ends is None else moved(self.ends, device),
+        )
+
+    def _some(self, rows: slice) -> Batch:
+        return replace(
+            self,
+            inputs=self.inputs[rows],
+            labels=self.labels[rows],
+            positions=self.positions[rows],
+            ends=None if self.ends is None else self.ends[rows],
+        )
+
+
+def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Copy a tensor of the host to a device, without waiting.
+
+    From pageable memory the host would wait for all that was queued on the GPU before. torch keeps
+    pinned memory until the copies that were begun from it have ended.
+    """
+    if device.type == "cpu":
+        return tensor
+    return tensor.contiguous().pin_memory().to(device, non_blocking=True)
 
 
 class PackedRow(NamedTuple):
@@ -83,6 +119,8 @@ class PackedRow(NamedTuple):
     labels: Ids
     positions: Ids
     tokens: int
+    ends: Sequence[int] = ()
+    """Where each document ends; none if documents need not be kept apart."""
 
 
 class Rows(Protocol):
@@ -131,6 +169,7 @@ class PackedRows:
     def __init__(self, tokens: Tokens, length: int, *, packs: bool) -> None:
         self._tokens = tokens
         self._length = length
+        self._packs = packs
         self._begins, self._lengths = _pieces(tokens, length)
         if packs:
             self._rows = best_fit(self._lengths.tolist(), length)
@@ -149,15 +188,20 @@ class PackedRows:
         inputs, positions = np.zeros((2, self._length), dtype=np.int64)
         labels = np.full(self._length, NOT_COUNTED, dtype=np.int64)
         filled = 0
+        ends: list[int] = []
         for piece in self._rows[place]:
             begin, size = int(self._begins[piece]), int(self._lengths[piece])
             some = slice(filled, filled + size)
             inputs[some], labels[some] = _pair(self._tokens, begin, size)
             positions[some] = np.arange(size)
             filled += size
+            ends.append(filled)
         # Padding is a document of its own.
         positions[filled:] = np.arange(self._length - filled)
-        return PackedRow(inputs, labels, positions, filled)
+        if filled < self._length:
+            ends.append(self._length)
+        # A single document needs no boundary to the padding after it, which it does not see.
+        return PackedRow(inputs, labels, positions, filled, ends if self._packs else ())
 
 
 class Batches:
@@ -285,4 +329,14 @@ def _stacked(rows: Sequence[PackedRow]) -> Batch:
         torch.from_numpy(np.stack([row[part] for row in rows]).astype(np.int64))
         for part in range(3)
     )
-    return Batch(inputs, labels, positions, sum(row.tokens for row in rows))
+    tokens = sum(row.tokens for row in rows)
+    if not any(row.ends for row in rows):
+        return Batch(inputs, labels, positions, tokens)
+    longest = int(positions.max()) + 1
+    ends = torch.full(
+        (len(rows), max(len(row.ends) for row in rows)), inputs.shape[1], dtype=torch.int32
+    )
+    for number, row in enumerate(rows):
+        ends[number, : len(row.ends)] = torch.tensor(row.ends)
+    # Rounded up to a power of two: compiled layers are made anew for another number.
+    return Batch(inputs, labels, positions, tokens, ends, 1 << (longest - 1).bit_length())

@@ -14,9 +14,9 @@ from torch.utils.checkpoint import (
     create_selective_checkpoint_contexts,
 )
 
-from jupyter_mntrain.recipe.sections import MemorySection
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import StageModule
-from jupyter_mntrain.train.model.offloading import Offload
+from jupyter_mntrain.train.model.offloading import CudaCopies, Offload
 
 _KEPT = frozenset(
     getattr(torch.ops.aten, name).default
@@ -31,17 +31,23 @@ _KEPT = frozenset(
 )
 """Operations that are most expensive to recompute: matrix products and attention."""
 
+_KEPT_BY_NAME = frozenset(
+    {"torch_attn._varlen_attn.default", "flash_attn._flash_attn_varlen_forward.default"}
+)
+"""Likewise, where this torch or flash-attn has them."""
 
-def keep_less(stage: StageModule, section: MemorySection, device: torch.device) -> None:
+
+def keep_less(stage: StageModule, recipe: Recipe, device: torch.device) -> None:
     """Apply the recipe's checkpointing, compilation and offloading to each layer of a stage."""
     for index in stage.layers:
         layer = stage.causal.model.layers[index]
-        if section.checkpointing != "none":
-            _compute_again(layer, is_selective=section.checkpointing == "selective")
-        if section.compile:
+        if recipe.checkpointing != "none":
+            _compute_again(layer, is_selective=recipe.checkpointing == "selective")
+        if recipe.compiles:
             layer.compile()
-    if section.offload_activations and device.type == "cuda":
-        stage.keeping = Offload(stage.weights().values(), device)
+    if recipe.memory.offload_activations and device.type == "cuda":
+        copies = CudaCopies(device)
+        stage.keeping = Offload(stage.weights().values(), copies, layers=len(stage.layers))
 
 
 def _compute_again(layer: nn.Module, *, is_selective: bool) -> None:
@@ -59,5 +65,5 @@ def _compute_again(layer: nn.Module, *, is_selective: bool) -> None:
 
 
 def _policy(_context: Any, operation: Callable[..., Any], *_: Any, **__: Any) -> CheckpointPolicy:
-    kept = operation in _KEPT
+    kept = operation in _KEPT or str(operation) in _KEPT_BY_NAME
     return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE

@@ -8,12 +8,6 @@ wrong attention mask in models that mix full and sliding attention (measured).
 from __future__ import annotations
 
 import copy
-import logging
-import os
-
-# transformers reads this once, at import: a training run never contacts the hub.
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -31,11 +25,8 @@ from jupyter_mntrain.recipe.rank_memory import shape_of
 from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.train.data.tokens import END_OF_TEXT_ID
-
-# transformers imports torchao where it is installed, which then prints four lines about GPU kernels
-# that it could not load.
-for _talkative in ("torchao", "torch.utils._pytree"):
-    logging.getLogger(_talkative).setLevel(logging.ERROR)
+from jupyter_mntrain.train.model.attention import Attention
+from jupyter_mntrain.train.model.putting_off import WeightGradients
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -56,7 +47,10 @@ class StageModule(nn.Module):
     Attributes:
         leaves_head: the last stage returns hidden states, and the loss applies the output
             projection.
+        attention: prepares what each microbatch's attention needs; ``None`` leaves that to
+            transformers.
         keeping: context of the forward pass, for activation offloading.
+        weight_gradients: that a schedule may put off; ``None`` leaves them to autograd.
 
     Args:
         causal: the model with the other stages' layers skipped.
@@ -70,15 +64,27 @@ class StageModule(nn.Module):
         self.first = first
         self.last = last
         self.leaves_head = False
+        self.attention: Attention | None = None
         self.keeping: AbstractContextManager[None] = nullcontext()
+        self.weight_gradients: WeightGradients | None = None
 
-    def forward(self, value: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self,
+        value: torch.Tensor,
+        position_ids: torch.Tensor,
+        document_ends: torch.Tensor | None = None,
+        longest: int = 0,
+    ) -> torch.Tensor:
+        """Compute one microbatch; see :meth:`~jupyter_mntrain.train.model.attention.Attention`."""
+        given: dict[str, Any] = {"position_ids": position_ids}
+        if self.attention is not None:
+            given["seen"] = self.attention.prepare(position_ids, document_ends, longest)
         # use_cache=False is required: with a cache, transformers silently stops separating
         # documents by their positions.
         name = "input_ids" if self.first else "inputs_embeds"
         decoder = self.causal.model
         with self.keeping:
-            output = decoder(**{name: value}, position_ids=position_ids, use_cache=False)
+            output = decoder(**{name: value}, **given, use_cache=False)
         hidden: torch.Tensor = output.last_hidden_state
         return self.causal.lm_head(hidden) if self.last and not self.leaves_head else hidden
 

@@ -7,7 +7,6 @@ tokens at a time, and recomputes that in the backward pass.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 
 import torch
@@ -15,49 +14,46 @@ from torch import nn
 from torch.nn.functional import cross_entropy, linear
 from torch.utils.checkpoint import checkpoint
 
-from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.memory import fitting_loss
-from jupyter_mntrain.recipe.schedules import KINDS
+from jupyter_mntrain.recipe.devices.choices import loss_for
 from jupyter_mntrain.recipe.sections import LossKind, Recipe
 from jupyter_mntrain.train.data.batches import NOT_COUNTED
+from jupyter_mntrain.train.model.chunked import ChunkedLoss
+from jupyter_mntrain.train.own_tools import own_seat
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """The last stage's output, (b, T, d) or (b, T, V), and labels (b, T) → summed loss, a scalar."""
 
 
-def refuse_missing_liger(recipe: Recipe, device: torch.device) -> None:
-    """Check that Liger can run if the recipe asks for it.
-
-    Raises:
-        RecipeError: there is no CUDA device, or no liger_kernel.
-    """
-    if recipe.memory.loss == "liger" and not _has_liger(device):
-        lacking = "liger_kernel is not installed" if device.type == "cuda" else "there is no CUDA"
-        fix = 'install jupyter-mntrain[liger] on every node with a GPU, or use "chunked"'
-        raise RecipeError(f'memory.loss = "liger": {lacking}', fix=fix)
-
-
 def choose_loss(recipe: Recipe, vocabulary_size: int, device: torch.device) -> LossKind:
-    """Resolve ``memory.loss = "auto"`` for this device."""
-    is_auto = recipe.memory.loss == "auto"
-    # Liger computes gradients in the forward pass and scales them in place in the backward pass: a
-    # schedule that splits the backward pass would scale them twice.
-    if is_auto and _has_liger(device) and not KINDS[recipe.pipeline.schedule].splits_backward:
-        return "liger"
-    return fitting_loss(recipe, vocabulary_size)
+    """The recipe's loss; ``auto``, which jobs settle before, is resolved for this device."""
+    if recipe.memory.loss != "auto":
+        return recipe.memory.loss
+    return loss_for(recipe, vocabulary_size, [own_seat(device)])
 
 
-def make_loss(kind: LossKind, head: nn.Module, chunk_tokens: int) -> Loss:
+def make_loss(
+    kind: LossKind,
+    head: nn.Module,
+    chunk_tokens: int,
+    *,
+    is_compiled: bool = False,
+    splits_backward: bool = False,
+) -> Loss:
     """Make a function that sums the loss over all tokens that count, in float32.
 
     Args:
         head: the output projection; its weight is read in each call, since FSDP replaces it.
         chunk_tokens: number of tokens whose logits ``chunked`` holds at once.
+        is_compiled: compile what ``chunked`` does with a chunk.
+        splits_backward: the schedule asks for the gradients of activations and weights one after
+            the other: only autograd's own functions compute one without the other.
     """
     if kind == "plain":
         return from_logits
     if kind == "liger":
         return _liger(head)
+    if not splits_backward:
+        return ChunkedLoss(head, chunk_tokens, is_compiled=is_compiled)
 
     def chunked(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         total, weight = hidden.new_zeros((), dtype=torch.float32), _weight(head)
@@ -100,7 +96,3 @@ def _liger(head: nn.Module) -> Loss:
         return found
 
     return loss
-
-
-def _has_liger(device: torch.device) -> bool:
-    return device.type == "cuda" and importlib.util.find_spec("liger_kernel") is not None

@@ -2,27 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage
 
+from jupyter_mntrain.recipe.devices.choices import attention_for
 from jupyter_mntrain.recipe.layout import Layout
+from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.model.activations import keep_less
+from jupyter_mntrain.train.model.attention import KERNELS, OURS, Attention, windows_of
 from jupyter_mntrain.train.model.decoder import (
     StageModule,
     materialize,
     meta_stage,
     model_directory,
+    model_shape,
 )
 from jupyter_mntrain.train.model.losses import choose_loss
+from jupyter_mntrain.train.model.putting_off import WeightGradients
 from jupyter_mntrain.train.model.weights import load_weights, seeded_weights
-from jupyter_mntrain.train.world import World
+from jupyter_mntrain.train.own_tools import own_seat
+from jupyter_mntrain.train.pipeline.directions import ReceiveStream, directed
+from jupyter_mntrain.train.world import Groups
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+Weights = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
+"""Makes the tensors of a stage, by name, from others of their shape and dtype."""
+
+
+class Stage(PipelineStage):
+    """torch's stage, whose schedule may have it send and receive over a group per direction.
+
+    Args:
+        count: of all stages.
+        groups: of this rank.
+    """
+
+    def __init__(
+        self,
+        module: StageModule,
+        index: int,
+        count: int,
+        groups: Groups,
+        input_args: torch.Tensor,
+        output_args: torch.Tensor,
+    ) -> None:
+        super().__init__(
+            module,
+            index,
+            count,
+            groups.pipeline.device,
+            input_args=input_args,
+            output_args=output_args,
+            group=groups.pipeline.group,
+            dw_builder=None if module.weight_gradients is None else module.weight_gradients.build,
+        )
+        self._directions = groups.directions
+        self.receiving: ReceiveStream | None = None
+        """Set by a schedule that exchanges by direction: one that never batches a send with a
+        receive."""
+
+    def clear_runtime_states(self) -> None:
+        super().clear_runtime_states()
+        if self.receiving is not None:
+            self.receiving.begin_step()
+
+    def get_fwd_recv_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
+        return self._directed(super().get_fwd_recv_ops(fwd_chunk_id))
+
+    def get_fwd_send_ops(self, fwd_chunk_id: int) -> list[dist.P2POp]:
+        return self._directed(super().get_fwd_send_ops(fwd_chunk_id))
+
+    def get_bwd_recv_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
+        return self._directed(super().get_bwd_recv_ops(bwd_chunk_id))
+
+    def get_bwd_send_ops(self, bwd_chunk_id: int) -> list[dist.P2POp]:
+        return self._directed(super().get_bwd_send_ops(bwd_chunk_id))
+
+    def _get_init_p2p_neighbors_ops(self) -> list[dist.P2POp]:
+        """In torch 2.9, neighbors send an int64 to who receives a float32, and the rank at the tip
+        of a V sends to itself: Gloo aborts.
+        """
+        operations: list[dist.P2POp] = super()._get_init_p2p_neighbors_ops()
+        for one in operations:
+            one.tensor = one.tensor.float()
+        return [one for one in operations if one.peer != dist.get_rank()]
+
+    def _directed(self, operations: list[dist.P2POp]) -> list[dist.P2POp]:
+        by_direction = self.receiving is not None and self._directions
+        return directed(operations, self._directions) if by_direction else operations
 
 
 def build_modules(
@@ -32,8 +106,13 @@ def build_modules(
     rank: int,
     device: torch.device,
     progress: ProgressWriter = unwatched,
+    *,
+    weights: Weights | None = None,
 ) -> dict[int, StageModule]:
     """Build the stages of one rank, by index, initializing or reading only their own tensors.
+
+    Args:
+        weights: makes a stage's tensors, on ``device``, in place of the recipe's.
 
     Raises:
         RecipeError: the model directory lacks a stage's tensors.
@@ -44,8 +123,8 @@ def build_modules(
             layout.stages[index],
             first=index == 0,
             last=index == layout.last_stage,
-            dtype=DTYPES[recipe.model.dtype],
-            attention=recipe.model.attention,
+            dtype=DTYPES[recipe.dtype],
+            attention="eager" if recipe.model.attention == "eager" else OURS,
         )
         for index in layout.stages_of(rank)
     }
@@ -54,9 +133,14 @@ def build_modules(
     tally = Tally(progress, what, size, "B")
     loss = choose_loss(recipe, config.vocab_size, device)
     for stage in stages.values():
-        materialize(stage, _weights(recipe, config, stage.weights(), device, tally), device)
+        empty = stage.weights()
+        made = weights(empty) if weights else _weights(recipe, config, empty, device, tally)
+        materialize(stage, made, device)
+        stage.attention = _attention(recipe, config, stage, device)
         stage.leaves_head = loss != "plain"
-        keep_less(stage, recipe.memory, device)
+        keep_less(stage, recipe, device)
+        if KINDS[recipe.schedule].puts_off and len(layout.stages) > 1:
+            stage.weight_gradients = WeightGradients(stage)
     return stages
 
 
@@ -64,39 +148,58 @@ def make_stages(
     recipe: Recipe,
     config: Any,
     layout: Layout,
-    world: World,
+    groups: Groups,
     modules: Mapping[int, StageModule],
     shape: tuple[int, int],
     *,
     trains: bool = True,
-) -> list[PipelineStage]:
-    """Wrap a rank's modules in torch's :class:`PipelineStage`.
+) -> list[Stage]:
+    """Wrap a rank's modules in torch's stages.
 
     Shapes are given, because torch would otherwise run an extra forward and backward to infer them.
 
     Args:
-        world: the ranks of the pipeline.
+        groups: the ranks of the pipeline, and the directions between them.
         shape: sequences per microbatch, and their length.
         trains: whether activations require gradients.
     """
-    dtype = DTYPES[recipe.model.dtype]
+    dtype = DTYPES[recipe.dtype]
     ids = torch.empty(shape, dtype=torch.int64, device="meta")
     hidden, logits = (
         torch.empty((*shape, width), dtype=dtype, device="meta", requires_grad=trains)
         for width in (config.hidden_size, config.vocab_size)
     )
     return [
-        PipelineStage(
+        Stage(
             module,
             index,
             len(layout.stages),
-            world.device,
+            groups,
             input_args=ids if module.first else hidden,
             output_args=logits if module.last and not module.leaves_head else hidden,
-            group=world.group,
         )
         for index, module in modules.items()
     ]
+
+
+def _attention(
+    recipe: Recipe, config: Any, stage: StageModule, device: torch.device
+) -> Attention | None:
+    """What prepares the attention of a stage; ``None`` for that of transformers."""
+    kind = recipe.model.attention
+    if kind == "eager":
+        return None
+    if (
+        kind == "auto"
+    ):  # of a recipe that no job has settled, or a model that transformers completes
+        kind = attention_for(
+            recipe.dtype,
+            [own_seat(device)],
+            head_dim=model_shape(config).head_dim,
+            dropout=getattr(config, "attention_dropout", 0.0),
+        )
+    layers = {index: stage.causal.model.layers[index] for index in stage.layers}
+    return Attention(KERNELS[kind], windows_of(layers, config), DTYPES[recipe.dtype])
 
 
 def _weights(

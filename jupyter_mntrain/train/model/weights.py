@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +24,10 @@ SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 PART_BYTES = 256 << 20
 """Most bytes read from a file before it is reopened, see :func:`_read`."""
+DRAWN_VALUES = 1 << 18
+"""Values of a tensor that are drawn at once: 1 MB, which stays in a core's cache."""
+DRAWN_TOGETHER = 16
+"""torch draws normal values in groups of this size: pieces of whole groups give the same values."""
 
 
 def seeded_weights(
@@ -31,6 +38,7 @@ def seeded_weights(
     tied: bool,
     device: torch.device,
     tally: Tally | None = None,
+    threads: int | None = None,
 ) -> dict[str, torch.Tensor]:
     """Initialize weights independently of how the model is split.
 
@@ -40,14 +48,31 @@ def seeded_weights(
 
     Args:
         tally: counts the bytes.
+        threads: draw several tensors at once; by default this rank's share of the cores. The
+            values do not depend on it.
     """
-    made: dict[str, torch.Tensor] = {}
-    for name, like in parameters.items():
-        source = EMBEDDING if tied and name == HEAD else name
-        made[name] = _fresh(like, source, seed, deviation).to(device)
+    counting = threading.Lock()
+
+    def count(size: int) -> None:
         if tally is not None:
-            tally.add(like.nbytes)
-    return made
+            with counting:
+                tally.add(size)
+
+    def fresh(name: str) -> torch.Tensor:
+        source = EMBEDDING if tied and name == HEAD else name
+        return _fresh(parameters[name], source, seed, deviation, device, count)
+
+    # The largest first: one that begins last would keep all others waiting.
+    order = sorted(parameters, key=lambda name: parameters[name].numel(), reverse=True)
+    with ThreadPoolExecutor(threads or _cores(), "weights") as pool:
+        made = dict(zip(order, pool.map(fresh, order), strict=True))
+    return {name: made[name] for name in parameters}
+
+
+def _cores() -> int:
+    """This rank's share of the cores that its node's ranks may run on."""
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, len(os.sched_getaffinity(0)) // ranks)
 
 
 def load_weights(
@@ -83,14 +108,42 @@ def load_weights(
     return loaded
 
 
-def _fresh(like: torch.Tensor, name: str, seed: int, deviation: float) -> torch.Tensor:
-    if name.endswith(".bias"):
-        return torch.zeros(like.shape, dtype=like.dtype)
-    if like.ndim == 1:
-        return torch.ones(like.shape, dtype=like.dtype)
+def _fresh(
+    like: torch.Tensor,
+    name: str,
+    seed: int,
+    deviation: float,
+    device: torch.device,
+    count: Callable[[int], None],
+) -> torch.Tensor:
+    if like.ndim == 1 or name.endswith(".bias"):
+        value = 0.0 if name.endswith(".bias") else 1.0
+        count(like.nbytes)
+        return torch.full(like.shape, value, dtype=like.dtype, device=device)
     digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
-    return (torch.randn(like.shape, generator=generator) * deviation).to(like.dtype)
+    made = torch.empty(like.shape, dtype=like.dtype, device=device)
+    # In pieces: in float32, all of an embedding would take gigabytes of the host in each thread.
+    for piece in _pieces(made.view(-1)):
+        drawn = torch.randn(len(piece), generator=generator)
+        piece.copy_(drawn.mul_(deviation))
+        count(piece.nbytes)
+    return made
+
+
+def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Consecutive views of a vector that are drawn as the whole would be.
+
+    All but the last are whole groups; the last keeps at least one, since torch draws fewer values
+    in another way, and draws the end of an incomplete group again.
+    """
+    begin, total = 0, len(flat)
+    while begin < total:
+        end = begin + DRAWN_VALUES
+        if total - end < DRAWN_TOGETHER:
+            end = total
+        yield flat[begin:end]
+        begin = end
 
 
 def _files(directory: Path) -> dict[str, str]:

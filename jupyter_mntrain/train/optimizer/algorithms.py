@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,30 +9,23 @@ import torch
 from torch import nn
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.memory import quantized_block
+from jupyter_mntrain.recipe.optimizer.optimizer_memory import quantized_block
 from jupyter_mntrain.recipe.sections import OptimizerKind, OptimizerSection
+from jupyter_mntrain.train.optimizer.adafactor import Adafactor
 
 ADAFACTOR_EPSILON = (1e-15, 1e-3)
 """torch squares the first one: these are the 1e-30 and 1e-3 of arXiv 1804.04235."""
 
-_COMPILERS = ("g++", "clang++", "c++")
 
-
-def refuse_missing(section: OptimizerSection) -> None:
-    """Check that this node has what the recipe's optimizer needs.
+def refuse_missing_grad_dtype(section: OptimizerSection) -> None:
+    """Check that this node's torch can sum gradients in another dtype than the weights'.
 
     Raises:
-        RecipeError: torchao, or a compiler for it, is not installed.
+        RecipeError: it is older than 2.10.
     """
-    if section.kind in {"adamw", "adafactor"}:
-        return
-    shown = f'optimizer.kind = "{section.kind}"'
-    if importlib.util.find_spec("torchao") is None:
-        cause = f"{shown}: torchao is not installed"
-        raise RecipeError(cause, fix="install jupyter-mntrain[memory] on every node")
-    if not any(shutil.which(one) for one in (os.environ.get("CXX", ""), *_COMPILERS)):
-        cause = f"{shown}: torchao compiles its step, and there is no C++ compiler"
-        raise RecipeError(cause, fix='install g++ on every node, or use "adamw" or "adafactor"')
+    if section.grad_dtype == "float32" and not hasattr(torch.Tensor, "grad_dtype"):
+        cause = f'optimizer.grad_dtype = "float32": torch {torch.__version__} cannot do that'
+        raise RecipeError(cause, fix="install torch 2.10 or newer on every node, or leave it out")
 
 
 def make_optimizer(
@@ -52,7 +42,7 @@ def make_optimizer(
     ]
     rate = section.learning_rate
     if section.kind == "adafactor":
-        return torch.optim.Adafactor(groups, lr=rate, eps=ADAFACTOR_EPSILON)
+        return Adafactor(groups, lr=rate, eps=ADAFACTOR_EPSILON)
     adam: dict[str, Any] = {"lr": rate, "betas": section.betas, "eps": section.epsilon}
     if section.kind == "adamw":
         return torch.optim.AdamW(groups, **adam, fused=True)
@@ -89,7 +79,7 @@ def first_state(
 
 
 def _adafactor_state(target: torch.Tensor) -> dict[str, torch.Tensor]:
-    state = {"step": torch.zeros(())}
+    state = {"step": torch.zeros((), device=target.device)}
     if target.ndim <= 1:
         return state | {"variance": torch.zeros_like(target)}
     *others, rows, columns = target.shape

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -9,11 +10,17 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_
 
-from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
+from jupyter_mntrain.recipe.optimizer.learning_rate import learning_rate_ratio
+from jupyter_mntrain.recipe.optimizer.optimizer_memory import FLOAT32, UPDATED_AT_ONCE_BYTES
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
+from jupyter_mntrain.train.model.weights import by_size
 from jupyter_mntrain.train.optimizer.fused_backward import FusedBackward
-from jupyter_mntrain.train.optimizer.precision import MasterUpdate, RoundedUpdate, Update
+from jupyter_mntrain.train.optimizer.precision import MasterUpdate, Update
+from jupyter_mntrain.train.optimizer.rounding import RoundedUpdate
+
+CACHED_BYTES = 1 << 20
+"""Float32 bytes that a processor casts and then updates faster than twice as many (measured)."""
 
 
 class Optimizer:
@@ -33,18 +40,26 @@ class Optimizer:
         counted_once: Mapping[str, nn.Parameter],
     ) -> None:
         self._recipe = recipe
+        if recipe.optimizer.grad_dtype == "float32":
+            for one in parameters.values():
+                one.grad_dtype = torch.float32
         self._parameters = list(parameters.values())
         self._counted = list(counted_once.values())
         everybody = _of_all_ranks(list(counted_once))
         self._count = len(everybody)
         places = [everybody.index(name) for name in counted_once]
-        self._places = torch.tensor(places, dtype=torch.int64)
+        device = self._parameters[0].device if self._parameters else torch.device("cpu")
+        self._places = torch.tensor(places, dtype=torch.int64, device=device)
+        self._zero = torch.zeros((), device=device)
         self._updates = _updates(recipe, parameters, is_tied=HEAD not in counted_once)
         self._step = 0
         self._fused: FusedBackward | None = None
         if recipe.memory.fused_backward:
-            backwards = recipe.train.accumulation * recipe.pipeline.microbatches
-            self._fused = FusedBackward(parameters, backwards, self._update_one)
+            backwards = recipe.train.accumulation * recipe.microbatches
+            by_name = dict(zip(parameters, self._updates, strict=True))
+            self._fused = FusedBackward(
+                parameters, backwards, lambda name: self._apply(by_name[name])
+            )
 
     @property
     def learning_rate(self) -> float:
@@ -59,8 +74,7 @@ class Optimizer:
 
     def state(self) -> dict[str, torch.Tensor]:
         """Optimizer state by ``exp_avg/NAME`` and the like."""
-        updates = self._updates.values()
-        return {name: one for update in updates for name, one in update.state().items()}
+        return {name: one for update in self._updates for name, one in update.state().items()}
 
     def resume_after(self, step: int) -> None:
         """Continue after ``step`` steps; the tensors of :meth:`state` must be restored, too."""
@@ -73,17 +87,20 @@ class Optimizer:
         Added up by name, and not rank by rank, their sum is the same to the last bit on any number
         of ranks.
         """
+        vector = torch.zeros(self._count, dtype=torch.float64, device=self._zero.device)
         if self._fused is not None:
-            own = [one for one in (self._fused.take_square(),) if one is not None]
-            return _placed(own, self._places[: len(own)], self._count)
+            square = self._fused.take_square()
+            if square is not None:
+                vector[:1] = square
+            return vector
         gradients = [one.grad for one in self._counted if one.grad is not None]
+        if not gradients:
+            return vector
         # As get_total_norm does: a few kernels for all of them. In float32: bfloat16 would round
         # each norm, and so clipping would depend on how a gradient is split over shards.
-        norms = torch._foreach_norm(gradients, dtype=torch.float32) if gradients else []  # noqa: SLF001
-        places = self._places
-        if len(gradients) < len(places):
-            places = places[[one.grad is not None for one in self._counted]]
-        return _placed([norm.double().square() for norm in norms], places, self._count)
+        norms = iter(torch._foreach_norm(gradients, dtype=torch.float32))  # noqa: SLF001
+        placed = [self._zero if one.grad is None else next(norms) for one in self._counted]
+        return vector.index_copy(0, self._places, torch.stack(placed).double().square())
 
     def total(
         self, loss: torch.Tensor, squares: torch.Tensor, votes: Sequence[int] = ()
@@ -98,12 +115,15 @@ class Optimizer:
         Returns:
             Loss and gradient norm of the whole model, and the sum of each vote.
         """
-        cast = torch.tensor(votes, dtype=torch.float64, device=squares.device)
-        sums = torch.cat([loss.double().reshape(1), squares, cast])
+        # By value to kernels that fill: a tensor made from Python numbers waits for the GPU.
+        device, dtype = squares.device, squares.dtype
+        cast = [torch.full((1,), vote, dtype=dtype, device=device) for vote in votes]
+        sums = torch.cat([loss.double().reshape(1), squares, *cast])
         dist.all_reduce(sums)
         # Each replica has counted the same gradient.
-        square = sums[1 : 1 + self._count].sum() / self._recipe.data_parallel.replicas
-        return sums[0], square.sqrt(), sums[1 + self._count :]
+        loss, squares, counts = torch.split(sums, [1, self._count, len(votes)])
+        square = squares.sum() / self._recipe.data_parallel.replicas
+        return loss.squeeze(), square.sqrt(), counts
 
     def update(self, norm: torch.Tensor) -> None:
         """Clip by the global ``norm``, update the parameters, and clear the gradients.
@@ -112,14 +132,14 @@ class Optimizer:
         """
         clip_norm = self._recipe.optimizer.clip_norm
         if clip_norm:
-            clip_grads_with_norm_(self._parameters, clip_norm, norm.float())
+            clip_grads_with_norm_(self._parameters, clip_norm, norm.float(), foreach=True)
         if self._fused is None:
-            for name in self._updates:
-                self._update_one(name)
+            for update in self._updates:
+                self._apply(update)
         self._step += 1
 
-    def _update_one(self, name: str) -> None:
-        self._updates[name].step(self.learning_rate, self._step)
+    def _apply(self, update: Update) -> None:
+        update.step(self.learning_rate, self._step)
 
 
 def _of_all_ranks(mine: Sequence[str]) -> list[str]:
@@ -131,35 +151,28 @@ def _of_all_ranks(mine: Sequence[str]) -> list[str]:
     return sorted({name for some in names for name in some})
 
 
-def _placed(values: Sequence[torch.Tensor], places: torch.Tensor, count: int) -> torch.Tensor:
-    """Scalars in their places of a vector of zeros."""
-    if not values:
-        return torch.zeros(count, dtype=torch.float64)
-    together = torch.stack([*values])
-    vector = torch.zeros(count, dtype=torch.float64, device=together.device)
-    return vector.index_copy(0, places.to(together.device), together)
-
-
 def _updates(
     recipe: Recipe, parameters: Mapping[str, nn.Parameter], *, is_tied: bool
-) -> dict[str, Update]:
-    """Updates by parameter name, or a single one where parameters are updated together."""
+) -> list[Update]:
+    """Make the updates: one for all parameters, or where an update needs float32 copies, one for
+    each few; one for each parameter with a fused backward pass.
+    """
+    most = UPDATED_AT_ONCE_BYTES
+    if recipe.memory.fused_backward:
+        most = 1
+    elif recipe.precision == "plain" and recipe.optimizer.grad_dtype == "auto":
+        most = sys.maxsize
+    elif all(one.device.type == "cpu" for one in parameters.values()):
+        most = min(most, CACHED_BYTES)
+    names = by_size(parameters, lambda name: FLOAT32 * parameters[name].numel(), most)
+    buckets = [{name: parameters[name] for name in some} for some in names]
     section = recipe.optimizer
     match recipe.precision:
-        case "plain" if not recipe.memory.fused_backward:
-            return {"": Update(section, parameters)} if parameters else {}
         case "plain":
-            return {name: Update(section, {name: one}) for name, one in parameters.items()}
+            return [Update(section, bucket) for bucket in buckets]
         case "float32-master":
-            return {name: MasterUpdate(section, name, one) for name, one in parameters.items()}
-    return {
-        name: RoundedUpdate(
-            section,
-            name,
-            one,
-            seed=recipe.train.seed,
-            # Both copies of a tied embedding must be rounded alike.
-            drawn_as=EMBEDDING if is_tied and name == HEAD else name,
-        )
-        for name, one in parameters.items()
-    }
+            return [MasterUpdate(section, bucket) for bucket in buckets]
+    # Both copies of a tied embedding must be rounded alike.
+    drawn_as = {name: EMBEDDING if is_tied and name == HEAD else name for name in parameters}
+    seed = recipe.train.seed
+    return [RoundedUpdate(section, bucket, seed=seed, drawn_as=drawn_as) for bucket in buckets]

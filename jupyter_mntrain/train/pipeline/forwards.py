@@ -17,7 +17,7 @@ from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.model.decoder import StageModule
 from jupyter_mntrain.train.model.losses import Loss
 from jupyter_mntrain.train.model.stages import make_stages
-from jupyter_mntrain.train.pipeline.runtime import make_forward_only
+from jupyter_mntrain.train.pipeline.runtime import NO_OUTPUTS, make_forward_only
 from jupyter_mntrain.train.world import Groups
 
 
@@ -44,8 +44,10 @@ class Forwards:
     _evaluator: Any = None
     _sampler: Any = None
 
-    def evaluate(self, batch: Batch, progress: ProgressWriter = unwatched) -> float:
+    def evaluate(self, batch: Batch, progress: ProgressWriter = unwatched) -> torch.Tensor:
         """Sum the loss over a batch: this pipeline's share on its last stage's rank, else zero.
+
+        A float64 scalar on the device, which may still be computing it.
 
         Collective; every rank passes the same batch.
 
@@ -53,7 +55,7 @@ class Forwards:
             batch: any number of sequences.
             progress: receives the progress.
         """
-        count, size = self.recipe.pipeline.microbatches, self.recipe.microbatch_size
+        count, size = self.recipe.microbatches, self.recipe.microbatch_size
         grid, each = self.groups.grid, count * size
         # The same number of rounds on every rank: gathering sharded weights is collective.
         rounds = -(-len(batch) // (each * grid.width))
@@ -62,12 +64,13 @@ class Forwards:
         if self._evaluator is None:
             shape = (size, self.recipe.data.sequence_length)
             self._evaluator = self._runtime(shape, count, self.loss)
-        total = 0.0
+        total = torch.zeros((), dtype=torch.float64, device=self.groups.pipeline.device)
         with self._not_training():
             for part in batch.parts(each, at_least=rounds):
                 filled = part.filled(each).to(self.groups.pipeline.device)
                 losses = run(self._evaluator.eval, self.modules, filled)
-                total += sum(loss.item() for loss in losses)
+                for loss in losses:
+                    total += loss
                 tally.add(len(part))
         tally.end()
         return total
@@ -107,7 +110,7 @@ class Forwards:
             self.recipe,
             self.config,
             self.layout,
-            self.groups.pipeline,
+            self.groups,
             self.modules,
             shape,
             trains=False,
@@ -149,11 +152,12 @@ def run(
         losses=losses,
         # Needed on every rank: without positions gradients are silently wrong (measured).
         position_ids=batch.positions,
-        return_outputs=False,
+        **({} if batch.ends is None else {"document_ends": batch.ends, "longest": batch.longest}),
+        **NO_OUTPUTS,
     )
     return losses or []
 
 
 def _as_written(recipe: Recipe) -> AbstractContextManager[None]:
     """Run uncompiled: a second shape would make torch recompile layers for dynamic shapes."""
-    return torch.compiler.set_stance("force_eager") if recipe.memory.compile else nullcontext()
+    return torch.compiler.set_stance("force_eager") if recipe.compiles else nullcontext()

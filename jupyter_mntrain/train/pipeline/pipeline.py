@@ -11,7 +11,8 @@ from torch import nn
 
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.memory import StageShape
-from jupyter_mntrain.recipe.schedules import in_flight
+from jupyter_mntrain.recipe.orders.counts import choose_counts, counts_without_links
+from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, StageModule
@@ -70,7 +71,7 @@ class Pipeline:
         self._has_first = 0 in modules
         self._has_last = layout.last_stage in modules
         shape = (recipe.microbatch_size, recipe.data.sequence_length)
-        self._stages = make_stages(recipe, config, layout, self._world, modules, shape)
+        self._stages = make_stages(recipe, config, layout, groups, modules, shape)
         self._sum_of_losses = self._make_loss()
         self._timed_loss = self._sum_of_losses
         self.forwards = Forwards(
@@ -80,9 +81,8 @@ class Pipeline:
         """Tokens of the current step that the loss counts."""
         self.note = ""
         """A remark about the schedule, for the log."""
-        given, stages = recipe.pipeline.in_flight, len(layout.stages)
-        # As in 1F1B, until the links are measured.
-        self._ahead = tuple(range(stages, 0, -1)) if given == "auto" else given
+        # Until the links are measured.
+        self._counts = counts_without_links(recipe, len(layout.stages))
         self._schedule = self._make_schedule()
 
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -120,8 +120,9 @@ class Pipeline:
     def stage_shapes(self) -> list[StageShape]:
         """Shapes for the memory estimate of this rank, with the current microbatches in flight."""
         indices = list(self._modules)
-        count = self._recipe.pipeline.microbatches
-        held = most_held(self._schedule, self._world.rank, indices, count)
+        count, puts_off = self._recipe.microbatches, KINDS[self._recipe.schedule].puts_off
+        held = most_held(self._schedule, self._world.rank, indices, count, puts_off=puts_off)
+        kept_back = self._counts.kept_back[self._world.rank] if puts_off and not self.note else 0
         return [
             StageShape(
                 parameters=tuple(tuple(one.shape) for one in module.weights().values()),
@@ -131,6 +132,7 @@ class Pipeline:
                 in_flight=waiting,
                 loss=choose_loss(self._recipe, self._config.vocab_size, self._world.device),
                 offloads=isinstance(module.keeping, Offload),
+                kept_back=kept_back if len(self._layout.stages) > 1 else 0,
                 norms_heads=any(name.endswith("q_norm.weight") for name in module.weights()),
             )
             for module, waiting in zip(self._modules.values(), held, strict=True)
@@ -229,25 +231,29 @@ class Pipeline:
         Returns:
             A line for the log, or ``None`` if nothing was measured.
         """
-        section, world = self._recipe.pipeline, self._world
-        is_eager = section.schedule == "eager-1f1b" and not self.note
-        if not is_eager or section.in_flight != "auto" or world.size == 1:
+        recipe, world = self._recipe, self._world
+        section, kind = recipe.pipeline, KINDS[recipe.schedule]
+        is_open = section.in_flight == "auto" or (kind.puts_off and section.kept_back == "auto")
+        if not kind.is_eager or self.note or not is_open or world.size == 1:
             return None
-        each_s = compute_s / (section.microbatches * self._recipe.train.accumulation)
+        each_s = compute_s / (recipe.microbatches * recipe.train.accumulation)
         sample = torch.empty(
-            (self._recipe.microbatch_size, self._recipe.data.sequence_length, self._hidden_size),
-            dtype=DTYPES[self._recipe.model.dtype],
+            (recipe.microbatch_size, recipe.data.sequence_length, self._hidden_size),
+            dtype=DTYPES[recipe.dtype],
             device=world.device,
         )
-        links = measure_links(world, sample, each_s, self._ahead[world.rank], section.microbatches)
+        ahead = self._counts.ahead[world.rank]
+        links = measure_links(world, sample, each_s, ahead, recipe.microbatches)
         if not any(links.transfer_s):
             return None
-        ahead = in_flight(links.compute_s, links.transfer_s, section.microbatches, links.most)
-        if ahead != self._ahead:
-            self._ahead = ahead
+        counts = choose_counts(recipe, *links)
+        if counts != self._counts:
+            self._counts = counts
             self._schedule = self._make_schedule()
+        put_off = ", ".join(map(str, counts.kept_back))
         return (
-            f"pipeline: {', '.join(map(str, ahead))} microbatches in flight per stage; computing "
+            f"pipeline: {', '.join(map(str, counts.ahead))} microbatches in flight per stage"
+            f"{f', weight gradients of {put_off} put off' if kind.puts_off else ''}; computing "
             f"one takes {max(links.compute_s) * 1e3:.0f} ms, its round trip "
             f"{max(links.transfer_s) * 1e3:.0f} ms"
         )
@@ -257,18 +263,34 @@ class Pipeline:
         if last is None:
             return from_logits  # unused
         kind = choose_loss(self._recipe, self._config.vocab_size, self._world.device)
-        return make_loss(kind, last.causal.lm_head, self._recipe.memory.chunk_tokens)
+        section = self._recipe.memory
+        return make_loss(
+            kind,
+            last.causal.lm_head,
+            section.chunk_tokens,
+            is_compiled=section.compile is True,
+            splits_backward=KINDS[self._recipe.schedule].splits_backward,
+        )
 
     def _loss(self, output: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """A microbatch's part of the mean loss over the step's tokens."""
         return self._timed_loss(output, labels) / self._counted
 
     def _make_schedule(self) -> Any:
-        count, name = self._recipe.pipeline.microbatches, self._recipe.pipeline.schedule
-        if name == "eager-1f1b" and len(self._layout.stages) > 1:
+        count, name = self._recipe.microbatches, self._recipe.schedule
+        if KINDS[name].is_eager and len(self._layout.stages) > 1:
             try:
-                return make_eager(self._stages[0], self._ahead, count, self._loss)
+                made = make_eager(self._stages[0], self._counts, count, self._loss)
             except RuntimeChangedError as error:
-                self.note = f"this torch does not support eager 1F1B ({error}); using 1f1b"
+                self.note = f"this torch does not support {name} ({error}); using 1f1b"
                 name = "1f1b" if count >= len(self._layout.stages) else "gpipe"
+            else:
+                self._put_off(is_on=self._counts.kept_back[self._world.rank] > 0)
+                return made
+        self._put_off(is_on=False)
         return make_schedule(name, self._stages, count, self._loss)
+
+    def _put_off(self, *, is_on: bool) -> None:
+        for module in self._modules.values():
+            if module.weight_gradients is not None:
+                module.weight_gradients.are_put_off = is_on

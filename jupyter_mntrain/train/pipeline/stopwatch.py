@@ -7,12 +7,14 @@ Stages are measured by wrapping methods of the *instance*; torch's classes stay 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch.distributed.pipelining import PipelineStage
+
+from jupyter_mntrain.recipe.orders.actions import Computing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,8 +22,14 @@ R = TypeVar("R")
 Mark = Any
 """Clock seconds as a float, or a CUDA event; opaque outside of :class:`Stopwatch`."""
 
-_COMPUTE = ("forward_one_chunk", "backward_one_chunk", "backward_weight_one_chunk")
-_SENT = ("get_fwd_send_ops", "get_bwd_send_ops")
+Sending = Literal["SEND_F", "SEND_B"]
+
+_COMPUTE: dict[str, Computing] = {
+    "forward_one_chunk": "F",
+    "backward_one_chunk": "B",
+    "backward_weight_one_chunk": "W",
+}
+_SENT: dict[str, Sending] = {"get_fwd_send_ops": "SEND_F", "get_bwd_send_ops": "SEND_B"}
 _RECEIVED = ("get_fwd_recv_ops", "get_bwd_recv_ops")
 
 
@@ -47,6 +55,48 @@ class Stopwatch:
         seconds: float = begin.elapsed_time(end) / 1000 if self._is_cuda else end - begin
         return seconds
 
+    def age(self, passed: Mark) -> float:
+        """Seconds since a mark that has passed; on a GPU 0, as its host has waited for it."""
+        return 0.0 if self._is_cuda else time.perf_counter() - passed
+
+    def total(self, timed: Iterable[Timed]) -> float:
+        """Seconds of all together."""
+        return sum(self.seconds(one.begin, one.end) for one in timed)
+
+
+class Timed(NamedTuple):
+    """Something that was computed.
+
+    Args:
+        kind: ``None`` for a part of what was computed before: the loss of a forward pass.
+        microbatch: of one pass over the schedule.
+    """
+
+    begin: Mark
+    end: Mark
+    kind: Computing | None = None
+    stage: int = -1
+    microbatch: int = -1
+
+
+class Posted(NamedTuple):
+    """A message that was begun to be sent."""
+
+    at: Mark
+    kind: Sending
+    stage: int
+    microbatch: int
+    peer: int
+
+
+class Metered(NamedTuple):
+    """What a rank computed and exchanged in a step; bytes are by peer."""
+
+    timed: list[Timed]
+    posted: list[Posted]
+    sent_bytes: dict[int, int]
+    received_bytes: dict[int, int]
+
 
 class StageMeter:
     """Counts seconds computed and bytes exchanged by this rank's stages since :meth:`reset`."""
@@ -55,15 +105,17 @@ class StageMeter:
         self.sent_bytes: dict[int, int] = {}
         self.received_bytes: dict[int, int] = {}
         self._stopwatch = stopwatch
-        self._spans: list[tuple[Mark, Mark]] = []
+        self._timed: list[Timed] = []
+        self._posted: list[Posted] = []
 
     def attach(self, stage: PipelineStage) -> None:
         """Start measuring ``stage``."""
-        for name in _COMPUTE:
-            setattr(stage, name, self.timed(getattr(stage, name)))
-        for names, counts in ((_SENT, self.sent_bytes), (_RECEIVED, self.received_bytes)):
-            for name in names:
-                setattr(stage, name, _counted(getattr(stage, name), counts))
+        for name, kind in _COMPUTE.items():
+            setattr(stage, name, self._computed(getattr(stage, name), kind, stage.stage_index))
+        for name, sends in _SENT.items():
+            setattr(stage, name, self._sent(getattr(stage, name), sends, stage.stage_index))
+        for name in _RECEIVED:
+            setattr(stage, name, _counted(getattr(stage, name), self.received_bytes))
 
     @staticmethod
     def detach(stage: PipelineStage) -> None:
@@ -80,7 +132,41 @@ class StageMeter:
             try:
                 return function(*args, **kwargs)
             finally:
-                self._spans.append((begin, self._stopwatch.mark()))
+                self._timed.append(Timed(begin, self._stopwatch.mark()))
+
+        return measured
+
+    def _computed(
+        self, function: Callable[..., Any], kind: Computing, stage: int
+    ) -> Callable[..., Any]:
+        """Wrap a stage's method, whose first argument is the microbatch."""
+
+        @wraps(function)
+        def measured(microbatch: int, *args: Any, full_backward: bool = True, **kwargs: Any) -> Any:
+            done: Computing = kind
+            if not full_backward:
+                done, kwargs["full_backward"] = "I", False
+            begin = self._stopwatch.mark()
+            try:
+                return function(microbatch, *args, **kwargs)
+            finally:
+                self._timed.append(Timed(begin, self._stopwatch.mark(), done, stage, microbatch))
+
+        return measured
+
+    def _sent(
+        self, operations: Callable[..., Any], kind: Sending, stage: int
+    ) -> Callable[..., Any]:
+        """Wrap a stage's method that returns what is sent, just before it is."""
+        counted = _counted(operations, self.sent_bytes)
+
+        @wraps(operations)
+        def measured(microbatch: int) -> Any:
+            found = counted(microbatch)
+            if found:
+                at, peer = self._stopwatch.mark(), found[0].peer
+                self._posted.append(Posted(at, kind, stage, microbatch, peer))
+            return found
 
         return measured
 
@@ -94,10 +180,18 @@ class StageMeter:
         self.passed_on(size_bytes, sent_to=peer, received_from=peer)
 
     def compute_s(self) -> float:
-        return sum(self._stopwatch.seconds(begin, end) for begin, end in self._spans)
+        return self._stopwatch.total(self._timed)
+
+    def take(self) -> Metered:
+        """Return what was counted, to be read once the device has passed it, and reset."""
+        taken = Metered(self._timed, self._posted, dict(self.sent_bytes), dict(self.received_bytes))
+        self._timed, self._posted = [], []
+        self.reset()
+        return taken
 
     def reset(self) -> None:
-        self._spans.clear()
+        self._timed.clear()
+        self._posted.clear()
         self.sent_bytes.clear()
         self.received_bytes.clear()
 

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 import msgspec
 import tomli_w
 
-from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe
+from jupyter_mntrain.recipe.results import REPORT_PROJECT
+from jupyter_mntrain.recipe.sections import Recipe
 
 NUMBERS = {
     "train/loss": "Mean cross-entropy per token in nats, before the step's update",

@@ -17,13 +17,16 @@ from jupyter_mntrain.model.records.secrets import HIDDEN, shown, shown_words
 from jupyter_mntrain.model.text.foreign import escaped_shell, shown_name
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.safe_console import verbatim
+from jupyter_mntrain.show.tables._plain import folding
+from jupyter_mntrain.show.tables.plan import plan_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.workload.built import Built
+from jupyter_mntrain.workload.chosen import choice_text
+from jupyter_mntrain.workload.hardware_notes import hardware_notes
 from jupyter_mntrain.workload.memory_fit import memory_data, memory_text
-from jupyter_mntrain.workload.network_notes import network_notes
 
 
 class DryRunVerb(Verb):
@@ -45,14 +48,23 @@ def dry_run_outcome(built: Built) -> Outcome:
     data |= built.project_data
     shown = [dry_run_text(commands, spec, built.project_line)]
     sent = built.project.notes if built.project else ()
-    notes = (*built.left_out, *sent, *network_notes(built))
+    notes = (*built.left_out, *sent, *hardware_notes(built))
     if notes:
         data["warnings"] = msgspec.to_builtins(notes)
         shown += [problem_text(one, mark="⚠", style="yellow") for one in notes]
     if recipe is not None:
-        memory = built.memory()
+        expected = built.expected()
+        memory = built.memory(expected)
         data["memory"] = memory_data(memory)
-        shown.insert(0, Group(memory_text(memory, recipe), Text()))
+        first = [memory_text(memory, recipe)]
+        fit = built.fit()
+        if fit is not None and (line := choice_text(fit)) is not None:
+            data["auto"] = fit.said
+            first.insert(0, line)
+        if expected is not None:
+            data["plan"] = msgspec.to_builtins(expected.plan)
+            first.append(plan_line(expected.plan, expected.schedule))
+        shown.insert(0, Group(folding(first), Text()))
     return Outcome(Group(*shown), data)
 
 

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant
-from jupyter_mntrain.recipe.stored import RECIPE_FILE
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, chosen_words
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job
@@ -96,7 +96,7 @@ def generating_spec(view: JobView, spec: JobSpec, args: Namespace) -> JobSpec:
         )
     wishes = ["--tokens", str(args.tokens), "--temperature", str(args.temperature)]
     wishes += ["--seed", str(args.seed), *(["--chat"] if args.chat else [])]
-    changes = spec.entry[3:]
+    changes = (*chosen_words(spec), *spec.entry[3:])
     return JobSpec(
         entry=("-m", GENERATOR, *changes, *wishes, "--", view.run, RECIPE_FILE, args.prompt),
         participants=tuple(

@@ -12,6 +12,8 @@ from jupyter_mntrain.plan.rates import parse_bit_rate
 MOST_RESTARTS = 1000
 MOST_NODES = 1000
 HIGHEST_PRIORITY = 1000
+SHORTEST_TIMEOUT_S, LONGEST_TIMEOUT_S = 10.0, 86400.0
+"""As of a recipe's ``train.timeout_s``."""
 
 
 def job_options(parser: Parser, *, has_target: bool = True) -> None:
@@ -172,6 +174,14 @@ def _when_it_fails(parser: Parser) -> None:
         "default: train.on_nan of a recipe, report for a script",
     )
     parser.option(
+        "--collective-timeout",
+        type=typed(_timeout),
+        metavar="DURATION",
+        help="how long a script's ranks wait for a silent one before they fail, like 2min; "
+        "default: torch's, 10 min for NCCL, 30 for Gloo. A timeout that the script gives itself "
+        "wins; a recipe has train.timeout_s",
+    )
+    parser.option(
         "--priority",
         type=bounded_int(-HIGHEST_PRIORITY, HIGHEST_PRIORITY),
         metavar="N",
@@ -197,6 +207,13 @@ def _variable(text: str) -> tuple[str, str | None]:
     if not name or any(c.isspace() or c == "\0" for c in name):
         raise ValueError(f"{name!r} is not the name of a variable; write NAME=VALUE, or NAME")
     return name, value if equals else None
+
+
+def _timeout(text: str) -> float:
+    seconds = parse_duration(text)
+    if not SHORTEST_TIMEOUT_S <= seconds <= LONGEST_TIMEOUT_S:
+        raise ValueError(f"{text!r} is not between 10 s and a day; ranks also join in this time")
+    return seconds
 
 
 def _capacity(text: str) -> float:

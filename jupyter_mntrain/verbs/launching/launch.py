@@ -16,9 +16,10 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.plan.arrange import find_participants
-from jupyter_mntrain.plan.versions import mixed_note
+from jupyter_mntrain.plan.software.versions import mixed_note
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.show.tables.plan import plan_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
@@ -27,8 +28,9 @@ from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import follow, timeout_option
 from jupyter_mntrain.workload.built import Built
-from jupyter_mntrain.workload.memory_fit import memory_note
-from jupyter_mntrain.workload.network_notes import network_notes
+from jupyter_mntrain.workload.chosen import choice_text
+from jupyter_mntrain.workload.hardware_notes import hardware_notes
+from jupyter_mntrain.workload.memory_fit import memory_notes
 from jupyter_mntrain.workload.workload import (
     Workload,
 )
@@ -64,7 +66,7 @@ class LaunchVerb(Verb):
             notes = () if built.starts_over is None else (built.starts_over,)
             return launch_built(context, args, built, notes=notes)
         plan = built.cluster.plan_launch(built.spec, begin)
-        built = built._replace(spec=plan.spec)
+        built = built.with_spec(plan.spec)
         if args.dry_run:
             return dry_run_outcome(built)
         context.screen.say(begin_text(plan, now_s=context.clock()))
@@ -129,9 +131,9 @@ def launch_built(
         notes: to say first.
         more: data of the outcome.
     """
-    memory = memory_note(built.memory() or ())
+    memory = memory_notes(built.memory(built.expected()) or ())
     sent = built.project.notes if built.project else ()
-    told = (*notes, *built.left_out, *sent, _mixed_note(built), *network_notes(built), memory)
+    told = (*notes, *built.left_out, *sent, _mixed_note(built), *hardware_notes(built), *memory)
     said = [note for note in told if note is not None]
     for note in said:
         context.screen.say(problem_text(note, mark="⚠", style="yellow"))
@@ -140,9 +142,17 @@ def launch_built(
     with context.screen.progress() as progress:
         job = start(context, built, progress, waits=args.queue)
     context.screen.say(started_line(job, built.workload))
+    view = job.view()
+    fit, plan = built.fit(view.spec.chosen), view.attempt.plan
+    if (line := choice_text(fit)) is not None:
+        context.screen.say(line)
+    if fit is not None and plan is not None:
+        context.screen.say(plan_line(plan, fit.recipe.schedule))
     if args.wait:
         return follow(context, args, job)
     data = {**started_data(job, said), **built.project_data, **more}
+    data |= {"auto": fit.said} if fit is not None and fit.said else {}
+    data |= {} if plan is None else {"plan": msgspec.to_builtins(plan)}
     if not args.detach and context.screen.in_background:
         context.screen.show(job)
         return Outcome(data=data, job=job)

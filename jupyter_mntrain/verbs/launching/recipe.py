@@ -13,7 +13,7 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, built_in
-from jupyter_mntrain.recipe.settings import Setting
+from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.show.tables.settings import settings_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb, VerbGroup

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.recipe.sections import MOST_STEPS
+from jupyter_mntrain.recipe.results import MOST_STEPS
 from jupyter_mntrain.recipe.stored import overrides_of
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.context import Context
@@ -22,6 +22,7 @@ from jupyter_mntrain.verbs.launching.launch import (
     refuse_start_options,
     start_options,
 )
+from jupyter_mntrain.verbs.launching.planning import replanned
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -55,6 +56,11 @@ class ResumeVerb(Verb):
             help="begin a new run with the checkpoint of this step, or with the newest in this "
             "directory on the nodes; the old run keeps all of its own",
         )
+        parser.flag(
+            "--replan",
+            help="choose schedule, microbatches, split and recomputation anew, by the speeds that "
+            "the job had, where the recipe leaves them open; without it they stay",
+        )
         job_options(parser, has_target=False)
         start_options(parser)
 
@@ -72,10 +78,16 @@ class ResumeVerb(Verb):
         stored = StoredJob(before, f"job {job.id}", context.directory)
         built = build_spec(context, args, stored)
         plan = job.plan_resume(built.spec, begin=_beginning(args.begin))
-        built = built._replace(spec=plan.spec)
+        built = built.with_spec(plan.spec)
+        changes: tuple[str, ...] = ()
+        if args.replan:
+            built, changes = replanned(context, built, job)
         if args.dry_run:
             return dry_run_outcome(built)
         context.screen.say(plan_text(plan, now_s=context.clock()))
+        if args.replan:
+            what = ", ".join(changes) or "the same as before"
+            context.screen.say(Text(f"planned anew: {what}", "dim"))
         return launch_built(context, args, built, notes=plan.notes, more=_data(plan))
 
 

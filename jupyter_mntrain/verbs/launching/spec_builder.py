@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_mntrain.launch.driver_values import with_values
+from jupyter_mntrain.model.environment import TIMEOUT_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import SILENCES, Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -17,7 +18,7 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant, SetIn
 from jupyter_mntrain.model.text.spelling import closest
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
-from jupyter_mntrain.recipe.settings import OPTIONS
+from jupyter_mntrain.recipe.changes.settings import OPTIONS
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.job_files import (
@@ -64,7 +65,7 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
         workload = in_project(context, args, workload, folder, project)
     cluster = joined_cluster(context, args)
     participants = _participants(context, args, cluster, before)
-    given, taken = _variables(before, args.env)
+    given, taken = _variables(before, args, workload)
     spec = JobSpec(
         entry=workload.entry,
         participants=participants,
@@ -91,18 +92,18 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
     spec = with_values(spec, context.environment)
     workload.check(spec.world_size)
     is_everywhere = not args.member and not before.participants
-    left_out = _left_out(cluster, participants) if is_everywhere else ()
-    return Built(
+    built = Built(
         cluster,
         spec,
         workload,
-        left_out,
+        _left_out(cluster, participants) if is_everywhere else (),
         saved.starts_over if saved else None,
         is_mixed_before=before.mixed_versions and not args.mixed_versions,
         project=project,
         project_because=folder.because if folder else "",
         begin=before.origin.place if before.origin else None,
     )
+    return built.in_best_order() if is_everywhere and args.head is None else built
 
 
 def _set_in(workload: Workload, before: JobSpec, spec: JobSpec) -> dict[str, SetIn]:
@@ -133,12 +134,19 @@ def _participants(
 
 
 def _variables(
-    before: JobSpec, asked: Sequence[tuple[str, str | None]]
+    before: JobSpec, args: Namespace, workload: Workload
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Variables with values, and those taken from this environment; a later option wins."""
     given = dict(before.environment)
     taken = dict.fromkeys(before.from_environment)
-    for name, value in asked:
+    if (timeout := args.collective_timeout) is not None:
+        if workload.recipe is not None:
+            raise SpecError(
+                "--collective-timeout is for scripts; a recipe says it itself",
+                fix=f"--set train.timeout_s={timeout:g}",
+            )
+        given[TIMEOUT_VARIABLE] = f"{timeout:g}"
+    for name, value in args.env:
         if value is None:
             given.pop(name, None)
             taken[name] = None

@@ -1,29 +1,42 @@
-"""``measure``: measures the capacity of every link, per direction."""
+"""``measure``: measures every link, per direction, and what the nodes' devices do."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Group
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.tables._plain import plain_table
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.probes import MOST_STREAMS
+from jupyter_mntrain.plan.networks.measuring import Measuring
+from jupyter_mntrain.show.tables._plain import folding
+from jupyter_mntrain.show.tables.link_matrix import link_list, link_matrix
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.nodes.device_speeds import device_options, devices_outcome
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
 
+ONE_STREAM = (
+    " Sent over one connection, as Gloo does between two ranks; NCCL has several: --streams 4."
+)
+SEVERAL_STREAMS = (
+    " Sent over several connections at once, as NCCL does between two ranks; Gloo has one."
+)
+
+
 class MeasureVerb(Verb):
     name = "measure"
-    help = "measure every link in both directions, about a second each"
+    help = "measure every link in both directions, and what CPUs and GPUs do"
 
     def add_arguments(self, parser: Parser) -> None:
         parser.repeatable(
@@ -33,35 +46,81 @@ class MeasureVerb(Verb):
             completes="member",
             help="only between these nodes, over these interfaces; repeatable",
         )
+        parser.add_argument(
+            "--streams",
+            type=int,
+            default=1,
+            metavar="N",
+            help="send over N connections at once, as NCCL does; Gloo has one (default: 1)",
+        )
+        parser.add_argument(
+            "--due",
+            action="store_true",
+            help="only links that were never measured, have changed since, or were measured more "
+            "than a week ago",
+        )
+        parser.add_argument(
+            "--beside-jobs",
+            action="store_true",
+            help="also over interfaces that a job trains over: slows it down, and reads too low",
+        )
+        parser.add_argument("--links", action="store_true", help="only the links")
+        parser.add_argument("--devices", action="store_true", help="only CPUs and GPUs")
+        device_options(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = joined_cluster(context, args)
         with context.screen.progress() as progress:
             participants = cluster.participants(args.member, progress=progress)
+        outcomes = []
+        if args.links or (not args.devices and len(participants) > 1):
+            outcomes.append(self._links(context, cluster, participants, args))
+        if args.devices or not args.links:
+            outcomes.append(devices_outcome(context, cluster, participants, args))
+        data: dict[str, Any] = {}
+        for one in outcomes:
+            data |= one.data
+        return Outcome(Group(*(one.renderable for one in outcomes)), data)
+
+    def _links(
+        self,
+        context: Context,
+        cluster: Cluster,
+        participants: Sequence[Participant],
+        args: Namespace,
+    ) -> Outcome:
         if len(participants) < 2:
             raise _too_few(cluster, participants[0].node, context.program)
-        pairs = len(participants) * (len(participants) - 1)
-        context.screen.say(
-            Text(f"measuring {formats.plural(pairs, 'direction')}, about {pairs} s", style="dim")
+        how = Measuring(
+            streams=_streams(args.streams),
+            is_beside_jobs=args.beside_jobs,
+            is_only_due=args.due,
         )
+        skipped: list[MntrainError] = []
         with context.screen.progress() as progress:
-            links = cluster.measure(participants, progress=progress)
-        table = plain_table("from", "to", "interface", "carries", "condition", right=("carries",))
-        for link in links:
-            table.add_row(
-                link.sender,
-                link.receiver,
-                f"{link.interface} {link.address}",
-                formats.bit_rate(link.capacity.bytes_per_s),
-                link.capacity.condition or formats.ABSENT,
-            )
+            links = cluster.measure(participants, how, progress=progress, on_skipped=skipped.append)
+        for problem in skipped:
+            context.screen.say(Text(f"not measured: {problem.cause}", style="yellow"))
+        if not links:
+            return Outcome(Text("No link is due."), {"links": []})
         words = "Stored by the agents, for the interface choice and link utilization."
+        words += ONE_STREAM if how.streams == 1 else SEVERAL_STREAMS
         if any(link.capacity.condition != "alone" for link in links):
             words += (
                 " A disturbed figure is a lower bound: a higher one measured alone is kept instead."
             )
-        note = Text(words, style="dim")
-        return Outcome(Group(table, note), [msgspec.to_builtins(link) for link in links])
+        note = folding([Text(words, style="dim")])
+        matrix = link_matrix(links)
+        shown = [link_list(links), note] if matrix is None else [matrix, link_list(links), note]
+        return Outcome(Group(*shown), {"links": [msgspec.to_builtins(link) for link in links]})
+
+
+def _streams(count: int) -> int:
+    if not 1 <= count <= MOST_STREAMS:
+        raise SpecError(
+            f"--streams {count} is not possible", fix=f"use 1 to {MOST_STREAMS} connections"
+        )
+    return count
 
 
 def _too_few(cluster: Cluster, only: str, program: str) -> SpecError:

@@ -31,7 +31,7 @@ from jupyter_mntrain.verbs.panel.choices import (
     setting_words,
     without,
 )
-from jupyter_mntrain.verbs.panel.place import Place
+from jupyter_mntrain.verbs.panel.looks.place import Place
 
 if TYPE_CHECKING:
     from jupyter_mntrain.workload.workload import Workload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,10 +13,14 @@ from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
-from jupyter_mntrain.recipe.combinations import check_cards
+from jupyter_mntrain.plan.lookup import reference
+from jupyter_mntrain.recipe.devices.fitting import Fit, fit
+from jupyter_mntrain.recipe.devices.limits import refuse_unable
+from jupyter_mntrain.recipe.devices.seats import seats_of
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
@@ -33,6 +37,8 @@ from jupyter_mntrain.verbs.panel.fields import (
     problems,
 )
 from jupyter_mntrain.verbs.panel.fields import usable as usable_fields
+from jupyter_mntrain.verbs.panel.looks.place import Place
+from jupyter_mntrain.verbs.panel.looks.plan_look import PlanQuestion
 from jupyter_mntrain.verbs.panel.node_row import (
     FormRow,
     fresh,
@@ -41,13 +47,16 @@ from jupyter_mntrain.verbs.panel.node_row import (
     name_automatic,
     node_row,
 )
-from jupyter_mntrain.verbs.panel.place import Place
 from jupyter_mntrain.verbs.panel.prediction import Prediction, predict, predict_ranks
-from jupyter_mntrain.workload.memory_fit import memory_note
+from jupyter_mntrain.workload.memory_fit import memory_notes
 from jupyter_mntrain.workload.workload import Workload
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import NodeView
+
+
+Planned = Callable[[PlanQuestion], JobPlan | None]
+"""The plan that answers a question; ``None`` if it is not known."""
 
 
 class Form(Record, frozen=True):
@@ -61,6 +70,7 @@ class Form(Record, frozen=True):
         schedule: in effect, the recipe's own or the chosen one; ``None`` for a script.
         blocked: why it cannot be launched, with the row's name; ``None`` if it can.
         summary: what a launch starts.
+        chosen: what the GPUs decide where the recipe leaves that to them; may be empty.
     """
 
     rows: tuple[FormRow, ...]
@@ -74,6 +84,7 @@ class Form(Record, frozen=True):
     prediction: Prediction | None = None
     blocked: Problem | None = None
     summary: str = ""
+    chosen: str = ""
 
 
 def make_form(
@@ -85,6 +96,7 @@ def make_form(
     is_script: bool = False,
     port: PortStatus | MntrainError | None = None,
     place: Place | None = None,
+    planned: Planned = lambda _: None,
 ) -> Form:
     """Make the form.
 
@@ -93,6 +105,7 @@ def make_form(
         now_s: Unix time.
         port: the head's answer about the chosen port, once it has been asked.
         place: what is known of the job's own folder and interpreter, once it has been asked.
+        planned: the plan, once it has been made.
     """
     usable = [info for view in nodes if is_usable(view, choices) and (info := fresh(view))]
     rows = [node_row(view, choices, usable, now_s) for view in nodes]
@@ -103,9 +116,8 @@ def make_form(
     members = check_members(used, choices, usable, findings)
     participants, placements = check_network(members, head, choices, usable, findings)
     mark_busy(rows, choices, usable, findings)
-    check_versions(
-        check_place(used, choices, place, findings), choices, placed(usable, place), findings
-    )
+    fit = check_place(used, choices, place, findings)
+    check_versions(fit, participants, choices, placed(usable, place), findings)
     if head is not None:
         check_port(head, choices, port, findings)
     ranks = sum(participant.nproc for participant in participants)
@@ -114,27 +126,26 @@ def make_form(
     )
     wrong = problems(fields)
     workload = read(usable_fields(choices))
-    prediction = _predicted(workload, placements, usable, findings, wrong)
-    with findings.of_settings(but=wrong):
-        _check_workload(workload, 0 if placements else ranks)
-    with findings.of_settings():
-        check_variables(choices, os.environ)
+    found = _fit(workload, placements, placed(usable, place))
+    prediction = _predicted(workload, found, placements, usable, findings, wrong)
+    prediction = _planned(prediction, found, participants, placements, usable, planned)
+    _note_memory(prediction, findings)
+    _check_settings(workload, 0 if placements else ranks, choices, findings, wrong)
     recipe = None if isinstance(workload, MntrainError) else workload.recipe
-    named = findings.rows(name_automatic(rows, placements))
-    blocked = next(filter(None, (findings.first_error, *wrong)), None)
-    blocked = blocked or (None if used else _nobody(rows))
+    lacking = None if used else _nobody(rows)
     return Form(
-        rows=named,
+        rows=findings.rows(name_automatic(rows, placements)),
         settings=tuple(findings.settings),
         fields=fields,
         members=tuple(text for _, text in members),
         head=head.name if head and head is not used[0] else None,
         schedule=recipe.pipeline.schedule if recipe else None,
-        microbatches=recipe.pipeline.microbatches if recipe else None,
+        microbatches=recipe.microbatches if recipe else None,
         placements=placements,
         prediction=prediction,
-        blocked=blocked,
+        blocked=next(filter(None, (findings.first_error, *wrong, lacking)), None),
         summary=_summary(ranks, used, findings),
+        chosen=found.said if found else "",
     )
 
 
@@ -146,15 +157,37 @@ def _mark_head(rows: list[FormRow], used: Sequence[FormRow], choices: Choices) -
     return head
 
 
-def _check_workload(workload: Workload | MntrainError, ranks: int) -> None:
-    if isinstance(workload, MntrainError):
-        raise workload
-    if ranks:
-        workload.check(ranks)
+def _check_settings(
+    workload: Workload | MntrainError,
+    ranks: int,
+    choices: Choices,
+    findings: Findings,
+    wrong: Sequence[Problem],
+) -> None:
+    with findings.of_settings(but=wrong):
+        if isinstance(workload, MntrainError):
+            raise workload
+        if ranks:
+            workload.check(ranks)
+    with findings.of_settings():
+        check_variables(choices, os.environ)
+
+
+def _fit(
+    workload: Workload | MntrainError, placements: Sequence[Placement], nodes: Sequence[NodeInfo]
+) -> Fit | None:
+    """The recipe with what the chosen GPUs decide; ``None`` for a script, or without any node."""
+    if isinstance(workload, MntrainError) or workload.recipe is None or not placements:
+        return None
+    by_id = {info.node_id: info for info in nodes}
+    members = [Participant(node=one.node, nproc=one.nproc, gpus=one.gpus) for one in placements]
+    chosen = [by_id[one.node_id] for one in placements]
+    return fit(workload.recipe, seats_of(workload.recipe, members, chosen), {})
 
 
 def _predicted(
     workload: Workload | MntrainError,
+    found: Fit | None,
     placements: Sequence[Placement],
     usable: Sequence[NodeInfo],
     findings: Findings,
@@ -163,22 +196,45 @@ def _predicted(
     """Check whether it can run there, and predict what it will do."""
     if isinstance(workload, MntrainError) or not placements:
         return None
-    recipe, prediction = workload.recipe, None
+    recipe, prediction = found.recipe if found else None, None
     if recipe is not None:
         prediction = predict(recipe, placements, _capacities(placements, usable))
     with findings.of_settings(but=wrong):
         workload.check(sum(placement.nproc for placement in placements))
         if recipe is not None and prediction is not None:
             prediction = predict_ranks(prediction, recipe, placements, usable)
-    if recipe is not None:
-        by_id = {info.node_id: info for info in usable}
+    if found is not None:
         try:
-            check_cards(recipe, [(by_id[place.node_id], place.gpus) for place in placements])
+            refuse_unable(found.recipe, found.seats)
         except RecipeError as error:
             findings.add(error)
-    if prediction and (note := memory_note(prediction.memory or ())):
-        findings.put(note.node, Check(level="warning", problem=note))
     return prediction
+
+
+def _planned(
+    prediction: Prediction | None,
+    found: Fit | None,
+    participants: Sequence[Participant],
+    placements: Sequence[Placement],
+    usable: Sequence[NodeInfo],
+    planned: Planned,
+) -> Prediction | None:
+    """Add what to plan; if the plan is known, it is what is predicted."""
+    if prediction is None or prediction.memory is None or found is None:
+        return prediction
+    by_name = {reference(info, usable): info for info in usable}
+    nodes = tuple(by_name[one.node] for one in participants)
+    question = PlanQuestion(found.recipe, tuple(participants), nodes)
+    plan = planned(question)
+    if plan is not None:
+        prediction = predict(plan.recipe, placements, _capacities(placements, usable))
+        prediction = predict_ranks(prediction, plan.recipe, placements, usable)
+    return msgspec.structs.replace(prediction, question=question, plan=plan)
+
+
+def _note_memory(prediction: Prediction | None, findings: Findings) -> None:
+    for note in memory_notes((prediction and prediction.memory) or ()):
+        findings.put(note.node, Check(level="warning", problem=note))
 
 
 def _capacities(placements: Sequence[Placement], usable: Sequence[NodeInfo]) -> LinkCapacities:

@@ -17,12 +17,10 @@ import msgspec
 from rich.console import RenderableType
 
 from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.recipe.settings import set_in_panel
+from jupyter_mntrain.recipe.changes.settings import set_in_panel
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import named_job
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
@@ -35,12 +33,13 @@ from jupyter_mntrain.verbs.panel.choices import (
     choices_of,
     launch_words,
     overrides,
-    port_number,
     without_secrets,
 )
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
-from jupyter_mntrain.verbs.panel.place import PlaceLook
+from jupyter_mntrain.verbs.panel.looks.place import PlaceLook
+from jupyter_mntrain.verbs.panel.looks.plan_look import PlanLook
+from jupyter_mntrain.verbs.panel.looks.port_look import PortLook
 from jupyter_mntrain.verbs.panel.resumption import Resumption, resumption
 from jupyter_mntrain.verbs.panel.targets import Target, all_targets, find_target
 from jupyter_mntrain.workload.built import Built
@@ -48,11 +47,6 @@ from jupyter_mntrain.workload.workload import Workload
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, Progress
-
-PORT_TRUSTED_S = tunables.seconds("verbs.port_trusted_s")
-
-_Looked = tuple[tuple[str, int, str | None], PortStatus | MntrainError, float]
-"""A question about a port, the head's answer, and its time."""
 
 
 class Panel:
@@ -78,9 +72,10 @@ class Panel:
         self._context = context
         self._args = args
         self._memory = memory or Memory()
-        self._port: _Looked | None = None
         self.cluster: Cluster = context.cluster(args)
         self._place = PlaceLook(self.cluster)
+        self._port = PortLook(self.cluster)
+        self._plan = PlanLook()
         self.choices = Choices()
         self.note = ""
         """Where the choices come from."""
@@ -138,8 +133,9 @@ class Panel:
             self._read,
             now_s=self._context.clock(),
             is_script=self.target.is_script,
-            port=self._port[1] if self._port else None,
+            port=self._port.answer,
             place=self._place.place,
+            planned=self._plan.of,
         )
 
     def _read(self, choices: Choices) -> Workload | MntrainError:
@@ -149,11 +145,14 @@ class Panel:
             return error
 
     def look(self, form: Form) -> bool:
-        """Ask about the chosen port, the nodes' folders, and what can be resumed.
+        """Ask about the chosen port, the nodes' folders, and what can be resumed, and plan the job.
 
         ``True`` if the answers change what is shown.
         """
-        return self._look_at_port(form) | self._look_at_place(form) | self._look_at_run(form)
+        asked = self._port.look(form, self.choices, self._context.clock())
+        asked |= self._look_at_place(form) | self._look_at_run(form)
+        question = form.prediction.question if form.prediction else None
+        return self._plan.look(question) | asked
 
     def _look_at_place(self, form: Form) -> bool:
         """Read what is sent, and ask the nodes for the job's folder and interpreter, if any."""
@@ -188,24 +187,6 @@ class Panel:
             except MntrainError:
                 self._ended = None
         return self._ended
-
-    def _look_at_port(self, form: Form) -> bool:
-        head, port = next((row for row in form.rows if row.is_head), None), self._chosen_port()
-        if port is None or head is None:
-            had, self._port = self._port, None
-            return had is not None
-        places = [p for p in form.placements if head.name in (p.node, p.node_id)]
-        key = (head.name, port, places[0].interface if places else None)
-        now = self._context.clock()
-        if self._port and self._port[0] == key and now - self._port[2] < PORT_TRUSTED_S:
-            return False
-        before = self._port[1] if self._port else None
-        try:
-            status: PortStatus | MntrainError = self.cluster.port_status(*key)
-        except MntrainError as error:
-            status = error
-        self._port = (key, status, now)
-        return str(before) != str(status)
 
     def command(self, form: Form) -> str:
         """The equivalent command as a notebook cell: a launch, or a resuming of an ended job."""
@@ -259,7 +240,7 @@ class Panel:
                 f"run {plan.run} now goes on from step {plan.step}, not from {shown.step}",
                 fix="resume again if that is what you want",
             )
-        return self._start(form, built._replace(spec=plan.spec), progress, resumes=job.id)
+        return self._start(form, built.with_spec(plan.spec), progress, resumes=job.id)
 
     def _start(self, form: Form, built: Built, progress: Progress, *, resumes: JobId | None) -> Job:
         job = start(self._context, built, progress, waits=self.choices.waits)
@@ -292,12 +273,6 @@ class Panel:
             return Path(self.target.key).stat().st_mtime if self.target.path else 0.0
         except OSError:
             return 0.0
-
-    def _chosen_port(self) -> int | None:
-        try:
-            return port_number(self.choices)
-        except MntrainError:  # the form shows it
-            return None
 
     def _launched_last(self) -> Target:
         try:
@@ -341,7 +316,7 @@ class Panel:
         )
         context = dataclasses.replace(self._context, cell=self.target.cell)
         built = build_spec(context, parser.parse(self._words(form, choices or self.choices), own))
-        return built._replace(spec=set_in_panel(built.spec, overrides(self.choices)))
+        return built.with_spec(set_in_panel(built.spec, overrides(self.choices)))
 
     def _day(self, time_s: float) -> str:
         then, now = time.localtime(time_s), time.localtime(self._context.clock())

@@ -12,16 +12,18 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import Capacity, NodeInfo
+from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
-from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
+from jupyter_mntrain.plan.prediction.step_time import LeastStep, least_step
+from jupyter_mntrain.plan.prediction.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.recipe.layout import Grid
-from jupyter_mntrain.recipe.memory import WIDTHS
+from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
 from jupyter_mntrain.recipe.rank_memory import Config, model_config, parameters
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.step_time import LeastStep, least_step
+from jupyter_mntrain.telemetry.device.peaks import known_peak
 from jupyter_mntrain.telemetry.formulas import FILLED, ideal_bubble
-from jupyter_mntrain.telemetry.peaks import known_peak
+from jupyter_mntrain.verbs.panel.looks.plan_look import PlanQuestion
 from jupyter_mntrain.workload.memory_fit import RankMemory, rank_memory
 
 Unknown = Literal["model", "no-gpu", "peak"]
@@ -56,6 +58,8 @@ class Prediction(Record, frozen=True):
         step: ``None`` if it is unknown.
         unknown: why there is no step time, and where.
         memory: of each rank; ``None`` if the model's size is not known here.
+        question: what to plan; ``None`` if that cannot be.
+        plan: the answer, once there is one.
     """
 
     ranks: int
@@ -66,6 +70,8 @@ class Prediction(Record, frozen=True):
     step: LeastStep | None = None
     unknown: tuple[Unknown, str] | None = None
     memory: tuple[RankMemory, ...] | None = None
+    question: PlanQuestion | None = None
+    plan: JobPlan | None = None
 
 
 def predict(
@@ -74,7 +80,7 @@ def predict(
     """Predict bubble and link load, also of a recipe that cannot run there."""
     ranks = recipe.pipeline_ranks(sum(placement.nproc for placement in placements))
     per_rank = recipe.stages_per_rank
-    microbatches, schedule = recipe.pipeline.microbatches, recipe.pipeline.schedule
+    microbatches, schedule = recipe.microbatches, recipe.schedule
     return Prediction(
         ranks=ranks,
         slots=per_rank * microbatches + ranks - 1,
@@ -132,7 +138,7 @@ def _step(
         if recipe.train.device == "cpu" or not place.gpus:
             return None, ("no-gpu", place.node)
         for index in place.gpus:
-            peak = known_peak(names.get(index, ""), recipe.model.dtype)
+            peak = known_peak(names.get(index, ""), recipe.dtype, tf32=recipe.train.tf32)
             if peak is None:
                 return None, ("peak", names.get(index, place.node))
             peaks.append(peak.flops_per_s)
@@ -167,11 +173,11 @@ def _traffic(
     recipe: Recipe, config: Config, nodes: Sequence[str]
 ) -> Iterator[dict[tuple[str, str], float]]:
     """Bytes per step and link, of each pipeline and of each ring of replicas."""
-    width, size = recipe.data_parallel.width, WIDTHS[recipe.model.dtype]
+    width, size = recipe.data_parallel.width, WIDTHS[recipe.dtype]
     boundary = recipe.tokens_per_step / width * config["hidden_size"] * size
     grid = Grid(len(nodes), recipe.data_parallel.replicas, recipe.data_parallel.shards)
     for part in range(width):
-        is_v = KINDS[recipe.pipeline.schedule].is_v
+        is_v = KINDS[recipe.schedule].is_v
         of_part = [nodes[rank] for rank in grid.pipeline_of(part)]
         yield step_traffic(of_part, recipe.stages_per_rank, boundary, is_v=is_v)
     shapes = parameters(config, config["num_hidden_layers"], is_first=True, is_last=True)

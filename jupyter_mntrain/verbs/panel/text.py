@@ -8,10 +8,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.plan import Plan
+from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
+from jupyter_mntrain.show.tables.plan import against_equal_split, times
 from jupyter_mntrain.verbs.panel.checks.check import Check
 from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.node_row import FormRow
@@ -87,10 +90,20 @@ def pace(prediction: Prediction) -> str:
     return f"rank {step.rank} on {memory[step.rank].node} sets the pace"
 
 
+def plan_notes(plan: Plan) -> list[str]:
+    """What is said of a plan beside its step."""
+    gain = against_equal_split(plan)
+    notes = [] if gain is None else [f"{times(gain)} the equal split"]
+    notes.append(f"Bottleneck: {shown_line(plan.bottleneck)}.")
+    if plan.guesses:
+        notes.append(f"Some speeds are guesses: {shown_line(plan.guesses[0])}.")
+    return notes
+
+
 def memory_words(one: RankMemory) -> str:
     """What a rank needs, and what its GPU has."""
     of_gpu = f" of {formats.memory(one.gpu_bytes)}" if one.gpu_bytes is not None else ""
-    return f"{formats.memory(one.estimate.total)}{of_gpu}"
+    return f"{formats.memory(one.total)}{of_gpu}"
 
 
 def _predicted(prediction: Prediction) -> list[Text]:
@@ -99,6 +112,11 @@ def _predicted(prediction: Prediction) -> list[Text]:
     if step is not None:
         least, most = formats.seconds(step.seconds), formats.rate(step.tokens_per_s)
         lines = [f"Step time at least {least}, at most {most} tok/s; {pace(prediction)}"]
+    if prediction.plan is not None:
+        plan = prediction.plan.plan
+        rate = formats.rate(plan.tokens_per_s)
+        lines = [f"Predicted step {formats.seconds(plan.step_s)}, {rate} tok/s"]
+        lines += plan_notes(plan)
     lines += [
         f"Memory of rank {one.rank} on {one.node}: {memory_words(one)}"
         for one in prediction.memory or ()
@@ -119,4 +137,5 @@ def _ending(panel: Panel, form: Form) -> list[RenderableType]:
         return [*lines, problem_text(form.blocked, before="cannot launch: ")]
     if panel.resume is not None:
         lines.append(Text(f"{panel.resume.label}: {panel.resume.text}"))
+    lines += [Text(form.chosen, style="dim")] if form.chosen else []
     return [*lines, Text(f"{form.summary} Launch it:"), Text(panel.command(form), style="bold")]

@@ -62,7 +62,9 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
         with_detail=args.traceback,
         silences=silences,
     )
-    return Outcome(report, msgspec.to_builtins(summary), job=job)
+    # Never left out: programs compare it with what a plan predicts.
+    data = {"step_s": None, **msgspec.to_builtins(summary)}
+    return Outcome(report, data, job=job)
 
 
 def timeout_option(parser: Parser) -> None:

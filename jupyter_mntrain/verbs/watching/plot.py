@@ -51,9 +51,10 @@ class PlotVerb(Verb):
             raise SpecError(cause, fix=f"name it {path.stem}.png")
         job = find_job(context, args)
         png = _draw(context, job, args.theme)
+        words = f"{job.id}: {context.program} status has the numbers"
         data = {"job_id": job.id, "bytes": len(png), "file": str(path) if path else None}
         if path is None:
-            return Outcome(data=data, job=job, picture=png)
+            return Outcome(data=data, job=job, picture=png, picture_text=words)
         try:
             path.write_bytes(png)
         except OSError as error:
@@ -64,6 +65,7 @@ class PlotVerb(Verb):
             data,
             job=job,
             picture=png if context.screen.in_background else None,
+            picture_text=words,
         )
 
 

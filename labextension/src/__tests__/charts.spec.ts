@@ -45,6 +45,20 @@ describe('charts', () => {
     expect(label()).toBeNaN();
   });
 
+  it('show the predicted throughput, unless it is far off', () => {
+    const levels = (predicted_tokens_per_s?: number) => {
+      const store = stored({
+        summary: summary(undefined, { predicted_tokens_per_s })
+      });
+      return charts({ store, job: job(), theme: THEME, choice: ALL })[0].levels;
+    };
+    expect(levels(100)).toEqual([
+      { at: 100, label: 'predicted', value: '100', isDashed: true }
+    ]);
+    expect(levels(100_000)).toEqual([]);
+    expect(levels()).toEqual([]);
+  });
+
   it('show only the picked rank', () => {
     expect(keys(stored(), { rank: 1, node: null }).compute).toEqual(['r1']);
   });

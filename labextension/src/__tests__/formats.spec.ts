@@ -18,6 +18,8 @@ describe('numbers', () => {
     [formats.gibibytes(24 * 2 ** 30), '24.0\u00a0GiB'],
     [formats.duration(14_640), '4\u00a0h 04\u00a0min'],
     [formats.duration(59.6), '1\u00a0min 00\u00a0s'],
+    [formats.latency(0.0004), '0.4\u00a0ms'],
+    [formats.latency(0.0000254), '25\u00a0µs'],
     [formats.duration(9), '9\u00a0s'],
     [formats.duration(200_000), '2\u00a0d 07\u00a0h']
   ])('are written as people read them: %s', (written, wanted) => {

@@ -14,6 +14,11 @@ describe('a number on the page', () => {
     expect(container.innerHTML).toBe('0.0\u202f%');
   });
 
+  it('that is known says more when pointed at, if there is more', () => {
+    render(<Measured value={3} write={formats.count} more="5 reserved" />);
+    expect(screen.getByText('3').title).toBe('5 reserved');
+  });
+
   it.each([null, undefined, NaN])('that is %s is n/a, and says why', value => {
     render(
       <Measured value={value} write={formats.rate} reason="not measured" />

@@ -55,14 +55,19 @@ describe('a node', () => {
         index: 0,
         uuid: 'GPU-0',
         name: 'RTX',
+        compute_capability: [8, 6],
         memory_total_bytes: 24 * 2 ** 30,
         memory_used_bytes: 0
       }
     ];
     inventory.gpu_note = 'GPU 1 is split into MIG instances';
+    inventory.versions.driver = '570.1';
+    inventory.versions.driver_cuda = '12.8';
     const { props } = context({ nodes: [mine] });
     render(<Nodes {...props} />);
-    expect(screen.getByText('1 × RTX')).toBeTruthy();
+    expect(screen.getByText('1 × RTX').title).toBe(
+      'RTX: compute capability 8.6\ndriver 570.1, CUDA 12.8'
+    );
     expect(screen.getByText('GPU 1 is split into MIG instances')).toBeTruthy();
   });
 

@@ -9,22 +9,25 @@ import { csv } from './export/csv';
 import { ExportMenu } from './export/menu';
 import { fileName } from './export/tables';
 import { usePage } from './page';
-import type { IViewProps } from './props';
+import type { IJobProps, IViewProps } from './props';
 import { recall, remember } from './remembered';
 import { Samples } from './samples';
 import { PartNotes } from '../part_notes';
 import { ResumeBar } from '../resume/bar';
 import type { Detail } from '../series/detail';
 import type { IClusterModel } from '../tokens';
+import { OVER } from '../words';
 import { SettingsFold } from './settings';
 import { FailureCard } from './status/failure';
 import { Header } from './status/header';
 import { Numbers } from './status/numbers';
+import { Predicted } from './status/predicted';
 import { StallCard } from './status/stall';
 import { Starting } from './status/starting';
 import { StillLine } from './status/still';
 import { WarningsCard } from './status/warnings';
 import { Charts } from './stack/stack';
+import { StepFold } from './step/fold';
 import { PaceStrip } from './strips/pace';
 import { PipelineStrip } from './strips/pipeline';
 import { LinkTable } from './tables/links';
@@ -77,6 +80,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
             <ResumeBar {...{ job, model, commands }} />
           )}
           <Numbers {...{ job, store }} />
+          <Predicted {...{ job, store }} />
           <Starting {...{ job }} />
           {store.hasSteps && (
             <Measurements
@@ -86,11 +90,34 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
           )}
           <Samples texts={store.texts} />
           {controller.isLive && (
-            <SettingsFold read={() => controller.settings()} />
+            <Folds {...{ job, controller, model, width }} />
           )}
         </>
       )}
     </div>
+  );
+}
+
+/** What is read from the server when it is opened. */
+function Folds(
+  props: IJobProps & {
+    controller: LiveController;
+    model: IClusterModel | null;
+    width: number;
+  }
+): JSX.Element {
+  const { job, controller, model, width } = props;
+  return (
+    <>
+      {model && (
+        <StepFold
+          read={() => model.api.trace(job.job_id)}
+          isOver={OVER.has(job.state)}
+          width={width}
+        />
+      )}
+      <SettingsFold read={() => controller.settings()} />
+    </>
   );
 }
 

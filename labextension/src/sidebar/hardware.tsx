@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import type { Gpu, Versions } from '../schema';
 import { trans } from '../trans';
 import { GpuRow } from './gpu';
 import { LentLines } from './lending';
@@ -10,7 +11,7 @@ import { UsageRow } from './usage';
 
 export function Hardware(props: INodeContext): JSX.Element {
   const { info, beat } = props.node.view;
-  const { gpus, gpu_note: note } = info!.inventory;
+  const { gpus, gpu_note: note, versions } = info!.inventory;
   if (gpus.length === 0) {
     return <Cpu {...props} />;
   }
@@ -21,7 +22,7 @@ export function Hardware(props: INodeContext): JSX.Element {
   }
   return (
     <>
-      <p className="m s">
+      <p className="m s" title={abilities(gpus, versions)}>
         {[...kinds].map(([name, count]) => `${count} × ${name}`).join(', ')}
       </p>
       {note && <p className="m s">{note}</p>}
@@ -31,6 +32,28 @@ export function Hardware(props: INodeContext): JSX.Element {
       ))}
     </>
   );
+}
+
+/** What recipes and torch need: RTX 3090: compute capability 8.6, then the driver. */
+function abilities(gpus: readonly Gpu[], versions: Versions): string {
+  const lines = gpus
+    .filter(gpu => gpu.compute_capability)
+    .map(gpu =>
+      trans.__(
+        '%1: compute capability %2',
+        gpu.name,
+        gpu.compute_capability!.join('.')
+      )
+    );
+  const { driver, driver_cuda: cuda } = versions;
+  if (driver) {
+    lines.push(
+      cuda
+        ? trans.__('driver %1, CUDA %2', driver, cuda)
+        : trans.__('driver %1', driver)
+    );
+  }
+  return [...new Set(lines)].join('\n');
 }
 
 function Cpu({ node, past }: INodeContext): JSX.Element {

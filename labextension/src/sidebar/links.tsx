@@ -7,6 +7,7 @@ import * as formats from '../formats';
 import { Measured } from '../measured';
 import type { LinkMeasurement, NodeEntry } from '../schema';
 import { CommandIDs } from '../tokens';
+import { LinkMatrix } from './link_matrix';
 import type { IContext } from './parts';
 import { trans } from '../trans';
 
@@ -20,18 +21,27 @@ export function Links(props: IContext): JSX.Element {
   const { model, commands } = props;
   const measured: IMeasuredLink[] = model.nodes.flatMap(node =>
     (node.view.info?.inventory.interfaces ?? [])
-      .filter(one => one.links?.length)
-      .map(one => ({ node, links: byRate(one.links!) }))
+      .map(one => ({ node, links: byRate(current(one.links)) }))
+      .filter(one => one.links.length)
+  );
+  const outdated = model.nodes.some(node =>
+    (node.view.info?.inventory.interfaces ?? []).some(one =>
+      one.links?.some(link => link.outdated)
+    )
   );
   return (
     <div className="mnt-indent">
+      <LinkMatrix links={measured.flatMap(one => one.links)} />
       {measured.map(one => (
         <Link key={`${one.node.key}-${one.links[0].interface}`} {...one} />
       ))}
       <p className="m s">
         {measured.length
           ? ''
-          : trans.__('Not measured yet: link utilization is n/a.')}{' '}
+          : trans.__('Not measured yet: link utilization is n/a.')}
+        {outdated
+          ? trans.__('Some links have changed since they were measured.')
+          : ''}{' '}
         <button
           className="mnt-textlink"
           onClick={() => void commands.execute(CommandIDs.measureLinks, {})}
@@ -41,6 +51,11 @@ export function Links(props: IContext): JSX.Element {
       </p>
     </div>
   );
+}
+
+/** Without those from before an interface changed. */
+function current(links: LinkMeasurement[] | undefined): LinkMeasurement[] {
+  return (links ?? []).filter(one => !one.outdated);
 }
 
 function byRate(links: LinkMeasurement[]): LinkMeasurement[] {
@@ -55,7 +70,13 @@ function Link(props: IMeasuredLink): JSX.Element {
   const rate = node.view.beat?.interfaces.find(now => now.name === name);
   const share = rate ? rate.sent_bytes_per_s / capacity.bytes_per_s : null;
   const each = links
-    .map(one => `→ ${one.receiver}: ${formats.capacity([one.capacity])}`)
+    .map(
+      one =>
+        `→ ${one.receiver}: ${formats.capacity([one.capacity])}` +
+        (one.latency
+          ? trans.__('; latency %1', formats.latency(one.latency.median_s))
+          : '')
+    )
     .join('\n');
   return (
     <div className="mnt-link">

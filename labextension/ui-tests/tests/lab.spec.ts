@@ -57,6 +57,11 @@ test('a job launched in a cell is drawn live, survives reload and kernel death, 
   await expect(view.getByText('tok/s').first()).toBeVisible();
   await expectNoSideways(view);
   await shot(page, 'live-light');
+  await view.getByText('Schedule of one step').click();
+  await expect(view.locator('.mnt-gantt .mnt-span-F').first()).toBeVisible({
+    timeout: 40_000 // it asks again after 15 s
+  });
+  await expectNoSideways(view);
   await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
 
   const sidebar = await openSidebar(page);

@@ -16,8 +16,9 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.agent.http import ROUTES
-from jupyter_mntrain.model.api import ProbeListen, StopRequest, TrustNews
+from jupyter_mntrain.model.api import StopRequest, TrustNews
 from jupyter_mntrain.model.ids import new_job_id
+from jupyter_mntrain.model.records.probes import ProbeListen
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (
     Subject,

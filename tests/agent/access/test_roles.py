@@ -13,11 +13,12 @@ from tornado.web import RequestHandler
 from jupyter_mntrain.agent.access.roles import MAY
 from jupyter_mntrain.agent.access.viewing import around, for_viewer, masked_log
 from jupyter_mntrain.agent.http import ROUTES
-from jupyter_mntrain.model.api import ProbeListen, Route, TrustNews, stream_decoder
+from jupyter_mntrain.model.api import Route, TrustNews, stream_decoder
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
+from jupyter_mntrain.model.records.probes import ProbeListen
 from jupyter_mntrain.trust.certificates import Role, Subject, pem_of
 from tests import trusted
 from tests.agent.live import LiveAgent, free_port, launch

@@ -45,10 +45,11 @@ def start(tmp_path):
     """Start a program under a keeper; every process of it is ended afterwards."""
     attempts: list[AttemptDirectory] = []
 
-    def start(*argv: str, wait_for: str = "ready") -> AttemptDirectory:
+    def start(*argv: str, wait_for: str = "ready", **more: str) -> AttemptDirectory:
         path = tmp_path / f"attempt-{len(attempts) + 1}"
         attempt = AttemptDirectory(path, JobId("j-00000001"), len(attempts) + 1)
         environment = {METRICS_VARIABLE: str(path / "metrics"), "PYTHONUNBUFFERED": "1"}
+        environment |= {"NCCL_DEBUG_FILE": str(path / "nccl" / "%h.%p.log")} | more
         command = NodeCommand(
             node="node1", argv=argv, environment=environment, directory=str(path / "work")
         )
@@ -80,6 +81,27 @@ def test_the_exit_code_is_kept(start):
     attempt = start(sys.executable, "-c", "print('ready'); raise SystemExit(7)")
     assert ended(attempt).exit_code == 7
     assert not attempt.keeper_is_alive()
+
+
+WARNS = """
+import os, time
+path = os.environ["NCCL_DEBUG_FILE"].replace("%h", "hal").replace("%p", str(os.getpid()))
+with open(path, "w") as file:
+    file.write("hal:11:11 [0] NCCL INFO Using network Socket\\n")
+    file.write("\\n[2026-05-05 06:17:02] hal:11:40 [0] misc/socket.cc:880 NCCL WARN no route\\n")
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_warnings_in_nccls_own_file_come_into_the_log_with_their_rank(start):
+    attempt = start(sys.executable, "-c", WARNS, RANK="3", MNTRAIN_NODE="node1")
+    log = attempt.path / "log"
+    until(lambda: "NCCL" in log.read_text(), "NCCL's warning")
+    warned = [line for line in log.read_text().splitlines() if "NCCL" in line]
+    assert warned == [
+        "[node1 rank 3] [2026-05-05 06:17:02] hal:11:40 [0] misc/socket.cc:880 NCCL WARN no route"
+    ]
 
 
 def test_a_program_that_cannot_be_started_is_told(start):

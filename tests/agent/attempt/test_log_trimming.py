@@ -7,7 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.log_trimming import logs_of, next_data, trim
+from jupyter_mntrain.agent.attempt.log_trimming import (
+    MOST_RECORDERS,
+    NCCL_BYTES,
+    RECORDERS_BYTES,
+    logs_of,
+    nccl_files,
+    next_data,
+    trim,
+    trim_logs,
+)
+from jupyter_mntrain.model.environment import RECORDERS
 
 KEPT, SLACK = 64 << 10, 16 << 10
 
@@ -80,3 +90,40 @@ def test_what_is_trimmed_of_an_attempt(tmp_path: Path) -> None:
     names = [path.relative_to(tmp_path).as_posix() for path in logs_of(tmp_path)]
     assert names[:2] == ["log", "metrics/rank-0.ndjson"]
     assert sorted(path.rpartition("/")[2] for path in names[2:]) == ["stderr.log", "stdout.log"]
+
+
+def test_nccls_own_files_are_bounded_while_nccl_writes_on(tmp_path: Path) -> None:
+    (tmp_path / "nccl").mkdir()
+    path = tmp_path / "nccl" / "hal.11.log"
+    line = b"hal:11:11 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n"
+    with path.open("wb", buffering=0) as nccl:  # which opens it so
+        nccl.write(b"hal:11:11 [0] NCCL INFO Using network Socket\n")
+        for _ in range(3):
+            nccl.write(line * (2 * NCCL_BYTES // len(line)))
+            os.sync()
+            trim_logs(tmp_path)
+        nccl.write(b"the end\n")
+    assert list(nccl_files(tmp_path)) == [path]
+    assert taken(path) <= 1.5 * NCCL_BYTES
+    content = path.read_bytes()
+    assert content.startswith(b"hal:11:11 [0] NCCL INFO Using network Socket\n")
+    assert content.endswith(line + b"the end\n")
+
+
+def test_the_first_flight_recorders_are_kept_within_their_limits(tmp_path: Path) -> None:
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "rank-0.ndjson").touch()
+    size = RECORDERS_BYTES // 4
+    for rank in range(6):
+        path = folder / f"{RECORDERS}{rank}"
+        with path.open("wb") as file:
+            file.truncate(size)
+        os.utime(path, (100 - rank, 100 - rank))  # the last ranks wrote first
+    trim_logs(tmp_path)
+    kept = {path.name for path in folder.iterdir()}
+    assert kept == {"rank-0.ndjson", *(f"{RECORDERS}{rank}" for rank in (2, 3, 4, 5))}
+    for rank in range(10, 10 + MOST_RECORDERS):
+        (folder / f"{RECORDERS}{rank}").touch()
+    trim_logs(tmp_path)
+    assert len(list(folder.glob(f"{RECORDERS}*"))) == MOST_RECORDERS

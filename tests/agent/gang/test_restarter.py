@@ -30,6 +30,7 @@ from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
 from tests.agent.live import LiveAgent, free_port, launch, two_agents
 from tests.cluster.test_real_agents import processes_of
+from tests.standin.plans import plan_of
 from tests.waiting import until
 
 # With agents.
@@ -85,7 +86,7 @@ def power_off(agent: LiveAgent) -> None:
 @pytest.mark.parametrize("lost", [2, 0], ids=["another node", "the head"])
 def test_a_job_goes_on_without_a_node_that_is_lost(three: list[LiveAgent], lost: int) -> None:
     rest = [agent for agent in three if agent is not three[lost]]
-    job_id = launch(three, SCRIPT, max_restarts=2, min_nodes=2)
+    job_id = launch(three, SCRIPT, max_restarts=2, min_nodes=2, plan=plan_of())
     until(lambda: all(steps(agent, job_id) for agent in three), "the first steps")
     power_off(three[lost])
     kill_rank(rest[1], job_id)
@@ -93,6 +94,7 @@ def test_a_job_goes_on_without_a_node_that_is_lost(three: list[LiveAgent], lost:
     now = told(rest, job_id)
     assert [place.node for place in now.attempt.placements] == [agent.name for agent in rest]
     assert now.attempt.number >= 2
+    assert now.attempt.plan is None, "it was for one rank more"
     assert [rank.rank for part in now.parts for rank in part.ranks] == [0, 1]
     # A script's learning rate and its part of the data depend on how many ranks there were.
     attempt = rest[0].state / "jobs" / job_id / f"attempt-{now.attempt.number}"
@@ -129,7 +131,7 @@ def kill_rank(agent: LiveAgent, job_id: JobId, number: int = signal.SIGKILL) -> 
 
 @pytest.mark.slow
 def test_a_rank_that_is_killed_costs_an_attempt_not_the_job(agents: list[LiveAgent]) -> None:
-    job_id = launch(agents, SCRIPT, max_restarts=1)
+    job_id = launch(agents, SCRIPT, max_restarts=1, plan=plan_of())
     until(lambda: steps(agents[1], job_id), "the first steps")
     kill_rank(agents[1], job_id)
     states = set()
@@ -143,6 +145,7 @@ def test_a_rank_that_is_killed_costs_an_attempt_not_the_job(agents: list[LiveAge
     assert "failed" not in states
     now = told(agents, job_id)
     assert now.attempt.number == 2
+    assert now.attempt.plan == plan_of(), "the same nodes, the same plan"
     first_step = min(rank.step or 0 for part in now.parts for rank in part.ranks)
     assert first_step > 4, "it went on where the first one was"
     assert [who.split(" ")[0] for who in starters(agents[0], job_id)] == ["driver", "node"]

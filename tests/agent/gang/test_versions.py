@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, new_job_id
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
+from jupyter_mntrain.model.records.job import TRAINER
+from jupyter_mntrain.recipe.stored import RECIPE_FILE
 from tests.agent.live import LiveAgent, free_port, start_request
 from tests.waiting import until
+
+CARDS = Path(__file__).parents[1] / "programs" / "cards"
 
 OTHER_TORCH = f"""#!/bin/sh
 case "$*" in
@@ -19,6 +28,44 @@ case "$*" in
 *) exec {sys.executable} "$@" ;;
 esac
 """
+
+NEWER_CUDA = f"""#!/bin/sh
+case "$*" in
+*importlib.metadata*) {sys.executable} "$@" |
+    sed 's/"built": {{"cuda": null/"built": {{"cuda": "13.0"/' ;;
+*) exec {sys.executable} "$@" ;;
+esac
+"""
+
+OF_THE_CARDS = NEWER_CUDA.replace("13.0", "12.8").replace("/' ;;", '/; s/+cpu"/"/\' ;;')
+
+
+@contextmanager
+def agent_with(folder: Path, python: str, address: str, **environment: str) -> Iterator[LiveAgent]:
+    """An agent with fake cards, whose Python is a script."""
+    program = folder / "python"
+    program.write_text(python)
+    program.chmod(0o755)
+    agent = LiveAgent("node1", address, free_port(address), folder / "node1", python=str(program))
+    try:
+        agent.start(environment={"PYTHONPATH": str(CARDS), **environment})
+        yield agent
+    finally:
+        agent.end()
+
+
+@pytest.fixture
+def newer_torch(tmp_path: Path) -> Iterator[LiveAgent]:
+    """An agent whose cards have a driver for CUDA 12, and whose torch is built for CUDA 13."""
+    with agent_with(tmp_path, NEWER_CUDA, "127.95.8.1") as agent:
+        yield agent
+
+
+@pytest.fixture
+def older_card(tmp_path: Path) -> Iterator[LiveAgent]:
+    """An agent whose cards have no bfloat16, and whose torch is built for them."""
+    with agent_with(tmp_path, OF_THE_CARDS, "127.95.8.2", CARD_CAPABILITY="7.5") as agent:
+        yield agent
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +119,56 @@ def test_a_queued_job_does_not_start_on_nodes_that_differ_meanwhile(
     )
     assert agents[0].record(held).attempt.number == 0
     assert not any(agent.info().leases for agent in agents)
+
+
+def queue_on_card(agent: LiveAgent, **policy: Any) -> JobId:
+    """Queue a job on an agent's first card, as a driver does."""
+    job_id = new_job_id()
+    asked = start_request([agent], "pass", job_id, 0, 0, **policy)
+    (place,), (wanted,) = asked.attempt.placements, asked.spec.participants
+    place, wanted = (msgspec.structs.replace(one, gpus=(0,)) for one in (place, wanted))
+    request = msgspec.structs.replace(
+        asked,
+        attempt=msgspec.structs.replace(asked.attempt, placements=(place,)),
+        spec=msgspec.structs.replace(
+            asked.spec, participants=(wanted,), files={**asked.spec.files, RECIPE_FILE: ""}
+        ),
+    )
+    assert agent.send("PUT", f"/v1/jobs/{job_id}", request).status_code == 200
+    return job_id
+
+
+def reason(agent: LiveAgent, job_id: JobId) -> Problem:
+    """What a queued job waits for, once that is known."""
+
+    def found() -> Problem | None:
+        restart = agent.record(job_id).restart
+        return restart.waits_for if restart else None
+
+    until(lambda: found() is not None, "the reason", 30)
+    problem = found()
+    assert problem is not None
+    return problem
+
+
+@pytest.mark.slow
+def test_a_queued_job_does_not_start_on_a_driver_that_is_too_old_meanwhile(
+    newer_torch: LiveAgent,
+) -> None:
+    versions = newer_torch.info().inventory.versions
+    assert (versions.cuda, versions.driver_cuda) == ("13.0", "12.8")
+    job_id = queue_on_card(newer_torch)
+    assert reason(newer_torch, job_id).kind is Kind.OLD_DRIVER
+
+
+@pytest.mark.slow
+def test_a_queued_job_does_not_start_on_a_card_that_lacks_its_dtype_meanwhile(
+    older_card: LiveAgent,
+) -> None:
+    (first, _) = older_card.info().inventory.gpus
+    assert first.compute_capability == (7, 5)
+    entry = ("-m", TRAINER, RECIPE_FILE)
+    job_id = queue_on_card(older_card, entry=entry, chosen={"model.dtype": "bfloat16"})
+    problem = reason(older_card, job_id)
+    assert problem.node == "node1"
+    assert problem.cause.startswith('model.dtype = "bfloat16": GPU 0, RTX, ')

@@ -14,12 +14,12 @@ import pytest
 from jupyter_mntrain.model.api import (
     LeaseRequest,
     NodeChanged,
-    ProbeListen,
     StopRequest,
     TrustNews,
     stream_decoder,
 )
 from jupyter_mntrain.model.ids import JobId, new_job_id
+from jupyter_mntrain.model.records.probes import ProbeListen
 from jupyter_mntrain.telemetry.gpus import has_driver
 from jupyter_mntrain.trust.certificates import Subject, pem_of
 from tests import trusted

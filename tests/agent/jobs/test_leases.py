@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import psutil
 import pytest
 
+from jupyter_mntrain.agent.jobs import leases
 from jupyter_mntrain.agent.jobs.early_stops import REMEMBERED_S, EarlyStops
 from jupyter_mntrain.agent.jobs.leases import MAX_EXPIRY_S, LeaseBook
 from jupyter_mntrain.agent.machine.ports import PortHolder
@@ -16,7 +17,7 @@ from jupyter_mntrain.model.ids import JobId
 from tests.agent.live import free_range
 from tests.wording import says, wording
 
-ONE, TWO = JobId("j-00000001"), JobId("j-00000002")
+ONE, TWO, THREE = (JobId(f"j-0000000{number}") for number in (1, 2, 3))
 
 
 class Clock:
@@ -194,3 +195,14 @@ def test_a_stop_outlasts_every_request_that_was_on_its_way(clock):
     assert stops.includes(TWO, 99)
     clock.now += REMEMBERED_S + 1
     assert not stops.includes(ONE, 1)
+
+
+def test_ports_come_from_the_node_s_range_while_one_is_free(book, monkeypatch):
+    first = free_range("0.0.0.0", 3)
+    monkeypatch.setattr(leases, "PORTS", range(first, first + 3))
+    with socket.create_server(("0.0.0.0", first + 1)):
+        given = [grant(book, job, hold_port=0).port for job in (ONE, TWO)]
+        assert given == [first, first + 2], "the one between is taken, and the first one leased"
+        with pytest.raises(PortTakenError, match=wording(f"no port from {first} to {first + 2}")):
+            grant(book, THREE, hold_port=0)
+    assert grant(book, THREE, hold_port=0).port == first + 1

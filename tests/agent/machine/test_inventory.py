@@ -1,26 +1,31 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 
 import pytest
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
 from jupyter_mntrain.agent.machine import inventory, versions
+from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
-from jupyter_mntrain.agent.machine.link_book import LinkBook
-from jupyter_mntrain.agent.machine.versions import cuda_of, read_versions
+from jupyter_mntrain.agent.machine.links.link_book import LinkBook
+from jupyter_mntrain.agent.machine.versions import Installed, cuda_of, read_installed
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import Attempt, Placement
 from jupyter_mntrain.model.records.node import Versions
-from jupyter_mntrain.telemetry.gpus import GpuReader
+from jupyter_mntrain.plan.software.gpu_builds import VENDORS
+from jupyter_mntrain.telemetry.gpus import Driver, GpuReader
 from tests.standin.cards import CardError, Cards, install
 from tests.wording import wording
 
 
 def test_this_machine_is_read_as_it_is(tmp_path):
-    inventory = InventoryReader(sys.executable, LinkBook(tmp_path / "links.json", {})).read()
+    inventory = InventoryReader(
+        sys.executable, LinkBook(tmp_path / "links.json", {}), DeviceBook(tmp_path / "devices.json")
+    ).read()
     assert inventory.cpu_count == len(os.sched_getaffinity(0))
     assert inventory.cpu_model
     assert 0 < inventory.memory_available_bytes < inventory.memory_total_bytes
@@ -35,7 +40,9 @@ def test_only_gpus_that_the_agent_may_use_are_there_and_a_later_driver_counts(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-2")
     cards = Cards(uuids=("GPU-1", "GPU-2"))
     install(monkeypatch, cards)
-    reader = InventoryReader(sys.executable, LinkBook(tmp_path / "links.json", {}))
+    reader = InventoryReader(
+        sys.executable, LinkBook(tmp_path / "links.json", {}), DeviceBook(tmp_path / "devices.json")
+    )
     assert [gpu.index for gpu in reader.read().gpus] == [1]
     cards.trouble = CardError("Driver Not Loaded")
     reader.gpus = GpuReader(retry_s=0)
@@ -47,21 +54,26 @@ def test_only_gpus_that_the_agent_may_use_are_there_and_a_later_driver_counts(
 
 
 @pytest.mark.parametrize(
-    ("torch", "word"),
-    [("2.9.0+rocm6.4", "ROCm"), ("2.9.0+xpu", "XPU"), ("2.9.0+cu128", None), (None, None)],
+    ("built_for", "word"),
+    [("ROCm", "ROCm"), ("XPU", "XPU"), ("CUDA", None), (None, None)],
 )
 def test_gpus_that_are_not_offered_are_named_by_what_torch_is_built_for(
-    tmp_path, monkeypatch, torch, word
+    tmp_path, monkeypatch, built_for, word
 ):
-    built = Versions(mntrain="1", python="3.12.1", platform="x86_64 linux", torch=torch)
-    monkeypatch.setattr(inventory, "read_versions", lambda *_: built)
+    built = Versions(mntrain="1", python="3.12.1", platform="x86_64 linux", built_for=built_for)
+    installed = Installed(built, has_package=True, site_packages=tmp_path)
+    monkeypatch.setattr(inventory, "read_installed", lambda *_: installed)
     install(monkeypatch, Cards(uuids=()))
-    found = InventoryReader(sys.executable, LinkBook(tmp_path / "links.json", {})).read()
-    told = [one for one in ("ROCm", "XPU") if one in (found.gpu_note or "")]
+    found = InventoryReader(
+        sys.executable, LinkBook(tmp_path / "links.json", {}), DeviceBook(tmp_path / "devices.json")
+    ).read()
+    told = [one for one in ("ROCm", "XPU") if VENDORS[one] in (found.gpu_note or "")]
     assert (found.gpus, told) == ((), [word] if word else [])
     assert found.gpu_note
     install(monkeypatch, Cards())
-    found = InventoryReader(sys.executable, LinkBook(tmp_path / "links.json", {})).read()
+    found = InventoryReader(
+        sys.executable, LinkBook(tmp_path / "links.json", {}), DeviceBook(tmp_path / "devices.json")
+    ).read()
     assert (len(found.gpus), found.gpu_note) == (1, None)
 
 
@@ -79,10 +91,51 @@ def test_the_cuda_version_is_the_one_torch_was_built_for(torch, runtime, cuda):
     assert cuda_of(torch, runtime) == cuda
 
 
+@pytest.mark.parametrize(
+    ("told", "cuda", "built_for"),
+    [
+        ("cuda = '13.0'", "13.0", "CUDA"),
+        ("cuda = None\nhip = '6.4.43482'", None, "ROCm"),
+        ("cuda = None\nhip = None\nxpu = '20250101'", None, "XPU"),
+        ("cuda = None", None, None),
+        ("import nothing_of_this_name", "12.8", "CUDA"),
+    ],
+)
+def test_torch_says_whose_gpus_it_was_built_for(tmp_path, told, cuda, built_for):
+    """Its own file is right where the version has no suffix; the suffix, where that is broken."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    python = str(tmp_path / "bin" / "python")
+    packages = read_installed(python, None).site_packages
+    (packages / "torch").mkdir()
+    (packages / "torch" / "__init__.py").write_text("raise ImportError('imports no torch')")
+    (packages / "torch" / "version.py").write_text(told)
+    about = packages / "torch-2.9.0+cu128.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0+cu128\n")
+    found = read_installed(python, Driver("570.1", "12.8")).versions
+    assert (found.torch, found.cuda, found.built_for) == ("2.9.0+cu128", cuda, built_for)
+    assert (found.driver, found.driver_cuda) == ("570.1", "12.8")
+
+
+def test_an_amd_gpu_is_named_where_there_is_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(inventory, "has_amd_gpu", lambda: True)
+    install(monkeypatch, Cards(uuids=()))
+    found = InventoryReader(
+        sys.executable, LinkBook(tmp_path / "links.json", {}), DeviceBook(tmp_path / "devices.json")
+    ).read()
+    assert found.has_amd_gpu
+    assert VENDORS["ROCm"] in (found.gpu_note or "")
+    install(monkeypatch, Cards())
+    beside = InventoryReader(
+        sys.executable, LinkBook(tmp_path / "links.json", {}), DeviceBook(tmp_path / "devices.json")
+    ).read()
+    assert (len(beside.gpus), beside.gpu_note) == (1, None)
+
+
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/false", "/bin/true"])
 def test_an_interpreter_that_is_none_is_named(python):
     with pytest.raises(SpecError, match=wording(f"--python {python} does not run")):
-        read_versions(python, None)
+        read_installed(python, None)
 
 
 @pytest.mark.wording
@@ -101,7 +154,7 @@ def test_why_an_interpreter_does_not_run_is_said(tmp_path, monkeypatch, program,
     python.write_text(f"#!/bin/sh\n{program}\n")
     python.chmod(0o755)
     with pytest.raises(SpecError, match=f"does not run: {reason}"):
-        read_versions(str(python), None)
+        read_installed(str(python), None)
 
 
 def test_every_log_begins_with_who_runs_where():

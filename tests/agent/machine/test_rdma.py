@@ -55,8 +55,8 @@ class Machine:
             node.touch()
         return node
 
-    def read(self) -> tuple[RdmaPort, ...]:
-        return read_rdma_ports(self.sysfs, self.dev)
+    def read(self, *, is_off: bool = False) -> tuple[RdmaPort, ...]:
+        return read_rdma_ports(self.sysfs, self.dev, is_off=is_off)
 
 
 @pytest.fixture
@@ -109,3 +109,11 @@ def test_an_adapter_without_a_verbs_device_is_known(machine: Machine) -> None:
     (verbs / "uverbs0").rmdir()
     (port,) = machine.read()
     assert says("ib_uverbs", port.obstacle or "")
+
+
+def test_adapters_that_nccl_is_told_not_to_use_say_so(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    machine.add("mlx5_0", ("fe80:0000:0000:0000:0002:c903:0000:0001", ""))
+    (port,) = machine.read(is_off=True)
+    assert says("NCCL_IB_DISABLE=1", port.obstacle or "")
+    assert machine.read()[0].obstacle is None

@@ -15,6 +15,7 @@ from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import Workplace
+from jupyter_mntrain.telemetry.gpus import Driver
 
 
 def interpreter(folder: Path) -> Path:
@@ -90,7 +91,7 @@ def test_all_that_a_node_lacks_is_told_at_once(tmp_path: Path, bare: Path) -> No
 
 
 def test_what_was_installed_meanwhile_is_read_again(bare: Path) -> None:
-    driver: list[str] = []
+    driver: list[Driver] = []
     reader = PythonReader(driver=lambda: driver[0] if driver else None)
     first = reader.read(str(bare))
     assert first.versions.torch is None
@@ -99,5 +100,6 @@ def test_what_was_installed_meanwhile_is_read_again(bare: Path) -> None:
     package.mkdir()
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0\n")
     assert reader.read(str(bare)).versions.torch == "2.9.0"
-    driver.append("570.1")
-    assert reader.read(str(bare)).versions.driver == "570.1"
+    driver.append(Driver("570.1", "12.8"))
+    found = reader.read(str(bare)).versions
+    assert (found.driver, found.driver_cuda) == ("570.1", "12.8")

@@ -27,6 +27,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
 from jupyter_mntrain.model.records.metrics import JournalLine
+from jupyter_mntrain.model.records.probes import ProbeListen, ProbeSend
 from jupyter_mntrain.model.text.log_parts import LogPart
 from jupyter_mntrain.trust.certificates import (
     Subject,
@@ -229,8 +230,8 @@ async def test_the_typed_routes(connector: Connector, agent_here: MakeAgent) -> 
     assert await client.jobs(JobQuery()) == JobPage(records=())
     agent.logs[JOB] = b"0123456789"
     assert await client.log(JOB, -4, 3) == LogPart(b"678", 6, 10)
-    ticket = await client.probe_listen(api.ProbeListen(address=agent.address))
-    probe = api.ProbeSend(
+    ticket = await client.probe_listen(ProbeListen(address=agent.address))
+    probe = ProbeSend(
         interface="lo",
         source_address=agent.address,
         address=agent.address,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.cluster.discovery.discovery import StaticDiscovery
@@ -15,6 +16,8 @@ from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
+from jupyter_mntrain.model.records.node import Tools
+from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, SET
 from tests.cluster.conftest import until
 from tests.standin.agent import FakeAgent
@@ -78,6 +81,47 @@ async def test_bfloat16_is_refused_before_the_launch_where_the_gpu_lacks_it(
         training("model.dtype=bfloat16", "train.device=cpu"),
     ):
         assert len(await rendered(agent, fits)) == 1
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"), [((8, 0), "bfloat16"), ((7, 5), "float32"), (None, "float32")]
+)
+async def test_what_the_cards_decide_is_passed_on_to_all_ranks(
+    agent_here: Agents, capability: tuple[int, int] | None, dtype: str
+) -> None:
+    agent = await agent_here("node1", gpus=(gpu(1, compute_capability=capability),))
+    (command,) = await rendered(agent, training())
+    options = dict(one.split("=") for one in command.argv if one.startswith(("model.", "memory.")))
+    assert options == {
+        "model.dtype": dtype,
+        "model.attention": "sdpa",
+        "memory.loss": "plain",
+        "memory.compile": "false",
+        "memory.checkpointing": "none",
+    }
+    assert command.argv[command.argv.index(f"model.dtype={dtype}") - 1] == "--auto"
+    # A job that starts over chooses anew; one that goes on keeps its dtype, or is refused.
+    kept = msgspec.structs.replace(training(), chosen={"model.dtype": "bfloat16"})
+    (again,) = await rendered(agent, kept)
+    assert again.argv == command.argv
+    resumed = msgspec.structs.replace(kept, origin=Origin(step=4))
+    if capability == (7, 5):
+        problem = await refused(agent, resumed, RecipeError)
+        assert says("the run that is resumed has bfloat16 weights", problem.cause)
+    else:
+        (command,) = await rendered(agent, resumed)
+        assert "model.dtype=bfloat16" in command.argv
+
+
+async def test_a_node_without_a_compiler_is_refused_before_the_launch(agent_here: Agents) -> None:
+    bare = Tools(packages={"triton": "3.5"}, has_headers=True)
+    card = gpu(1, compute_capability=(9, 0))
+    agent = await agent_here("node1", gpus=(card,), versions={"tools": bare})
+    problem = await refused(agent, training("memory.compile=true"), RecipeError)
+    assert problem.node == "node1"
+    assert says("no C compiler", problem.cause)
+    assert says("apt install gcc", problem.fix)
+    assert len(await rendered(agent, training("train.steps=1000"))) == 1
 
 
 @pytest.mark.parametrize("capability", [(8, 0), (12, 0), None])

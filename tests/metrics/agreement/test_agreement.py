@@ -94,13 +94,16 @@ def test_stdout_picture_notebook_and_json_say_the_same(name: str) -> None:
     ):
         figures = {rank: row[column] for rank, row in ranks.items()}
         check_labels(chart_labels(figure, title), figures)
-    assert chart_labels(figure, "Throughput, tok/s")["job"] == said["tok/s"]
+    drawn = chart_labels(figure, "Throughput, tok/s")
+    assert drawn["job"] == said["tok/s"]
+    if "predicted" in drawn:
+        assert drawn["predicted"] == formats.rate(told["predicted_tokens_per_s"])
     check_frames(figure)
 
 
 def check_labels(labels: dict[str, str], printed: dict[str, str]) -> None:
     """Beside the lines stand the ranks' figures; of many ranks, the least and the most of them."""
-    for name in labels.keys() - {"job", "median", "max", "min"}:
+    for name in labels.keys() - {"job", "median", "max", "min", "predicted"}:
         assert labels[name] == printed[name.split()[0]]
     if "max" in labels:
         ordered = sorted(printed.values(), key=lambda one: float(re.sub(r"[^0-9.]", "", one)))

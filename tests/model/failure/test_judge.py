@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jupyter_mntrain.model.failure.judge import SAME_MOMENT_S, judge, lacks_links
 from jupyter_mntrain.model.failure.kinds import SYMPTOMS, Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import (
     Disk,
@@ -24,7 +25,6 @@ from jupyter_mntrain.model.records.evidence import (
 )
 from jupyter_mntrain.model.records.job import PartStatus, RankStatus
 from jupyter_mntrain.model.records.node import GpuProcess
-from jupyter_mntrain.model.records.verdict import Verdict
 from tests.wording import says
 
 LOST_S = 10.0

@@ -18,6 +18,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records import metrics
 from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.records.probes import ProbeTicket
 
 
 def record_types() -> list[type[Record]]:
@@ -77,7 +78,7 @@ def test_a_record_is_frozen(kind: type[Record]) -> None:
 
 def test_a_newer_peer_may_send_fields_that_are_not_known_yet() -> None:
     text = b'{"port": 1, "token": "t", "from_the_future": {}}'
-    assert msgspec.json.decode(text, type=api.ProbeTicket) == api.ProbeTicket(port=1, token="t")
+    assert msgspec.json.decode(text, type=ProbeTicket) == ProbeTicket(port=1, token="t")
 
 
 @pytest.mark.parametrize("kind", [JobSpec, Participant])

@@ -13,7 +13,7 @@ from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo, RdmaPort, RoceGid
 from jupyter_mntrain.plan.arrange import arrange
 from jupyter_mntrain.plan.networks.rdma import unused_rdma
-from jupyter_mntrain.workload.network_notes import unused_rdma_note
+from jupyter_mntrain.workload.hardware_notes import rdma_note
 from tests.standin.nodes import gpu, nic, node
 from tests.wording import says
 
@@ -71,12 +71,12 @@ def test_one_node_without_infiniband_keeps_all_from_it_and_is_named(
     places = placed(*nodes)
     assert [place.rdma_devices for place in places] == [(), ()]
     assert {network_environment(place)["NCCL_IB_DISABLE"] for place in places} == {"1"}
-    note = unused_rdma_note(nodes, places, {})
+    note = rdma_note(nodes, places, {})
     assert note is not None
     assert note.kind == Kind.SLOW_LINK
     assert says("n2", note.cause)
     assert says(reason, note.cause)
-    assert unused_rdma_note(nodes, places, {"NCCL_IB_DISABLE": "1"}) is None
+    assert rdma_note(nodes, places, {"NCCL_IB_DISABLE": "1"}) is None
 
 
 def test_infiniband_in_different_subnets_is_not_shared() -> None:

@@ -139,7 +139,7 @@ def contrast(one: str, other: str) -> float:
 def test_colors_can_be_told_from_every_background_they_may_meet(theme, backgrounds):
     roles = THEMES[theme]
     for background in backgrounds:
-        for color in (*roles.ranks, roles.bad, roles.fill, roles.axis):
+        for color in (*roles.ranks, roles.bad, roles.fill, roles.wait, roles.axis):
             assert contrast(color, background) >= 3, (color, background)
         least = 4.1 if theme == "auto" else 4.5
         assert contrast(roles.text, background) >= least

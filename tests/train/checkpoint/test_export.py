@@ -21,10 +21,10 @@ from transformers import (
 )
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.records.output import CONTENTS, ModelContents
 from jupyter_mntrain.recipe.parse import preset_config
 from jupyter_mntrain.recipe.sections import DataSection, ModelSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
+from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents
 from jupyter_mntrain.train.data.batches import Batch, hold_out, rows_of, sample_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.recipe.exactness import changed_settings
+from jupyter_mntrain.recipe.changes.exactness import changed_settings
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.checkpoint.policy import _COMPARED
 from jupyter_mntrain.train.prepare import prepare

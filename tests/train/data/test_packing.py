@@ -72,6 +72,14 @@ def test_every_pair_of_neighbors_in_a_document_is_learned_once(lengths: list[int
     for positions in batch.positions.tolist():
         assert positions[0] == 0
         assert all(b in {a + 1, 0} for a, b in pairwise(positions))
+    # The host says where they end: in every sequence, and in every part of a batch.
+    for part in [batch, *batch.parts(2), batch.share(0, 2), batch.filled(len(batch) + 1)]:
+        assert part.ends is not None
+        for positions, ends in zip(part.positions.tolist(), part.ends.tolist(), strict=True):
+            begins = [place for place, one in enumerate(positions) if one == 0]
+            assert ends[: len(begins)] == [*begins[1:], len(positions)]
+            assert set(ends[len(begins) :]) <= {len(positions)}
+            assert part.longest > max(positions)
 
 
 def test_each_has_a_sequence_of_its_own_where_none_are_packed() -> None:

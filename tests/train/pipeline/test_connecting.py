@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 import torch.distributed as dist
+from torch.distributed.pipelining import schedules
 
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.train.world import CONNECTING, form_groups
@@ -24,14 +25,16 @@ NODES = ["a", "a", "b", "b", "c", "c"]
 def train_and_tell(words: list[str]) -> None:
     """The trainer; prints each exchange, and each sum that is made while groups are formed.
 
-    Sums at other times are of tensors on the CPU, or may come too late.
+    Sums at other times are of tensors on the CPU, or may come too late. A send or receive is told
+    as what connects its group of two while groups are formed, as what is posted afterwards.
     """
-    all_reduce, exchange = dist.all_reduce, dist.batch_isend_irecv
+    all_reduce, exchange, post = dist.all_reduce, dist.batch_isend_irecv, schedules._batch_p2p
     is_forming = False
 
     def tell(what: str, group: Any) -> None:
         ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
-        print(json.dumps({"what": what, "ranks": ranks}), flush=True)
+        name = (group or dist.group.WORLD).group_name
+        print(json.dumps({"what": what, "ranks": ranks, "name": name}), flush=True)
 
     def forming(*arguments: Any) -> Any:
         nonlocal is_forming
@@ -49,10 +52,16 @@ def train_and_tell(words: list[str]) -> None:
         tell("exchange", operations[0].group)
         return exchange(operations)
 
+    def posting(operations: Any, desc: Any = None) -> Any:
+        for operation in operations:
+            tell("connect" if is_forming else "post", operation.group)
+        return post(operations, desc)
+
     with (
         patch("jupyter_mntrain.train.loop.form_groups", forming),
         patch.object(dist, "all_reduce", summing),
         patch.object(dist, "batch_isend_irecv", exchanging),
+        patch.object(schedules, "_batch_p2p", posting),
     ):
         forked.train(words)
 
@@ -81,11 +90,15 @@ def test_every_group_is_connected_by_all_of_its_ranks_before_two_of_them_exchang
         lines = [json.loads(line) for line in one.out.splitlines() if line.startswith("{")]
         used = [line["ranks"] for line in lines if line["what"] == "sum"]
         sent += (line["ranks"] for line in lines if line["what"] == "exchange")
-        whats = [line["what"] for line in lines]
-        assert whats == sorted(whats, key=["sum", "exchange"].index), "connected before"
+        whats = [line["what"] for line in lines if line["what"] != "post"]
+        assert whats == sorted(whats, key=["sum", "connect", "exchange"].index), "connected before"
+        connected = [line["name"] for line in lines if line["what"] == "connect"]
+        posted = {line["name"] for line in lines if line["what"] == "post"}
+        assert sorted(connected) == sorted(posted), "each once, and none in vain"
+        assert len(lines) > len(whats) > whats.index("connect")
         assert [len(ranks) for ranks in used] == [*map(len, groups)], "in one order on all ranks"
         assert all(rank in ranks for ranks in used)
-        assert all(line["ranks"] in used for line in lines)
+        assert all(line["ranks"] in used for line in lines if line["what"] in ("sum", "exchange"))
         assert rank or used == groups
         said = read(tmp_path / "metrics", rank)
         assert any(isinstance(one, RankProgress) and one.what == CONNECTING for one in said)

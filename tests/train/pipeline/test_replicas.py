@@ -152,7 +152,7 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
             "6 ranks is not a multiple of 4. Fix: use 3 ranks",
         ),
         (
-            ["data_parallel.replicas=2", "train.batch_size=8"],
+            ["data_parallel.replicas=2", "train.batch_size=8", "pipeline.microbatches=8"],
             4,
             "data_parallel.replicas = 2). Fix: use 16",
         ),

@@ -95,14 +95,14 @@ def test_a_report_that_hangs_neither_stops_a_step_nor_the_end(
 def test_a_run_that_fails_keeps_what_it_told(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Trainer.step
+    whole = Trainer.begin
 
-    def step(self: Trainer, number: int) -> dict[str, Any]:
+    def step(self: Trainer, number: int) -> Any:
         if number == 3:
             raise RuntimeError("lost")
         return whole(self, number)
 
-    monkeypatch.setattr(Trainer, "step", step)
+    monkeypatch.setattr(Trainer, "begin", step)
     with pytest.raises(RuntimeError, match="lost"):
         result(text, f"checkpoint.directory={tmp_path}/kept")
     assert sorted(curve(read(tmp_path / "kept/tensorboard"), "train/loss")) == [1, 2, 3]

@@ -65,7 +65,7 @@ def test_tensorboard_has_the_recipe_as_text_and_as_hyperparameters(tmp_path: Pat
     content = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
     hparams = HParamsPluginData.FromString(content).session_start_info.hparams
     assert hparams["train.steps"].number_value == 100
-    assert hparams["model.dtype"].string_value == "float32"
+    assert hparams["optimizer.kind"].string_value == "adamw"
 
 
 @pytest.mark.slow

@@ -16,6 +16,18 @@ from tests.standin.screen import Paper
 from tests.standin.training import sample_job
 from tests.wording import says, wording
 
+FIXED = tuple(
+    word
+    for one in (
+        "pipeline.schedule=eager-1f1b",
+        "pipeline.microbatches=8",
+        "pipeline.split=even",
+        "memory.checkpointing=none",
+    )
+    for word in ("--set", one)
+)
+"""Leaves nothing to a plan, which would make it fit."""
+
 RECIPE = '[model]\npreset = "llama-tiny"\n'
 
 
@@ -119,37 +131,73 @@ def test_a_drained_node_is_left_out_or_waited_for(do, cluster, recipe, as_json):
 
 
 def test_a_rank_has_as_much_memory_as_is_lent(do, cluster, recipe, as_json):
-    cluster.become(lent(node("gpu", 1, gpus=1), Lending(memory_bytes=1 << 30)))
+    cluster.become(lent(node("gpu", 1, gpus=1), Lending(memory_bytes=1 << 28)))
     (rank,) = as_json(do("dry-run", "r.toml", "--member", "gpu:1", directory=recipe))["memory"]
-    assert (rank["gpu_bytes"], rank["fits"]) == (1 << 30, False)
+    assert (rank["gpu_bytes"], rank["fits"]) == (1 << 28, False)
+    # The tensors alone would fit.
+    assert rank["total_bytes"] - sum(rank["overhead"].values()) < 1 << 28
 
 
 def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     cluster.become(node("gpu", 1, gpus=2), node("wopr", 2))
     members = ("--member", "gpu:gpu0,1", "--member", "wopr:1")
     small = do("dry-run", "r.toml", *members, directory=recipe)
-    assert "Estimated memory:\nrank 0 on gpu: weights " in text(small.renderable)
+    assert "Estimated memory: rank 0 on gpu: weights " in " ".join(text(small.renderable).split())
     assert "too little" not in text(small.renderable)
     assert [one["node"] for one in as_json(small)["memory"]] == ["gpu", "gpu", "wopr"]
     changes = ("model.layers=8", "model.hidden_size=8192", "model.intermediate_size=28672")
-    words = [word for one in changes for word in ("--set", one)]
+    words = [*FIXED, *(word for one in changes for word in ("--set", one))]
     large = do("dry-run", "r.toml", *members, *words, directory=recipe)
-    assert "; its GPU has 25.8 GB, too little" in text(large.renderable, width=1000)
+    shown = text(large.renderable, width=1000)
+    assert says("; GPU 0 (RTX 3090) has 25.8 GB, too little: use", shown)
     found = as_json(large)["memory"]
     assert [one["fits"] for one in found] == [False, False, True]
     assert found[0]["gpu_bytes"] == 24 << 30
     launched = do("launch", "r.toml", *members, *words, "--detach", directory=recipe)
     (note,) = as_json(launched)["warnings"]
     assert (note["kind"], note["node"], note["rank"]) == ("tight-memory", "gpu", 0)
-    assert says("51.0 GB in addition to CUDA's own memory", note["cause"])
+    assert says("54.5 GB with CUDA's own memory", note["cause"])
     assert says("use more ranks", note["fix"])
     (recipe / "gone.toml").write_text('[model]\npath = "gone"\n')
     elsewhere = do("dry-run", "gone.toml", *members, directory=recipe)
     gone = (
         f"Memory: {recipe}/gone is not on this machine; each rank reports it before its first step."
     )
-    assert gone in text(elsewhere.renderable)
+    assert gone in text(elsewhere.renderable, width=1000)
     assert as_json(elsewhere)["memory"] is None
+
+
+def test_a_dry_run_says_what_is_offloaded_and_whether_the_host_has_room(
+    do, cluster, recipe, text, as_json
+):
+    cluster.become(node("gpu", 1, gpus=2), node("wopr", 2))
+    members = ("--member", "gpu:gpu0,1", "--member", "wopr:1")
+    offload = ("--set", "memory.offload_activations=true", "--set", "train.device=auto")
+    small = do("dry-run", "r.toml", *members, *offload, directory=recipe)
+    assert " on the host; with CUDA 500.0 MB + NCCL " in text(small.renderable, width=1000)
+    on_gpu, _, on_cpu = as_json(small)["memory"]
+    assert on_gpu["estimate"]["host"] > 0
+    assert not {"host", "overhead"} & {*on_cpu, *on_cpu["estimate"]}
+    assert (
+        short_hosts(
+            as_json(do("launch", "r.toml", *members, *offload, "--detach", directory=recipe))
+        )
+        == []
+    )
+    long = ("--set", "data.sequence_length=4096", "--set", "train.batch_size=4096")
+    many = (*members, *offload, *long, *FIXED, "--set", "optimizer.kind=adafactor")
+    large = do("dry-run", "r.toml", *many, directory=recipe)
+    assert says("its ranks offload ", text(large.renderable, width=1000))
+    (note,) = short_hosts(as_json(do("launch", "r.toml", *many, "--detach", directory=recipe)))
+    assert note["node"] == "gpu"
+    assert says("GB are free", note["cause"])
+    assert says("memory.offload_activations = false", note["fix"])
+
+
+def short_hosts(data):
+    """Notes of tight memory that are about a node, and not about a rank's GPU."""
+    tight = [one for one in data.get("warnings", []) if one["kind"] == "tight-memory"]
+    return [one for one in tight if one.get("rank") is None]
 
 
 def test_a_cell_is_a_job(do, cluster, recipe):
@@ -175,3 +223,14 @@ def test_json_says_nothing_besides_the_data(do, recipe):
     do("launch", "r.toml", "--wait", "--json", directory=recipe, screen=screen)
     do("measure", "--json", screen=screen)
     assert screen.said == []
+
+
+def test_a_script_s_ranks_wait_as_long_as_the_launch_says(do, cluster, recipe):
+    (recipe / "s.py").write_text("print('hi')\n")
+    do("launch", "s.py", "--collective-timeout", "2min", directory=recipe)
+    (spec, *_) = cluster.launches
+    assert spec.environment["MNTRAIN_COLLECTIVE_TIMEOUT_S"] == "120"
+    with pytest.raises(SpecError, match=wording("a recipe says it itself")):
+        do("launch", "r.toml", "--collective-timeout", "2min", directory=recipe)
+    with pytest.raises(SpecError, match=wording("between 10 s and a day")):
+        do("launch", "s.py", "--collective-timeout", "1s", directory=recipe)

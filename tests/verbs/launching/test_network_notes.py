@@ -22,3 +22,23 @@ def test_a_job_that_falls_back_to_tcp_is_told_before_its_start(do, recipe, as_js
     assert says("not InfiniBand: wopr: it has no InfiniBand adapter", warning["cause"])
     told = as_json(do(*words, "--env", "NCCL_IB_DISABLE=1", directory=recipe, on=pair))
     assert "warnings" not in told
+
+
+@pytest.mark.parametrize("verb", ["dry-run", "launch"])
+def test_adapters_that_do_not_reach_the_memory_of_gpus_are_named(do, recipe, as_json, verb):
+    port = RdmaPort(device="mlx5_0", number=1, link="InfiniBand", state="ACTIVE", subnet="fe80")
+
+    def with_port(one, **fields):
+        inventory = msgspec.structs.replace(one.info.inventory, rdma_ports=(port,), **fields)
+        return msgspec.structs.replace(
+            one, info=msgspec.structs.replace(one.info, inventory=inventory)
+        )
+
+    first = with_port(node("muthur", 2, gpus=1), gpu_direct="dma-buf")
+    words = (verb, "r.toml", "--member", "muthur:gpu0", "--member", "wopr:gpu0")
+    slow = StandInCluster(nodes=[first, with_port(node("wopr", 1, gpus=1))], jobs=[])
+    (warning,) = as_json(do(*words, directory=recipe, on=slow))["warnings"]
+    assert says("wopr: neither nvidia-peermem nor dma-buf", warning["cause"])
+    second = with_port(node("wopr", 1, gpus=1), gpu_direct="nvidia-peermem")
+    fast = StandInCluster(nodes=[first, second], jobs=[])
+    assert "warnings" not in as_json(do(*words, directory=recipe, on=fast))

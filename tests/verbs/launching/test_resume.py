@@ -8,8 +8,11 @@ import pytest
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
+from tests.standin.cluster import StandInCluster, node
 from tests.standin.job_handle import StandInJob
+from tests.standin.plans import plan_of
 from tests.standin.screen import Paper
+from tests.standin.training import sample_job
 from tests.wording import says, wording
 
 RECIPE_JOB = JobSpec(
@@ -60,7 +63,7 @@ def test_it_goes_on_with_the_same_job_and_says_from_where(resume, stored):
     spec, said = resume(stored(RECIPE_JOB).id)
     assert spec.origin is not None
     assert not spec.origin.is_branch
-    assert msgspec.structs.replace(spec, origin=None) == RECIPE_JOB
+    assert msgspec.structs.replace(spec, origin=None, chosen={}) == RECIPE_JOB
     assert says("from step 400", said)
     assert "ago)" in said
     assert "changed" not in said
@@ -74,6 +77,35 @@ def test_what_is_changed_is_named_before_the_start(resume, stored):
     assert says("train.steps 500 → 800", said)
     assert says("ranks 2 → 3", said)
     assert says("other losses", said)
+
+
+def test_a_plan_stays_unless_another_is_asked_for(do, tmp_path, text):
+    recipe = '[model]\npreset = "llama-tiny"\nlayers = 6\n[pipeline]\nschedule = "1f1b"\n'
+    spec = msgspec.structs.replace(
+        RECIPE_JOB,
+        files={"recipe.toml": recipe + "microbatches = 4\n"},
+        chosen={"pipeline.split": "[5, 1]", "memory.checkpointing": "none"},
+    )
+
+    def resumed(*words: str) -> tuple[JobSpec, str]:
+        job = StandInJob(sample_job({"wopr": 1, "muthur": 1}, traced=(3,), plan=plan_of()))
+        view = msgspec.structs.replace(job.view(), spec=spec)
+        job.change_view(view)
+        cluster, screen = StandInCluster([node("wopr", 1), node("muthur", 2)], [job]), Paper()
+        do("resume", job.id, *words, on=cluster, directory=tmp_path, screen=screen)
+        return cluster.launches[-1], "\n".join(map(text, screen.said))
+
+    kept, _ = resumed()
+    assert kept.chosen["pipeline.split"] == "[5, 1]"
+    planned, said = resumed("--replan")
+    # The nodes are alike, and the last stage also has the head.
+    assert planned.chosen["pipeline.split"] == "[4, 2]"
+    assert "pipeline.split [5, 1] → [4, 2]" in said
+
+
+def test_a_new_plan_needs_a_job_that_had_one(resume, stored):
+    with pytest.raises(SpecError, match=wording("has no plan")):
+        resume(stored(RECIPE_JOB).id, "--replan")
 
 
 def test_a_step_or_a_path_begins_a_new_run(resume, stored):

@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.recipe.settings import settings_of_job
+from jupyter_mntrain.recipe.changes.settings import settings_of_job
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.workload.workload import from_path, from_spec
 from tests.standin.cluster import StandInCluster, node

@@ -50,6 +50,27 @@ def test_no_address_is_torn_at_any_width(do, width):
         assert any(whole in line for line in lines), whole
 
 
+@pytest.mark.parametrize("width", [80, 140])
+def test_nodes_shows_what_cards_and_their_driver_can_do(do, width, cluster):
+    view = node("muthur", 2, gpus=2)
+    inventory = view.info.inventory
+    first, second = (
+        msgspec.structs.replace(gpu, compute_capability=able)
+        for gpu, able in zip(inventory.gpus, [(8, 6), (7, 5)], strict=True)
+    )
+    versions = msgspec.structs.replace(inventory.versions, driver="570.1", driver_cuda="12.8")
+    able = msgspec.structs.replace(inventory, gpus=(first, second), versions=versions)
+    info = msgspec.structs.replace(view.info, inventory=able)
+    cluster.become(msgspec.structs.replace(view, info=info))
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    console.print(do("nodes").renderable)
+    shown = console.file.getvalue()
+    assert "compute capability 8.6," in shown
+    assert "7.5" in shown
+    assert "driver\u00a0570.1, CUDA\u00a012.8" in shown
+    assert max(map(len, shown.splitlines())) <= width
+
+
 def test_nodes_shows_what_is_lent_and_why_not(do, text, cluster):
     drained = Problem(kind=Kind.DRAINED, cause="its owner drained it: exam", fix="leave it out")
     some = Lending(hours="Mon-Fri 19:00-07:00", gpus=(0,), memory_bytes=20 << 30)
@@ -94,14 +115,24 @@ def test_why_nodes_are_missing_is_said(do, text):
 
 
 def test_measure_is_every_ordered_pair(do, text, as_json):
-    outcome = do("measure", "--member", "wopr", "--member", "hal")
-    assert [(one["sender"], one["receiver"]) for one in as_json(outcome)] == [
+    outcome = do("measure", "--links", "--member", "wopr", "--member", "hal")
+    assert [(one["sender"], one["receiver"]) for one in as_json(outcome)["links"]] == [
         ("wopr", "hal"), ("hal", "wopr"),
     ]  # fmt: skip
     shown = text(outcome.renderable)
     assert "941\u00a0Mbit/s" in shown
+    assert "0.2\u00a0ms" in shown
     assert "alone" in shown
     assert "lower bound" not in shown
+    assert "from \\ to" not in shown, "a matrix of two nodes would say nothing new"
+
+
+def test_from_three_nodes_on_there_is_a_matrix(do, text, cluster, monkeypatch):
+    three = cluster.measure([Participant(node=name) for name in ("wopr", "hal", "eddie")])
+    monkeypatch.setattr(cluster, "measure", lambda *_, **__: three)
+    shown = text(do("measure", "--links", "--member", "wopr", "--member", "hal").renderable)
+    assert "from \\ to" in shown
+    assert shown.count("0.2\u00a0ms") == 2 * 6
 
 
 def test_a_disturbed_measurement_says_so(do, text, cluster, monkeypatch):
@@ -109,7 +140,7 @@ def test_a_disturbed_measurement_says_so(do, text, cluster, monkeypatch):
     capacity = msgspec.structs.replace(link.capacity, condition="beside a job")
     disturbed = msgspec.structs.replace(link, capacity=capacity)
     monkeypatch.setattr(cluster, "measure", lambda *_, **__: (disturbed,))
-    shown = text(do("measure", "--member", "wopr", "--member", "hal").renderable)
+    shown = text(do("measure", "--links", "--member", "wopr", "--member", "hal").renderable)
     assert "beside a job" in shown
     assert "lower bound" in shown
 

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.notebook.panel.html import predicted
-from jupyter_mntrain.plan.traffic import ring_traffic, step_traffic
+from jupyter_mntrain.plan.prediction.traffic import ring_traffic, step_traffic
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster, node
@@ -78,8 +78,12 @@ def test_step_time_and_memory_of_each_rank_are_in_sight(here: Path) -> None:
         (0, "muthur"), (1, "wopr"), (2, "wopr"),
     ]  # fmt: skip
     assert {one.gpu_bytes for one in prediction.memory} == {24 << 30}
-    assert [one.estimate for one in prediction.memory] == [
-        one.estimate for one in panel._built(panel.form()).memory() or ()
+    assert panel.look(panel.form())
+    planned = panel.form().prediction
+    assert planned is not None
+    built = panel._built(panel.form())
+    assert [one.estimate for one in planned.memory or ()] == [
+        one.estimate for one in built.memory(built.expected()) or ()
     ]
     # The link takes longer than the little model.
     assert prediction.links is not None
@@ -131,3 +135,35 @@ def test_a_rank_that_will_not_fit_is_a_warning_at_its_node(here: Path) -> None:
     assert kinds(form) == {"wopr": [Kind.TIGHT_MEMORY]}
     assert form.blocked is None
     assert "mnt-over" in predicted(form.prediction, now_s=0.0)
+
+
+def test_a_step_is_planned_once_the_panel_is_shown_and_again_when_choices_change(
+    panel: Panel,
+) -> None:
+    form = panel.form()
+    assert form.prediction is not None
+    assert form.prediction.plan is None
+    assert panel.look(form)
+    first = panel.form().prediction
+    assert first is not None
+    assert first.plan is not None
+    assert formats.seconds(first.plan.plan.step_s) in predicted(first, now_s=0.0)
+    assert first.plan.plan.bottleneck in predicted(first, now_s=0.0)
+    assert not panel.look(panel.form()), "the same choices are not planned again"
+    changed = choose(panel, changes="model.layers=12")
+    assert changed.prediction is not None
+    assert changed.prediction.plan is None, "an old plan is not shown for other choices"
+    assert panel.look(changed)
+    other = panel.form().prediction
+    assert other is not None
+    assert other.plan is not None
+    assert other.plan.plan.step_s > first.plan.plan.step_s
+
+
+def test_what_cannot_be_planned_is_not_asked_again(here: Path) -> None:
+    (here / "small.toml").write_text('[model]\npath = "/nowhere/model"\n')
+    panel = open_panel(StandInCluster([node("wopr", 1, gpus=1)]), here, "small.toml")
+    form = panel.form()
+    assert not panel.look(form)
+    assert form.prediction is not None
+    assert form.prediction.plan is None

@@ -12,7 +12,7 @@ from jupyter_mntrain.cluster import LogLine
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.verdict import Verdict
+from jupyter_mntrain.model.failure.verdict import Verdict
 from tests.wording import wording
 
 TOKEN = "hf_" + "aBcDeFgHiJ" * 3

@@ -13,6 +13,7 @@ from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.show.terminal import QuietScreen
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.job_handle import StandInJob
+from tests.standin.plans import plan_of
 from tests.standin.screen import Paper
 from tests.standin.training import sample_job
 from tests.wording import says, wording
@@ -102,6 +103,7 @@ def test_jobs_and_status(do, text, as_json):
     for word in ("r0", "r1", "wopr", "muthur", "MFU", "→ sent", "941\u00a0Mbit/s, measured"):
         assert word in shown
     data = as_json(do("status", "j-7f3a"))
+    assert data["step_s"] > 0
     assert data["state"] == "running"
     assert len(data["ranks"]) == 2
     assert {link["direction"] for link in data["links"]} == {"sent", "received"}
@@ -228,3 +230,28 @@ def test_a_terminal_waits_no_longer_than_it_was_told():
     QuietScreen(Paper()).follow(Endless(), 0.2)
     assert time.monotonic() - began >= 0.2
     assert sum(waited) == pytest.approx(0.2, abs=0.02)
+
+
+def test_status_has_the_predicted_step_beside_the_measured_one_and_why_it_differs(
+    do, text, as_json
+):
+    def status(step_s, **fields):
+        plan = plan_of(step_s, 0.8 * step_s, **fields)
+        job = StandInJob(sample_job({"wopr": 1, "muthur": 1}, plan=plan))
+        return do("status", on=StandInCluster([], [job]))
+
+    outcome = status(0.8)
+    shown = text(outcome.renderable, width=100).replace("\N{NO-BREAK SPACE}", " ")
+    assert says("predicted: 800 ms per step; it is ", shown)
+    assert says(": rank 1 computes 61\u202f% slower than planned; rank 0 computes", shown)
+    data = as_json(outcome)
+    assert data["predicted_step_s"] == 0.8
+    assert data["step_s"] > 1
+    guessed = text(status(0.8, is_measured=False).renderable, width=100)
+    assert says("(its speed was guessed)", guessed)
+    near = status(1.2)
+    shown = text(near.renderable, width=100).replace("\N{NO-BREAK SPACE}", " ")
+    assert says("predicted: 1.2 s per step", shown)
+    assert "off_plan" in data
+    assert "off_plan" not in as_json(near)
+    assert "predicted" not in text(do("status").renderable)

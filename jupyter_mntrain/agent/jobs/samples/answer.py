@@ -93,7 +93,7 @@ class SamplesAnswer:
         for rank in sorted(set(ranks) & set(archive.ranks)):
             known = archive.ranks[rank]
             blocks = self._zoom(rank, known) if range_ else self._whole(rank, known)
-            self._ranks[rank] = _told(rank, known, blocks)
+            self._ranks[rank] = _told(rank, known, blocks, with_traces=range_ is None)
 
     def read(self) -> NodeSamples:
         """Read the steps that are told one by one.
@@ -186,7 +186,7 @@ class SamplesAnswer:
         return body if entry.attempt == self._attempt and isinstance(body, RankStep) else None
 
 
-def _told(rank: Rank, known: RankArchive, blocks: Blocks) -> RankSamples:
+def _told(rank: Rank, known: RankArchive, blocks: Blocks, *, with_traces: bool) -> RankSamples:
     total = max(1, known.steps.samples)
     return RankSamples(
         rank=rank,
@@ -196,6 +196,7 @@ def _told(rank: Rank, known: RankArchive, blocks: Blocks) -> RankSamples:
         progress=known.progress,
         evaluations=tuple(known.evaluations),
         texts=tuple(known.texts),
+        traces=tuple(known.traces) if with_traces else (),
         blocks=blocks,
         sent_bytes=_per_step(known.sent_bytes, total),
         received_bytes=_per_step(known.received_bytes, total),

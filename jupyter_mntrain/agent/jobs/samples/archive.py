@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jupyter_mntrain.agent.jobs.samples.pyramid import Kept, Pyramid
 from jupyter_mntrain.metrics.thinned.blocks import FACTOR, LINK_RULES, Row, link_row, row_of
-from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
+from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS, MOST_TRACES
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import private_directory
@@ -26,6 +26,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankStart,
     RankStep,
     RankText,
+    RankTrace,
 )
 
 MOST_EVALUATIONS = tunables.count("journal.evaluations")
@@ -41,6 +42,7 @@ class KeptRank(Record, frozen=True):
     progress: RankProgress | None = None
     evaluations: tuple[RankEvaluation, ...] = ()
     texts: tuple[RankText, ...] = ()
+    traces: tuple[RankTrace, ...] = ()
     sent_bytes: dict[int, float] = {}
     received_bytes: dict[int, float] = {}
 
@@ -66,6 +68,7 @@ class RankArchive:
     progress: RankProgress | None = None
     evaluations: list[RankEvaluation] = field(default_factory=list)
     texts: list[RankText] = field(default_factory=list)
+    traces: list[RankTrace] = field(default_factory=list)
     sent_bytes: dict[int, float] = field(default_factory=dict)
     received_bytes: dict[int, float] = field(default_factory=dict)
     """Of all steps, by peer."""
@@ -84,6 +87,8 @@ class RankArchive:
                 self._take_evaluation(body)
             case RankText():
                 self._take_text(body)
+            case RankTrace():
+                self.traces = [*self.traces, body][-MOST_TRACES:]
             case RankSaved() | RankGroup():
                 pass  # the job's record has it
 
@@ -115,6 +120,7 @@ class RankArchive:
             progress=self.progress,
             evaluations=tuple(self.evaluations),
             texts=tuple(self.texts),
+            traces=tuple(self.traces),
             sent_bytes=dict(self.sent_bytes),
             received_bytes=dict(self.received_bytes),
         )
@@ -217,6 +223,7 @@ class Archive:
             progress=kept.progress,
             evaluations=list(kept.evaluations),
             texts=list(kept.texts),
+            traces=list(kept.traces),
             sent_bytes=dict(kept.sent_bytes),
             received_bytes=dict(kept.received_bytes),
         )

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 
+from jupyter_mntrain.agent.membership.detached import running_pid
 from jupyter_mntrain.agent.membership.owner.hours import Hours
 from jupyter_mntrain.agent.membership.owner.word import (
     DAY_S,
@@ -28,6 +30,8 @@ from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
 from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.shared_file import SharedFile
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 LONGEST_REASON = 200
 LONGEST_DRAIN_S = 3650 * DAY_S
@@ -86,7 +90,7 @@ def change_lending(asked: Asked, state: Path, node: str) -> tuple[str, dict[str,
     try:
         with file.locked():
             before = _before(file, asked)
-            after = _after(before, asked) if asked.what else before
+            after = _after(before, asked, state) if asked.what else before
             if asked.what:
                 file.write(after)
     except OSError as error:
@@ -114,7 +118,7 @@ def _before(file: SharedFile[Lending], asked: Asked) -> Lending:
         raise
 
 
-def _after(before: Lending, asked: Asked) -> Lending:
+def _after(before: Lending, asked: Asked, state: Path) -> Lending:
     if asked.is_reset:
         return Lending(drain=before.drain)
     if asked.is_resume or asked.drain is not None:
@@ -123,16 +127,30 @@ def _after(before: Lending, asked: Asked) -> Lending:
     if after.is_strict and not after.hours:
         raise SpecError("--strict needs hours", fix='give them, like --hours "22:00-06:00"')
     if "gpus" in asked.changes or "memory_bytes" in asked.changes:
-        _check_gpus(after)
+        _check_gpus(after, _visible_to_agent(state))
     return after
 
 
-def _check_gpus(lending: Lending) -> None:
-    reader = GpuReader()
+def _visible_to_agent(state: Path) -> str | None:
+    """``CUDA_VISIBLE_DEVICES`` of the agent that runs, which this command may not have."""
+    pid = running_pid(state)
+    try:
+        return None if pid is None else psutil.Process(pid).environ().get(VISIBLE)
+    except psutil.Error:  # it has ended, or is another user's
+        return None
+
+
+def _check_gpus(lending: Lending, visible: str | None) -> None:
+    reader = GpuReader(visible)
     gpus = reader.read()
     known = {gpu.index for gpu in gpus}
     unknown = [index for index in lending.gpus or () if index not in known]
     there = f"it has {numbered('GPU', sorted(known))}" if known else f"it has none: {reader.note}"
+    if unknown and visible is not None:
+        raise SpecError(
+            f"the agent cannot use GPU {unknown[0]}: its {VISIBLE} is {visible!r}; {there}",
+            fix=f"give the ids that nodes lists, or start the agent with another {VISIBLE}",
+        )
     if unknown:
         raise SpecError(
             f"this machine has no GPU {unknown[0]}; {there}", fix="give the ids that nodes lists"

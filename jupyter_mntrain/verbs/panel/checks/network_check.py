@@ -14,7 +14,7 @@ from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices, variables
 from jupyter_mntrain.verbs.panel.node_row import FormRow
-from jupyter_mntrain.workload.network_notes import unused_rdma_note
+from jupyter_mntrain.workload.hardware_notes import rdma_note
 from jupyter_mntrain.workload.slow_links import slow_link_note
 
 
@@ -50,6 +50,6 @@ def check_network(
         fix = Fix(label="Choose it", choices=choices)
         findings.put(None, Check(level="warning", problem=note, fix=fix))
     nodes = [by_name[one.node] for one in participants]
-    if unused := unused_rdma_note(nodes, placements, own):
-        findings.put(None, Check(level="warning", problem=unused))
+    if rdma := rdma_note(nodes, placements, own):
+        findings.put(None, Check(level="warning", problem=rdma))
     return participants, placements

@@ -8,12 +8,12 @@ import msgspec
 
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.plan.workplaces import working_in
+from jupyter_mntrain.plan.software.workplaces import working_in
 from jupyter_mntrain.verbs.panel.checks.check import Check, leave_out
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices
+from jupyter_mntrain.verbs.panel.looks.place import Place
 from jupyter_mntrain.verbs.panel.node_row import FormRow
-from jupyter_mntrain.verbs.panel.place import Place
 
 
 def check_place(

@@ -1,4 +1,4 @@
-"""Version check: rows whose versions differ from the others."""
+"""Version check: rows whose versions differ from the others, or whose torch cannot use the GPUs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import msgspec
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.plan.versions import MUST_AGREE, divergences, version_problem
+from jupyter_mntrain.plan.software.gpu_builds import gpu_build_problem
+from jupyter_mntrain.plan.software.versions import MUST_AGREE, divergences, version_problem
 from jupyter_mntrain.verbs.panel.checks.check import Check, Fix, leave_out
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices
@@ -18,10 +20,15 @@ from jupyter_mntrain.verbs.panel.node_row import FormRow
 
 
 def check_versions(
-    used: Sequence[FormRow], choices: Choices, usable: Sequence[NodeInfo], findings: Findings
+    used: Sequence[FormRow],
+    participants: Sequence[Participant],
+    choices: Choices,
+    usable: Sequence[NodeInfo],
+    findings: Findings,
 ) -> None:
     names = {row.name for row in used}
     infos = [info for info in usable if reference(info, usable) in names]
+    by_row = {one.node: one.gpus for one in participants}
     different = divergences(infos)
     for info in infos:
         if info.inventory.versions.torch is None:
@@ -39,7 +46,12 @@ def check_versions(
                 fix = Fix(label="Launch anyway", choices=anyway)
                 check = Check(level="error", problem=problem, fix=fix)
             findings.put(reference(info, usable), check)
-        if not own:
+        unusable = gpu_build_problem(info, by_row.get(reference(info, usable), ()))
+        if unusable is not None:
+            problem = msgspec.structs.replace(unusable, node=None)
+            fix = leave_out(choices, reference(info, usable))
+            findings.put(reference(info, usable), Check(level="error", problem=problem, fix=fix))
+        if not own and unusable is None:
             findings.passed(reference(info, usable))
 
 

@@ -48,8 +48,8 @@ export interface IChart {
   range?: [number, number];
   /** Times without any value, shaded. */
   gaps?: [from: number, to: number][];
-  /** Horizontal lines, such as the capacity. */
-  levels?: { at: number; label: string }[];
+  /** Horizontal lines, such as the capacity; dashed ones belong on the scale. */
+  levels?: { at: number; label: string; value?: string; isDashed?: boolean }[];
   /** Values that are NaN or infinite, oldest first. */
   breaks?: { time: number; line: string; label: string }[];
   /** Events, oldest first: vertical lines, shaded until their end. */

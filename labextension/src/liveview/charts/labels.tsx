@@ -26,6 +26,8 @@ interface ILabel {
   name: string;
   line?: ILine;
   reading?: IReading;
+  /** Of a level. */
+  value?: string;
 }
 
 /** For every line a leader, its dash, its name, and the recent value or the one pointed at. */
@@ -36,7 +38,11 @@ export function Labels(props: ILabelsProps): JSX.Element {
       .map((line, i) => ({ line, reading: props.readings[i] }))
       .filter(({ reading }) => reading.broken || !Number.isNaN(reading.height))
       .map(one => ({ ...one, at: one.reading.height, name: one.line.label })),
-    ...(chart.levels ?? []).map(({ at, label }) => ({ at, name: label }))
+    ...(chart.levels ?? []).map(({ at, label, value }) => ({
+      at,
+      name: label,
+      value
+    }))
   ];
   const wanted = labels.map(({ at }) =>
     heightOf(at, chart, props.plot, height)
@@ -48,7 +54,7 @@ export function Labels(props: ILabelsProps): JSX.Element {
       style={{ left, width, height }}
       aria-hidden="true"
     >
-      {labels.map(({ name, line, reading }, i) => (
+      {labels.map(({ name, line, reading, value }, i) => (
         <g key={line?.key ?? i}>
           <path
             d={`M0 ${wanted[i]} L6 ${placed[i]} L${line ? 10 : 26} ${placed[i]}`}
@@ -62,6 +68,7 @@ export function Labels(props: ILabelsProps): JSX.Element {
                 {written(chart, reading)}
               </tspan>
             )}
+            {value && <tspan className="b">{value}</tspan>}
           </text>
         </g>
       ))}

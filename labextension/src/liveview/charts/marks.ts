@@ -8,15 +8,21 @@ import type { ITheme } from './theme';
 /** Half the width and the height of a triangle at the frame. */
 const MARK = 4;
 
-/** Zero of a mirrored chart, and capacities. */
+/** Dash and gap of a level that is not a limit. */
+const DASH = [4, 3];
+
+/** Zero of a mirrored chart, capacities, and what was predicted. */
 export function drawLevels(plot: uPlot, chart: IChart, theme: ITheme): void {
   const { ctx, bbox } = plot;
-  const at = (chart.levels ?? []).map(level => level.at);
+  const levels = chart.levels ?? [];
   ctx.save();
   ctx.strokeStyle = theme.axis;
   ctx.lineWidth = devicePixelRatio;
-  for (const value of chart.isMirrored ? [0, ...at] : at) {
-    const y = plot.valToPos(value, 'y', true);
+  for (const { at, isDashed } of chart.isMirrored
+    ? [{ at: 0, isDashed: false }, ...levels]
+    : levels) {
+    const y = plot.valToPos(at, 'y', true);
+    ctx.setLineDash(isDashed ? DASH.map(part => part * devicePixelRatio) : []);
     ctx.beginPath();
     ctx.moveTo(bbox.left, y);
     ctx.lineTo(bbox.left + bbox.width, y);

@@ -15,7 +15,7 @@ const EMPTY_DECADE: [number, number] = [0.1, 1];
 
 /** Range of the value axis: includes every value that has a place on it. */
 export function valueRange(
-  chart: Pick<IChart, 'limit' | 'range'>,
+  chart: Pick<IChart, 'limit' | 'range' | 'levels'>,
   scale: Scale,
   low: number | null,
   high: number | null
@@ -28,6 +28,9 @@ export function valueRange(
   }
   if (low === null || high === null) {
     return scale === 'log' ? EMPTY_DECADE : [0, 1];
+  }
+  for (const { at } of chart.levels ?? []) {
+    [low, high] = [Math.min(low, at), Math.max(high, at)];
   }
   if (scale === 'log') {
     return logRange(low, high);

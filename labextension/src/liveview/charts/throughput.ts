@@ -6,10 +6,14 @@ import {
   hasValues,
   type IChart,
   type IChartInput,
+  type ILine,
   tableLine
 } from './chart';
 import { rankLines } from './rank_lines';
 import { trans } from '../../trans';
+
+/** A prediction this many times the highest value is not drawn: it is a bad guess. */
+const MOST_ABOVE = 2;
 
 export function throughputChart(input: IChartInput): IChart {
   const { store, theme } = input;
@@ -34,9 +38,30 @@ export function throughputChart(input: IChartInput): IChart {
       ? trans.__('job, and each rank’s pace: tokens over its own compute time')
       : '',
     lines,
+    levels: predicted(store.summary?.predicted_tokens_per_s, lines),
     format: formats.rate,
     tick: formats.shortCount,
     note: lines.length ? undefined : absentNote(store, 'tokens_per_s'),
     height: 108
   };
+}
+
+/** The throughput that the plan predicted, unless it would press all lines flat. */
+function predicted(
+  rate: number | null | undefined,
+  lines: ILine[]
+): IChart['levels'] {
+  const highest = lines
+    .flatMap(line => [...line.y])
+    .reduce((top, y) => (y > top ? y : top), 0);
+  return typeof rate === 'number' && rate <= MOST_ABOVE * highest
+    ? [
+        {
+          at: rate,
+          label: trans.__('predicted'),
+          value: formats.rate(rate),
+          isDashed: true
+        }
+      ]
+    : [];
 }

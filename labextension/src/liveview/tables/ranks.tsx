@@ -57,6 +57,7 @@ export function RankTable({ job, store }: IViewProps): JSX.Element {
               value={who[name]}
               write={write}
               reason={who.missing?.[name === 'wait' ? 'compute' : name]}
+              more={name === 'memory_bytes' ? reserved(who) : undefined}
             />
           ),
           value: who[name]
@@ -71,4 +72,13 @@ export function RankTable({ job, store }: IViewProps): JSX.Element {
       rows={store.sorted.map(rowOf)}
     />
   );
+}
+
+/** What torch's allocator holds beside what is allocated, on a GPU. */
+function reserved({
+  reserved_bytes: size
+}: IRankRows['who']): string | undefined {
+  return size
+    ? trans.__('reserved by the allocator: %1', formats.memory(size))
+    : undefined;
 }

@@ -16,13 +16,21 @@ from jupyter_mntrain.metrics.thinned.blocks import AT, LINK_RULES, Row, from_byt
 from jupyter_mntrain.metrics.thinned.samples import (
     BLOCK,
     LINK_BLOCK,
+    MOST_TRACES,
     UNKNOWN,
     Blocks,
     NodeSamples,
     RankSamples,
 )
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.metrics import LinkSample, RankEvaluation, RankStart, RankStep
+from jupyter_mntrain.model.records.metrics import (
+    LinkSample,
+    RankEvaluation,
+    RankStart,
+    RankStep,
+    RankTrace,
+    TracedAction,
+)
 
 PEAK, DIP = 700, 901
 """Steps with the longest and the shortest duration."""
@@ -256,3 +264,21 @@ def test_the_line_of_losses_is_of_all_attempts_and_survives_the_agent(tmp_path: 
     assert line is not None
     assert (line.begin, line.total_steps, len(line.lows)) == (1, 60, 30)
     assert (line.first, line.last) == (4.999, 4.97)
+
+
+def test_the_newest_recorded_steps_are_told_also_after_a_restart(tmp_path: Path) -> None:
+    def trace(number: int) -> RankTrace:
+        actions = (TracedAction("F", 0.125, 0.5, 0, 1), TracedAction("SEND_F", 0.5, 0.5, 0, 1, 1))
+        return RankTrace(
+            time_s=number, rank=Rank(0), step=number, begin_s=0.0, step_s=1.0, actions=actions
+        )
+
+    made = Samples(tmp_path)
+    fill(made, 1, 5)
+    for number in range(1, MOST_TRACES + 3):
+        made.append(trace(number), attempt=1)
+    kept = tuple(trace(number) for number in range(3, MOST_TRACES + 3))
+    assert whole(made, 100).ranks[0].traces == kept
+    assert zoom(made, 1, 3).traces == (), "who asks for a range of steps has them"
+    made.close()
+    assert whole(Samples(tmp_path), 100).ranks[0].traces == kept

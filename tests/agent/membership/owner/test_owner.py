@@ -37,6 +37,14 @@ def say(agent: LiveAgent, *words: str) -> str:
     return done.stdout
 
 
+def test_only_what_the_agent_can_use_is_lent(new_agent: Callable[..., LiveAgent]) -> None:
+    agent = new_agent(environment={"PYTHONPATH": str(CARDS), "CUDA_VISIBLE_DEVICES": "1"})
+    say(agent, "lend", "--gpus", "1")
+    with pytest.raises(AssertionError, match="CUDA_VISIBLE_DEVICES is '1'"):
+        say(agent, "lend", "--gpus", "0,1")
+    until(lambda: agent.info().lending.gpus == (1,))
+
+
 def refused(agent: LiveAgent, *gpus: int) -> str:
     """What a driver is told that asks for a lease without a look at the node's record."""
     request = LeaseRequest(job_id=new_job_id(), attempt=1, ranks=1, gpus=gpus, interface="lo")

@@ -1,11 +1,16 @@
-"""NVML of a machine with two idle cards, for agents of tests where there is none."""
+"""NVML of a machine with two idle cards, for agents of tests where there is none.
+
+``CARD_CAPABILITY`` in its environment is their compute capability.
+"""
 
 from __future__ import annotations
 
+import os
 from types import SimpleNamespace
 from typing import Any
 
 COUNT = 2
+CAPABILITY = [int(part) for part in os.environ.get("CARD_CAPABILITY", "8.6").split(".")]
 MEMORY_BYTES = 24 << 30
 NVML_TEMPERATURE_GPU = 0
 
@@ -21,11 +26,12 @@ def __getattr__(name: str) -> Any:
     answers: dict[str, Any] = {
         "nvmlInit": lambda: None,
         "nvmlSystemGetDriverVersion": lambda: "570.1",
+        "nvmlSystemGetCudaDriverVersion_v2": lambda: 12080,
         "nvmlDeviceGetCount": lambda: COUNT,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
         "nvmlDeviceGetUUID": "GPU-{}".format,
         "nvmlDeviceGetMigMode": lambda _: [0, 0],
-        "nvmlDeviceGetCudaComputeCapability": lambda _: [8, 6],
+        "nvmlDeviceGetCudaComputeCapability": lambda _: CAPABILITY,
         "nvmlDeviceGetName": lambda _: "RTX",
         "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=MEMORY_BYTES, used=0),
         "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=0),

@@ -75,6 +75,23 @@ def test_a_node_left_out_because_its_gpus_are_taken_says_who_has_them(
     assert (chosen.blocked, chosen.members) == (None, ("a", "b"))
 
 
+def test_a_driver_older_than_torchs_cuda_blocks_at_its_row(here: Path) -> None:
+    versions = {"torch": "2.13.0", "cuda": "13.0", "driver": "580.1", "driver_cuda": "13.0"}
+    old = versions | {"driver": "570.1", "driver_cuda": "12.8"}
+    nodes = [
+        with_versions(node("a", 1, gpus=1), **old),
+        with_versions(node("b", 2, gpus=1), **versions),
+    ]
+    panel = open_panel(StandInCluster(nodes), here, "small.toml")
+    form = panel.form()
+    assert Kind.OLD_DRIVER in kinds(form)["a"]
+    assert form.blocked is not None
+    assert (form.blocked.kind, form.blocked.node) == (Kind.OLD_DRIVER, "a")
+    fix = next(check.fix for check in row(form, "a").checks if check.fix)
+    panel.choices = fix.choices
+    assert (panel.form().blocked, panel.form().members) == (None, ("b",))
+
+
 def test_a_gpu_without_the_recipes_dtype_blocks_at_its_row(here: Path) -> None:
     old = with_cards(node("a", 1, gpus=1), compute_capability=(7, 5))
     (here / "small.toml").write_text(RECIPE.replace("[model]", '[model]\ndtype = "bfloat16"'))

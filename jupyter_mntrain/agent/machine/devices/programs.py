@@ -1,0 +1,151 @@
+"""Measuring programs: run at once in a Python of jobs, begun together, and bounded in time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.records.plan import DeviceMeasurement
+from jupyter_mntrain.model.text.foreign import shown_line
+from jupyter_mntrain.telemetry.device import READY
+
+PROGRAM = "jupyter_mntrain.telemetry.device.speed"
+
+LOAD_S = tunables.seconds("devices.load_timeout_s")
+MEASURE_S = tunables.seconds("devices.measure_timeout_s")
+
+T = TypeVar("T")
+
+_MOST_BYTES = 1 << 20
+_TAIL_BYTES = 4096
+_FIX = "run it there by hand to see more: {python} -m {program} {kind} {dtypes}"
+
+_decoder = msgspec.json.Decoder(DeviceMeasurement)
+
+
+async def run_programs(
+    python: str, kind: str, environments: Sequence[Mapping[str, str]], dtypes: Sequence[str]
+) -> list[list[DeviceMeasurement]]:
+    """Run the program once per environment, and measure in all at once.
+
+    Args:
+        kind: ``cpu`` or ``cuda``.
+
+    Returns:
+        What each measured, one for each dtype that its device can compute in.
+
+    Raises:
+        RefusedError: one of them died, or took too long. All of them are gone.
+    """
+    fix = _FIX.format(python=python, program=PROGRAM, kind=kind, dtypes=" ".join(dtypes))
+    running: list[_Running] = []
+    try:
+        for environment in environments:
+            command = (python, "-m", PROGRAM, kind, *dtypes)
+            running.append(await _Running.start(command, environment))
+        await _within(LOAD_S, "loaded", [one.ready() for one in running])
+        limit_s = MEASURE_S * len(dtypes)
+        measured = await _within(limit_s, "done", [one.measure() for one in running])
+    except (_DeadError, OSError) as error:
+        cause = f"the program that measures devices failed: {error}"
+        raise RefusedError(cause, fix=fix) from error
+    finally:
+        for one in running:
+            await one.end()
+    return [[_decoder.decode(line) for line in lines] for lines in measured]
+
+
+class _DeadError(Exception):
+    """A program ended without an answer, or gave none in time."""
+
+
+async def _within(limit_s: float, what: str, work: Iterable[Awaitable[T]]) -> list[T]:
+    try:
+        return await asyncio.wait_for(asyncio.gather(*work), limit_s)
+    except TimeoutError as error:
+        raise _DeadError(f"it was not {what} within {limit_s:g} s") from error
+
+
+class _Running:
+    """One program that runs; it leads a process group of its own."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._tail = b""
+        self._reading = asyncio.ensure_future(self._read_errors())
+
+    @classmethod
+    async def start(cls, command: Sequence[str], environment: Mapping[str, str]) -> _Running:
+        return cls(
+            await asyncio.create_subprocess_exec(
+                *command,
+                env=environment,
+                cwd="/",  # ``-m`` imports what lies in the folder that it runs in
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=PIPE,
+                start_new_session=True,
+                limit=_MOST_BYTES,
+            )
+        )
+
+    async def ready(self) -> None:
+        """Wait until it has loaded."""
+        while (line := await self._line()) != READY.encode():
+            if line is None:
+                raise await self._dead()
+
+    async def measure(self) -> list[bytes]:
+        """Let it measure. Returns the records that it printed."""
+        stdin = self._process.stdin
+        with suppress(ConnectionError):
+            if stdin is not None:
+                stdin.write(b"\n")
+                await stdin.drain()
+        found = []
+        while (line := await self._line()) is not None:
+            if line.startswith(b"{"):
+                found.append(line)
+        if await self._process.wait() or not found:
+            raise await self._dead()
+        return found
+
+    async def end(self) -> None:
+        """Kill it and what it started, unless it has ended."""
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            await self._process.wait()
+        self._reading.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._reading
+
+    async def _line(self) -> bytes | None:
+        """Its next line, without its end; ``None`` at the end of them."""
+        stdout = self._process.stdout
+        try:
+            line = await stdout.readline() if stdout is not None else b""
+        except ValueError as error:  # a line that is longer than the limit
+            raise _DeadError("it printed something else than its figures") from error
+        return line.strip() if line else None
+
+    async def _dead(self) -> _DeadError:
+        code = await self._process.wait()
+        await self._reading
+        lines = self._tail.decode(errors="replace").strip().splitlines()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return _DeadError(f"{how}: {shown_line(lines[-1])}" if lines else how)
+
+    async def _read_errors(self) -> None:
+        stderr = self._process.stderr
+        while stderr is not None and (piece := await stderr.read(_TAIL_BYTES)):
+            self._tail = (self._tail + piece)[-_TAIL_BYTES:]

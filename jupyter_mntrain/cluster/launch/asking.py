@@ -1,0 +1,80 @@
+"""Asking: what the participants of a job are and have, from their agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.launch.gang_start import all_or_error
+from jupyter_mntrain.launch.progress import SILENT, Count, Progress
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo, Workplace
+from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.plan.arrange import find_participants
+
+
+async def ask_participants(
+    live: ClusterView, participants: Sequence[Participant], progress: Progress = SILENT
+) -> tuple[NodeInfo, ...]:
+    """Ask each participant for its current state; the live view only supplies addresses.
+
+    Raises:
+        SpecError: a node is unknown or named twice.
+        NodeError: a node does not answer, or two machines claim its id.
+    """
+    views = [view for view in live.nodes if view.info]
+    chosen = find_participants(participants, [view.info for view in views if view.info])
+    by_id = {view.info.node_id: view for view in views if view.info}
+    for node in chosen:
+        refuse_unusable(by_id[node.node_id])
+    client_at = live.desk.client
+    clients = [client_at(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
+    asked = Count(progress, "asking the nodes", len(clients))
+
+    async def ask(client: AgentClient) -> NodeInfo:
+        info = await client.node_info()
+        asked.one()
+        return info
+
+    answers = await asyncio.gather(*map(ask, clients), return_exceptions=True)
+    return tuple(all_or_error(answers))
+
+
+async def find_workplaces(
+    live: ClusterView, infos: Sequence[NodeInfo], asked: Workplace, progress: Progress = SILENT
+) -> list[FoundWorkplace]:
+    """Ask each node what it has of what a job runs in.
+
+    Raises:
+        NodeError: a node does not answer any more.
+    """
+    told = Count(progress, "looking for what the job runs in", len(infos))
+
+    async def look(info: NodeInfo) -> FoundWorkplace:
+        client = live.client_at(info.node_id)
+        if client is None:
+            raise NodeError(
+                "does not answer any more",
+                kind=Kind.SILENT,
+                fix="start it again, or omit it",
+                node=info.name,
+            )
+        found = await client.workplace(asked)
+        told.one()
+        return found
+
+    return all_or_error(await asyncio.gather(*map(look, infos), return_exceptions=True))
+
+
+def refuse_unusable(view: NodeView) -> None:
+    """Refuse a node that is lost, cannot be talked to, or whose id two machines claim."""
+    is_refused = view.liveness == "connecting" and view.problem is not None
+    if view.is_conflict or view.liveness == "lost" or is_refused:
+        problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
+        fix = problem.fix or "start it again, or omit it"
+        raise NodeError(problem.cause, kind=problem.kind, fix=fix, node=view.name)

@@ -1,0 +1,267 @@
+"""Link rows: how busy one node's link was, this job's own bytes and everybody's."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from ipaddress import ip_address
+
+import msgspec
+
+from jupyter_mntrain.metrics.history import JobHistory
+from jupyter_mntrain.metrics.rows.columns import Table
+from jupyter_mntrain.metrics.rows.rank_rows import WARM_UP, all_tell, short, take_rows
+from jupyter_mntrain.metrics.summary import Basis, Direction, LinkSummary
+from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.metrics import LinkSample, RankStep
+from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from jupyter_mntrain.telemetry import formulas
+
+LEAST_WINDOW_S = tunables.seconds("figures.link_window_s")
+MOST_WINDOW_S = tunables.seconds("figures.link_longest_window_s")
+
+NO_SAMPLE = "no sample yet"
+
+COLUMNS = ("time_s", "sent", "received", "own_sent", "own_received")
+
+DIRECTIONS: tuple[Direction, ...] = ("sent", "received")
+
+Rates = dict[str, float | None]
+"""By direction."""
+
+NO_RATES: Rates = {"sent": None, "received": None}
+
+
+class LinkRows:
+    """The rows of one participant's interface."""
+
+    def __init__(self, placement: Placement, room: float = 1.0) -> None:
+        self.placement = placement
+        self._ranks = placement.ranks
+        self.basis: Basis = (
+            # Several nodes on one machine share the counters of its loopback interface.
+            "ranks" if ip_address(placement.address).is_loopback else "interface"
+        )
+        self.given: Capacity | None = None
+        self.links: tuple[LinkMeasurement, ...] = ()
+        """Measured when the node sent."""
+        self.table = Table(COLUMNS, extremes=("sent", "received"), room=room)
+        self._samples = 0
+        self._steps = 0
+        self._times: array[float] = array("d")
+        self._totals: dict[str, array[float]] = {one: array("d") for one in DIRECTIONS}
+        self._most: dict[Direction, float] = dict.fromkeys(DIRECTIONS, 0.0)
+        """The highest rates seen over :data:`LEAST_WINDOW_S` or longer."""
+        self._accounts: dict[tuple[Rank, Direction], tuple[Mapping[int, int], int]] = {}
+        """What each rank exchanged last, and the part of it that other nodes got: neighboring steps
+        that exchange the same share one account."""
+
+    @property
+    def capacity_bytes_per_s(self) -> float | None:
+        """Of its interface, in one direction: the most that is known of it."""
+        known = [one.capacity for one in self.links] + ([self.given] if self.given else [])
+        return max((one.bytes_per_s for one in known), default=None)
+
+    def extend(self, history: JobHistory, seq: int) -> int:
+        """Take what is new; returns the number of the last row."""
+        samples = history.links.get(self.placement.node, ())
+        gone = getattr(samples, "gone", 0)
+        new = samples[max(0, self._samples - gone) :]
+        self._samples = gone + len(samples)
+        for sample in new:
+            self.given = sample.given or self.given
+            self.links = self.links if sample.links is None else sample.links
+        ranks = [
+            series
+            for rank in self._ranks
+            if (series := history.ranks.get(Rank(rank))) is not None and series.count
+        ]
+        if self.basis == "ranks":
+            return self._extend_by_steps(ranks, seq)
+        for sample in new:
+            seq += 1
+            self.table.append(seq, self._row(sample, ranks))
+        return seq
+
+    def _extend_by_steps(self, ranks: Sequence[RankSeries], seq: int) -> int:
+        if len(ranks) < self.placement.nproc:
+            return seq
+        rows = []
+        for both in together(ranks, self._steps):
+            self._steps = both.end
+            blocks = zip(ranks, both.rows, strict=True)
+            rows.append(self._row_of([series.mean(block) for series, block in blocks]))
+        seq = take_rows(self.table, rows, max(one.blocks.size for one in ranks), seq)
+        if self._steps < max(series.first for series in ranks):
+            return seq  # a rank has not told what others have joined to blocks
+        ready = min(series.count for series in ranks)
+        for index in range(self._steps, ready):
+            seq += 1
+            self.table.append(seq, self._row_of([series.step(index) for series in ranks]))
+        self._steps = max(self._steps, ready)
+        return seq
+
+    def _row_of(self, steps: Sequence[RankStep]) -> dict[str, float | None]:
+        rates = self._payload(steps)
+        return {"time_s": max(step.time_s for step in steps)} | _named(rates, rates)
+
+    def _row(self, sample: LinkSample, ranks: Sequence[RankSeries]) -> dict[str, float | None]:
+        # A step that has not ended yet is taken to be like the one before it.
+        steps = [series.step_at(sample.time_s) for series in ranks]
+        self._count(sample)
+        window = max([LEAST_WINDOW_S, *(2 * step.step_s for step in steps)])
+        end = self._times[-1]
+        counted = self._rates(end - min(window, MOST_WINDOW_S), end)
+        return {"time_s": sample.time_s} | _named(counted, _own(self._payload(steps), counted))
+
+    def _payload(self, steps: Sequence[RankStep]) -> Rates:
+        """Bytes per second that ranks exchange with other nodes, in one step of each of them;
+        not known unless all of them say.
+        """
+        if not all_tell(steps) or any(step.step_s <= 0 for step in steps):
+            return NO_RATES
+        return {
+            one: sum(self._across(step, one) / step.step_s for step in steps) for one in DIRECTIONS
+        }
+
+    def _across(self, step: RankStep, direction: Direction) -> int:
+        by_peer = step.sent_bytes if direction == "sent" else step.received_bytes
+        key = (step.rank, direction)
+        known = self._accounts.get(key)
+        if known is None or known[0] is not by_peer:
+            across = sum(size for peer, size in by_peer.items() if peer not in self._ranks)
+            known = self._accounts[key] = by_peer, across
+        return known[1]
+
+    def _all_across(self, steps: Sequence[RankStep], direction: Direction) -> int:
+        total = size = 0
+        known: object = None
+        for step in steps:
+            by_peer = step.sent_bytes if direction == "sent" else step.received_bytes
+            if by_peer is not known:
+                size, known = self._across(step, direction), by_peer
+            total += size
+        return total
+
+    def _count(self, sample: LinkSample) -> None:
+        if not self._times:
+            self._times.append(sample.time_s - sample.interval_s)
+            for totals in self._totals.values():
+                totals.append(0.0)
+        self._times.append(sample.time_s)
+        self._totals["sent"].append(self._totals["sent"][-1] + sample.sent_bytes)
+        self._totals["received"].append(self._totals["received"][-1] + sample.received_bytes)
+        old = bisect_left(self._times, sample.time_s - MOST_WINDOW_S) - 1
+        if old > len(self._times) // 2:
+            for column in (self._times, *self._totals.values()):
+                del column[:old]
+
+    def _rates(self, begin_s: float, end_s: float) -> Rates:
+        """Mean rates between two times: of the samples within, or those that touch it."""
+        begin = bisect_left(self._times, begin_s)
+        end = bisect_right(self._times, end_s) - 1
+        if end <= begin:
+            begin, end = max(0, begin - 1), min(end + 1, len(self._times) - 1)
+        if end <= begin:
+            return NO_RATES
+        seconds = self._times[end] - self._times[begin]
+        rates: Rates = {
+            direction: (totals[end] - totals[begin]) / seconds
+            for direction, totals in self._totals.items()
+        }
+        self._see(rates, seconds)
+        return rates
+
+    def _see(self, rates: Rates, seconds: float) -> None:
+        # A shorter burst says nothing: buffers take it.
+        for one in DIRECTIONS if seconds >= LEAST_WINDOW_S else ():
+            self._most[one] = max(self._most[one], rates[one] or 0.0)
+
+    def _capacity(self, direction: Direction, known: Capacity | None) -> Capacity | None:
+        """The capacity in the unit of this link's rates; the highest rate seen, if that is more."""
+        if known is None:
+            return None
+        if self.basis == "ranks":
+            known = msgspec.structs.replace(
+                known, bytes_per_s=known.payload_bytes_per_s, payload_share=1.0
+            )
+        most = self._most[direction]
+        if most <= known.bytes_per_s:
+            return known
+        return msgspec.structs.replace(known, bytes_per_s=most, is_exceeded=True)
+
+    def summary(
+        self,
+        span: tuple[float, float] | None,
+        ranks: Sequence[RankSeries],
+        peers: tuple[str, ...],
+        capacities: dict[Direction, Capacity | None],
+    ) -> Iterator[LinkSummary]:
+        """The recent figures of both directions.
+
+        Args:
+            span: Unix times between which the recent steps of the node's ranks ran.
+            ranks: the node's.
+            peers: nodes that they exchange activations with.
+            capacities: of each direction.
+        """
+        steps = [step for series in ranks for step in (series.within(*span) if span else ())]
+        payload = NO_RATES
+        if len(ranks) == self.placement.nproc and all_tell(steps) and steps:
+            seconds = sum(step.step_s for step in steps) / len(ranks)
+            payload = {one: self._all_across(steps, one) / seconds for one in DIRECTIONS}
+        rates, own = payload, payload
+        if self.basis == "interface":
+            rates = self._rates(*span) if span else NO_RATES
+            own = _own(payload, rates)
+        elif span:
+            self._see(rates, span[1] - span[0])
+        for one in DIRECTIONS:
+            rate, capacity, used = rates[one], self._capacity(one, capacities[one]), None
+            if rate is not None and capacity is not None:
+                used = formulas.link_utilization(rate, capacity.bytes_per_s)
+            yield LinkSummary(
+                node=self.placement.node,
+                interface=self.placement.interface,
+                direction=one,
+                basis=self.basis,
+                bytes_per_s=short(rate),
+                own_bytes_per_s=short(own[one]),
+                utilization=short(used),
+                capacity=capacity,
+                peers=peers,
+                missing=self._missing(rate, capacity),
+            )
+
+    def _missing(self, rate: float | None, capacity: Capacity | None) -> str | None:
+        if rate is None:
+            if not (self._steps or self._samples):
+                return NO_SAMPLE
+            if self.basis == "ranks" and self._steps:
+                return (
+                    f"nodes share {self.placement.interface}, and their ranks do not report what "
+                    "they exchange: recorder.step(sent_bytes=…, received_bytes=…)"
+                )
+            return WARM_UP
+        return None if capacity else "the capacity is not measured"
+
+
+def _named(rates: Rates, own: Rates) -> dict[str, float | None]:
+    return rates | {f"own_{direction}": rate for direction, rate in own.items()}
+
+
+def _own(payload: Rates, counted: Rates) -> Rates:
+    """What the counters say where that is payload and headers; else the payload."""
+
+    def own(paid: float | None, all_: float | None) -> float | None:
+        return (
+            all_
+            if paid is not None and all_ is not None and all_ <= paid * formulas.MOST_OVERHEAD
+            else paid
+        )
+
+    return {direction: own(payload[direction], counted[direction]) for direction in DIRECTIONS}

@@ -1,0 +1,289 @@
+"""Rank rows: what one rank's steps say of its throughput, its device and its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
+from jupyter_mntrain.metrics.rows.columns import HIGH, LOW, Table
+from jupyter_mntrain.metrics.summary import RankSummary
+from jupyter_mntrain.metrics.thinned.blocks import AT, busy_rate, extremes
+from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
+from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.job import JobState, Placement
+from jupyter_mntrain.model.records.metrics import RankStart, RankStep
+from jupyter_mntrain.telemetry import formulas
+
+SHARES = ("compute", "send", "wait", "schedule_bubble")
+RATES = ("tokens_per_s", "pace_tokens_per_s", "flops_per_s")
+COLUMNS = ("time_s", "step", "step_s", *RATES, *SHARES, "memory_bytes")
+EXTREMES = ("step_s", "tokens_per_s", "pace_tokens_per_s", "flops_per_s", "compute")
+
+MEMORY, BUSY = AT["memory_bytes"], AT["busy_flops_per_s"]
+
+WARM_UP = f"the first {WARM_UP_STEPS} steps are warm-up"
+NOT_WHOLE = "not every rank reports"
+NO_TOKENS = "no tokens are reported: recorder.step(tokens=…)"
+NO_FLOPS = "no FLOPs are reported: recorder.start(flops_per_token=…)"
+NO_COMPUTE = "compute time is not reported: recorder.step(compute_s=…)"
+NO_LOSS = "no loss is reported: recorder.step(loss=…)"
+NO_MEMORY = "no memory is reported: recorder.step(memory_bytes=…)"
+
+REDRAWN_FROM = 0.01
+"""A peak that rises by less does not have all earlier rows sent again: of many ranks, one sees a
+new best every few seconds, and no chart shows the difference."""
+
+SUMMARY_DIGITS = 7
+"""Significant ones: more than anybody is shown, fewer than a float has."""
+
+
+class RankRows:
+    """The rows of one rank, and the peak that its MFU is of.
+
+    Args:
+        room: of the usual number of rows.
+        has_extremes: of very many ranks a band is drawn, and the job's own rows keep the extremes.
+    """
+
+    def __init__(
+        self, rank: Rank, placement: Placement, room: float = 1.0, *, has_extremes: bool = True
+    ) -> None:
+        self.rank = rank
+        self.placement = placement
+        self._neighbors = placement.ranks
+        """Ranks on the same node, this one among them."""
+        kept = EXTREMES if has_extremes else ()
+        self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=kept, room=room)
+        self.series: RankSeries | None = None
+        self.replicas: int | None = None
+        """Ranks with the same stages, this one among them: each has tokens of its own. ``None``
+        while a rank has written nothing.
+        """
+        self._taken = 0
+        self._best_flops_per_s = 0.0
+        self._drawn_peak: float | None = None
+        self._most_memory: int | None = None
+        self._summarized: tuple[object, RankSummary] | None = None
+        """The newest summary, and what it was made of."""
+
+    @property
+    def start(self) -> RankStart | None:
+        return self.series.start if self.series else None
+
+    @property
+    def peak_flops_per_s(self) -> float | None:
+        """The device's own peak, or the best rate seen where that is higher: then it was no peak,
+        but a rate measured while the device was busy with something else.
+        """
+        told = self.start.peak_flops_per_s if self.start else None
+        return None if told is None else max(told, self._best_flops_per_s)
+
+    def take_drawn_peak(self) -> bool:
+        """Whether the peak differs visibly from the one of the rows that were sent."""
+        drawn, peak = self._drawn_peak, self.peak_flops_per_s
+        if drawn is not None and peak is not None and abs(peak / drawn - 1) < REDRAWN_FROM:
+            return False
+        self._drawn_peak = peak
+        return drawn is not None and peak != drawn
+
+    @property
+    def peak_source(self) -> str | None:
+        """Where the peak is from."""
+        start, peak = self.start, self.peak_flops_per_s
+        if start is None or start.peak_flops_per_s is None or peak is None:
+            return None
+        source = start.peak_source or "as reported"
+        if peak <= start.peak_flops_per_s:
+            return source
+        return f"best seen: above {source}, taken under load"
+
+    def extend(
+        self, series: RankSeries, seq: int, bubble: float, capacity: Callable[[int], float | None]
+    ) -> int:
+        """Take the steps not yet taken; returns the number of the last row.
+
+        Args:
+            seq: number of the last row of any table.
+            bubble: of the schedule.
+            capacity: payload per second to another rank's node, where that is known.
+        """
+        self.series = series
+        rows = []
+        for both in together([series], self._taken) if self._taken < series.first else ():
+            block, self._taken = both.rows[0], both.end
+            self._see(block[MEMORY], block[BUSY])
+            rows.append(self._row(series.mean(block), bubble, capacity))
+            rows[-1].update(extremes(block))
+        seq = take_rows(self.table, rows, series.blocks.size, seq)
+        for step in series.steps[self._taken - series.first :]:
+            seq += 1
+            memory = UNKNOWN if step.memory_bytes is None else step.memory_bytes
+            self._see(memory, busy_rate(step, self._taken))
+            self.table.append(seq, self._row(step, bubble, capacity))
+            self._taken += 1
+        return seq
+
+    def _see(self, memory: float, busy_flops_per_s: float) -> None:
+        if memory != UNKNOWN:
+            self._most_memory = max(int(memory), self._most_memory or 0)
+        self._best_flops_per_s = max(self._best_flops_per_s, busy_flops_per_s)
+
+    def _row(
+        self, step: RankStep, bubble: float, capacity: Callable[[int], float | None]
+    ) -> dict[str, float | None]:
+        row: dict[str, float | None] = {
+            "time_s": step.time_s,
+            "step": step.step,
+            "step_s": step.step_s,
+            "memory_bytes": step.memory_bytes,
+        }
+        if step.flops is not None and step.step_s > 0:
+            row["flops_per_s"] = step.flops / step.step_s
+        if step.tokens is not None:
+            row["tokens_per_s"] = formulas.throughput(step.tokens, step.step_s)
+            if step.compute_s:
+                row["pace_tokens_per_s"] = formulas.throughput(step.tokens, step.compute_s)
+        if step.compute_s is None:
+            return row
+        shares = formulas.step_shares(
+            step.step_s,
+            step.compute_s,
+            optimizer_s=step.optimizer_s or 0.0,
+            transfer_s=self._transfer_s(step, capacity),
+            bubble=bubble,
+        )
+        if shares is not None:
+            row |= {name: getattr(shares, name) for name in SHARES}
+        return row
+
+    def _transfer_s(self, step: RankStep, capacity: Callable[[int], float | None]) -> float | None:
+        """What the links need for the bytes sent to other nodes; ``None`` if one is unknown."""
+        if not exchanges(step):
+            return None
+        seconds = 0.0
+        for peer, size in step.sent_bytes.items():
+            if peer not in self._neighbors:  # those cross no link
+                bytes_per_s = capacity(peer)
+                if not bytes_per_s:
+                    return None
+                seconds += size / bytes_per_s
+        return seconds
+
+    def columns(self, columns: dict[str, list[float]]) -> dict[str, list[float]]:
+        """The columns with the tokens of all replicas, and the MFU in place of the FLOPs."""
+        told = with_mfu(columns, self.peak_flops_per_s)
+        of_all = self.replicas
+        rates = ("tokens_per_s", "pace_tokens_per_s")
+        for name in told.keys() & {end + rate for end in ("", LOW, HIGH) for rate in rates}:
+            told[name] = [
+                UNKNOWN if one == UNKNOWN or of_all is None else one * of_all for one in told[name]
+            ]
+        return told
+
+    @property
+    def pace_tokens_per_s(self) -> float | None:
+        """The pace over the recent steps."""
+        return self._times_replicas("pace_tokens_per_s")
+
+    def _times_replicas(self, name: str) -> float | None:
+        own = self.table.recent(name)
+        return None if own is None or self.replicas is None else own * self.replicas
+
+    def summary(self, state: JobState, pid: int | None) -> RankSummary:
+        """The rank as it is now; made anew only when something of it has changed."""
+        series = self.series
+        told = (series.start, series.end, series.progress) if series else ()
+        basis = (state, pid, told, self._taken, self.replicas, self.peak_flops_per_s)
+        if self._summarized is None or self._summarized[0] != basis:
+            self._summarized = basis, self._summarize(state, pid)
+        return self._summarized[1]
+
+    def _summarize(self, state: JobState, pid: int | None) -> RankSummary:
+        series, start, table = self.series, self.start, self.table
+        flops_per_s = table.recent("flops_per_s")
+        figures: dict[str, float | None] = {
+            "tokens_per_s": short(self._times_replicas("tokens_per_s")),
+            "pace_tokens_per_s": short(self.pace_tokens_per_s),
+            "mfu": short(formulas.mfu(flops_per_s, self.peak_flops_per_s)),
+        }
+        figures |= {name: short(table.recent(name)) for name in SHARES}
+        return RankSummary(
+            rank=self.rank,
+            node=self.placement.node,
+            state=state,
+            local_rank=start.local_rank if start else 0,
+            stages=start.stages if start else (),
+            layers=start.layers if start else (),
+            device=start.device if start else None,
+            step=series.last_step if series else None,
+            pid=pid,
+            **figures,
+            peak_source=self.peak_source,
+            memory_bytes=self._most_memory,
+            reserved_bytes=series.steps[-1].reserved_bytes if series and series.steps else None,
+            missing=self._missing({**figures, "memory_bytes": self._most_memory}),
+            is_ready=series is not None and bool(series.start or series.end),
+            progress=series.progress if series else None,
+        )
+
+    def _missing(self, figures: Mapping[str, float | None]) -> dict[str, str]:
+        """Why figures are not known, by their names; nothing before the first step."""
+        if not len(self.table) or None not in figures.values():
+            return {}
+        has_tokens = self.table.recent("tokens_per_s") is not None
+        no_tokens = NOT_WHOLE if has_tokens and self.replicas is None else NO_TOKENS
+        reasons = {
+            "tokens_per_s": no_tokens,
+            "pace_tokens_per_s": no_tokens if figures["tokens_per_s"] is None else NO_COMPUTE,
+            "mfu": NO_FLOPS,
+            "compute": NO_COMPUTE,
+            "memory_bytes": NO_MEMORY,
+        }
+        if len(self.table) <= WARM_UP_STEPS:
+            reasons = dict.fromkeys(reasons, WARM_UP) | {"memory_bytes": NO_MEMORY}
+        if self.start is not None and self.peak_flops_per_s is None:
+            reasons["mfu"] = f"the peak of {self.start.device} is not known"
+        return {name: why for name, why in reasons.items() if figures[name] is None}
+
+
+def exchanges(step: RankStep) -> bool:
+    """Whether it says what it exchanged with whom. An empty account is none: ranks of a job on
+    several nodes always exchange something.
+    """
+    return bool(step.sent_bytes or step.received_bytes)
+
+
+def with_mfu(columns: dict[str, list[float]], peak: float | None) -> dict[str, list[float]]:
+    """With ``mfu``, of this peak, in place of ``flops_per_s``."""
+    others = dict(columns)
+    share = formulas.mfu(1.0, peak)  # of one FLOP per second: a call per value would be slow
+    for end in ("", LOW, HIGH):
+        if f"{end}flops_per_s" not in others:
+            continue
+        others[f"{end}mfu"] = [
+            UNKNOWN if share is None or one == UNKNOWN else one * share
+            for one in others.pop(f"{end}flops_per_s")
+        ]
+    return others
+
+
+def take_rows(table: Table, rows: Sequence[Mapping[str, float | None]], size: int, seq: int) -> int:
+    """Take rows that stand for several steps each; returns the number of the last one."""
+    if rows and size > 1 and not len(table):
+        table.begin(seq + len(rows), rows, size)
+        return seq + len(rows)
+    for row in rows:
+        seq += 1
+        table.append(seq, row)
+    return seq
+
+
+def short(value: float | None) -> float | None:
+    """The value without the digits that nobody is shown."""
+    return None if value is None else float(f"{value:.{SUMMARY_DIGITS}g}")
+
+
+def all_tell(steps: Sequence[RankStep]) -> bool:
+    """Whether every one says what it exchanged."""
+    return bool(steps) and all(map(exchanges, steps))

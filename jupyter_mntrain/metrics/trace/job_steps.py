@@ -1,0 +1,58 @@
+"""Job steps: the step that a job's plan predicted, its ranks' names, and why a step is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import JobSpec, JobView
+from jupyter_mntrain.model.records.plan import StepSpans
+from jupyter_mntrain.model.text.foreign import shown_line
+from jupyter_mntrain.plan.choosing.job_plan import spans_as_planned
+
+
+def rank_names(view: JobView) -> tuple[str, ...]:
+    """A job's ranks for people: ``r0 node1``."""
+    return tuple(
+        f"r{rank} {shown_line(place.node)}"
+        for place in view.attempt.placements
+        for rank in place.ranks
+    )
+
+
+def pipeline_names(names: tuple[str, ...], predicted: StepSpans) -> tuple[str, ...]:
+    """Those of a job's ranks that its predicted step shows: of the first pipeline."""
+    return names[:: max(1, len(names) // max(1, len(predicted.ranks)))]
+
+
+def not_recorded(view: JobView) -> SpecError:
+    """Why a job has no recorded step."""
+    if not view.spec.runs_trainer:
+        cause = f"{view.job_id} runs a script: only the trainer of recipes records its steps"
+        return SpecError(cause, fix="train by a recipe, or use torch.profiler in the script")
+    return SpecError(
+        f"{view.job_id} has not recorded a step yet", fix="try again after its third step"
+    )
+
+
+def predicted_step(view: JobView, read_spec: Callable[[], JobSpec]) -> StepSpans:
+    """Return the step that a job's plan predicted.
+
+    Args:
+        read_spec: reads the spec with its files.
+
+    Raises:
+        SpecError: the job has no plan, or its model is not on this machine.
+        RecipeError: its recipe is not one of this version.
+        NodeError: no node that has its files answers.
+    """
+    plan = view.attempt.plan
+    if plan is None:
+        raise SpecError(f"{view.job_id} has no plan, so no step is predicted")
+    spans = spans_as_planned(read_spec(), plan)
+    if spans is None:
+        raise SpecError(
+            f"no step is predicted: the model of {view.job_id} is not on this machine",
+            fix="copy the model's config.json to the same path here",
+        )
+    return spans

@@ -1,0 +1,68 @@
+"""Messages: finds who computes with what another rank sent, in the traces of one step. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import NamedTuple
+
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.metrics import RankTrace, TracedAction
+
+IDLE_SHARE = 0.002
+"""Of a step; a shorter gap between two actions is Python's, and not a wait."""
+
+Traces = Mapping[Rank, RankTrace]
+
+
+class Message(NamedTuple):
+    """What one rank sent and another one computed with.
+
+    Args:
+        sent: and when, on the sender's clock.
+        used: what the receiver computed with it, on the receiver's.
+        is_awaited: the receiver idled until it was there, so that it arrived when ``used`` began.
+    """
+
+    sender: Rank
+    receiver: Rank
+    sent: TracedAction
+    used: TracedAction
+    is_awaited: bool
+
+
+def least_idle_s(trace: RankTrace) -> float:
+    """Return the seconds from which on a gap between two actions is a wait."""
+    return IDLE_SHARE * trace.step_s
+
+
+def working(trace: RankTrace) -> list[TracedAction]:
+    """Return what a rank computed, updates included, in order."""
+    return [one for one in trace.actions if not one.kind.startswith("SEND")]
+
+
+def messages(traces: Traces) -> Iterator[Message]:
+    """Yield all messages whose both ends were traced."""
+    used = {rank: _used(trace) for rank, trace in traces.items()}
+    for rank, trace in traces.items():
+        for sent in trace.actions:
+            if not sent.kind.startswith("SEND"):
+                continue
+            kind = sent.kind[-1]
+            stage = sent.stage + (1 if kind == "F" else -1)
+            peer = Rank(sent.peer)
+            found = used.get(peer, {}).get((kind, stage, sent.microbatch))
+            if found is not None:
+                yield Message(rank, peer, sent, *found)
+
+
+def _used(trace: RankTrace) -> dict[tuple[str, int, int], tuple[TracedAction, bool]]:
+    """What a rank computes by direction, stage and microbatch, and whether it idled before."""
+    least_s, actions = least_idle_s(trace), working(trace)
+    begun = TracedAction("update", 0.0, 0.0)
+    found = {}
+    for before, one in pairwise([begun, *actions]):
+        if one.kind in {"F", "B", "I"}:
+            key = ("F" if one.kind == "F" else "B", one.stage, one.microbatch)
+            found[key] = (one, one.begin_s - before.end_s > least_s)
+    return found

@@ -1,0 +1,141 @@
+"""Off plan: why a step takes longer, or less long, than its plan predicted. Pure.
+
+Compared are the very figures that the plan is made of: what each rank computes in a step, how long
+a message takes on each link, and whether the link is the job's alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+from jupyter_mntrain.metrics.history import JobHistory
+from jupyter_mntrain.metrics.summary import JobEvent, OffPlan, OffPlanCause
+from jupyter_mntrain.metrics.trace.recorded import Pair, SentMessages
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.plan import Plan, PlannedLink
+
+TOLERANCE = 0.1
+"""A step this much off is explained, and so is what is this much off in it."""
+
+WORTH_NAMING = 0.1
+"""Share of the difference that a cause must account for: a link that takes five times as long is
+none if its messages are short."""
+
+RECENT_STEPS = 16
+
+
+class Measured(NamedTuple):
+    """What was measured of a job, by the ranks of its first pipeline, counted as in a plan.
+
+    Args:
+        step_s: seconds of a step.
+        computing_s: of each rank in a step.
+        transfers: of each direction, from a recorded step.
+        traffic: most that others use of a node's link now, 0..1.
+    """
+
+    step_s: float
+    computing_s: Mapping[int, float] = {}
+    transfers: Mapping[Pair, SentMessages] = {}
+    traffic: Mapping[str, float] = {}
+
+
+def off_plan(plan: Plan, measured: Measured) -> OffPlan | None:
+    """Compare a step with its plan; ``None`` if it is within :data:`TOLERANCE`.
+
+    Returns:
+        The causes, the longest first; none if ranks wait although everything takes as long as
+        planned.
+    """
+    if plan.step_s <= 0:
+        return None
+    ratio = measured.step_s / plan.step_s
+    if abs(ratio - 1) <= TOLERANCE:
+        return None
+    is_slower = ratio > 1
+    more_s = measured.step_s - plan.step_s
+    named = [
+        (seconds / more_s, one)
+        for seconds, one in (*_computing(plan, measured), *_links(plan, measured))
+        if abs(one.ratio - 1) > TOLERANCE and seconds / more_s >= WORTH_NAMING
+    ]
+    named.sort(key=lambda one: one[0], reverse=True)
+    found = [one for _, one in named]
+    if is_slower:
+        nodes = {rank.node for rank in plan.ranks}
+        found += [
+            OffPlanCause("traffic", share, node=node)
+            for node, share in measured.traffic.items()
+            if node in nodes
+        ]
+    return OffPlan(ratio, tuple(found))
+
+
+def _computing(plan: Plan, measured: Measured) -> Iterator[tuple[float, OffPlanCause]]:
+    """Causes, with the seconds of a step that they add."""
+    for number, rank in enumerate(plan.ranks):
+        took = measured.computing_s.get(number)
+        if took is not None and rank.computing_s > 0:
+            ratio = took / rank.computing_s
+            guessed = not rank.speed.is_measured
+            cause = OffPlanCause("computing", ratio, rank=Rank(number), is_guessed=guessed)
+            yield took - rank.computing_s, cause
+
+
+def _links(plan: Plan, measured: Measured) -> Iterator[tuple[float, OffPlanCause]]:
+    for link in plan.links:
+        found = measured.transfers.get((link.sender, link.receiver))
+        planned = 0.0 if found is None else message_s(link, found.number)
+        if found is None or planned <= 0:
+            continue
+        ratio = found.least_s / planned
+        guessed = not link.speed.is_measured
+        cause = OffPlanCause(
+            "link", ratio, rank=link.sender, peer=link.receiver, is_guessed=guessed
+        )
+        yield (found.least_s - planned) * found.number, cause
+
+
+def message_s(link: PlannedLink, number: int) -> float:
+    """Return the planned seconds of one of a step's messages on an otherwise idle link."""
+    return link.speed.latency_s + link.sent_bytes / number / link.speed.bytes_per_s
+
+
+def measured_of(
+    history: JobHistory,
+    plan: Plan,
+    step_s: float,
+    transfers: Mapping[Pair, SentMessages],
+    traffic: Sequence[JobEvent],
+) -> Measured:
+    """Take what was measured of a job.
+
+    Args:
+        transfers: of a recorded step, by ranks of the job.
+        traffic: of others on the links.
+    """
+    width = width_of(history, plan)
+    computing: dict[int, float] = {}
+    for number in range(len(plan.ranks)):
+        series = history.ranks.get(Rank(number * width))
+        newest = series.steps[-RECENT_STEPS:] if series else ()
+        told = [one.compute_s for one in newest if one.compute_s is not None]
+        if told:
+            computing[number] = median(told)
+    return Measured(
+        step_s,
+        computing,
+        {
+            (Rank(sender // width), Rank(receiver // width)): one
+            for (sender, receiver), one in transfers.items()
+            if sender % width == 0 == receiver % width
+        },
+        {one.node: one.share for one in traffic if one.node and one.share and one.end_s is None},
+    )
+
+
+def width_of(history: JobHistory, plan: Plan) -> int:
+    """Return the number of pipelines: ranks that hold the same layers are adjacent."""
+    return max(1, history.view.attempt.world_size // max(1, len(plan.ranks)))

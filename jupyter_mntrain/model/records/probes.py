@@ -1,0 +1,85 @@
+"""Link records: a link's ends when it was measured, and the messages of a measurement."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+
+MOST_STREAMS = tunables.count("links.most_streams")
+
+MEASURE_LEASE_S = tunables.seconds("links.lease_life_s")
+
+Streams = Annotated[int, Meta(ge=1, le=MOST_STREAMS)]
+
+
+class LinkEnd(Record, frozen=True):
+    """What an interface was when a link was measured over it: if it changes, so may the link.
+
+    Args:
+        came_up: how often its carrier had come up; ``None`` if that is unknown.
+    """
+
+    mac: str | None = None
+    mtu: int | None = None
+    speed_mbit_per_s: int | None = None
+    addresses: tuple[str, ...] = ()
+    came_up: int | None = None
+
+
+class MeasureLease(Record, frozen=True):
+    """Request for the sole right to measure links of a node. Repeated: renew it.
+
+    Args:
+        key: of this measurement.
+        who: user and host, for people.
+        interfaces: that it will measure here.
+        is_beside_jobs: also if a job trains over one of them.
+        expires_in_s: 0 gives it back.
+    """
+
+    key: Annotated[str, Meta(min_length=1, max_length=64)]
+    who: str = ""
+    interfaces: tuple[str, ...] = ()
+    is_beside_jobs: bool = False
+    expires_in_s: float = MEASURE_LEASE_S
+
+
+class ProbeListen(Record, frozen=True):
+    """Request to open a one-shot sink on ``address`` for a probe; ``lease``: key of a driver's."""
+
+    address: str
+    streams: Streams = 1
+    lease: str = ""
+
+
+class ProbeTicket(Record, frozen=True):
+    """An open sink; it ``echoes`` bytes to be timed, unless its agent is older."""
+
+    port: int
+    token: str
+    echoes: bool = False
+
+
+class ProbeSend(Record, frozen=True):
+    """Request to send to another agent's sink for ``seconds``, and to store the result.
+
+    Args:
+        receiver_end: of the interface that ``address`` belongs to.
+        lease: key of the driver's :class:`MeasureLease`.
+    """
+
+    interface: str
+    source_address: str
+    address: str
+    port: int
+    token: str
+    peer: str
+    seconds: float = 1.0
+    echoes: bool = False
+    streams: Streams = 1
+    receiver_end: LinkEnd | None = None
+    lease: str = ""

@@ -1,0 +1,1 @@
+"""Chooses how a job is split, ordered and scheduled, by predicting steps."""

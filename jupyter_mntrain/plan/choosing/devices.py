@@ -1,0 +1,209 @@
+"""Devices: what each rank of a job computes on, and the places of a pipeline they fill. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby, permutations
+from typing import Final
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
+from jupyter_mntrain.plan.prediction.simulated import Pair
+
+GPU_LAYER_S: Final = 4e-4
+"""Some 50 kernels of a layer in a pass, at 8 µs for each launch by eager PyTorch. Not measured."""
+
+CPU_LAYER_S: Final = 3e-4
+"""Measured with 8 tokens of width 64 on one core of a virtual Xeon: 0.3 to 0.4 ms forward,
+0.4 to 0.5 ms backward."""
+
+LinkBetween = Callable[[int, int], LinkSpeed]
+"""What a link from one rank to another does; asked only for ranks of different nodes."""
+
+
+class Device(Record, frozen=True):
+    """What a rank computes on.
+
+    Args:
+        node: its name.
+        name: of the device, for people, such as ``GPU 0, RTX 4090`` or ``CPU``.
+        memory_bytes: that the rank may use; ``None`` if it is unknown.
+    """
+
+    node: str
+    name: str
+    speed: DeviceSpeed
+    memory_bytes: float | None = None
+    is_gpu: bool = False
+
+    @property
+    def known_speed(self) -> DeviceSpeed:
+        """Its speed, with an assumed overhead of layers if it was not measured."""
+        if self.speed.is_measured or self.speed.overhead_s:
+            return self.speed
+        return msgspec.structs.replace(
+            self.speed, overhead_s=GPU_LAYER_S if self.is_gpu else CPU_LAYER_S
+        )
+
+
+class PipelinePlace(Record, frozen=True):
+    """A rank of a pipeline; with several pipelines, all that hold the same layers.
+
+    Args:
+        ranks: of the job, by the order in which they run.
+        devices: theirs.
+        speed: of the slowest.
+        memory_bytes: of the smallest; ``None`` if none is known.
+    """
+
+    ranks: tuple[int, ...]
+    devices: tuple[Device, ...]
+    speed: DeviceSpeed
+    memory_bytes: float | None
+
+    @property
+    def ranked(self) -> Iterator[tuple[int, Device]]:
+        """Its ranks, each with its device."""
+        return zip(self.ranks, self.devices, strict=True)
+
+    @property
+    def is_gpu(self) -> bool:
+        return any(device.is_gpu for device in self.devices)
+
+
+class Chain(Record, frozen=True):
+    """The places of a pipeline in their order, and the links between them.
+
+    Args:
+        order: participants, as indices into those given.
+        indices: of the devices, in the order in which they run.
+        links: between places on different nodes; those that can send to each other.
+    """
+
+    order: tuple[int, ...]
+    indices: tuple[int, ...]
+    places: tuple[PipelinePlace, ...]
+    links: Mapping[Pair, LinkSpeed]
+
+
+def participants(devices: Sequence[Device]) -> tuple[tuple[int, ...], ...]:
+    """Indices of the devices of each participant: a node's, which follow each other."""
+    numbered = enumerate(devices)
+    return tuple(
+        tuple(index for index, _ in own) for _, own in groupby(numbered, lambda one: one[1].node)
+    )
+
+
+def make_chain(
+    devices: Sequence[Device], links: LinkBetween, width: int, order: Sequence[int]
+) -> Chain:
+    """Arrange devices as a pipeline.
+
+    Args:
+        width: pipelines side by side.
+        order: of participants.
+    """
+    groups = participants(devices)
+    indices = tuple(index for one in order for index in groups[one])
+    places = tuple(
+        _place(devices, indices[first : first + width], first)
+        for first in range(0, len(indices), width)
+    )
+    count = len(places)
+    pairs = {(one, one + 1) for one in range(count - 1)} | (
+        {(count - 1, 0)} if count > 2 else set()
+    )
+    found = {}
+    for here, there in sorted(pairs | {(after, before) for before, after in pairs}):
+        speed = _between(devices, links, indices, width, (here, there))
+        if speed is not None:
+            found[here, there] = speed
+    return Chain(tuple(order), indices, places, found)
+
+
+def orders(
+    devices: Sequence[Device], links: LinkBetween, most: int = 6
+) -> Iterator[tuple[int, ...]]:
+    """Yield orders of participants worth trying: as given first, then all of them.
+
+    Of more than ``most`` nodes, those that follow the best link from each node on.
+    """
+    groups = participants(devices)
+    given = tuple(range(len(groups)))
+    yield given
+    if len(groups) <= most:
+        yield from (order for order in permutations(given) if order != given)
+        return
+
+    def speed(one: int, other: int) -> tuple[float, float]:
+        there, back = (
+            links(groups[one][0], groups[other][0]),
+            links(groups[other][0], groups[one][0]),
+        )
+        return min(there.bytes_per_s, back.bytes_per_s), -there.latency_s - back.latency_s
+
+    for first in given:
+        order, left = [first], set(given) - {first}
+        while left:
+            last = order[-1]
+            order.append(max(sorted(left), key=lambda other: speed(last, other)))
+            left.remove(order[-1])
+        yield tuple(order)
+
+
+def _place(devices: Sequence[Device], own: Sequence[int], first: int) -> PipelinePlace:
+    here = tuple(devices[index] for index in own)
+    sizes = [one.memory_bytes for one in here if one.memory_bytes is not None]
+    return PipelinePlace(
+        ranks=tuple(range(first, first + len(own))),
+        devices=here,
+        speed=slowest([one.known_speed for one in here]),
+        memory_bytes=min(sizes, default=None),
+    )
+
+
+def slowest(speeds: Sequence[DeviceSpeed]) -> DeviceSpeed:
+    """The slowest of each figure."""
+    moved = [one.bytes_per_s for one in speeds if one.bytes_per_s is not None]
+    saved = [one.layer_bytes_per_s for one in speeds if one.layer_bytes_per_s is not None]
+    first = min(speeds, key=lambda one: one.flops_per_s)
+    return msgspec.structs.replace(
+        first,
+        bytes_per_s=min(moved, default=None),
+        layer_bytes_per_s=min(saved, default=None),
+        overhead_s=max(one.overhead_s for one in speeds),
+        is_measured=all(one.is_measured for one in speeds),
+    )
+
+
+def _between(
+    devices: Sequence[Device],
+    links: LinkBetween,
+    indices: Sequence[int],
+    width: int,
+    pair: Pair,
+) -> LinkSpeed | None:
+    """The slowest link from a place to another; pipelines that send to the same node share it."""
+    here, there = (indices[place * width : (place + 1) * width] for place in pair)
+    crossing = [
+        (one, other)
+        for one, other in zip(here, there, strict=True)
+        if devices[one].node != devices[other].node
+    ]
+    if not crossing:
+        return None
+    speeds = [links(one, other) for one, other in crossing]
+    nodes = [(devices[one].node, devices[other].node) for one, other in crossing]
+    shared = [
+        speed.bytes_per_s / max(sum(one[end] == own[end] for one in nodes) for end in (0, 1))
+        for speed, own in zip(speeds, nodes, strict=True)
+    ]
+    worst = min(range(len(shared)), key=shared.__getitem__)
+    return msgspec.structs.replace(
+        speeds[worst],
+        bytes_per_s=shared[worst],
+        latency_s=max(one.latency_s for one in speeds),
+        is_measured=all(one.is_measured for one in speeds),
+    )

@@ -1,0 +1,143 @@
+"""Improvements: what would shorten a planned step, each alone and planned anew. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from jupyter_mntrain.model.records.plan import Improvement, LinkSpeed
+from jupyter_mntrain.plan.choosing.devices import Chain, LinkBetween, make_chain
+from jupyter_mntrain.plan.choosing.priced import Choice, Priced, Task
+from jupyter_mntrain.plan.choosing.search import search
+from jupyter_mntrain.plan.choosing.setups import Setup, replaced
+from jupyter_mntrain.plan.prediction.link_speeds import PAYLOAD_SHARE
+from jupyter_mntrain.recipe.memory import shown_bytes
+
+LEAST_GAIN: Final = 1.01
+
+MOST_SEARCHED: Final = 16
+"""Ranks up to which everything is chosen anew; of more, only the split and the counts."""
+
+MOST_LINKS: Final = 3
+
+NOMINAL_BITS_PER_S: Final = (100e6, 1e9, 2.5e9, 10e9, 25e9, 100e9, 400e9)
+"""Speeds at which links are sold."""
+
+
+def improvements(task: Task, chain: Chain, found: Choice) -> tuple[Improvement, ...]:
+    """Return what would help, most helpful first."""
+    changes = [*_faster_links(task, chain, found), *_faster_rank(task, chain)]
+    tried = [(what, _replanned(changed, chain, found)) for what, changed in changes]
+    tried += _without_recomputation(task, chain, found)
+    helpful = [
+        Improvement(what=what, gain=found.step_s / other.step_s)
+        for what, other in tried
+        if other is not None and found.step_s > LEAST_GAIN * other.step_s
+    ]
+    return tuple(sorted(helpful, key=lambda one: -one.gain))
+
+
+def _replanned(task: Task, chain: Chain, found: Choice) -> Choice | None:
+    width = task.recipe.data_parallel.width
+    changed = make_chain(task.devices, task.links, width, chain.order)
+    if len(task.devices) <= MOST_SEARCHED:
+        return search(task, changed).best
+    setup = found.setup
+    if "pipeline.split" in task.opened:
+        setup = Setup(replaced(setup.recipe, split="even"))
+    priced = Priced(task, changed, setup)
+    split = priced.first_split()
+    return None if split is None else priced.refine(priced.first(split))
+
+
+def _faster_links(task: Task, chain: Chain, found: Choice) -> Iterator[tuple[str, Task]]:
+    """The busiest links, each by the next speed that is sold."""
+    price = Priced(task, chain, found.setup).price
+    busy: dict[tuple[str, str], float] = {}
+    for pair in chain.links:
+        nodes = _nodes(chain, pair)
+        if (nodes[1], nodes[0]) in busy:
+            nodes = nodes[1], nodes[0]
+        here = price.crossings(pair) * price.link(*pair).occupied
+        busy[nodes] = max(busy.get(nodes, 0.0), here)
+    for nodes in sorted(busy, key=lambda one: -busy[one])[:MOST_LINKS]:
+        here = min(task.links(one, other).bytes_per_s for one, other in _between(task, nodes))
+        faster = next(
+            (one for one in NOMINAL_BITS_PER_S if one * PAYLOAD_SHARE / 8 > 1.2 * here), None
+        )
+        if faster is not None:
+            what = f"a {_shown_rate(faster)} link from {nodes[0]} to {nodes[1]}"
+            yield what, _with_links(task, {nodes}, faster)
+
+
+def _faster_rank(task: Task, chain: Chain) -> Iterator[tuple[str, Task]]:
+    """The slowest device, as fast as the fastest."""
+    speeds = [place.speed.flops_per_s for place in chain.places]
+    slow, fast = speeds.index(min(speeds)), speeds.index(max(speeds))
+    if speeds[fast] <= LEAST_GAIN * speeds[slow]:
+        return
+    devices = list(task.devices)
+    for rank in chain.places[slow].ranks:
+        index = chain.indices[rank]
+        devices[index] = msgspec.structs.replace(devices[index], speed=chain.places[fast].speed)
+    yield f"rank {slow} as fast as rank {fast}", _with_devices(task, tuple(devices))
+
+
+def _without_recomputation(
+    task: Task, chain: Chain, found: Choice
+) -> list[tuple[str, Choice | None]]:
+    if found.setup.checkpointing == "none":
+        return []
+    roomy = tuple(msgspec.structs.replace(one, memory_bytes=None) for one in task.devices)
+    changed = msgspec.structs.replace(
+        _with_devices(task, roomy),
+        recipe=replaced(task.recipe, checkpointing="none"),
+        opened=task.opened - {"memory.checkpointing"},
+    )
+    plain = Setup(replaced(found.setup.recipe, checkpointing="none"))
+    other = _replanned(changed, chain, found._replace(setup=plain))
+    if other is None:
+        return []
+    needed = Priced(changed, chain, other.setup).room.needed(other.split, other.counts)
+    most = max(range(len(needed)), key=needed.__getitem__)
+    what = f"no recomputation, with {shown_bytes(round(needed[most]))} of memory on rank {most}"
+    return [(what, other)]
+
+
+def _with_devices(task: Task, devices: tuple[object, ...]) -> Task:
+    return msgspec.structs.replace(task, devices=devices)
+
+
+def _with_links(task: Task, changed: set[tuple[str, str]], bits_per_s: float) -> Task:
+    names = [device.node for device in task.devices]
+    given: LinkBetween = task.links
+
+    def links(sender: int, receiver: int) -> LinkSpeed:
+        pair = names[sender], names[receiver]
+        found = given(sender, receiver)
+        if pair in changed or (pair[1], pair[0]) in changed:
+            return msgspec.structs.replace(found, bytes_per_s=bits_per_s * PAYLOAD_SHARE / 8)
+        return found
+
+    return msgspec.structs.replace(task, links=links)
+
+
+def _nodes(chain: Chain, pair: tuple[int, int]) -> tuple[str, str]:
+    here, there = (chain.places[place].devices[0].node for place in pair)
+    return here, there
+
+
+def _between(task: Task, nodes: tuple[str, str]) -> Iterator[tuple[int, int]]:
+    here, there = (
+        next(index for index, one in enumerate(task.devices) if one.node == node) for node in nodes
+    )
+    yield here, there
+    yield there, here
+
+
+def _shown_rate(bits_per_s: float) -> str:
+    if bits_per_s < 1e9:
+        return f"{bits_per_s / 1e6:g} Mbit/s"
+    return f"{bits_per_s / 1e9:g} Gbit/s"

@@ -1,0 +1,212 @@
+"""Job plan: a job's devices and links as its nodes report them, and the plan for them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.records.node import Capacity, NodeInfo
+from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, Plan, StepSpans
+from jupyter_mntrain.plan.choosing.choose import make_plan
+from jupyter_mntrain.plan.choosing.devices import Device
+from jupyter_mntrain.plan.interfaces import choose_interfaces
+from jupyter_mntrain.plan.prediction.device_speeds import speed_of
+from jupyter_mntrain.plan.prediction.known_speeds import NOTHING, KnownSpeeds
+from jupyter_mntrain.plan.prediction.link_speeds import link_speeds
+from jupyter_mntrain.plan.prediction.nominal_speeds import nominal_cpu_speed, nominal_gpu_speed
+from jupyter_mntrain.plan.prediction.simulated import Pair
+from jupyter_mntrain.plan.prediction.spans import predicted_spans
+from jupyter_mntrain.plan.prediction.step import predict_step
+from jupyter_mntrain.recipe.devices.seats import seats_of
+from jupyter_mntrain.recipe.devices.settled import settled
+from jupyter_mntrain.recipe.rank_memory import Config, model_config
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import recipe_of
+
+
+class JobPlan(NamedTuple):
+    """A plan, and the step that it predicts.
+
+    Args:
+        recipe: as it is planned.
+        spans: of the first pipeline.
+    """
+
+    recipe: Recipe
+    plan: Plan
+    spans: StepSpans
+
+    @property
+    def schedule(self) -> str:
+        return self.recipe.schedule
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The ranks of the first pipeline, for people: ``r0 node1``."""
+        nodes, width = [rank.node for rank in self.plan.ranks], self.recipe.data_parallel.width
+        return tuple(
+            f"r{number * width} {rank.node}"
+            + (f" {rank.device.partition(',')[0]}" if nodes.count(rank.node) > 1 else "")
+            for number, rank in enumerate(self.plan.ranks)
+        )
+
+
+def plan_job(
+    recipe: Recipe,
+    participants: Sequence[Participant],
+    nodes: Sequence[NodeInfo],
+    *,
+    given: Capacity | None = None,
+    known: KnownSpeeds = NOTHING,
+    order_is_free: bool = False,
+) -> JobPlan:
+    """Choose what a recipe leaves open for these nodes, and predict the step.
+
+    Args:
+        recipe: with what its devices decide.
+        nodes: the participants' nodes, in the same order.
+        given: the user's figure for the capacity of every link.
+        known: speeds that a job had.
+        order_is_free: whether participants may run in another order, which the plan then names.
+
+    Raises:
+        SpecError: the model is not on this machine, or the nodes share no network.
+        RecipeError: the recipe cannot run on these ranks, or fits nowhere.
+    """
+    config = model_config(recipe)
+    if config is None:
+        raise SpecError(
+            f"no plan: {recipe.model.path} is not on this machine",
+            fix="copy the model's config.json to the same path here",
+        )
+    devices = tuple(
+        msgspec.structs.replace(one, speed=known.devices.get((one.node, one.name), one.speed))
+        for one in _devices(recipe, config, participants, nodes)
+    )
+    between = {
+        (one, other): known.links.get((devices[one].node, devices[other].node), speed)
+        for (one, other), speed in _links(participants, nodes, given).items()
+    }
+    plan = make_plan(
+        recipe,
+        config,
+        devices,
+        lambda one, other: between[one, other],
+        order_is_free=order_is_free,
+    )
+    planned = settled(recipe, plan.chosen)
+    return JobPlan(planned, plan, _spans(planned, config, plan))
+
+
+def spans_as_planned(spec: JobSpec, plan: Plan) -> StepSpans | None:
+    """Return the step that a job's plan predicted; ``None`` for a script, or without its model.
+
+    Args:
+        spec: with its files.
+
+    Raises:
+        RecipeError: the recipe is not one of this version.
+    """
+    recipe = recipe_of(spec)
+    config = None if recipe is None else model_config(recipe)
+    return None if recipe is None or config is None else _spans(recipe, config, plan)
+
+
+def _spans(recipe: Recipe, config: Config, plan: Plan) -> StepSpans:
+    speeds, width = [rank.speed for rank in plan.ranks], recipe.data_parallel.width
+    # Ranks that hold the same layers, one of each pipeline, follow each other.
+    links: dict[Pair, LinkSpeed] = {
+        (link.sender // width, link.receiver // width): link.speed for link in plan.links
+    }
+    _, walked = predict_step(
+        recipe,
+        config,
+        speeds,
+        links,
+        nodes=[rank.node for rank in plan.ranks[::width]],
+        over_gloo=all(rank.device == "CPU" for rank in plan.ranks),
+    )
+    return predicted_spans(
+        walked,
+        links,
+        passes=recipe.train.accumulation,
+        microbatches=recipe.microbatches,
+        update_s=plan.update_s,
+    )
+
+
+def planned_spec(spec: JobSpec, nodes: Sequence[NodeInfo]) -> tuple[JobSpec, Plan | None]:
+    """A job with what its plan chooses, and the plan; without one where none can be made: for a
+    script, for a model that is on the nodes alone, and where nothing fits. What a launch can say
+    of that, it says without a plan.
+
+    Args:
+        spec: with what its devices decide.
+        nodes: the participants' nodes, in their order.
+    """
+    try:
+        recipe = recipe_of(spec)
+        if recipe is None:
+            return spec, None
+        plan = plan_job(recipe, spec.participants, nodes, given=given_capacity(spec)).plan
+    except MntrainError:
+        return spec, None
+    return msgspec.structs.replace(spec, chosen={**spec.chosen, **plan.chosen}), plan
+
+
+def given_capacity(spec: JobSpec) -> Capacity | None:
+    """The user's figure for the capacity of every link."""
+    rate = spec.link_capacity_bytes_per_s
+    return None if rate is None else Capacity(bytes_per_s=rate, source="given")
+
+
+def _devices(
+    recipe: Recipe, config: Config, participants: Sequence[Participant], nodes: Sequence[NodeInfo]
+) -> Iterator[Device]:
+    """The device of each rank, with its speed as it was measured, else as it is guessed."""
+    seats = iter(seats_of(recipe, participants, nodes))
+    for participant, info in zip(participants, nodes, strict=True):
+        for local in range(participant.nproc):
+            seat = next(seats)
+            gpu = None if seat.gpu is None else participant.gpus[local]
+            measured = speed_of(
+                info,
+                gpu,
+                recipe.dtype,
+                ranks=participant.nproc,
+                hidden_size=config["hidden_size"],
+                tokens=recipe.microbatch_size * recipe.data.sequence_length,
+                torch=info.inventory.versions.torch,
+            )
+            yield Device(
+                node=info.name,
+                name=seat.gpu or "CPU",
+                speed=measured or _guessed_speed(recipe, info, seat.gpu, participant.nproc),
+                memory_bytes=seat.memory_bytes,
+                is_gpu=seat.gpu is not None,
+            )
+
+
+def _guessed_speed(recipe: Recipe, info: NodeInfo, gpu: str | None, ranks: int) -> DeviceSpeed:
+    if gpu is None:
+        return nominal_cpu_speed(info.inventory.cpu_count, ranks)
+    return nominal_gpu_speed(gpu.partition(", ")[2], recipe.dtype, tf32=recipe.train.tf32)
+
+
+def _links(
+    participants: Sequence[Participant], nodes: Sequence[NodeInfo], given: Capacity | None
+) -> Mapping[Pair, LinkSpeed]:
+    """Links between ranks that are on different nodes."""
+    interfaces = choose_interfaces(nodes, [one.interface for one in participants])
+    between = link_speeds(nodes, interfaces, given)
+    owners = [at for at, one in enumerate(participants) for _ in range(one.nproc)]
+    return {
+        (sender, receiver): between[owner, other]
+        for sender, owner in enumerate(owners)
+        for receiver, other in enumerate(owners)
+        if owner != other
+    }

@@ -1,0 +1,109 @@
+"""Search: the fastest step on a chain of places that fits into their memory. Pure.
+
+Setups are priced from the lowest bound up, each with the split whose slowest place is fastest, and
+the microbatches in flight of the trainer's formula. What comes near the best is then refined:
+layers are moved and counts changed as long as that shortens the step. Of what is within 1 %, the
+simplest wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Final, NamedTuple
+
+from jupyter_mntrain.plan.choosing.devices import Chain
+from jupyter_mntrain.plan.choosing.priced import ALIKE, Choice, Priced, Task
+from jupyter_mntrain.plan.choosing.room import Shortfall
+from jupyter_mntrain.plan.choosing.setups import make_setups
+
+NEAR: Final = 0.05
+"""Share of a step by which a setup may be slower before it is refined."""
+
+MOST_REFINED: Final = 8
+
+
+class Searched(NamedTuple):
+    """What a search found.
+
+    Args:
+        best: of all; ``None`` if nothing fits.
+        second: the fastest of another schedule, number of microbatches or recomputation.
+        lack: of the setup that comes nearest, if nothing fits.
+    """
+
+    best: Choice | None
+    second: Choice | None
+    lack: Shortfall | None
+
+
+def search(task: Task, chain: Chain) -> Searched:
+    """Find the best choice for a chain.
+
+    Raises:
+        RecipeError: no combination of settings can run on this number of ranks.
+    """
+    setups = make_setups(
+        task.recipe,
+        len(chain.indices),
+        task.config["num_hidden_layers"],
+        task.opened,
+    )
+    rough = sorted(
+        ((priced.least(), priced) for priced in (Priced(task, chain, one) for one in setups)),
+        key=lambda one: (one[0], one[1].setup.simplicity),
+    )
+    lack: Shortfall | None = None
+    found: list[tuple[Choice, Priced]] = []
+    best_s = inf
+    for least_s, priced in rough:
+        if least_s > best_s * (1 + ALIKE):
+            break
+        split = priced.first_split()
+        if split is None:
+            short = priced.lack
+            if short is not None and (lack is None or short.missing_bytes < lack.missing_bytes):
+                lack = short
+        elif priced.bound(split) <= best_s * (1 + ALIKE):
+            first = priced.first(split)
+            found.append((first, priced))
+            best_s = min(best_s, first.step_s)
+    if not found:
+        return Searched(None, None, lack)
+    refined = [priced.refine(one) for one, priced in _to_refine(found, best_s)]
+    every = [*refined, *(one for one, _ in found)]
+    best = simplest(every)
+    others = [one for one in every if one.settings != best.settings and one.step_s >= best.step_s]
+    return Searched(best, min(others, key=lambda one: one.step_s, default=None), None)
+
+
+def fits(task: Task, chain: Chain) -> bool:
+    """Whether some setup fits into the memory of a chain."""
+    setups = make_setups(
+        task.recipe,
+        len(chain.indices),
+        task.config["num_hidden_layers"],
+        task.opened,
+    )
+    plain = sorted(setups, key=lambda one: one.simplicity)
+    return any(Priced(task, chain, one).first_split() is not None for one in plain)
+
+
+def simplest(found: Sequence[Choice]) -> Choice:
+    """The simplest of those that are within 1 % of the fastest."""
+    best_s = min(one.step_s for one in found)
+    near = [one for one in found if one.step_s <= best_s * (1 + ALIKE)]
+    key = min(one.setup.simplicity for one in near)
+    return min((one for one in near if one.setup.simplicity == key), key=lambda one: one.step_s)
+
+
+def _to_refine(
+    found: Sequence[tuple[Choice, Priced]], best_s: float
+) -> list[tuple[Choice, Priced]]:
+    """The fastest, and the simplest of those that are near."""
+    near = [one for one in found if one[0].step_s <= best_s * (1 + NEAR)]
+    most = MOST_REFINED if near[0][1].is_small else 2
+    fastest = sorted(near, key=lambda one: one[0].step_s)[: most // 2]
+    plain = sorted(near, key=lambda one: one[0].setup.simplicity)
+    chosen = {id(one): one for one in [*fastest, *plain]}
+    return list(chosen.values())[:most]

@@ -1,0 +1,124 @@
+"""Update: the end of a step, in which gradients are summed and weights updated. Pure.
+
+Every byte that is read or written takes its share of the memory's bandwidth; arithmetic is free
+beside it. Gradients: read for their norm, read and written as they are clipped, read by the
+optimizer, written as they are cleared. Weights and the optimizer's state: read and written.
+Replicas sum gradients in a ring (each link carries ``2 (n - 1) / n`` of them); shards gather
+weights once and scatter gradients once (``(n - 1) / n`` each). All ranks wait for the slowest: the
+norm of the gradient is that of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
+from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween
+from jupyter_mntrain.recipe.layout import Layout
+from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
+    WIDTHS,
+    gradient_width,
+    optimizer_bytes,
+)
+from jupyter_mntrain.recipe.rank_memory import Config, parameters
+from jupyter_mntrain.recipe.sections import Recipe
+
+WITHIN_A_NODE: Final = LinkSpeed(
+    bytes_per_s=5e9, latency_s=2e-5, source="assumed within a node", is_measured=False
+)
+"""Sums over PCIe or shared memory. NVLink is faster."""
+
+
+def update_seconds(
+    recipe: Recipe, shapes: Sequence[tuple[int, ...]], speed: DeviceSpeed, *, shards: int = 1
+) -> float:
+    """Return the seconds of the optimizer's step for parameters of these shapes."""
+    if not speed.bytes_per_s:
+        return 0.0
+    values = sum(map(math.prod, shapes)) / shards
+    counted = Counter(shapes).items()
+    state = sum(count * optimizer_bytes(recipe, shape) for shape, count in counted) / shards
+    passes = 5 if recipe.optimizer.clip_norm else 2
+    moved = values * passes * gradient_width(recipe)
+    moved += 2 * values * WIDTHS[recipe.dtype] + 2 * state
+    return moved / speed.bytes_per_s
+
+
+def end_seconds(
+    recipe: Recipe,
+    config: Config,
+    layout: Layout,
+    chain: Chain,
+    place: int,
+    devices: Sequence[Device],
+    links: LinkBetween,
+) -> float:
+    """Return the seconds of a place from the last backward pass to the end of the step."""
+    shapes = place_shapes(config, layout, place)
+    speed, shards = chain.places[place].speed, recipe.data_parallel.shards
+    return update_seconds(recipe, shapes, speed, shards=shards) + sum_seconds(
+        recipe, shapes, [chain.indices[rank] for rank in chain.places[place].ranks], devices, links
+    )
+
+
+def place_shapes(config: Config, layout: Layout, place: int) -> list[tuple[int, ...]]:
+    """Shapes of the parameters of a place."""
+    return [
+        shape
+        for stage in layout.stages_of(place)
+        for shape in parameters(
+            config,
+            len(layout.stages[stage]),
+            is_first=stage == 0,
+            is_last=stage == layout.last_stage,
+        )
+    ]
+
+
+def sum_seconds(
+    recipe: Recipe,
+    shapes: Sequence[tuple[int, ...]],
+    own: Sequence[int],
+    devices: Sequence[Device],
+    links: LinkBetween,
+) -> float:
+    """Return the seconds in which replicas and shards exchange gradients and weights.
+
+    Args:
+        own: devices that hold these parameters, as indices.
+    """
+    replicas, shards = recipe.data_parallel.replicas, recipe.data_parallel.shards
+    values = sum(map(math.prod, shapes))
+    gradients = values * gradient_width(recipe)
+    seconds = 0.0
+    if shards > 1:
+        speed = ring_speed(devices, links, own[:shards])
+        passed = values * WIDTHS[recipe.dtype] + gradients
+        seconds += ring_seconds(passed, shards, speed, rounds=1)
+    if replicas > 1:
+        speed = ring_speed(devices, links, own[::shards])
+        seconds += ring_seconds(gradients / shards, replicas, speed)
+    return seconds
+
+
+def ring_seconds(size_bytes: float, ranks: int, speed: LinkSpeed, *, rounds: int = 2) -> float:
+    """Return the seconds of a ring: an all-reduce takes two rounds, a gather or scatter one."""
+    if ranks < 2:
+        return 0.0
+    share = (ranks - 1) / ranks
+    return rounds * (share * size_bytes / speed.bytes_per_s + (ranks - 1) * speed.latency_s)
+
+
+def ring_speed(devices: Sequence[Device], links: LinkBetween, own: Sequence[int]) -> LinkSpeed:
+    """The slowest link of a ring, in the order given and back to the first."""
+    found = [WITHIN_A_NODE]
+    for here, there in zip(own, [*own[1:], *own[:1]], strict=True):
+        if devices[here].node != devices[there].node:
+            found.append(links(here, there))
+    return LinkSpeed(
+        bytes_per_s=min(one.bytes_per_s for one in found),
+        latency_s=max(one.latency_s for one in found),
+    )

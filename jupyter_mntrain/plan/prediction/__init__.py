@@ -1,0 +1,1 @@
+"""Predictions of a step before it runs."""

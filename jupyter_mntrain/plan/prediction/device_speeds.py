@@ -1,0 +1,216 @@
+"""Device speeds: what a node's device will do for a rank, by what was measured of it. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.plan import DeviceMeasurement, DeviceSpeed, MeasuredLayer
+from jupyter_mntrain.recipe.memory import StageShape, saved_bytes
+from jupyter_mntrain.recipe.sections import (
+    DataSection,
+    ModelSection,
+    PipelineSection,
+    Recipe,
+    TrainSection,
+)
+from jupyter_mntrain.telemetry.formulas import (
+    FORWARD_AND_BACKWARD,
+    ModelShape,
+    layer_flops_per_token,
+)
+
+HEAD_DIM = 64
+"""Of the layers that are measured."""
+
+FREE_BYTES_PER_S = 1e15
+"""Of memory that took no time beside the products; JSON knows no infinity."""
+
+MOST_FASTER, MOST_SLOWER = 0.5, 1.25
+"""A job whose ranks computed this much longer than expected corrects what was measured."""
+
+BOTH_PASSES = 5
+"""Times that what is saved passes through memory in both passes, as in a stage's cost."""
+
+
+def speed_of(
+    info: NodeInfo,
+    gpu: int | None,
+    dtype: str,
+    *,
+    ranks: int = 1,
+    hidden_size: int | None = None,
+    tokens: int | None = None,
+    torch: str | None = None,
+    is_corrected: bool = True,
+) -> DeviceSpeed | None:
+    """What a device will do for one rank; ``None`` if it was not measured in this dtype.
+
+    Args:
+        gpu: its index; ``None``: the CPU.
+        ranks: that train on the node at once. The cores are shared among them: where another number
+            of ranks was measured, the speed of all of them is shared.
+        hidden_size, tokens: of the layers and microbatches that it will compute; those that were
+            measured and are most like them count. ``None``: the largest.
+        torch: version that the job will run; one measured with it is preferred.
+        is_corrected: by what a job achieved since it was measured. One that was faster proves that
+            the device is; one that was somewhat slower tells what training costs beyond its layers,
+            and one that was much slower was held up by something else, and corrects nothing.
+    """
+    found = measurement_of(info, gpu, dtype, ranks=ranks, torch=torch)
+    if found is None:
+        return None
+    speed = _speed(found, hidden_size, tokens)
+    if is_corrected and (slower := _correction(found)) is not None and found.achieved is not None:
+        speed = _slowed(speed, slower, f"corrected by job {found.achieved.job_id}")
+    share = 1.0 if gpu is not None else ranks / found.ranks
+    if share == 1.0:
+        return speed
+    shared = _slowed(speed, share, f"shared by {ranks} ranks")
+    # Their memory and caches are shared otherwise than their cores.
+    return msgspec.structs.replace(shared, overhead_s=speed.overhead_s, is_measured=False)
+
+
+def _correction(one: DeviceMeasurement) -> float | None:
+    """How much slower than measured the device is by its newest job; ``None``: it says nothing."""
+    rate = one.achieved
+    if rate is None or rate.time_s <= one.time_s:
+        return None
+    return rate.slower if MOST_FASTER <= rate.slower <= MOST_SLOWER else None
+
+
+def _slowed(speed: DeviceSpeed, times: float, why: str) -> DeviceSpeed:
+    def slow(rate: float | None) -> float | None:
+        return None if rate is None else rate / times
+
+    return msgspec.structs.replace(
+        speed,
+        flops_per_s=speed.flops_per_s / times,
+        bytes_per_s=slow(speed.bytes_per_s),
+        layer_bytes_per_s=slow(speed.layer_bytes_per_s),
+        overhead_s=speed.overhead_s * times,
+        source=f"{speed.source}, {why}",
+    )
+
+
+def measurement_of(
+    info: NodeInfo, gpu: int | None, dtype: str, *, ranks: int = 1, torch: str | None = None
+) -> DeviceMeasurement | None:
+    """The measurement that says most about a device, as in :func:`speed_of`."""
+    found = [one for one in info.inventory.devices if (one.gpu, one.dtype) == (gpu, dtype)]
+
+    def likeness(one: DeviceMeasurement) -> tuple[bool, float, float]:
+        return (
+            torch is not None and one.torch == torch,
+            0.0 if gpu is not None else -abs(math.log(one.ranks / ranks)),
+            one.time_s,
+        )
+
+    return max(found, key=likeness, default=None)
+
+
+def layer_flops_per_s(layer: MeasuredLayer) -> float:
+    """What a measured layer achieved: model FLOPs of both passes over their time."""
+    return _flops(layer) / (layer.forward_s + layer.backward_s)
+
+
+def _speed(one: DeviceMeasurement, hidden_size: int | None, tokens: int | None) -> DeviceSpeed:
+    source = f"measured, {one.dtype}"
+    if one.disturbed:
+        source += f", {one.disturbed}"
+    alike = _most_alike(one.layers, hidden_size)
+    if not alike:
+        return DeviceSpeed(
+            flops_per_s=one.flops_per_s,
+            bytes_per_s=one.bytes_per_s,
+            overhead_s=0.0,
+            source=source,
+            is_measured=True,
+        )
+    near = min(alike, key=lambda layer: _distance(layer.tokens, tokens))
+    overhead_s, layer_bytes_per_s = _fitted(one.dtype, near, alike)
+    return DeviceSpeed(
+        flops_per_s=near.product_flops_per_s,
+        bytes_per_s=one.bytes_per_s,
+        overhead_s=overhead_s,
+        layer_bytes_per_s=layer_bytes_per_s,
+        source=source,
+        is_measured=True,
+    )
+
+
+def _most_alike(layers: Iterable[MeasuredLayer], hidden_size: int | None) -> list[MeasuredLayer]:
+    """The layers of one width, of which there are several with different numbers of tokens."""
+    found = list(layers)
+    widths = {layer.hidden_size for layer in found}
+    if not widths:
+        return []
+    width = min(widths, key=lambda width: _distance(width, hidden_size))
+    return [layer for layer in found if layer.hidden_size == width]
+
+
+def _distance(have: int, wanted: int | None) -> float:
+    """How unlike two sizes are; the largest is best where none is wanted."""
+    return -have if wanted is None else abs(math.log(have / wanted))
+
+
+def _fitted(
+    dtype: str, near: MeasuredLayer, alike: Sequence[MeasuredLayer]
+) -> tuple[float, float | None]:
+    """Overhead, and bytes per second of what is saved, with which two measured layers take as long
+    as they did: the one like those that will be computed, and the smallest, or the next one.
+
+    Each takes ``3 · overhead + FLOPs / rate + 5 · saved / bandwidth``.
+    """
+    other = min((one for one in alike if one is not near), key=lambda one: one.tokens, default=None)
+    left_s, moved = _besides_products(near), BOTH_PASSES * _saved_bytes(dtype, near)
+    if other is None:
+        return 0.0, _rate(moved, left_s)
+    other_s, other_moved = _besides_products(other), BOTH_PASSES * _saved_bytes(dtype, other)
+    per_byte = (left_s - other_s) / (moved - other_moved)
+    if per_byte <= 0:
+        return max(0.0, left_s) / FORWARD_AND_BACKWARD, FREE_BYTES_PER_S
+    overhead_s = left_s - per_byte * moved
+    if overhead_s <= 0:
+        return 0.0, _rate(moved, left_s)
+    return overhead_s / FORWARD_AND_BACKWARD, 1.0 / per_byte
+
+
+def _rate(moved: float, seconds: float) -> float:
+    return min(moved / seconds, FREE_BYTES_PER_S) if seconds > 0 else FREE_BYTES_PER_S
+
+
+def _besides_products(layer: MeasuredLayer) -> float:
+    """Seconds of both passes that the products alone do not explain."""
+    return layer.forward_s + layer.backward_s - _flops(layer) / layer.product_flops_per_s
+
+
+def _flops(layer: MeasuredLayer) -> float:
+    return layer.tokens * layer_flops_per_token(_shape(layer), layer.tokens)
+
+
+def _saved_bytes(dtype: str, layer: MeasuredLayer) -> int:
+    recipe = Recipe(
+        model=ModelSection(dtype="bfloat16" if dtype == "bfloat16" else "float32"),
+        data=DataSection(sequence_length=layer.tokens),
+        pipeline=PipelineSection(microbatches=1),
+        train=TrainSection(batch_size=1),
+    )
+    stage = StageShape(parameters=(), layers=1, has_first=False, has_last=False, in_flight=1)
+    return saved_bytes(_shape(layer), recipe, stage)
+
+
+def _shape(layer: MeasuredLayer) -> ModelShape:
+    heads = layer.hidden_size // HEAD_DIM
+    return ModelShape(
+        layers=1,
+        hidden_size=layer.hidden_size,
+        intermediate_size=layer.intermediate_size,
+        heads=heads,
+        key_value_heads=heads,
+        head_dim=HEAD_DIM,
+        vocabulary_size=0,
+    )

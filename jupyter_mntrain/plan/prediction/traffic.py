@@ -1,0 +1,50 @@
+"""Pipeline traffic: computes the bytes between nodes in one optimizer step. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_mntrain.recipe.orders.actions import rank_of_stage
+
+
+def step_traffic(
+    nodes: Sequence[str], stages_per_rank: int, bytes_per_boundary: float, *, is_v: bool = False
+) -> dict[tuple[str, str], float]:
+    """Compute the bytes from node to node in one step of a pipeline.
+
+    Between neighboring stages, activations go forward and gradients of the same size back.
+
+    Args:
+        nodes: the node of each rank, in order.
+        stages_per_rank: more than 1 for interleaved schedules.
+        is_v: whether the first and last stage are on the same rank.
+        bytes_per_boundary: tokens per step x hidden size x bytes per number.
+
+    Returns:
+        ``(sender, receiver) → bytes``; stages on the same node do not count.
+    """
+    ranks = len(nodes)
+    found: dict[tuple[str, str], float] = {}
+    for stage in range(ranks * stages_per_rank - 1):
+        here, there = (nodes[rank_of_stage(one, ranks, is_v=is_v)] for one in (stage, stage + 1))
+        if here == there:
+            continue
+        for pair in ((here, there), (there, here)):
+            found[pair] = found.get(pair, 0.0) + bytes_per_boundary
+    return found
+
+
+def ring_traffic(nodes: Sequence[str], size_bytes: float) -> dict[tuple[str, str], float]:
+    """Compute the bytes from node to node for one ring all-reduce of replicas' gradients.
+
+    Args:
+        nodes: the node of each replica.
+        size_bytes: of one replica's gradients.
+    """
+    count = len(nodes)
+    each = 2 * size_bytes * (count - 1) / count
+    found: dict[tuple[str, str], float] = {}
+    for node, after in zip(nodes, [*nodes[1:], *nodes[:1]], strict=True):
+        if node != after:
+            found[node, after] = found.get((node, after), 0.0) + each
+    return found

@@ -1,0 +1,1 @@
+"""Software of nodes: versions, what a job runs in, and whether torch can use their GPUs."""

@@ -1,0 +1,59 @@
+"""Comparison of jobs: the settings that differ between them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.recipe.changes.settings import Setting, settings_of_job
+
+NAME = "launch.name"
+"""What a job is called is not what it does."""
+
+
+class DifferentSetting(Record, frozen=True):
+    """A setting that is not the same in all of the jobs, in their order.
+
+    ``None`` = a job that has no such setting: a script has none of a recipe.
+    """
+
+    name: str
+    values: tuple[Setting | None, ...]
+
+
+class SettingsComparison(Record, frozen=True):
+    """The settings that differ, and the names of the others, in the order of a recipe."""
+
+    differing: tuple[DifferentSetting, ...]
+    same: tuple[str, ...]
+
+
+def compared_settings(spec: JobSpec) -> tuple[Setting, ...]:
+    """Settings of a job, and where it ran: ``launch.nodes``, in node-rank order.
+
+    Raises:
+        RecipeError: its recipe is not valid.
+    """
+    places = (
+        ":".join((one.node, str(one.nproc), *([one.interface] if one.interface else ())))
+        for one in spec.participants
+    )
+    nodes = Setting(name="launch.nodes", value=", ".join(places), origin="option")
+    return (*settings_of_job(spec), nodes)
+
+
+def compare_settings(jobs: Sequence[Sequence[Setting]]) -> SettingsComparison:
+    """Compare what is in effect: a default and the same value by ``--set`` are alike."""
+    by_name = [{one.name: one for one in settings} for settings in jobs]
+    names = [name for name in dict.fromkeys(n for one in by_name for n in one) if name != NAME]
+    found = [DifferentSetting(name, tuple(one.get(name) for one in by_name)) for name in names]
+    differing = tuple(one for one in found if not _is_same(one.values))
+    different = {one.name for one in differing}
+    return SettingsComparison(differing, tuple(name for name in names if name not in different))
+
+
+def _is_same(values: Sequence[Setting | None]) -> bool:
+    effects: list[Any] = [one if one is None else (one.in_effect,) for one in values]
+    return all(one == effects[0] for one in effects)

@@ -1,0 +1,173 @@
+"""Exactness: which settings a resumed run may change, and what that does to its losses. Pure.
+
+With none changed a resumed run has the losses of an unbroken one, on any number of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields
+from jupyter_mntrain.recipe.optimizer.learning_rate import learning_rate_ratio
+from jupyter_mntrain.recipe.sections import Recipe
+
+Effect = Literal["refused", "checked", "other", "rounding", "none"]
+"""What a changed setting does to a resumed run: ``refused``: the checkpoint does not fit.
+``checked``: the ranks refuse it if the batches differ. ``other``: other losses from there on.
+``rounding``: the same losses but for rounding. ``none``: exactly the same.
+"""
+
+EFFECTS: Final[dict[str, Effect]] = {
+    "model": "refused",
+    "model.path": "checked",
+    "model.attention": "rounding",
+    "data": "checked",
+    "data.sequence_length": "refused",
+    "data.seed": "refused",
+    "pipeline": "rounding",
+    "pipeline.split": "none",
+    "pipeline.in_flight": "none",
+    "pipeline.kept_back": "none",
+    "data_parallel": "rounding",
+    "optimizer": "other",
+    "optimizer.kind": "refused",
+    "optimizer.precision": "refused",
+    "optimizer.grad_dtype": "rounding",
+    "memory": "rounding",
+    "memory.offload_activations": "none",
+    "train.steps": "other",
+    "train.batch_size": "refused",
+    "train.accumulation": "rounding",
+    "train.seed": "other",
+    "train.device": "rounding",
+    "train.tf32": "rounding",
+    "train": "none",
+    "evaluation.interval_steps": "refused",
+    "evaluation.share": "refused",
+    "evaluation": "none",
+    "checkpoint": "none",
+    "output": "none",
+    "report": "none",
+}
+"""By section, or by section and field, which wins."""
+
+_SCHEDULE = frozenset({"train.steps", "optimizer.warmup_steps", "optimizer.min_ratio"})
+_COMPARED_STEPS = 1000
+"""Most steps at which two learning rates are compared."""
+
+
+class SettingChange(Record, frozen=True):
+    """A setting that differs from the job that is resumed.
+
+    Args:
+        name: ``section.field``.
+        before: what was in effect.
+        is_automatic: nobody wrote it, neither before nor now: other settings change it.
+    """
+
+    name: str
+    before: Any
+    after: Any
+    effect: Effect
+    is_automatic: bool = False
+
+    def __str__(self) -> str:
+        """Like ``train.steps 400 → 800``, or ``optimizer.warmup_steps 40 → 80 (auto)``."""
+        how = " (auto)" if self.is_automatic else ""
+        return f"{self.name} {_shown(self.before)} → {_shown(self.after)}{how}"
+
+
+def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[SettingChange, ...]:
+    """What differs between two recipes, in the order of the sections; last, what changes by itself
+    because it is ``auto``, where that is known.
+
+    Args:
+        step: finished steps of the checkpoint.
+    """
+    meant, means = dict(resolved_fields(before)), dict(resolved_fields(after))
+    changes = (
+        SettingChange(
+            name=name,
+            before=meant.get(name, old),
+            after=means.get(name, new),
+            effect=_effect(name, before, after, step),
+            is_automatic=old == new,
+        )
+        for (name, old), (_, new) in zip(fields_of(before), fields_of(after), strict=True)
+        if meant.get(name, old) != means.get(name, new)
+        # Of another preset the name says enough.
+        if old != new or not name.startswith("model.")
+    )
+    return tuple(sorted(changes, key=lambda one: one.is_automatic))
+
+
+def refuse_unfit(changes: Sequence[SettingChange], whose: str) -> None:
+    """Refuse settings that a checkpoint does not fit.
+
+    Raises:
+        SpecError: as told.
+    """
+    if unfit := [one for one in changes if one.effect == "refused"]:
+        raise SpecError(
+            f"{', '.join(map(str, unfit))}: a checkpoint of {whose} does not fit",
+            fix="leave it as it was, or start over with launch",
+        )
+
+
+def exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
+    """What to tell of the losses before the start, if they are not those of an unbroken run."""
+    # By name: whoever shows them shows the changes with their values, too.
+    other = [one.name for one in changes if one.effect == "other"]
+    rounded = [one.name for one in changes if one.effect == "rounding"]
+    notes = []
+    if other:
+        cause = f"{', '.join(other)}: from here on the losses differ from those of an unbroken run"
+        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
+    if rounded:
+        cause = f"{', '.join(rounded)}: losses equal those of an unbroken run but for rounding"
+        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
+    return tuple(notes)
+
+
+def _shown(value: Any) -> str:
+    return "–" if value is None else str(value)
+
+
+def effect_of(name: str) -> Effect:
+    """What changing a setting may do at most."""
+    return EFFECTS.get(name) or EFFECTS[name.partition(".")[0]]
+
+
+def _effect(name: str, before: Recipe, after: Recipe, step: int) -> Effect:
+    both = (before, after)
+    if name in _SCHEDULE and _has_same_rates(before, after, step):
+        return "none"
+    if name == "train.seed" and before.precision != "stochastic-rounding":
+        return "none"  # the weights, and the state of the random numbers, come from the checkpoint
+    evaluates = [one.evaluation.interval_steps > 0 for one in both]
+    if name == "evaluation.interval_steps" and evaluates[0] == evaluates[1]:
+        return "none"
+    if name == "evaluation.share" and not any(evaluates):
+        return "none"  # nothing is held out
+    return effect_of(name)
+
+
+def _has_same_rates(before: Recipe, after: Recipe, step: int) -> bool:
+    last = min(before.train.steps, after.train.steps)
+    stride = max(1, (last - step) // _COMPARED_STEPS)
+    compared = {*range(step, last, stride), max(step, last - 1)}
+    return all(_ratio(before, one) == _ratio(after, one) for one in compared)
+
+
+def _ratio(recipe: Recipe, step: int) -> float:
+    return learning_rate_ratio(
+        step,
+        steps=recipe.train.steps,
+        warmup_steps=recipe.warmup_steps,
+        min_ratio=recipe.optimizer.min_ratio,
+    )

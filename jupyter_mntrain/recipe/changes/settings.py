@@ -1,0 +1,219 @@
+"""Settings of a run, each with where it came from. Pure."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobSpec, SetIn
+from jupyter_mntrain.model.records.secrets import shown_words
+from jupyter_mntrain.recipe.devices.settled import settled
+from jupyter_mntrain.recipe.memory import fitting_loss
+from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config
+from jupyter_mntrain.recipe.presets import DEFAULT_PRESET
+from jupyter_mntrain.recipe.rank_memory import model_config
+from jupyter_mntrain.recipe.results import REPORT_PROJECT
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
+
+Origin = Literal["default", "recipe", "panel", "--set", "option", "auto"]
+"""Where a setting came from: ``auto`` = nobody set it, and mntrain chooses; ``option`` = an option
+of the launch, like ``--restarts``."""
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "name": "name",
+    "restarts": "max_restarts",
+    "min_nodes": "min_nodes",
+    "priority": "priority",
+    "port": "port",
+    "on_stall": "on_stall",
+    "on_nan": "on_nan",
+    "link_capacity": "link_capacity_bytes_per_s",
+    "mixed_versions": "mixed_versions",
+    "torchrun": "torchrun_arguments",
+    "python": "python",
+    "queue_limit": "queue_limit_s",
+    "lost_limit": "lost_limit_s",
+}
+"""Options of a launch, and the fields of :class:`JobSpec` that hold them."""
+
+
+_NO_LIMITS: Final = frozenset({"queue_limit", "lost_limit"})
+"""Options of which no value means that there is none."""
+
+_CHOSEN: Final = frozenset(
+    {
+        *("model.preset", *(f"model.{field}" for field in SHAPE_FIELDS)),
+        *("pipeline.stages_per_rank", "optimizer.warmup_steps"),
+        *("checkpoint.directory", "output.directory"),
+        *("report.to", "report.project", "report.run_name"),
+    }
+)
+"""Settings for which mntrain chooses a value if they have none."""
+
+
+class Setting(Record, frozen=True, omit_defaults=False):
+    """One setting.
+
+    Args:
+        name: ``section.field``; options of the launch are in the section ``launch``.
+        value: as written, or the default.
+        origin: where the value came from.
+        chosen: what is used in place of ``auto`` or of no value; ``None`` if that is the same, or
+            is decided when the job starts.
+    """
+
+    name: str
+    value: Any
+    origin: Origin
+    chosen: Any = None
+
+    @property
+    def in_effect(self) -> Any:
+        return self.value if self.chosen is None else self.chosen
+
+
+def fields_of(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """All fields as ``section.field`` and value, in the order of the sections."""
+    for section in recipe.__struct_fields__:
+        values = getattr(recipe, section)
+        for field in values.__struct_fields__:
+            yield f"{section}.{field}", msgspec.to_builtins(getattr(values, field))
+
+
+def settings_of_job(spec: JobSpec, run: JobId | None = None) -> tuple[Setting, ...]:
+    """The settings of a job, before or after it ran; of a script only the launch's.
+
+    Args:
+        run: that it belongs to, if it has begun.
+
+    Raises:
+        RecipeError: its recipe is not valid.
+    """
+    overrides = overrides_of(spec)
+    found: tuple[Setting, ...] = ()
+    if overrides is not None:
+        text = spec.files[RECIPE_FILE]
+        found = settings_of_recipe(text, overrides, set_in=spec.set_in, chosen=spec.chosen)
+    on_nan = next((one.in_effect for one in found if one.name == "train.on_nan"), "report")
+    found = (*found, *_options(spec))
+    # Known only with the job: how reports call it, and what its recipe says.
+    chosen = {"report.run_name": run, "launch.on_nan": on_nan}
+    return tuple(
+        msgspec.structs.replace(one, chosen=chosen[one.name])
+        if one.value is None and one.name in chosen
+        else one
+        for one in found
+    )
+
+
+def settings_of_recipe(
+    text: str,
+    overrides: Sequence[str] = (),
+    *,
+    set_in: Mapping[str, SetIn] | None = None,
+    name: str = RECIPE_FILE,
+    chosen: Mapping[str, str] | None = None,
+) -> tuple[Setting, ...]:
+    """The settings of a recipe, in the order of its sections.
+
+    Args:
+        text: TOML.
+        overrides: ``section.field=value``; the last one wins.
+        set_in: where an override came from, if not from ``--set``, by setting.
+        chosen: what was chosen for a job from its nodes' GPUs.
+
+    Raises:
+        RecipeError: as for :func:`parse_recipe`.
+    """
+    recipe = parse_recipe(text, overrides, name=name)
+    written = tomllib.loads(text)
+    changed = {setting_of(override) for override in overrides}
+    known = settled(recipe, chosen or {})
+    resolved = dict(resolved_fields(known))
+    in_effect = dict(fields_of(known))
+    return tuple(
+        Setting(name=key, value=value, origin=origin, chosen=other)
+        for key, value in fields_of(recipe)
+        for other in [_other(resolved.get(key, in_effect[key]), value)]
+        for origin in [_origin(key, written, changed, set_in or {}, value)]
+    )
+
+
+def set_in_panel(spec: JobSpec, overrides: Sequence[str]) -> JobSpec:
+    """The same job, with these overrides and all options that differ from the default noted as
+    chosen in the panel.
+    """
+    chosen = {setting_of(override) for override in overrides}
+    chosen |= {one.name for one in _options(spec) if one.origin == "option"}
+    set_in: dict[str, SetIn] = {**spec.set_in, **dict.fromkeys(chosen, "panel")}
+    return msgspec.structs.replace(spec, set_in=set_in)
+
+
+def setting_of(override: str) -> str:
+    """The ``section.field`` that ``section.field=value`` changes."""
+    section, _, field = override.partition("=")[0].strip().partition(".")
+    return f"{section}.{field}"
+
+
+def _origin(
+    name: str,
+    written: Mapping[str, Any],
+    changed: set[str],
+    set_in: Mapping[str, SetIn],
+    value: Any,
+) -> Origin:
+    section, _, field = name.partition(".")
+    if name in changed:
+        return set_in.get(name, "--set")
+    if field in written.get(section, {}):
+        return "recipe"
+    is_chosen = value == "auto" or (value is None and name in _CHOSEN)
+    return "auto" if is_chosen else "default"
+
+
+def resolved_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
+    """Fields of which ``auto`` or no value means something that is known before the start, as
+    ``section.field`` and what is used.
+    """
+    if recipe.model.path is None:
+        shape = preset_config(recipe.model)
+        yield "model.preset", recipe.model.preset or DEFAULT_PRESET
+        # Of all families of presets the embeddings are tied only on request.
+        shape = {"tie_word_embeddings": False, **shape}
+        yield from ((f"model.{ours}", shape[theirs]) for ours, theirs in SHAPE_FIELDS.items())
+        yield "data.tokenizer", "train"
+    yield "pipeline.stages_per_rank", recipe.stages_per_rank
+    yield "optimizer.warmup_steps", recipe.warmup_steps
+    if recipe.model.dtype != "auto":
+        yield "optimizer.precision", recipe.precision
+    if recipe.data.packing == "auto":
+        yield "data.packing", "wrapped" if recipe.data.is_wrapped else "best-fit"
+    yield "report.project", recipe.report.project or REPORT_PROJECT
+    config = model_config(recipe)
+    if config is not None and fitting_loss(recipe, config["vocab_size"]) == "plain":
+        yield "memory.loss", "plain"  # a GPU with Liger would use that in place of chunked
+
+
+def _other(resolved: Any, value: Any) -> Any:
+    return None if resolved == value else resolved
+
+
+def _options(spec: JobSpec) -> Iterator[Setting]:
+    usual = JobSpec(entry=(), participants=())
+    for option, field in OPTIONS.items():
+        name, value = f"launch.{option}", getattr(spec, field)
+        origin: Origin = "default"
+        if name in spec.set_in:
+            origin = spec.set_in[name]
+        elif value != getattr(usual, field) and option != "name":
+            origin = "option"
+        elif value is None and option not in _NO_LIMITS:
+            origin = "auto"
+        shown = shown_words(value) if option == "torchrun" else value
+        yield Setting(name=name, value=msgspec.to_builtins(shown), origin=origin)

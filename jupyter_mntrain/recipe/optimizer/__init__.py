@@ -1,0 +1,1 @@
+"""Optimizer: its learning rate and its memory, from a recipe alone. No torch."""

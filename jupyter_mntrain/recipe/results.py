@@ -1,0 +1,88 @@
+"""Sections of what a run leaves: checkpoints, evaluations, the trained model, reports."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from jupyter_mntrain.model._record import UserRecord
+from jupyter_mntrain.model.api import LAST_PORT
+
+REPORT_PROJECT = "mntrain"
+"""Of a report whose recipe names none."""
+
+
+MOST_STEPS = 100_000_000
+
+_Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class CheckpointSection(UserRecord, frozen=True):
+    """Checkpoints, from which an interrupted run resumes: weights, optimizer, position in the data.
+
+    ``directory`` may be shared by all nodes or local to each; each run gets its own folder in it.
+    By default, checkpoints are stored beside the jobs on each node, and stay.
+    ``interval_steps`` 0 saves at the end only. ``keep`` is the number of checkpoints to keep. With
+    ``copies`` 2, each shard also goes to the next node, so that a node may be lost with its disk;
+    in a shared directory nothing is sent.
+    """
+
+    directory: Annotated[str, Meta(min_length=1)] | None = None
+    interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 100
+    at_end: bool = True
+    keep: Annotated[int, Meta(ge=1, le=1000)] = 2
+    copies: Annotated[int, Meta(ge=1, le=2)] = 1
+
+
+class OutputSection(UserRecord, frozen=True):
+    """The trained model, as a Hugging Face directory that transformers, vLLM and others can load.
+
+    ``directory`` defaults to a folder ``model`` beside the checkpoints. A directory that is not
+    empty is refused unless ``replace`` is true, or the same run wrote it. If it is local to each
+    node, the head's gets the whole model; with ``gather`` false, each node keeps its own part.
+    ``shard_gb`` is the largest size of a file.
+    """
+
+    at_end: bool = True
+    directory: Annotated[str, Meta(min_length=1)] | None = None
+    replace: bool = False
+    gather: bool = True
+    shard_gb: Annotated[float, Meta(gt=0.0, le=1000.0)] = 5.0
+
+
+class EvaluationSection(UserRecord, frozen=True):
+    """Evaluation: the loss on held-out text, before the first step, between steps, and at the end.
+
+    ``interval_steps`` 0 disables it. The last ``share`` of the text is held out, of which at most
+    ``sequences`` are used.
+
+    ``prompts`` are texts that the model continues at each evaluation, greedily and with at most
+    ``prompt_tokens`` new tokens; for chat, each is the user's turn. Each token takes a pass through
+    the pipeline.
+    """
+
+    interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 0
+    share: Annotated[float, Meta(gt=0.0, le=0.5)] = 0.05
+    sequences: _Count = 64
+    prompts: tuple[str, ...] = ()
+    prompt_tokens: Annotated[int, Meta(ge=1, le=4096)] = 40
+
+
+ReportKind = Literal["tensorboard", "wandb", "trackio", "prometheus"]
+
+
+class ReportSection(UserRecord, frozen=True):
+    """Reports that rank 0 sends elsewhere: a list in ``to``, ``[]`` for none.
+
+    It defaults to ``["tensorboard"]`` if that is installed: event files in the folder
+    ``tensorboard`` beside the checkpoints. ``project`` and ``run_name`` name the run in W&B,
+    Trackio and Prometheus; they default to ``mntrain`` and the run's id. Prometheus scrapes
+    ``/metrics`` at ``prometheus_address`` on the node of rank 0.
+    """
+
+    to: tuple[ReportKind, ...] | None = None
+    project: Annotated[str, Meta(min_length=1)] | None = None
+    run_name: Annotated[str, Meta(min_length=1)] | None = None
+    prometheus_port: Annotated[int, Meta(ge=1, le=LAST_PORT)] = 9400
+    prometheus_address: Annotated[str, Meta(min_length=1)] = "127.0.0.1"

@@ -1,0 +1,195 @@
+"""Plan tables: what a plan predicts, rank by rank, beside other plans, and what would help."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.model.records.plan import OtherPlan, Plan, PlannedRank
+from jupyter_mntrain.model.text.foreign import shown_line
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.tables._plain import folding, plain_table
+
+MOST_RANKS: Final = 16
+MOST_GUESSES: Final = 6
+MOST_COUNTS: Final = 8
+EQUAL_SPLIT: Final = "equal split"
+
+
+def plan_view(
+    plan: Plan,
+    title: str,
+    step: RenderableType | None = None,
+    *,
+    program: str,
+    width: int = 1,
+) -> RenderableType:
+    """Everything that a plan says.
+
+    Args:
+        title: what is planned.
+        step: a picture of its step in characters.
+        program: ``mntrain`` or ``%mntrain``, for hints.
+        width: number of pipelines; ranks with the same layers follow each other.
+    """
+    parts: list[RenderableType] = [folding([Text(shown_line(title), "bold")]), Text()]
+    parts += [_headline(plan), Text(), folding(_sentences(plan)), Text(), _rank_table(plan, width)]
+    if step is not None:
+        parts += [Text(), step]
+    if plan.others:
+        parts += [Text(), _other_table(plan)]
+    if plan.improvements:
+        parts += [Text(), _improvement_table(plan)]
+    if plan.guesses:
+        parts += [Text(), folding(_guess_lines(plan.guesses, program))]
+    return Group(*parts)
+
+
+def plan_line(plan: Plan, schedule: str) -> Text:
+    """A plan in one line."""
+    words = f"predicted: {formats.seconds(plan.step_s)} per step, {schedule}"
+    words += f"; bottleneck: {shown_line(plan.bottleneck)}"
+    if plan.guesses:
+        words += "; some speeds are guessed"
+    return Text(words, "dim")
+
+
+def against_equal_split(plan: Plan) -> float | None:
+    """How many times as fast as the equal split; ``None`` if that is not known."""
+    equal = next((one.step_s for one in plan.others if one.name == EQUAL_SPLIT), None)
+    return None if equal is None or plan.step_s <= 0 else equal / plan.step_s
+
+
+def _headline(plan: Plan) -> RenderableType:
+    idle = [rank.bubble for rank in plan.ranks]
+    busiest = max((link.busy for link in plan.links), default=None)
+    gain = against_equal_split(plan)
+    figures = {
+        "step": formats.seconds(plan.step_s),
+        "tok/s": formats.rate(plan.tokens_per_s),
+        "not computing": formats.percent(sum(idle) / len(idle)) if idle else formats.ABSENT,
+        "busiest link": "none" if busiest is None else formats.percent(busiest),
+        "against equal split": formats.ABSENT if gain is None else times(gain),
+    }
+    table = plain_table(*figures)
+    table.add_row(*(Text(value, "bold") for value in figures.values()))
+    return table
+
+
+def _sentences(plan: Plan) -> Iterator[Text]:
+    yield Text.assemble(("Bottleneck: ", "bold"), shown_line(plan.bottleneck))
+    if plan.chosen:
+        yield Text.assemble(("Chosen: ", "bold"), chosen_words(plan.chosen))
+
+
+def chosen_words(chosen: Mapping[str, str]) -> str:
+    """Chosen settings in words: ``eager-1f1b, 8 microbatches, split 9 / 7, no recomputation``."""
+    return shown_line(", ".join(_words(name, value) for name, value in chosen.items()))
+
+
+def _words(name: str, value: str) -> str:
+    match name:
+        case "pipeline.schedule":
+            return value
+        case "pipeline.microbatches":
+            return "1 microbatch" if value == "1" else f"{value} microbatches"
+        case "pipeline.split":
+            return f"split {_counts(value)}"
+        case "pipeline.in_flight":
+            return f"in flight {_counts(value)}"
+        case "pipeline.kept_back":
+            return f"put off {_counts(value)}"
+        case "memory.checkpointing":
+            return f"{'no' if value == 'none' else value} recomputation"
+        case _:
+            return f"{name} {value}"
+
+
+def _counts(value: str) -> str:
+    """A list of numbers: 9 / 7; of many, the least and the most."""
+    counts = json.loads(value)
+    if not isinstance(counts, list) or len(counts) <= MOST_COUNTS:
+        return " / ".join(map(str, counts)) if isinstance(counts, list) else str(counts)
+    return f"{min(counts)} to {max(counts)}"
+
+
+def _rank_table(plan: Plan, width: int) -> RenderableType:
+    right = ("layers", "computing")
+    table = plain_table("rank", "device", "layers", "computing", "memory", right=right)
+    for number, rank in enumerate(plan.ranks[:MOST_RANKS]):
+        computing = rank.computing_s / plan.step_s if plan.step_s > 0 else 0.0
+        table.add_row(
+            str(number * width),
+            Text(shown_line(f"{rank.node} {rank.device}")),
+            " + ".join(map(str, rank.layers)),
+            formats.percent(computing),
+            _memory(rank),
+        )
+    notes = []
+    if (more := len(plan.ranks) - MOST_RANKS) > 0:
+        notes.append(Text(f"… and {more} more ranks", "dim"))
+    if width > 1:
+        notes.append(Text(f"the first of {width} pipelines; the others are alike", "dim"))
+    return Group(table, *notes)
+
+
+def _memory(rank: PlannedRank) -> Text:
+    needed, limit = rank.memory_bytes, rank.memory_limit_bytes
+    if limit is None:
+        return Text(formats.memory(needed))
+    style = "bold red" if needed > limit else ""
+    return Text(f"{formats.memory(needed)} of {formats.memory(limit)}", style)
+
+
+def _other_table(plan: Plan) -> RenderableType:
+    right = ("step", "speed")
+    table = plain_table("compared with", "step", "speed", "most memory", right=right)
+    most = max((rank.memory_bytes for rank in plan.ranks), default=0.0)
+    own = formats.seconds(plan.step_s)
+    table.add_row(Text("this plan", "bold"), Text(own, "bold"), "", formats.memory(most))
+    for other in plan.others:
+        table.add_row(_name(plan, other), *_figures(plan, other))
+    return table
+
+
+def _name(plan: Plan, other: OtherPlan) -> Text:
+    """With what it has otherwise, or why it cannot run."""
+    text = Text(shown_line(other.name))
+    differing = {
+        name: value for name, value in other.chosen.items() if plan.chosen.get(name) != value
+    }
+    if differing:
+        text.append(f": {chosen_words(differing)}", "dim")
+    if other.obstacle:
+        text.append(f": {shown_line(other.obstacle)}", "red")
+    return text
+
+
+def _figures(plan: Plan, other: OtherPlan) -> tuple[str, str, str]:
+    memory = formats.memory(max(other.memory_bytes)) if other.memory_bytes else ""
+    if other.step_s is None:
+        return "–", "", memory
+    return formats.seconds(other.step_s), times(plan.step_s / other.step_s), memory
+
+
+def _improvement_table(plan: Plan) -> RenderableType:
+    table = plain_table("what would help most", "gain", right=("gain",))
+    for one in plan.improvements:
+        table.add_row(Text(shown_line(one.what)), times(one.gain))
+    return table
+
+
+def _guess_lines(guesses: Sequence[str], program: str) -> Iterator[Text]:
+    yield Text.assemble(("Guessed, not measured", "yellow"), f" ({program} measure does):")
+    for guess in guesses[:MOST_GUESSES]:
+        yield Text(f"- {shown_line(guess)}", "dim")
+    if (more := len(guesses) - MOST_GUESSES) > 0:
+        yield Text(f"- and {more} more", "dim")
+
+
+def times(factor: float) -> str:
+    return f"{formats.fixed(factor, 2)}{formats.SPACE}×"

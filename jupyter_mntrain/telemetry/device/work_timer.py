@@ -1,0 +1,57 @@
+"""WorkTimer: how long work takes on a device that others, or a limit of CPU time, may hold up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import fmean
+
+import torch
+
+
+class WorkTimer:
+    """Times pieces of work by turns of one kind.
+
+    A limit of CPU time stops a process for most of each tenth of a second, and so stops some pieces
+    of work and others not at all. On a CPU each piece is therefore timed by the seconds that this
+    thread ran, and all are stretched alike, by :meth:`stretch`, at the end.
+
+    Args:
+        device: a GPU is waited for at the end of every piece.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._is_gpu = device.type == "cuda"
+        self._clock = time.perf_counter if self._is_gpu else time.thread_time
+        self._ran_s = self._passed_s = 0.0
+
+    def mean_s(
+        self, *work: Callable[[], object], seconds: float, least: int = 3
+    ) -> tuple[float, ...]:
+        """Mean duration of each piece of work, done one after another for ``seconds``, and at least
+        ``least`` times. The first round counts nothing.
+        """
+        for one in work:
+            one()
+        self._wait()
+        rounds: list[list[float]] = []
+        begin_s, ran_s = time.perf_counter(), self._clock()
+        while len(rounds) < least or time.perf_counter() - begin_s < seconds:
+            rounds.append([self._once(one) for one in work])
+        self._passed_s += time.perf_counter() - begin_s
+        self._ran_s += self._clock() - ran_s
+        return tuple(map(fmean, zip(*rounds, strict=True)))
+
+    def stretch(self) -> float:
+        """How much longer all of the work took than this thread ran; 1 on a GPU."""
+        return max(1.0, self._passed_s / self._ran_s) if self._ran_s else 1.0
+
+    def _once(self, work: Callable[[], object]) -> float:
+        begin_s = self._clock()
+        work()
+        self._wait()
+        return self._clock() - begin_s
+
+    def _wait(self) -> None:
+        if self._is_gpu:
+            torch.cuda.synchronize()

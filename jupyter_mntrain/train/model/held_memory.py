@@ -1,0 +1,63 @@
+"""Held memory: what a rank will hold, said and checked before its first step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psutil
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.layout import Layout
+from jupyter_mntrain.recipe.memory import MemoryEstimate, StageShape, memory_estimate
+from jupyter_mntrain.recipe.rank_memory import gpu_overhead
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.train.model.decoder import model_shape
+from jupyter_mntrain.train.world import World, agree, gathered
+
+
+def check_memory(
+    recipe: Recipe,
+    config: Any,
+    layout: Layout,
+    place: int,
+    world: World,
+    stages: Sequence[StageShape],
+) -> Iterator[str]:
+    """Yield lines about this rank's memory, then check that of its node. Collective.
+
+    Args:
+        place: of this rank in its pipeline.
+        stages: this rank's.
+
+    Raises:
+        RecipeError: the node has no room for what its ranks offload; the same on every rank.
+    """
+    estimate = memory_estimate(model_shape(config), recipe, stages)
+    line = f"rank {world.rank} memory: {estimate}"
+    is_on_gpu = world.device.type == "cuda"
+    if is_on_gpu:
+        is_tied = bool(config.tie_word_embeddings)
+        line += f"; besides, {gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)}"
+    yield line
+    if recipe.memory.offload_activations:
+        if not is_on_gpu:
+            yield f"rank {world.rank} memory: nothing to offload on a CPU"
+        _refuse_full_host(world, estimate)
+
+
+def _refuse_full_host(world: World, estimate: MemoryEstimate) -> None:
+    """Agree that each node has room: otherwise the kernel would kill one of its processes."""
+    hosts = gathered(world, (world.host, estimate.host))
+    needed, free = sum(size for host, size in hosts if host == world.host), _available_bytes()
+    error = None
+    if needed > free:
+        cause = "memory.offload_activations = true: the ranks of this node offload "
+        cause += f"{needed / 1e9:.1f} GB to host memory, and {free / 1e9:.1f} GB are free"
+        fix = 'use memory.checkpointing = "full" to keep less, smaller microbatches, or '
+        error = RecipeError(cause, fix=f"{fix}memory.offload_activations = false")
+    agree(world, error)
+
+
+def _available_bytes() -> int:
+    return psutil.virtual_memory().available

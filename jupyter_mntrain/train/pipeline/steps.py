@@ -1,0 +1,96 @@
+"""Steps: what a step leaves on the device, read once it has arrived on the host.
+
+Reading a tensor waits for everything that was queued on a GPU before, which then idles until the
+next kernels arrive. So a step's numbers are read while the GPU computes the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
+from jupyter_mntrain.train.pipeline.stopwatch import Mark, Metered, Stopwatch
+
+
+@dataclass(frozen=True)
+class StepMarks:
+    """Moments of a step, in order; ``before`` is the end of the one before."""
+
+    before: Mark
+    begin: Mark
+    passed: Mark
+    squared: Mark
+    agreed: Mark
+    end: Mark
+
+
+@dataclass(frozen=True)
+class QueuedStep:
+    """An optimizer step that the device may still be computing.
+
+    Args:
+        number: from 1.
+        tokens: inputs that are not padding, over all pipelines.
+        flops: of this rank.
+        numbers: loss, gradient norm, and the sums of the votes.
+        own: this rank's loss and squared gradient norm, before they were summed.
+        metered: what this rank computed and exchanged.
+        memory: of this rank when the step was queued, as fields of a sample.
+    """
+
+    number: int
+    learning_rate: float
+    tokens: int
+    flops: float
+    numbers: DeviceNumber
+    own: tuple[torch.Tensor, torch.Tensor]
+    marks: StepMarks
+    metered: Metered
+    memory: Mapping[str, int | None]
+
+    def read(self, stopwatch: Stopwatch) -> tuple[dict[str, Any], float, list[float]]:
+        """Wait for the step; return its sample's fields, its seconds, and the sums of the votes."""
+        seconds, marks = stopwatch.seconds, self.marks
+        loss, norm, *votes = self.numbers.read_all()
+        stopwatch.wait(marks.end)
+        compute_s = stopwatch.total(self.metered.timed)
+        waited_s = max(0.0, seconds(marks.begin, marks.passed) - compute_s)
+        sample = {
+            "tokens": self.tokens,
+            "loss": loss,
+            "grad_norm": norm,
+            "compute_s": compute_s,
+            "wait_s": waited_s + seconds(marks.squared, marks.agreed),
+            "optimizer_s": seconds(marks.passed, marks.squared) + seconds(marks.agreed, marks.end),
+            "flops": self.flops,
+            "sent_bytes": self.metered.sent_bytes,
+            "received_bytes": self.metered.received_bytes,
+            **self.memory,
+        }
+        return sample, seconds(marks.before, marks.end), votes
+
+
+def log_line(
+    recipe: Recipe, step: QueuedStep, sample: Mapping[str, Any], times: Sequence[float]
+) -> str | None:
+    """Return the job's log line of a step, or ``None`` if it has none.
+
+    Args:
+        sample: from :meth:`QueuedStep.read`.
+        times: seconds of all steps of this attempt.
+    """
+    number, steps, interval = step.number, recipe.train.steps, recipe.train.log_interval
+    if number % interval and number not in {1, steps}:
+        return None
+    recent = times[-interval:]
+    rate = sample["tokens"] * len(recent) / sum(recent)
+    span = "1 step" if len(recent) == 1 else f"{len(recent)} steps"
+    return (
+        f"step {number}/{steps} loss {sample['loss']:.4f} grad norm {sample['grad_norm']:.3f} "
+        f"lr {step.learning_rate:.2e} {rate:,.0f} tok/s over {span}"
+    )

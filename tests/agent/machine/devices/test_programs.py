@@ -1,0 +1,122 @@
+"""Measuring programs: begun together, bounded, and gone afterwards, whatever they do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from jupyter_mntrain.agent.machine.devices import programs
+from jupyter_mntrain.agent.machine.devices.programs import run_programs
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.records.plan import DeviceMeasurement
+from jupyter_mntrain.telemetry.device import READY
+from tests.standin.devices import device
+from tests.wording import says
+
+BEGIN = f"""
+import os, sys, time
+open(os.environ["PIDS"], "a").write(f"{{os.getpid()}}\\n")
+def ready():
+    print({READY!r}, flush=True)
+    sys.stdin.readline()
+"""
+TELL = f"""
+print({msgspec.json.encode(device()).decode()!r}.replace("2.13.0", os.environ["RANK"]))
+"""
+
+
+class Programs:
+    """An interpreter that runs a given program, whatever it is asked to run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.pids = folder, folder / "pids"
+
+    def run(self, program: str, ranks: int = 1) -> list[list[DeviceMeasurement]]:
+        python = self.folder / "python"
+        python.write_text(f"#!{sys.executable}\n{BEGIN}{program}")
+        python.chmod(0o755)
+        own = [{**os.environ, "PIDS": str(self.pids), "RANK": str(rank)} for rank in range(ranks)]
+        return asyncio.run(run_programs(str(python), "cpu", own, ["float32"]))
+
+    def refused(self, program: str, ranks: int = 1) -> str:
+        with pytest.raises(RefusedError) as caught:
+            self.run(program, ranks)
+        assert str(self.folder) in (caught.value.fix or ""), "how to run it by hand"
+        return caught.value.cause
+
+    @property
+    def alive(self) -> list[int]:
+        pids = list(map(int, self.pids.read_text().split()))
+        return [pid for pid in pids if psutil.pid_exists(pid)]
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Programs:
+    return Programs(tmp_path)
+
+
+def test_what_each_measured_is_told_whatever_else_was_printed(made: Programs) -> None:
+    told = made.run(f"print('a startup file'); ready(); print('a warning'); {TELL.strip()}", 2)
+    assert [[one.torch for one in lines] for lines in told] == [["0"], ["1"]]
+    assert made.alive == []
+
+
+MEET = """
+ready()
+open(os.environ["PIDS"] + "begun", "a").write("x")
+"""
+
+
+def test_nobody_begins_to_measure_before_all_are_ready(made: Programs) -> None:
+    late = f"""
+if os.environ["RANK"] == "1":
+    time.sleep(0.5)
+    assert not os.path.exists(os.environ["PIDS"] + "begun")
+{MEET}{TELL}"""
+    assert len(made.run(late, 3)) == 3
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("sys.exit('No module named torch')", "No module named torch"),
+        ("ready(); raise MemoryError('no room')", "no room"),
+        ("ready(); os.kill(os.getpid(), 9)", "signal 9"),
+        ("ready()", "exit code 0"),
+        ("ready(); print('x' * (1 << 21))", "something else"),
+        (f"ready(); {TELL.strip()}; sys.exit(3)", "exit code 3"),
+    ],
+)
+def test_a_program_that_dies_says_why(made: Programs, program: str, said: str) -> None:
+    assert says(said, made.refused(program))
+    assert made.alive == []
+
+
+@pytest.mark.parametrize("hang", ["time.sleep(600)", "ready(); time.sleep(600)"])
+def test_a_program_that_hangs_is_killed_with_all_others(
+    made: Programs, monkeypatch: pytest.MonkeyPatch, hang: str
+) -> None:
+    monkeypatch.setattr(programs, "LOAD_S", 5.0)
+    monkeypatch.setattr(programs, "MEASURE_S", 1.0)
+    ignores = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    program = f"{ignores}if os.environ['RANK'] == '1': {hang}\nready()\n{TELL}"
+    assert says("within", made.refused(program, 2))
+    assert len(made.pids.read_text().split()) == 2
+    assert made.alive == []
+
+
+def test_one_that_dies_ends_the_others_at_once(made: Programs) -> None:
+    program = "if os.environ['RANK'] == '1': sys.exit('broken')\nready()\ntime.sleep(600)"
+    assert "broken" in made.refused(program, 2)
+    assert made.alive == []
+
+
+def test_an_interpreter_that_is_gone_is_said(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError):
+        asyncio.run(run_programs(str(tmp_path / "gone"), "cpu", [{}], ["float32"]))

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from jupyter_mntrain.agent.machine.links import round_trips
+from jupyter_mntrain.agent.machine.links.condition import ConditionWatch
+from jupyter_mntrain.agent.machine.links.probe import measure, open_sink
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.records.probes import LinkEnd, ProbeSend, ProbeTicket
+from tests.wording import says, wording
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch):
+    monkeypatch.setattr("jupyter_mntrain.agent.machine.links.probe.WARM_UP_S", 0.02)
+
+
+def idle() -> bool:
+    return False
+
+
+def request(ticket: ProbeTicket, **changes) -> ProbeSend:
+    fields = {
+        "interface": "lo",
+        "source_address": "127.0.0.1",
+        "address": "127.0.0.1",
+        "port": ticket.port,
+        "token": ticket.token,
+        "peer": "node2",
+        "seconds": 0.05,
+        "echoes": ticket.echoes,
+    }
+    return ProbeSend(**(fields | changes))
+
+
+def test_a_link_is_measured_by_sending_over_it():
+    ticket = open_sink("127.0.0.1", "node2", idle)
+    link = measure(request(ticket), "node1", idle)
+    assert link.capacity.bytes_per_s > 1e7  # loopback carries gigabytes
+    assert (link.sender, link.receiver, link.interface) == ("node1", "node2", "lo")
+    assert link.capacity.source == "measured"
+    assert link.capacity.time_s > 0
+
+
+def test_round_trips_are_timed_before_the_link_is_filled():
+    ticket = open_sink("127.0.0.1", "node2", idle)
+    latency = measure(request(ticket), "node1", idle).latency
+    assert latency is not None
+    assert 0 < latency.median_s <= latency.p99_s < 1.0
+    assert latency.count > 2
+
+
+def test_a_sink_of_an_older_agent_times_no_round_trips():
+    ticket = open_sink("127.0.0.1", "node2", idle)
+    link = measure(request(ticket, echoes=False), "node1", idle)
+    assert link.latency is None
+    assert link.capacity.bytes_per_s > 1e7
+
+
+def test_the_slowest_hundredth_is_not_the_median(monkeypatch):
+    took_s = iter([9.0, *[0.002] * 98, 0.03, 0.04])
+    monkeypatch.setattr(round_trips, "_round_trip_s", lambda _: next(took_s))
+    monkeypatch.setattr(round_trips, "MOST", 100)
+    with socket.socket() as unused:
+        latency = round_trips.measure_latency(unused)
+    assert (latency.median_s, latency.p99_s, latency.count) == (0.001, 0.02, 100)
+
+
+def test_several_connections_share_the_work_and_the_result_says_how_many():
+    ticket = open_sink("127.0.0.1", "node2", idle, streams=4)
+    end = LinkEnd(mtu=65536)
+    asked = request(ticket, streams=4, receiver_end=LinkEnd(mtu=1500))
+    link = measure(asked, "node1", idle, end)
+    assert link.capacity.bytes_per_s > 1e7
+    assert link.streams == 4
+    assert link.ends == (end, LinkEnd(mtu=1500))
+    assert link.latency is not None
+
+
+def test_fewer_connections_than_agreed_are_refused(monkeypatch):
+    monkeypatch.setattr("jupyter_mntrain.agent.machine.links.probe.IO_TIMEOUT_S", 0.3)
+    ticket = open_sink("127.0.0.1", "node2", idle, streams=2)
+    with pytest.raises(RefusedError):
+        measure(request(ticket), "node1", idle)
+
+
+@pytest.mark.parametrize("busy", ["node1", "node2"])
+def test_a_job_on_either_node_marks_the_measurement(busy):
+    ticket = open_sink("127.0.0.1", "node2", lambda: busy == "node2")
+    link = measure(request(ticket), "node1", lambda: busy == "node1")
+    assert link.capacity.condition == "beside a job"
+
+
+def test_a_job_that_begins_while_a_link_is_measured_marks_it():
+    began = iter([False, True])
+    ticket = open_sink("127.0.0.1", "node2", idle)
+    link = measure(request(ticket), "node1", lambda: next(began))
+    assert link.capacity.condition == "beside a job"
+
+
+@pytest.mark.parametrize(("waited_s", "condition"), [(0.0, "alone"), (60.0, "starved of CPU")])
+def test_a_thread_that_waits_for_a_core_is_starved(tmp_path, monkeypatch, waited_s, condition):
+    schedstat = tmp_path / "schedstat"
+    schedstat.write_text("10 1000 1\n")
+    monkeypatch.setattr("jupyter_mntrain.agent.machine.links.condition.SCHEDSTAT", schedstat)
+    watch = ConditionWatch(idle)
+    schedstat.write_text(f"10 {1000 + int(waited_s * 1e9)} 1\n")
+    assert watch.condition() == condition
+    schedstat.unlink()
+    assert ConditionWatch(idle).condition() == "alone", "a kernel that does not say"
+
+
+def test_a_sink_is_for_one_sender_who_knows_the_token():
+    ticket = open_sink("127.0.0.1", "node2", idle)
+    with pytest.raises(RefusedError, match=wording(r"no data from 127\.0\.0\.1 \(lo\) to node2")):
+        measure(request(ticket, token="0" * 16), "node1", idle)
+    with pytest.raises(RefusedError, match=wording("no data")):
+        measure(request(ticket), "node1", idle)
+
+
+@pytest.mark.parametrize("port", [1, 10**6])
+def test_nobody_there_is_told_with_both_ends(port):
+    with pytest.raises(RefusedError) as refusal:
+        measure(request(ProbeTicket(port=port, token="x")), "node1", idle)
+    assert says("to node2 at 127.0.0.1", str(refusal.value))
+    assert refusal.value.fix
+
+
+def test_a_sink_on_an_address_of_another_machine_is_refused():
+    with pytest.raises(RefusedError, match=wording(r"node1: cannot listen on 192\.0\.2\.1")):
+        open_sink("192.0.2.1", "node1", idle)
+    with pytest.raises(RefusedError, match=wording("cannot listen on nonsense")):
+        open_sink("nonsense", "node1", idle)
+    with pytest.raises(RefusedError):
+        open_sink("\u202e", "node1", idle)
+
+
+def test_the_sender_s_address_decides_the_interface():
+    with socket.create_server(("127.0.0.1", 0)) as sink:
+        ticket = ProbeTicket(port=sink.getsockname()[1], token="x")
+        with pytest.raises(RefusedError):
+            measure(request(ticket, source_address="192.0.2.1"), "node1", idle)

@@ -1,0 +1,61 @@
+"""Chain: equal to the simulator, whatever the times, links and counts; long steps grow evenly."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyter_mntrain.plan.prediction.chain import chain_seconds, steady_seconds
+from jupyter_mntrain.plan.prediction.simulated import LinkTimes, StageTimes
+from jupyter_mntrain.plan.prediction.simulator import simulate
+from jupyter_mntrain.recipe.orders.actions import Stages
+from jupyter_mntrain.recipe.orders.counts import Counts
+from jupyter_mntrain.recipe.orders.zero_bubble import eager_zero_bubble
+
+SECONDS = st.floats(0.1, 3.0)
+LINK = st.builds(LinkTimes, st.sampled_from([0.0, 0.3, 2.0]), st.floats(0.0, 2.0))
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> tuple[Counts, list[StageTimes], list[LinkTimes], int]:
+    stages, microbatches = draw(st.integers(1, 5)), draw(st.integers(1, 9))
+    counts = st.integers(1, microbatches)
+    ahead = sorted((draw(counts) for _ in range(stages)), reverse=True)
+    kept = (draw(st.integers(0, 3)) for _ in range(stages))
+    times = [draw(st.builds(StageTimes, *[SECONDS] * 4)) for _ in range(stages)]
+    links = [draw(LINK) for _ in range(2 * (stages - 1))]
+    return Counts(tuple(ahead), tuple(kept)), times, links, microbatches
+
+
+@given(pipelines())
+def test_it_is_what_the_simulator_walks(
+    pipeline: tuple[Counts, list[StageTimes], list[LinkTimes], int],
+) -> None:
+    counts, times, links, microbatches = pipeline
+    onward, back = links[: len(times) - 1], links[len(times) - 1 :]
+
+    def link(sender: int, receiver: int) -> LinkTimes:
+        return onward[sender] if receiver > sender else back[receiver]
+
+    walked = simulate(
+        eager_zero_bubble(counts.ahead, counts.kept_back, microbatches),
+        Stages(len(times)),
+        times,
+        link,
+    )
+    found = chain_seconds(counts, times, onward, back, microbatches)
+    assert found == pytest.approx(walked.seconds)
+
+
+@pytest.mark.parametrize("latency", [0.0, 0.7, 5.0])
+@pytest.mark.parametrize("occupied", [0.1, 4.0])
+@pytest.mark.parametrize("kept_back", [(0, 0, 0, 0), (0, 1, 2, 3)])
+def test_a_long_step_is_taken_from_its_begin(
+    latency: float, occupied: float, kept_back: tuple[int, ...]
+) -> None:
+    counts = Counts((6, 5, 3, 1), kept_back)
+    times = [StageTimes(1.0, 2.0, 1.0, 1.0 + 0.1 * stage) for stage in range(4)]
+    links = [LinkTimes(latency, occupied)] * 3
+    found = steady_seconds(counts, times, links, links, 300)
+    assert found == pytest.approx(chain_seconds(counts, times, links, links, 300), rel=1e-3)
