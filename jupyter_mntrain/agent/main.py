@@ -35,9 +35,9 @@ from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
+from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.agent.machine.usage.usage_book import DIRECTORY as HISTORY
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
-from jupyter_mntrain.agent.machine.workplace import Workplaces
 from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.joining import join

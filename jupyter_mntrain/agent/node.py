@@ -24,8 +24,8 @@ from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
+from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
-from jupyter_mntrain.agent.machine.workplace import Workplaces
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Self
 
+from jupyter_mntrain.cluster.admission.membership import ClusterMembership
 from jupyter_mntrain.cluster.agents.address import parse_address
 from jupyter_mntrain.cluster.checkpoints import Checkpoints
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
+from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
 from jupyter_mntrain.cluster.history.usage import ClusterUsage
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.begin import BeginPlan, plan_beginning
 from jupyter_mntrain.cluster.launch.measure import measure_participants
-from jupyter_mntrain.cluster.membership import ClusterMembership
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.job_search import JobSearch
@@ -90,6 +91,7 @@ class Cluster:
         self.discovery = ClusterDiscovery(self._driver, self._peers)
         self.membership = ClusterMembership(self._driver)
         self.usage = ClusterUsage(self._driver, self._search, clock)
+        self.doctor = ClusterDoctor(self._driver, self._search, clock)
         # Also at interpreter exit, while threads still run.
         self._closer = weakref.finalize(self, self._driver.close)
 

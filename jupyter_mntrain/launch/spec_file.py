@@ -13,8 +13,8 @@ import tomli_w
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
-from jupyter_mntrain.model.records.secrets import HIDDEN, has_hidden, is_secret, shown_words
 from jupyter_mntrain.model.text.foreign import escaped_toml, shown_line
+from jupyter_mntrain.model.text.secrets import HIDDEN, has_hidden, is_secret, shown_words
 from jupyter_mntrain.model.text.spelling import closest, use_nearest
 
 KEY = "mntrain_job"

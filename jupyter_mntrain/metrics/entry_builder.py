@@ -12,7 +12,7 @@ from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model.lifecycle.listing import job_step
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.model.records.secrets import shown_words
+from jupyter_mntrain.model.text.secrets import shown_words
 from jupyter_mntrain.plan.software.versions import divergences
 
 

@@ -20,6 +20,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
+from jupyter_mntrain.model.records.doctor.machine import MachineFacts, MachineQuestion
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
 from jupyter_mntrain.model.records.node import (
     FoundWorkplace,
@@ -37,6 +38,8 @@ DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
 CHECKPOINTS_S = tunables.seconds("connection.checkpoints_timeout_s")
 
 DEVICES_S = tunables.seconds("connection.devices_timeout_s")
+
+FACTS_S = tunables.seconds("doctor.facts_timeout_s")
 
 BLOBS_S = tunables.seconds("connection.blobs_timeout_s")
 
@@ -186,6 +189,10 @@ class AgentCalls(ABC):
     async def workplace(self, asked: Workplace) -> FoundWorkplace:
         """What the node has of what a job runs in."""
         return await self._ask("POST", Route.WORKPLACE, FoundWorkplace, asked, extra_s=DESCRIBED_S)
+
+    async def machine_facts(self, question: MachineQuestion) -> MachineFacts:
+        """What the doctor wants to know of the node."""
+        return await self._ask("POST", Route.FACTS, MachineFacts, question, extra_s=FACTS_S)
 
     async def stacks(self, job_id: JobId) -> list[RankStack]:
         return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])

@@ -7,6 +7,7 @@ GET     /v1/node                                   → NodeInfo
 GET     /v1/node/description                       → MachineDescription; takes seconds
 GET     /v1/history?since=&until=&points=          → NodeHistory, Unix seconds
 POST    /v1/node/workplace                         Workplace → FoundWorkplace; may take seconds
+POST    /v1/node/facts                             MachineQuestion → MachineFacts; may take seconds
 GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, then Beat/s
 POST    /v1/leases                                 LeaseRequest → LeaseGrant; repeat = renew
 DELETE  /v1/leases/{job}/{attempt}                 → {}
@@ -76,6 +77,7 @@ class Route(enum.StrEnum):
     NODE = "/v1/node"
     DESCRIPTION = "/v1/node/description"
     WORKPLACE = "/v1/node/workplace"
+    FACTS = "/v1/node/facts"
     STREAM = "/v1/stream"
     HISTORY = "/v1/history"
     LEASES = "/v1/leases"

@@ -29,9 +29,9 @@ from jupyter_mntrain.model.environment import (
 )
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
-from jupyter_mntrain.model.records.secrets import HIDDEN, has_hidden
 from jupyter_mntrain.model.text.foreign import is_safe, is_unicode
 from jupyter_mntrain.model.text.label import MOST_NOTE_CHARACTERS, JobLabel
+from jupyter_mntrain.model.text.secrets import HIDDEN, has_hidden
 
 MOST_NAME_CHARACTERS = 128
 """It stands in every table and picture of the job."""

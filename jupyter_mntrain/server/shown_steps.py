@@ -19,7 +19,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.plan import StepSpans
-from jupyter_mntrain.show.tables.step_bars import MOST_RANKS
+from jupyter_mntrain.show.tables.plans.step_bars import MOST_RANKS
 
 
 class ShownStep(Record, frozen=True):

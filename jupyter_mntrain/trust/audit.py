@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.records.secrets import redacted
+from jupyter_mntrain.model.text.secrets import redacted
 
 log = logging.getLogger("mntrain.audit")
 

@@ -26,6 +26,7 @@ from jupyter_mntrain.verbs.membership.members import MembersVerb
 from jupyter_mntrain.verbs.membership.revoke import RevokeVerb
 from jupyter_mntrain.verbs.nodes.add import AddVerb
 from jupyter_mntrain.verbs.nodes.agent import AgentVerb
+from jupyter_mntrain.verbs.nodes.doctor import DoctorVerb
 from jupyter_mntrain.verbs.nodes.forget import ForgetVerb
 from jupyter_mntrain.verbs.nodes.history import HistoryVerb
 from jupyter_mntrain.verbs.nodes.install import InstallVerb
@@ -57,6 +58,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     RevokeVerb,
     DriverVerb,
     AgentVerb,
+    DoctorVerb,
     MeasureVerb,
     HistoryVerb,
     OpenPanelVerb,

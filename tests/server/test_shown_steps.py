@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.server.shown_steps import JobTrace, job_trace
-from jupyter_mntrain.show.tables.step_bars import MOST_RANKS
+from jupyter_mntrain.show.tables.plans.step_bars import MOST_RANKS
 from tests.standin.plans import plan_of
 from tests.standin.training import Sample, sample_job
 

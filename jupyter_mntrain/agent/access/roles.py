@@ -19,6 +19,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.NODE, "GET"): _WATCHING,
     (Route.DESCRIPTION, "GET"): _DRIVERS,
     (Route.WORKPLACE, "POST"): _DRIVERS,
+    (Route.FACTS, "POST"): _DRIVERS,
     (Route.STREAM, "GET"): _WATCHING,
     (Route.HISTORY, "GET"): _WATCHING,
     (Route.LEASES, "POST"): _GANG,

@@ -11,7 +11,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import Evidence
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
 from jupyter_mntrain.model.records.pressure import Slowdown
-from jupyter_mntrain.model.records.secrets import HIDDEN, is_secret, masked, shown_words
+from jupyter_mntrain.model.text.secrets import HIDDEN, is_secret, masked, shown_words
 
 Found = TypeVar("Found", Problem, Evidence, Slowdown)
 

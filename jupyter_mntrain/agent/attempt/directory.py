@@ -26,7 +26,7 @@ from jupyter_mntrain.agent.attempt.processes import (
     signal_all,
     start_time,
 )
-from jupyter_mntrain.agent.machine.workplace import refuse_no_folder
+from jupyter_mntrain.agent.machine.software.workplace import refuse_no_folder
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.project.tree import BLOBS

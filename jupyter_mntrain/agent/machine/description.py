@@ -10,7 +10,7 @@ import platform
 import shutil
 import subprocess
 
-from jupyter_mntrain.agent.machine.versions import ask_python
+from jupyter_mntrain.agent.machine.software.versions import ask_python
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import MachineDescription

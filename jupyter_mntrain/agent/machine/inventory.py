@@ -16,7 +16,7 @@ from jupyter_mntrain.agent.machine.gpu_direct import read_gpu_direct
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.agent.machine.rdma import read_rdma_ports
-from jupyter_mntrain.agent.machine.versions import read_installed, with_driver
+from jupyter_mntrain.agent.machine.software.versions import read_installed, with_driver
 from jupyter_mntrain.model.records.node import Gpu, Inventory, Versions
 from jupyter_mntrain.plan.software.gpu_builds import VENDORS
 from jupyter_mntrain.telemetry.gpus import GpuReader, has_amd_gpu

@@ -10,7 +10,7 @@ from msgspec import Meta
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobView
-from jupyter_mntrain.model.records.secrets import shown_words
+from jupyter_mntrain.model.text.secrets import shown_words
 
 MOST_LISTED = tunables.count("limits.jobs_listed")
 RECENT = tunables.count("cluster.recent_jobs")

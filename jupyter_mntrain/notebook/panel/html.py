@@ -6,7 +6,7 @@ from html import escape
 
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS
-from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.node_row import FormRow
 from jupyter_mntrain.verbs.panel.prediction import LinkLoad, Prediction
 from jupyter_mntrain.verbs.panel.text import memory_words, pace, plan_notes, unknown_step
@@ -37,7 +37,7 @@ def state(row: FormRow) -> str:
     return f"{symbol}{escape(row.state or 'up')} {second(row.hardware)}".rstrip()
 
 
-def check(one: Check) -> str:
+def check(one: RowCheck) -> str:
     symbol, color = CHECK_ICONS[one.level]
     text = escape(one.text)
     return icon(symbol, color) + (

@@ -24,7 +24,7 @@ from jupyter_mntrain.notebook.panel.widgets import blocked, box, html, put, put_
 from jupyter_mntrain.notebook.panel.worker import Worker
 from jupyter_mntrain.show.bundles import Bundle, plain_text
 from jupyter_mntrain.show.stacks import shown_stacks, stacks_text
-from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.panel import Panel
@@ -65,7 +65,7 @@ class WidgetPanel:
         self._form = panel.form()
         self._shown_for: object = None
         self._showing_thread: int | None = None
-        self._checks_shown: tuple[Check, ...] = ()
+        self._checks_shown: tuple[RowCheck, ...] = ()
         self._make_parts()
         self._show(self._form)
         self._unsubscribe = panel.cluster.subscribe(self._worker.wake)

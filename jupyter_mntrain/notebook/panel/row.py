@@ -11,7 +11,7 @@ import msgspec
 from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
-from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.node_row import FormRow
 
@@ -38,7 +38,7 @@ class NodeRow:
         self._name = name
         name = shown_name(name)
         self._change = change
-        self._checks_shown: tuple[Check, ...] = ()
+        self._checks_shown: tuple[RowCheck, ...] = ()
         self.use = ipywidgets.Checkbox(description=name, indent=False)
         self.state = html()
         self.gpus = ipywidgets.Combobox(
@@ -94,7 +94,7 @@ class NodeRow:
             self._change(lambda choices: msgspec.structs.replace(choices, head=self._name))
 
 
-def check_line(check: Check, change: Change) -> ipywidgets.Widget:
+def check_line(check: RowCheck, change: Change) -> ipywidgets.Widget:
     """A finding, and the button that applies its fix."""
     line = box("mnt-check", html(pieces.check(check)))
     fix = check.fix

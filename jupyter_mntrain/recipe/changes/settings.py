@@ -11,7 +11,7 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, SetIn
-from jupyter_mntrain.model.records.secrets import shown_words
+from jupyter_mntrain.model.text.secrets import shown_words
 from jupyter_mntrain.recipe.devices.settled import settled
 from jupyter_mntrain.recipe.memory import fitting_loss
 from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config

@@ -19,7 +19,7 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import count, percent
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import plain_table
-from jupyter_mntrain.show.tables.off_plan import predicted_line
+from jupyter_mntrain.show.tables.plans.off_plan import predicted_line
 from jupyter_mntrain.show.tables.rank_progress import ranks_progress
 from jupyter_mntrain.show.tables.rank_table import RankTable, state_text
 

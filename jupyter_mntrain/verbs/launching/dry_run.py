@@ -13,12 +13,12 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.model.records.secrets import HIDDEN, shown, shown_words
 from jupyter_mntrain.model.text.foreign import escaped_shell, shown_name
+from jupyter_mntrain.model.text.secrets import HIDDEN, shown, shown_words
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.show.tables._plain import folding
-from jupyter_mntrain.show.tables.plan import plan_line
+from jupyter_mntrain.show.tables.plans.plan import plan_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec

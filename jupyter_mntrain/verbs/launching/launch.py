@@ -19,7 +19,7 @@ from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.software.versions import mixed_note
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
-from jupyter_mntrain.show.tables.plan import plan_line
+from jupyter_mntrain.show.tables.plans.plan import plan_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options

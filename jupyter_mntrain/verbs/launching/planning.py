@@ -16,8 +16,8 @@ from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.prediction.known_speeds import NOTHING, KnownSpeeds
 from jupyter_mntrain.recipe.devices.settled import PLANNED
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.tables.plan import plan_view
-from jupyter_mntrain.show.tables.step_bars import StepBars
+from jupyter_mntrain.show.tables.plans.plan import plan_view
+from jupyter_mntrain.show.tables.plans.step_bars import StepBars
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, named_job
 from jupyter_mntrain.verbs.launching.job_options import job_options

@@ -22,7 +22,7 @@ from jupyter_mntrain.recipe.devices.fitting import Fit, fit
 from jupyter_mntrain.recipe.devices.limits import refuse_unable
 from jupyter_mntrain.recipe.devices.seats import seats_of
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.checks.gpu_check import check_members, mark_busy
 from jupyter_mntrain.verbs.panel.checks.network_check import check_network
@@ -74,7 +74,7 @@ class Form(Record, frozen=True):
     """
 
     rows: tuple[FormRow, ...]
-    settings: tuple[Check, ...]
+    settings: tuple[RowCheck, ...]
     fields: tuple[FormField, ...] = ()
     members: tuple[str, ...] = ()
     head: str | None = None
@@ -234,7 +234,7 @@ def _planned(
 
 def _note_memory(prediction: Prediction | None, findings: Findings) -> None:
     for note in memory_notes((prediction and prediction.memory) or ()):
-        findings.put(note.node, Check(level="warning", problem=note))
+        findings.put(note.node, RowCheck(level="warning", problem=note))
 
 
 def _capacities(placements: Sequence[Placement], usable: Sequence[NodeInfo]) -> LinkCapacities:

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.members import idle_gpus, will_take_jobs
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.panel.checks.check import Check, leave_out
+from jupyter_mntrain.verbs.panel.checks.check import RowCheck, leave_out
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.interface_options import interface_options
 
@@ -47,7 +47,7 @@ class FormRow(Record, frozen=True):
     gpu_options: tuple[str, ...]
     interface: str | None
     interfaces: tuple[tuple[str, str | None], ...]
-    checks: tuple[Check, ...] = ()
+    checks: tuple[RowCheck, ...] = ()
 
     @property
     def takes_part(self) -> bool:
@@ -115,7 +115,7 @@ def _is_used(
 
 def _silent(
     view: NodeView, choices: Choices, name: str, now_s: float, *, is_used: bool
-) -> tuple[Check, ...]:
+) -> tuple[RowCheck, ...]:
     problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
     if view.liveness == "connecting":
         problem = Problem(kind=Kind.SILENT, cause="has not answered yet")
@@ -125,7 +125,7 @@ def _silent(
     if not problem.fix:
         problem = msgspec.structs.replace(problem, fix="wait until it answers, or leave it out")
     fix = leave_out(choices, name) if is_used else None
-    return (Check(level="error" if is_used else "warning", problem=problem, fix=fix),)
+    return (RowCheck(level="error" if is_used else "warning", problem=problem, fix=fix),)
 
 
 def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
@@ -146,7 +146,7 @@ def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
             interface=None,
             interfaces=(("auto", None),),
             checks=(
-                Check(
+                RowCheck(
                     level="error",
                     problem=Problem(
                         kind=Kind.SILENT,

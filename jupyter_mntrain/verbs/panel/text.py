@@ -14,8 +14,8 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
-from jupyter_mntrain.show.tables.plan import against_equal_split, times
-from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.show.tables.plans.plan import against_equal_split, times
+from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.node_row import FormRow
 from jupyter_mntrain.verbs.panel.prediction import Prediction
@@ -61,13 +61,13 @@ def _node(row: FormRow) -> Text:
     )
 
 
-def _check(name: str | None, check: Check) -> Text:
+def _check(name: str | None, check: RowCheck) -> Text:
     where = f"{name}: " if name else ""
     return Text.assemble((f"{ICONS[check.level]} ", STYLES[check.level]), f"{where}{check.text}")
 
 
 def _wrong(problem: Problem) -> Text:
-    return _check(None, Check(level="error", problem=problem))
+    return _check(None, RowCheck(level="error", problem=problem))
 
 
 def unknown_step(prediction: Prediction) -> str:

@@ -18,8 +18,8 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import JobView
-from jupyter_mntrain.model.records.secrets import is_secret, masked, shown, shown_words
 from jupyter_mntrain.model.text.file_name import file_name
+from jupyter_mntrain.model.text.secrets import is_secret, masked, shown, shown_words
 from jupyter_mntrain.show.log_lines import written_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument

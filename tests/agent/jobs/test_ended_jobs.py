@@ -13,7 +13,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobQuery
 from jupyter_mntrain.model.records.job import JobRecord
-from jupyter_mntrain.model.records.secrets import is_secret
+from jupyter_mntrain.model.text.secrets import is_secret
 from tests.standin.jobs import record
 
 SECRET = "hf_" + "aBcDeFgHiJ" * 3

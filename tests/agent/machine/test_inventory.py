@@ -7,11 +7,12 @@ import sys
 import pytest
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
-from jupyter_mntrain.agent.machine import inventory, versions
+from jupyter_mntrain.agent.machine import inventory
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
-from jupyter_mntrain.agent.machine.versions import Installed, cuda_of, read_installed
+from jupyter_mntrain.agent.machine.software import versions
+from jupyter_mntrain.agent.machine.software.versions import Installed, cuda_of, read_installed
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import Attempt, Placement

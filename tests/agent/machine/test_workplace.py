@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.pythons import PythonReader, find_python, python_of
-from jupyter_mntrain.agent.machine.workplace import Workplaces
+from jupyter_mntrain.agent.machine.software.pythons import PythonReader, find_python, python_of
+from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec

@@ -7,7 +7,7 @@ import string
 
 import pytest
 
-from jupyter_mntrain.model.records.secrets import (
+from jupyter_mntrain.model.text.secrets import (
     HIDDEN,
     is_secret,
     is_secret_value,

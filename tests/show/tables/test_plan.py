@@ -18,7 +18,7 @@ from jupyter_mntrain.model.records.plan import (
     PlannedLink,
     PlannedRank,
 )
-from jupyter_mntrain.show.tables.plan import (
+from jupyter_mntrain.show.tables.plans.plan import (
     MOST_GUESSES,
     MOST_RANKS,
     against_equal_split,

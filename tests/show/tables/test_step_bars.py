@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from jupyter_mntrain.model.records.plan import StepSpan, StepSpans
-from jupyter_mntrain.show.tables.step_bars import MARKS, MOST_RANKS, StepBars
+from jupyter_mntrain.show.tables.plans.step_bars import MARKS, MOST_RANKS, StepBars
 
 LANE = (
     StepSpan(kind="F", begin_s=0.0, end_s=1.0),

@@ -14,8 +14,8 @@ from jupyter_mntrain.agent.machine.devices.cpu_limit import cores, usable_cpus
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.agent.machine.devices.programs import run_programs
 from jupyter_mntrain.agent.machine.inventory import read_cpu_model
-from jupyter_mntrain.agent.machine.pythons import activated
-from jupyter_mntrain.agent.machine.workplace import Workplaces
+from jupyter_mntrain.agent.machine.software.pythons import activated
+from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.launch.torchrun import thread_environment
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind

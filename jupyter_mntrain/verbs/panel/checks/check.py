@@ -23,7 +23,7 @@ def leave_out(choices: Choices, name: str) -> Fix:
     return Fix(label="Leave it out", choices=choices.with_node(name, is_used=False))
 
 
-class Check(Record, frozen=True):
+class RowCheck(Record, frozen=True):
     """One line below a row. An error blocks the launch.
 
     Args:

@@ -10,7 +10,7 @@ import msgspec
 
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.node_row import FormRow
 
 
@@ -18,10 +18,10 @@ class Findings:
     """Results of checks, by the row they concern."""
 
     def __init__(self, rows: Sequence[FormRow]) -> None:
-        self.settings: list[Check] = []
+        self.settings: list[RowCheck] = []
         self.first_error: Problem | None = None
         self._passed: Counter[str] = Counter()
-        self._of: dict[str, list[Check]] = {row.name: list(row.checks) for row in rows}
+        self._of: dict[str, list[RowCheck]] = {row.name: list(row.checks) for row in rows}
         for row in rows:
             for check in row.checks:
                 self._note(row.name, check)
@@ -36,7 +36,7 @@ class Findings:
 
     def add(self, error: MntrainError, *, to_settings: bool = False) -> None:
         """Add an error of a launch to the row it names."""
-        check = Check(level="error", problem=error.problem)
+        check = RowCheck(level="error", problem=error.problem)
         self.put(None if to_settings else error.node, check)
 
     @contextmanager
@@ -52,7 +52,7 @@ class Findings:
             if error.problem not in but:
                 self.add(error, to_settings=True)
 
-    def put(self, name: str | None, check: Check) -> None:
+    def put(self, name: str | None, check: RowCheck) -> None:
         """Add a check to a row; without such a row to the settings, with the node's name."""
         if name not in self._of:
             name = None
@@ -66,14 +66,14 @@ class Findings:
     def rows(self, rows: Sequence[FormRow]) -> tuple[FormRow, ...]:
         return tuple(msgspec.structs.replace(row, checks=self._checks(row)) for row in rows)
 
-    def _checks(self, row: FormRow) -> tuple[Check, ...]:
+    def _checks(self, row: FormRow) -> tuple[RowCheck, ...]:
         found = self._of[row.name]
         passed = self._passed[row.name]
         if row.takes_part and passed and not found:
-            return (Check(level="passed", passed=passed),)
+            return (RowCheck(level="passed", passed=passed),)
         return tuple(found)
 
-    def _note(self, name: str | None, check: Check) -> None:
+    def _note(self, name: str | None, check: RowCheck) -> None:
         if check.level == "error" and self.first_error is None and check.problem is not None:
             node = name or check.problem.node
             self.first_error = msgspec.structs.replace(check.problem, node=node)

@@ -9,7 +9,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.members import choose_participants, idle_gpus, parse_member
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.panel.checks.check import Check, Fix, leave_out
+from jupyter_mntrain.verbs.panel.checks.check import Fix, RowCheck, leave_out
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices, member_text
 from jupyter_mntrain.verbs.panel.node_row import FormRow
@@ -26,7 +26,7 @@ def check_members(
             choose_participants([parse_member(text)], usable, even_busy=choices.waits)
         except MntrainError as error:
             smaller = _fewer(choices, row, usable)
-            findings.put(row.name, Check(level="error", problem=error.problem, fix=smaller))
+            findings.put(row.name, RowCheck(level="error", problem=error.problem, fix=smaller))
             continue
         findings.passed(row.name)  # it answers
         findings.passed(row.name)  # its processes have GPUs, or do not need any
@@ -46,7 +46,7 @@ def mark_busy(
         try:
             choose_participants([parse_member(f"{row.name}:1")], usable)
         except MntrainError as error:
-            findings.put(row.name, Check(level="warning", problem=error.problem))
+            findings.put(row.name, RowCheck(level="warning", problem=error.problem))
 
 
 def _fewer(choices: Choices, row: FormRow, usable: Sequence[NodeInfo]) -> Fix | None:

@@ -10,7 +10,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.arrange import arrange
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.members import choose_participants, parse_member
-from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.checks.check import Fix, RowCheck
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices, variables
 from jupyter_mntrain.verbs.panel.node_row import FormRow
@@ -48,8 +48,8 @@ def check_network(
         for row, _ in members:
             choices = choices.with_node(row.name, interface=None)
         fix = Fix(label="Choose it", choices=choices)
-        findings.put(None, Check(level="warning", problem=note, fix=fix))
+        findings.put(None, RowCheck(level="warning", problem=note, fix=fix))
     nodes = [by_name[one.node] for one in participants]
     if rdma := rdma_note(nodes, placements, own):
-        findings.put(None, Check(level="warning", problem=rdma))
+        findings.put(None, RowCheck(level="warning", problem=rdma))
     return participants, placements

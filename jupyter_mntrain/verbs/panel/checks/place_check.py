@@ -9,7 +9,7 @@ import msgspec
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.software.workplaces import working_in
-from jupyter_mntrain.verbs.panel.checks.check import Check, leave_out
+from jupyter_mntrain.verbs.panel.checks.check import RowCheck, leave_out
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.looks.place import Place
@@ -25,13 +25,13 @@ def check_place(
     if place.problem is not None and not place.field:
         cause = f"the folder and the interpreter could not be checked: {place.problem.cause}"
         unknown = msgspec.structs.replace(place.problem, cause=cause)
-        findings.put(place.problem.node, Check(level="warning", problem=unknown))
+        findings.put(place.problem.node, RowCheck(level="warning", problem=unknown))
     fit = []
     for row in used:
         found = place.found.get(row.name)
         for problem in found.lacks if found else ():
             fix = leave_out(choices, row.name)
-            findings.put(row.name, Check(level="error", problem=problem, fix=fix))
+            findings.put(row.name, RowCheck(level="error", problem=problem, fix=fix))
         if not (found and found.lacks):
             fit.append(row)
         if found and not found.lacks:

@@ -6,7 +6,7 @@ import msgspec
 
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.verbs.panel.checks.check import Check, Fix
+from jupyter_mntrain.verbs.panel.checks.check import Fix, RowCheck
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices, port_number
 from jupyter_mntrain.verbs.panel.node_row import FormRow
@@ -25,7 +25,7 @@ def check_port(
     if isinstance(port, MntrainError):
         cause = f"port {wanted} could not be checked: {port.cause}"
         unknown = msgspec.structs.replace(port.problem, cause=cause)
-        findings.put(head.name, Check(level="warning", problem=unknown))
+        findings.put(head.name, RowCheck(level="warning", problem=unknown))
         return
     if port.problem is None:
         findings.passed(head.name)
@@ -34,7 +34,7 @@ def check_port(
     other = None if nearest is None else msgspec.structs.replace(choices, port=str(nearest))
     findings.put(
         head.name,
-        Check(
+        RowCheck(
             level="error",
             problem=msgspec.structs.replace(
                 port.problem,

@@ -13,7 +13,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.software.gpu_builds import gpu_build_problem
 from jupyter_mntrain.plan.software.versions import MUST_AGREE, divergences, version_problem
-from jupyter_mntrain.verbs.panel.checks.check import Check, Fix, leave_out
+from jupyter_mntrain.verbs.panel.checks.check import Fix, RowCheck, leave_out
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.node_row import FormRow
@@ -33,24 +33,24 @@ def check_versions(
     for info in infos:
         if info.inventory.versions.torch is None:
             fix = leave_out(choices, reference(info, usable))
-            missing = Check(level="error", problem=_no_torch(info), fix=fix)
+            missing = RowCheck(level="error", problem=_no_torch(info), fix=fix)
             findings.put(reference(info, usable), missing)
             continue
         own = [one for one in different if one.node == info.name]
         for one in own:
             # The row names the node.
             problem = msgspec.structs.replace(version_problem(one), node=None)
-            check = Check(level="warning", problem=problem)
+            check = RowCheck(level="warning", problem=problem)
             if one.key in MUST_AGREE and not choices.mixed_versions:
                 anyway = msgspec.structs.replace(choices, mixed_versions=True)
                 fix = Fix(label="Launch anyway", choices=anyway)
-                check = Check(level="error", problem=problem, fix=fix)
+                check = RowCheck(level="error", problem=problem, fix=fix)
             findings.put(reference(info, usable), check)
         unusable = gpu_build_problem(info, by_row.get(reference(info, usable), ()))
         if unusable is not None:
             problem = msgspec.structs.replace(unusable, node=None)
             fix = leave_out(choices, reference(info, usable))
-            findings.put(reference(info, usable), Check(level="error", problem=problem, fix=fix))
+            findings.put(reference(info, usable), RowCheck(level="error", problem=problem, fix=fix))
         if not own and unusable is None:
             findings.passed(reference(info, usable))
 

@@ -9,7 +9,7 @@ from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import NodeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.verbs.panel.checks.check import Check
+from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.checks.port_check import check_port
 from jupyter_mntrain.verbs.panel.choices import Choices
@@ -17,7 +17,7 @@ from jupyter_mntrain.verbs.panel.node_row import FormRow, node_row
 from tests.standin.cluster import node
 from tests.wording import says
 
-SLOW = Check(level="warning", problem=Problem(kind=Kind.BAD_SPEC, cause="slow", node="b"))
+SLOW = RowCheck(level="warning", problem=Problem(kind=Kind.BAD_SPEC, cause="slow", node="b"))
 CHOICES = Choices(port="29500")
 
 
@@ -79,7 +79,7 @@ def test_the_first_error_stays_the_one_that_blocks(rows: tuple[FormRow, FormRow]
 
 
 def test_an_error_that_its_row_came_with_blocks_too(rows: tuple[FormRow, FormRow]) -> None:
-    silent = Check(level="error", problem=Problem(kind=Kind.SILENT, cause="went away"))
+    silent = RowCheck(level="error", problem=Problem(kind=Kind.SILENT, cause="went away"))
     findings = Findings([msgspec.structs.replace(rows[0], checks=(silent,)), rows[1]])
     assert findings.first_error is not None
     assert (findings.first_error.kind, findings.first_error.node) == (Kind.SILENT, "a")

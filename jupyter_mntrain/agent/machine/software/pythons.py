@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from jupyter_mntrain.agent.machine.versions import Installed, read_installed, with_driver
+from jupyter_mntrain.agent.machine.software.versions import Installed, read_installed, with_driver
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec

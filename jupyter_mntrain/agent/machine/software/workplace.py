@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_mntrain import __version__
-from jupyter_mntrain.agent.machine.pythons import PythonReader, activated, find_python
-from jupyter_mntrain.agent.machine.versions import Installed
+from jupyter_mntrain.agent.machine.software.pythons import PythonReader, activated, find_python
+from jupyter_mntrain.agent.machine.software.versions import Installed
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind

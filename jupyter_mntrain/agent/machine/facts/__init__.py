@@ -1,0 +1,1 @@
+"""What the doctor asks of this machine. Only reads; each file reads one thing."""

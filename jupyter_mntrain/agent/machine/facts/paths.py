@@ -1,0 +1,64 @@
+"""Paths: what is there for the agent's user, on which file system, with how much room."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, PathKind
+
+
+def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
+    """Look at a path. Blocks if its file system does.
+
+    Args:
+        types: of file systems, by mount point.
+    """
+    try:
+        path = Path(asked.path).expanduser()
+        real = path.resolve()
+        kind = _kind(path)
+    except (OSError, RuntimeError):  # a loop of links, a name that is too long, ~nobody
+        return FoundPath(use=asked.use, path=asked.path, kind="unreadable")
+    there = next((one for one in (real, *real.parents) if one.exists()), real)
+    free = total = None
+    try:
+        found = os.statvfs(there)
+        free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        is_read_only = bool(found.f_flag & os.ST_RDONLY)
+    except OSError:
+        is_read_only = True
+    return FoundPath(
+        use=asked.use,
+        path=str(path),
+        kind=kind,
+        real_path=str(real) if kind in ("folder", "file") else "",
+        is_writable=not is_read_only and os.access(there, os.W_OK),
+        free_bytes=free,
+        total_bytes=total,
+        file_system=_type_of(there, types),
+    )
+
+
+def mounts(proc: Path) -> dict[str, str]:
+    """Types of file systems by mount point; empty if the kernel does not say."""
+    try:
+        lines = (proc / "self" / "mounts").read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    words = [line.split() for line in lines]
+    # A space in a mount point is written \040. What was mounted last hides the others.
+    return {one[1].replace("\\040", " "): one[2] for one in words if len(one) > 2}
+
+
+def _type_of(path: Path, types: Mapping[str, str]) -> str:
+    return next((types[str(one)] for one in (path, *path.parents) if str(one) in types), "")
+
+
+def _kind(path: Path) -> PathKind:
+    if path.is_dir():
+        return "folder" if os.access(path, os.R_OK | os.X_OK) else "unreadable"
+    if path.exists():
+        return "file" if os.access(path, os.R_OK) else "unreadable"
+    return "missing"

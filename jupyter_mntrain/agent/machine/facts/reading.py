@@ -1,0 +1,93 @@
+"""Reading of machine facts: all that the doctor asks of one node, within about a second."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jupyter_mntrain.agent.failure.gathering import SHARED_MEMORY
+from jupyter_mntrain.agent.failure.kernel_log import KMSG, fault_lines
+from jupyter_mntrain.agent.machine.devices.cpu_limit import cores
+from jupyter_mntrain.agent.machine.facts.environment import shown_environment
+from jupyter_mntrain.agent.machine.facts.names import look_up_address, look_up_own_name
+from jupyter_mntrain.agent.machine.facts.paths import find_path, mounts
+from jupyter_mntrain.agent.machine.facts.process_limits import read_limits
+from jupyter_mntrain.agent.machine.facts.surroundings import (
+    container,
+    first_process,
+    read_processors,
+    unreaped,
+)
+from jupyter_mntrain.agent.machine.gpu_health import gpu_health
+from jupyter_mntrain.launch.checkpoints.places import RUNS
+from jupyter_mntrain.model.records.doctor.machine import (
+    AskedPath,
+    FoundPath,
+    MachineFacts,
+    MachineQuestion,
+)
+from jupyter_mntrain.telemetry.gpus import GpuReader
+
+
+@dataclass(frozen=True)
+class MachineReader:
+    """Reads what the doctor wants to know of this machine.
+
+    Args:
+        jobs: directory of the agent's jobs.
+        gpus: asks its GPUs.
+        proc, sysfs, kmsg, root: where the kernel shows itself, and the root of other files.
+        environment: of the agent, and so of its jobs.
+    """
+
+    jobs: Path
+    gpus: GpuReader
+    proc: Path = Path("/proc")
+    sysfs: Path = Path("/sys")
+    kmsg: Path = KMSG
+    root: Path = Path("/")
+    environment: Mapping[str, str] | None = None
+
+    def read(self, question: MachineQuestion) -> MachineFacts:
+        """Read it all. Blocks: on disks, and on name servers for ``doctor.name_timeout_s``."""
+        own, peers = look_up_own_name(), look_up_address(question.peers)
+        uid = os.getuid()
+        return MachineFacts(
+            time_s=time.time(),
+            user=_user(uid),
+            uid=uid,
+            gid=os.getgid(),
+            paths=self._paths(question),
+            limits=read_limits(),
+            processors=read_processors(cores(), self.sysfs),
+            own_name=own,
+            peer_names=peers,
+            container=container(self.root, self.proc),
+            first_process=first_process(self.proc),
+            zombies=unreaped(self.proc),
+            environment=shown_environment(self.environment or os.environ),
+            kernel=fault_lines(0.0, self.kmsg) if os.access(self.kmsg, os.R_OK) else None,
+            gpus=gpu_health(self.gpus.nvml, [one.index for one in self.gpus.read()]),
+        )
+
+    def _paths(self, question: MachineQuestion) -> tuple[FoundPath, ...]:
+        own = (
+            AskedPath(use="jobs", path=str(self.jobs)),
+            AskedPath(use="checkpoints", path=str(self.jobs.parent / RUNS)),
+            AskedPath(use="temporary files", path=tempfile.gettempdir()),
+            AskedPath(use="shared memory", path=SHARED_MEMORY),
+        )
+        types = mounts(self.proc)
+        return tuple(find_path(asked, types) for asked in (*own, *question.paths))
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # a container may have no name for it
+        return str(uid)

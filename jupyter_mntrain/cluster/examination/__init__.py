@@ -1,0 +1,1 @@
+"""What the doctor needs to know, asked of all nodes at once."""

@@ -1,0 +1,114 @@
+"""Cluster doctor: asks nodes what keeps them from training, all at once, and judges it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.node_search import NodeSearch
+from jupyter_mntrain.doctor.check import Case, Examined
+from jupyter_mntrain.doctor.every import examine
+from jupyter_mntrain.doctor.finding import DoctorReport
+from jupyter_mntrain.launch.progress import SILENT, Count, Progress
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
+from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan.lookup import find_node
+
+
+class ClusterDoctor:
+    """Examines a cluster's nodes, from :attr:`Cluster.doctor`. Safe from any thread."""
+
+    def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
+        self._driver, self._search, self._clock = driver, search, clock
+
+    def examine(self, nodes: Sequence[str] = (), *, progress: Progress = SILENT) -> DoctorReport:
+        """Look for what keeps these nodes from training; starts and changes nothing.
+
+        Args:
+            nodes: names, ids or host names; default: all that answer, and those that are silent.
+            progress: counts the nodes that have answered.
+
+        Raises:
+            SpecError: a node is unknown.
+            NodeError: none answers.
+            RefusedError: this driver is read-only.
+        """
+        self._driver.refuse_read_only()
+        self._search.settle(nodes, progress)
+        self._search.refuse_awaited(nodes)
+        begun_s = self._clock.time()
+        infos, silent = self._chosen(nodes)
+        examined, failed = self._driver.loop.run(self._ask_all(infos, progress))
+        findings = examine(Case(nodes=tuple(examined)))
+        return DoctorReport(
+            nodes=tuple(one.name for one in examined),
+            findings=findings,
+            silent=silent | failed,
+            time_s=begun_s,
+            took_s=self._clock.time() - begun_s,
+        )
+
+    def _chosen(self, names: Sequence[str]) -> tuple[list[NodeInfo], dict[str, Problem]]:
+        usable = self._search.usable()
+        if names:
+            return [find_node(name, usable) for name in dict.fromkeys(names)], {}
+        return usable, {
+            view.name: view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
+            for view in self._driver.live.nodes
+            if view.liveness in ("lost", "connecting") and view.name
+        }
+
+    async def _ask_all(
+        self, infos: Sequence[NodeInfo], progress: Progress
+    ) -> tuple[list[Examined], dict[str, Problem]]:
+        """Ask all nodes at once; of those that do not answer, why."""
+        asked = Count(progress, "examining the nodes", len(infos))
+        failed: dict[str, Problem] = {}
+
+        async def ask(info: NodeInfo) -> Examined | None:
+            try:
+                return await self._ask(self._search.client(info.node_id), _others(infos, info))
+            except MntrainError as error:
+                failed[info.name] = error.problem
+                return None
+            finally:
+                asked.one()
+
+        found = await asyncio.gather(*map(ask, infos))
+        return [one for one in found if one is not None], failed
+
+    async def _ask(self, client: AgentClient, peers: Iterable[str]) -> Examined:
+        info = await client.node_info()
+        begun_s = self._clock.time()
+        try:
+            facts = await client.machine_facts(MachineQuestion(peers=tuple(peers)))
+        except MntrainError as error:
+            if error.problem.kind is Kind.NO_SUCH_ROUTE:  # an older agent
+                return Examined(info=info)
+            raise
+        ended_s = self._clock.time()
+        return Examined(
+            info=info,
+            facts=facts,
+            # It reads its clock as the last thing but for what it sends.
+            clock_ahead_s=facts.time_s - ended_s,
+            clock_error_s=ended_s - begun_s,
+        )
+
+
+def _others(infos: Sequence[NodeInfo], own: NodeInfo) -> list[str]:
+    """The addresses of the other nodes that a job may use."""
+    return [
+        address.partition("/")[0]
+        for info in infos
+        if info is not own
+        for interface in info.inventory.interfaces
+        if interface.is_up and interface.kind == "ethernet"
+        for address in interface.addresses
+    ]

@@ -1,0 +1,97 @@
+"""Checks: the base class of each, and the case that they look at."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import ClassVar
+
+from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import MachineFacts
+from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.node import NodeInfo
+
+
+class Examined(Record, frozen=True):
+    """A node, as far as it was examined.
+
+    Args:
+        facts: ``None`` if its agent did not tell, as an older one cannot.
+        clock_ahead_s: its clock beside the driver's.
+        clock_error_s: by how much that may be wrong: half of the time that its answer took.
+        participant: what a job would use of it.
+    """
+
+    info: NodeInfo
+    facts: MachineFacts | None = None
+    clock_ahead_s: float = 0.0
+    clock_error_s: float = 0.0
+    participant: Participant | None = None
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+
+class Case(Record, frozen=True):
+    """All that an examination found out, before the checks judge it."""
+
+    nodes: tuple[Examined, ...]
+
+
+class Check(ABC):
+    """One thing that is looked at on every node, or on every way between two.
+
+    Attributes:
+        id: stable, for ``--json`` and the documentation.
+        title: its row in the table.
+        looks_at: what it reads, for the documentation.
+    """
+
+    id: ClassVar[str]
+    title: ClassVar[str]
+    looks_at: ClassVar[str]
+
+    @abstractmethod
+    def findings(self, case: Case) -> Iterable[Finding]:
+        """What there is to say; nothing of nodes that it does not concern."""
+
+    def passed(self, node: Examined, said: str, *, peer: str = "") -> Finding:
+        return Finding(check=self.id, node=node.name, level="passed", said=said, peer=peer)
+
+    def slows(self, node: Examined, said: str, problem: Problem, *, peer: str = "") -> Finding:
+        """Training may be slow because of it, or fail later."""
+        return Finding(self.id, node.name, "slows", said, peer, _placed(problem, node))
+
+    def stops(self, node: Examined, said: str, problem: Problem, *, peer: str = "") -> Finding:
+        """A launch would fail because of it, or hang."""
+        return Finding(self.id, node.name, "stops", said, peer, _placed(problem, node))
+
+    def unknown(self, node: Examined, why: str, *, peer: str = "") -> Finding:
+        """It could not be found out."""
+        problem = Problem(kind=Kind.NODE, cause=why, node=node.name)
+        return Finding(self.id, node.name, "unknown", "unknown", peer, problem)
+
+
+class NodeCheck(Check):
+    """A check of each node by itself, by the facts that its agent tells."""
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        for node in case.nodes:
+            if node.facts is None:
+                yield self.unknown(node, "its agent did not tell")
+            elif (found := self.look(node, node.facts)) is not None:
+                yield found
+
+    @abstractmethod
+    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+        """What there is to say of a node; ``None`` if it does not concern it."""
+
+
+def _placed(problem: Problem, node: Examined) -> Problem:
+    return Problem(
+        kind=problem.kind, cause=problem.cause, fix=problem.fix, node=problem.node or node.name
+    )

@@ -1,0 +1,38 @@
+"""All checks, in the order in which they are listed, and the examination by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from jupyter_mntrain.doctor.check import Case, Check
+from jupyter_mntrain.doctor.finding import ORDER, Finding
+from jupyter_mntrain.doctor.node.account import SharedAccount
+from jupyter_mntrain.doctor.node.clock import ClockCheck
+from jupyter_mntrain.doctor.node.disks import DiskSpace, WritablePaths
+from jupyter_mntrain.doctor.node.limits import CoreFiles, LockedMemory, OpenFileLimit
+from jupyter_mntrain.doctor.node.memory import HostMemory, SharedMemorySize
+from jupyter_mntrain.doctor.node.names import OwnName, PeerNames
+from jupyter_mntrain.doctor.node.processors import FirstProcess, Governor
+
+EVERY: Final[Sequence[Check]] = (
+    WritablePaths(),
+    DiskSpace(),
+    HostMemory(),
+    SharedMemorySize(),
+    OpenFileLimit(),
+    LockedMemory(),
+    CoreFiles(),
+    FirstProcess(),
+    Governor(),
+    ClockCheck(),
+    OwnName(),
+    PeerNames(),
+    SharedAccount(),
+)
+
+
+def examine(case: Case, checks: Iterable[Check] = EVERY) -> tuple[Finding, ...]:
+    """What the checks say of a case, worst first."""
+    found = [finding for check in checks for finding in check.findings(case)]
+    return tuple(sorted(found, key=lambda one: ORDER.index(one.level)))

@@ -1,0 +1,60 @@
+"""Findings: what a check says of a node, or of the way from one node to another."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
+
+Level = Literal["stops", "slows", "unknown", "passed"]
+"""``stops``: a launch would fail, or hang. ``slows``: it may be slow, or fail later."""
+
+ORDER: Final[tuple[Level, ...]] = ("stops", "slows", "unknown", "passed")
+"""Worst first."""
+
+
+class Finding(Record, frozen=True):
+    """What a check says.
+
+    Args:
+        check: its id.
+        node: name of the node.
+        said: what was found, in a few words, like ``16.1 GB free``.
+        peer: name of the other node, where a check is about a pair.
+        problem: of all levels but ``passed``; without a fix if it is ``unknown``.
+    """
+
+    check: str
+    node: str
+    level: Level
+    said: str
+    peer: str = ""
+    problem: Problem | None = None
+
+
+class DoctorReport(Record, frozen=True):
+    """The result of an examination.
+
+    Args:
+        nodes: names of those examined, in order.
+        findings: worst first, then in the order of the checks.
+        silent: why nodes could not be asked, by name. What only they know is ``unknown``.
+        time_s: Unix time of its begin.
+        took_s: seconds.
+    """
+
+    nodes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    silent: dict[str, Problem]
+    time_s: float
+    took_s: float
+
+    def at(self, *levels: Level) -> tuple[Finding, ...]:
+        """The findings of these levels."""
+        return tuple(one for one in self.findings if one.level in levels)
+
+    @property
+    def can_launch(self) -> bool:
+        """Whether nothing was found that stops a launch."""
+        return not self.at("stops")

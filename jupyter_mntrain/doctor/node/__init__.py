@@ -1,0 +1,1 @@
+"""Checks of each node by itself, and of nodes beside one another."""

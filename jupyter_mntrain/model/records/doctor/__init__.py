@@ -1,0 +1,1 @@
+"""What the doctor asks of nodes, and what they answer."""

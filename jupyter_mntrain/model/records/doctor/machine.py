@@ -1,0 +1,140 @@
+"""Machine facts: what the doctor reads of a node, beside its inventory."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.evidence import GpuHealth
+
+MOST_ASKED = 64
+
+PathUse = Literal[
+    "jobs",
+    "temporary files",
+    "shared memory",
+    "working directory",
+    "checkpoints",
+    "model",
+    "data",
+    "output",
+]
+PathKind = Literal["folder", "file", "missing", "unreadable"]
+
+
+class AskedPath(Record, frozen=True):
+    """A path of a node, and what a job does with it."""
+
+    use: PathUse
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class MachineQuestion(Record, frozen=True):
+    """What the doctor wants to know besides the machine itself.
+
+    Args:
+        paths: of a job; the agent adds its own.
+        peers: addresses of the other nodes, whose names are looked up.
+    """
+
+    paths: Annotated[tuple[AskedPath, ...], Meta(max_length=MOST_ASKED)] = ()
+    peers: Annotated[tuple[str, ...], Meta(max_length=MOST_ASKED)] = ()
+
+
+class FoundPath(Record, frozen=True):
+    """What is at a path, for the agent's user.
+
+    Args:
+        real_path: without symbolic links; empty if there is nothing.
+        is_writable: also for a path that does not exist, if it can be made.
+        free_bytes, total_bytes: of its file system, for this user.
+        file_system: its type, like ``ext4`` or ``nfs4``; empty if unknown.
+    """
+
+    use: PathUse
+    path: str
+    kind: PathKind
+    real_path: str = ""
+    is_writable: bool = False
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+    file_system: str = ""
+
+
+class ProcessLimits(Record, frozen=True):
+    """Limits of processes that the agent starts; ``None`` = unlimited.
+
+    Args:
+        open_files: that a process may raise its own limit to.
+        locked_memory_bytes: memory that stays in place, for RDMA.
+        processes: of this user.
+    """
+
+    open_files: int | None = None
+    locked_memory_bytes: int | None = None
+    core_bytes: int | None = None
+    processes: int | None = None
+
+
+class NameLookup(Record, frozen=True):
+    """A look-up of a name or an address, as torch.distributed makes it.
+
+    Args:
+        asked: a host name, or an address.
+        found: addresses, or the name; empty if there are none.
+        is_over: it ended before the doctor lost patience.
+    """
+
+    asked: str
+    found: tuple[str, ...] = ()
+    took_s: float = 0.0
+    is_over: bool = True
+
+
+class Processors(Record, frozen=True):
+    """The processors that ranks get.
+
+    Args:
+        cores: of CPU time, as limits of control groups allow.
+        governors: of frequency, that are set; empty if the kernel has none.
+        driver: of the frequency; ``powersave`` means different things under each.
+    """
+
+    cores: float
+    governors: tuple[str, ...] = ()
+    driver: str = ""
+
+
+class MachineFacts(Record, frozen=True):
+    """What a node's agent tells the doctor.
+
+    Args:
+        time_s: Unix time there, while it answered.
+        user: name of the agent's user.
+        container: what it runs in, like ``docker``; empty if in none that is recognized.
+        first_process: name of PID 1.
+        zombies: ended processes that PID 1 has not reaped.
+        own_name: look-up of its own host name.
+        peer_names: look-ups of the peers' addresses.
+        environment: variables that training or the network depends on; without secrets.
+        kernel: lines of the kernel's log about faults, since boot; ``None`` if it may not be read.
+        gpus: what each GPU says of itself.
+    """
+
+    time_s: float
+    user: str
+    uid: int
+    gid: int
+    paths: tuple[FoundPath, ...]
+    limits: ProcessLimits
+    processors: Processors
+    own_name: NameLookup
+    peer_names: tuple[NameLookup, ...] = ()
+    container: str = ""
+    first_process: str = ""
+    zombies: int = 0
+    environment: dict[str, str] = {}
+    kernel: tuple[str, ...] | None = None
+    gpus: tuple[GpuHealth, ...] = ()

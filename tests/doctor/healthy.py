@@ -1,0 +1,140 @@
+"""Healthy nodes: no check has anything to say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from jupyter_mntrain.doctor.check import Case, Examined
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.doctor.machine import (
+    FoundPath,
+    MachineFacts,
+    NameLookup,
+    PathUse,
+    ProcessLimits,
+    Processors,
+)
+from jupyter_mntrain.model.records.node import Interface, Inventory, NodeInfo, Versions
+
+GB = 10**9
+
+NAMES = ("wopr", "muthur", "hal")
+
+
+def healthy() -> Case:
+    """Three of them on one network."""
+    return Case(nodes=tuple(map(_node, range(1, len(NAMES) + 1))))
+
+
+def changed(case: Case, at: int = 1, **fields: Any) -> Case:
+    """The same, but for these facts of one node."""
+
+    def change(node: Examined) -> Examined:
+        assert node.facts is not None
+        return msgspec.structs.replace(node, facts=msgspec.structs.replace(node.facts, **fields))
+
+    return with_node(case, change, at)
+
+
+def with_path(case: Case, use: PathUse, at: int = 1, **fields: Any) -> Case:
+    """The same, but for one path of one node."""
+    facts = case.nodes[at].facts
+    assert facts is not None
+    paths = tuple(
+        msgspec.structs.replace(path, **fields) if path.use == use else path for path in facts.paths
+    )
+    return changed(case, at, paths=paths)
+
+
+def with_inventory(case: Case, at: int = 1, **fields: Any) -> Case:
+    """The same, but for what one node is."""
+
+    def change(node: Examined) -> Examined:
+        inventory = msgspec.structs.replace(node.info.inventory, **fields)
+        info = msgspec.structs.replace(node.info, inventory=inventory)
+        return msgspec.structs.replace(node, info=info)
+
+    return with_node(case, change, at)
+
+
+def with_node(case: Case, change: Callable[[Examined], Examined], at: int = 1) -> Case:
+    nodes = [change(node) if i == at else node for i, node in enumerate(case.nodes)]
+    return msgspec.structs.replace(case, nodes=tuple(nodes))
+
+
+def path(use: PathUse, where: str, *, free: int = 200 * GB, file_system: str = "ext4") -> FoundPath:
+    return FoundPath(
+        use=use,
+        path=where,
+        kind="folder",
+        real_path=where,
+        is_writable=True,
+        free_bytes=free,
+        total_bytes=500 * GB,
+        file_system=file_system,
+    )
+
+
+def _node(number: int) -> Examined:
+    return Examined(info=_info(number), facts=_facts(number), clock_error_s=0.01)
+
+
+def _info(number: int) -> NodeInfo:
+    name = NAMES[number - 1]
+    return NodeInfo(
+        node_id=NodeId(f"{number:032x}"),
+        name=name,
+        cluster="lab",
+        protocol=3,
+        addresses=(f"10.0.0.{number}:8765",),
+        inventory=Inventory(
+            hostname=name,
+            cpu_model="Ryzen 9",
+            cpu_count=16,
+            memory_total_bytes=64 << 30,
+            memory_available_bytes=48 << 30,
+            interfaces=(
+                Interface(name="lo", kind="loopback", is_up=True, addresses=("127.0.0.1/8",)),
+                Interface(
+                    name="eno1",
+                    kind="ethernet",
+                    is_up=True,
+                    addresses=(f"10.0.0.{number}/24",),
+                    mtu=1500,
+                    speed_mbit_per_s=1000,
+                ),
+            ),
+            gpus=(),
+            versions=Versions(
+                mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0"
+            ),
+        ),
+    )
+
+
+def _facts(number: int) -> MachineFacts:
+    return MachineFacts(
+        time_s=1_800_000_000.0,
+        user="ann",
+        uid=1000,
+        gid=1000,
+        paths=(
+            path("jobs", "/home/ann/.local/state/mntrain/jobs"),
+            path("checkpoints", "/home/ann/.local/state/mntrain/runs"),
+            path("temporary files", "/tmp"),
+            path("shared memory", "/dev/shm", free=32 * GB, file_system="tmpfs"),
+        ),
+        limits=ProcessLimits(open_files=1 << 20, locked_memory_bytes=8 << 20, core_bytes=0),
+        processors=Processors(cores=16.0, governors=("performance",), driver="acpi-cpufreq"),
+        own_name=NameLookup(asked=NAMES[number - 1], found=("127.0.1.1",), took_s=0.001),
+        peer_names=tuple(
+            NameLookup(asked=f"10.0.0.{other}", found=(name,), took_s=0.002)
+            for other, name in enumerate(NAMES, start=1)
+            if other != number
+        ),
+        first_process="systemd",
+        kernel=(),
+    )

@@ -1,0 +1,49 @@
+"""The page docs/doctor.md: each check, the faults that tests make, and what is said of them.
+
+``python -m tests.doctor.page`` writes it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jupyter_mntrain.doctor.every import EVERY, examine
+from tests.doctor.faults import FAULTS
+from tests.doctor.healthy import healthy
+
+PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
+
+BEGIN = "<!-- written by python -m tests.doctor.page -->\n"
+
+LEVELS = {"stops": "stops a launch", "slows": "slows"}
+
+
+def table() -> str:
+    """Each fault of the tests, with what the check says of it."""
+    lines = [
+        "| check | looks at | fault | level | said | fix |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for check in EVERY:
+        for fault in (one for one in FAULTS if one.check == check.id):
+            found = next(one for one in examine(fault.make(healthy())) if one.problem)
+            assert found.problem is not None
+            cells = (
+                f"`{check.id}`",
+                check.looks_at,
+                fault.made,
+                LEVELS[found.level],
+                found.problem.cause,
+                found.problem.fix,
+            )
+            lines.append(f"| {' | '.join(one.replace('|', chr(92) + '|') for one in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def written() -> str:
+    """The page as it has to be."""
+    return PAGE.read_text().partition(BEGIN)[0] + BEGIN + table()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written())

@@ -1,0 +1,38 @@
+"""The doctor of the stand-in cluster: it examines simulated nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jupyter_mntrain.doctor.check import Case
+from jupyter_mntrain.doctor.every import examine
+from jupyter_mntrain.doctor.finding import DoctorReport
+from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.model.failure.problem import Problem
+from tests.doctor.healthy import healthy
+from tests.standin.pipeline import BEGIN_S
+
+
+class StandInDoctor:
+    """As ``cluster.doctor``.
+
+    Args:
+        case: what it finds; tests put faults into it.
+    """
+
+    def __init__(self) -> None:
+        self.case: Case = healthy()
+        self.silent: dict[str, Problem] = {}
+
+    def examine(self, nodes: Sequence[str] = (), *, progress: Progress = SILENT) -> DoctorReport:
+        chosen = tuple(one for one in self.case.nodes if not nodes or one.name in nodes)
+        progress.report("examining the nodes", 0, len(chosen))
+        return DoctorReport(
+            nodes=tuple(one.name for one in chosen),
+            findings=examine(msgspec.structs.replace(self.case, nodes=chosen)),
+            silent=self.silent,
+            time_s=BEGIN_S,
+            took_s=0.4,
+        )

@@ -1,0 +1,75 @@
+"""``doctor``: what was found in 80 columns, its exit code, and all of it for programs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from tests.doctor.faults import FAULTS
+from tests.doctor.healthy import healthy
+from tests.wording import says
+
+
+def fault(check: str, level: str):
+    return next(one for one in FAULTS if (one.check, one.level) == (check, level))
+
+
+def test_healthy_nodes_have_passed_and_only_that_is_said(do, text):
+    outcome = do("doctor")
+    shown = text(outcome.renderable, 80)
+    assert "passed on 3 nodes" in shown
+    assert "Free disk" not in shown
+    assert outcome.exit_code == 0
+
+
+def test_all_checks_can_be_listed(do, text):
+    assert "Free disk" in text(do("doctor", "--all").renderable, 80)
+
+
+def test_what_was_found_fits_eighty_columns_with_its_fix(do, text, cluster):
+    for check, level in (("disk-space", "stops"), ("clock", "slows")):
+        cluster.doctor.case = fault(check, level).make(cluster.doctor.case)
+    outcome = do("doctor")
+    shown = text(outcome.renderable, 80)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.index("Free disk") < shown.index("Clock")
+    assert says("Fix: on muthur", shown)
+    assert outcome.exit_code == 1
+
+
+def test_what_only_slows_does_not_fail(do, cluster):
+    cluster.doctor.case = fault("clock", "slows").make(healthy())
+    assert do("doctor").exit_code == 0
+
+
+def test_many_nodes_are_listed_one_finding_a_line(do, text, cluster):
+    nodes = [
+        msgspec.structs.replace(one, info=msgspec.structs.replace(one.info, name=f"node{number}"))
+        for number in range(8)
+        for one in fault("clock", "slows").make(healthy()).nodes[1:2]
+    ]
+    cluster.doctor.case = msgspec.structs.replace(
+        healthy(), nodes=(*healthy().nodes, *nodes[:3], *healthy().nodes)
+    )
+    shown = text(do("doctor").renderable, 80)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "node1" in shown
+
+
+def test_a_silent_node_is_named(do, text, cluster):
+    problem = Problem(kind=Kind.NO_ANSWER, cause="no answer for 9 s", fix="start its agent")
+    cluster.doctor.silent = {"nostromo": problem}
+    assert "nostromo: no answer for 9 s" in text(do("doctor").renderable)
+
+
+def test_programs_get_every_finding(do, as_json, cluster):
+    cluster.doctor.case = fault("disk-space", "stops").make(healthy())
+    data = as_json(do("doctor", "--json"))
+    assert data["nodes"] == ["wopr", "muthur", "hal"]
+    assert data["findings"][0]["check"] == "disk-space"
+    assert data["findings"][0]["problem"]["kind"] == "disk-full"
+
+
+def test_only_the_nodes_that_are_named_are_examined(do, as_json):
+    assert as_json(do("doctor", "hal", "--json"))["nodes"] == ["hal"]
