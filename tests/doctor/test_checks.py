@@ -8,7 +8,8 @@ import pytest
 from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.doctor.every import EVERY, examine
 from jupyter_mntrain.doctor.node.clock import ClockCheck
-from tests.doctor.faults import FAULTS, Fault
+from tests.doctor.faults import FAULTS
+from tests.doctor.faults.fault import Fault
 from tests.doctor.healthy import changed, healthy, with_inventory, with_node
 
 

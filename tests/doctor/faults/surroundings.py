@@ -1,34 +1,14 @@
-"""Faults that are made on a healthy node, one at a time, and the check that must name each.
-
-The page ``docs/doctor.md`` is made of them.
-"""
+"""Faults of a node's surroundings: disks, memory, limits, names, clock and users."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
 from jupyter_mntrain.doctor.check import Case
-from jupyter_mntrain.doctor.finding import Level
 from jupyter_mntrain.model.records.doctor.machine import NameLookup, ProcessLimits, Processors
 from jupyter_mntrain.model.records.node import RdmaPort
+from tests.doctor.faults.fault import Fault
 from tests.doctor.healthy import GB, changed, with_inventory, with_node, with_path
-
-
-class Fault(NamedTuple):
-    """A fault of the second node, muthur.
-
-    Args:
-        check: the one that must name it, and no other.
-        made: what was done to it, for the page.
-    """
-
-    check: str
-    made: str
-    level: Level
-    make: Callable[[Case], Case]
 
 
 def _limits(**fields: int | None) -> ProcessLimits:
@@ -45,7 +25,7 @@ def _shared(case: Case) -> Case:
     return changed(case, uid=1001)
 
 
-FAULTS = (
+SURROUNDINGS = (
     Fault(
         "writable-paths",
         "the folder for jobs belongs to root",

@@ -1,0 +1,11 @@
+"""Faults that are made on a healthy node, one at a time, and the check that must name each.
+
+The page ``docs/doctor.md`` is made of them.
+"""
+
+from __future__ import annotations
+
+from tests.doctor.faults.fault import Fault
+from tests.doctor.faults.surroundings import SURROUNDINGS
+
+FAULTS: tuple[Fault, ...] = (*SURROUNDINGS,)
