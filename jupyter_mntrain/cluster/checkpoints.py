@@ -156,7 +156,7 @@ class Checkpoints:
             python=spec.python,
             environment=spec.environment,
             from_environment=spec.from_environment,
-            mixed_versions=spec.mixed_versions,
+            mixed_versions=spec.mixed_versions,  # it only reads and writes what these nodes wrote
         )
 
     @contextmanager

@@ -37,6 +37,7 @@ from jupyter_mntrain.model.records.node import FoundWorkplace, LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.members import choose_participants, parse_members
 from jupyter_mntrain.plan.networks.measuring import MEASURING, Measuring
+from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.stored import with_settings
 
 
@@ -253,7 +254,8 @@ class Cluster:
 
         Args:
             job_id: any job of the run, or the beginning of its id.
-            spec: what to run, for other nodes and options; default: that of the job.
+            spec: what to run, for other nodes and options; default: that of the job, but for an
+                acknowledgment that versions differ.
             steps: that the run is to make in all.
             settings: changes of the recipe, ``section.field=value``.
             begin: begin a new run instead: with the checkpoint of this step, or with the newest in
@@ -267,7 +269,7 @@ class Cluster:
             NodeError, JobNotFoundError: as for :meth:`launch` and :meth:`job`.
         """
         job = self.job(job_id, progress=progress)
-        spec = with_settings(spec or job.spec(), settings)
+        spec = with_settings(spec or unacknowledged(job.spec()), settings)
         spec = with_settings(spec, [] if steps is None else [f"train.steps={steps}"])
         self._settle([one.node for one in spec.participants], progress)
         plan = job.plan_resume(spec, begin=begin)

@@ -32,8 +32,8 @@ class Built(NamedTuple):
     Args:
         left_out: a problem for every node that would take part but does not answer, if the nodes
             were not named.
-        is_mixed_before: whether differing versions were acknowledged for the job that it repeats,
-            and not for this one.
+        is_mixed_before: whether differing versions were acknowledged in the job file, and not for
+            this launch.
         project: files that are sent, if they are on this machine.
         project_because: why these, if nobody named them.
         begin: the checkpoint directory that the job which it repeats began with, if it was named.

@@ -754,7 +754,7 @@ export interface InterfaceRate {
  * A node whose version of something differs from the majority's.
  *
  *     ``value`` is ``None`` if it is not installed. ``majority`` is ``None`` if there is none; then
- *     every node is listed.
+ *     every node is listed. ``is_harmless``: it is worth a word, and keeps no job from starting.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Divergence".
@@ -764,6 +764,7 @@ export interface Divergence {
   key: string;
   value: string | null;
   majority: string | null;
+  is_harmless?: boolean;
 }
 /**
  * One job: what it is, where it runs, how far it is, why it failed, stalls or may be worthless.

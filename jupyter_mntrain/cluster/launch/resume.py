@@ -41,6 +41,7 @@ from jupyter_mntrain.plan.resume import (
     use_steps,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
+from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.changes.exactness import (
     SettingChange,
     changed_settings,
@@ -112,7 +113,7 @@ async def plan_resume(
     """Find what a job goes on from, and check that it can.
 
     Args:
-        spec: what to run; ``None`` = the same again.
+        spec: what to run; ``None`` = the same again, but for an acknowledgment of mixed versions.
         begin: begin a new run with the checkpoint of this step, or with the one in this directory,
             which is on the nodes.
         listed: the run's checkpoints, if the nodes were just asked.
@@ -124,7 +125,7 @@ async def plan_resume(
     view = live.job(job_id)
     chain = await jobs_of_run(live, view.run)
     refuse_running(chain)
-    spec = spec or await whole_spec(live, view)
+    spec = spec or unacknowledged(await whole_spec(live, view))
     if begin is not None and not isinstance(begin, int):
         return _elsewhere(view, chain, await plan_beginning(live, spec, begin))
     last = _newest(chain)

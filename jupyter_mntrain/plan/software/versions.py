@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo, Versions
 
 KEYS = ("mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform", "driver")
@@ -17,8 +20,11 @@ KEYS = ("mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform"
 GPU_KEYS = frozenset({"cuda", "nccl", "driver"})
 """Not compared on nodes without GPUs."""
 
-MUST_AGREE = frozenset({"mntrain", "torch", "transformers", "cuda", "nccl", "python", "platform"})
-"""Ranks only communicate, and compute the same, if these agree; drivers may differ."""
+MAY_DIFFER = frozenset({"driver"})
+"""Ranks communicate, and compute the same, although these differ; each needs what its GPUs need."""
+
+PATCH_MAY_DIFFER = frozenset({"transformers"})
+"""A patch level mends errors of single models: it is told, and refuses nobody."""
 
 PIP_NAMES = {"mntrain": "jupyter-mntrain", "torch": "torch", "transformers": "transformers"}
 
@@ -36,20 +42,22 @@ class Divergence(Record, frozen=True):
     """A node whose version of something differs from the majority's.
 
     ``value`` is ``None`` if it is not installed. ``majority`` is ``None`` if there is none; then
-    every node is listed.
+    every node is listed. ``is_harmless``: it is worth a word, and keeps no job from starting.
     """
 
     node: str
     key: str
     value: str | None
     majority: str | None
+    is_harmless: bool = False
 
 
 def divergences(nodes: Sequence[NodeInfo]) -> tuple[Divergence, ...]:
     """List all disagreements, by key, then in the order of ``nodes``.
 
     Versions must be equal, except that the patch levels of Python and CUDA are ignored, and that a
-    node without a GPU may have the CPU build of the others' torch: both speak the same Gloo.
+    node without a GPU may have the CPU build of the others' torch: both speak the same Gloo. What
+    differs in drivers and patch levels of transformers is listed as harmless.
     """
     return _differing([(node.name, node.inventory.versions) for node in nodes])
 
@@ -60,40 +68,54 @@ def refuse_mixed(nodes: Sequence[NodeInfo]) -> None:
     Raises:
         SpecError: naming node, package and versions.
     """
-    _refuse([one for one in divergences(nodes) if one.key in MUST_AGREE])
+    _refuse([one for one in divergences(nodes) if not one.is_harmless])
 
 
 def refuse_mixed_versions(installed: Sequence[tuple[str, Versions]]) -> None:
     """Like :func:`refuse_mixed`, given each node's name and versions."""
-    _refuse([one for one in _differing(installed) if one.key in MUST_AGREE])
+    _refuse([one for one in _differing(installed) if not one.is_harmless])
 
 
 def _refuse(different: Sequence[Divergence]) -> None:
     if different:
-        keys = dict.fromkeys(one.key for one in different)
-        said = "; ".join(_told([one for one in different if one.key == key]) for key in keys)
         fix = next((fix for one in different if (fix := _command(one))), _SAME)
         fix = f"{fix}; or, at your own risk, launch with --mixed-versions"
-        raise SpecError(said, kind=Kind.MIXED_VERSIONS, fix=fix)
+        raise SpecError(_said(different), kind=Kind.MIXED_VERSIONS, fix=fix)
 
 
-def mixed_note(nodes: Sequence[NodeInfo], *, taken_over: bool) -> Problem | None:
-    """What to say of a launch although versions differ; ``None`` if they agree.
+def unacknowledged(spec: JobSpec) -> JobSpec:
+    """A job's spec for another launch: that versions may differ was said of the first one only."""
+    return msgspec.structs.replace(spec, mixed_versions=False)
+
+
+def version_notes(
+    nodes: Sequence[NodeInfo], *, is_acknowledged: bool, taken_over: bool = False
+) -> tuple[Problem, ...]:
+    """What to say of a launch whose versions differ: what is harmless, and what was acknowledged.
 
     Args:
-        taken_over: it was acknowledged for an earlier job, not for this one.
+        is_acknowledged: it may start although versions differ that must agree.
+        taken_over: that stands in the job file, and was not said of this launch.
     """
-    different = [one for one in divergences(nodes) if one.key in MUST_AGREE]
-    if not different:
-        return None
-    keys = dict.fromkeys(one.key for one in different)
-    said = "; ".join(_told([one for one in different if one.key == key]) for key in keys)
-    whose = "the job that this repeats" if taken_over else "this launch"
-    return Problem(
-        kind=Kind.MIXED_VERSIONS,
-        cause=f"starts although versions differ, as acknowledged for {whose}: {said}",
-        fix=next((fix for one in different if (fix := _command(one))), _SAME),
+    different = divergences(nodes)
+    harmless = [one for one in different if one.is_harmless]
+    refused = [one for one in different if not one.is_harmless and is_acknowledged]
+    whose = "in the job file" if taken_over else "for this launch"
+    before = f"starts although versions differ, as acknowledged {whose}: "
+    return (
+        *([_note(refused, before)] if refused else ()),
+        *([_note(harmless, "this hinders no job, but differs: ")] if harmless else ()),
     )
+
+
+def _note(different: Sequence[Divergence], before: str) -> Problem:
+    fix = next((fix for one in different if (fix := _command(one))), _SAME)
+    return Problem(kind=Kind.MIXED_VERSIONS, cause=f"{before}{_said(different)}", fix=fix)
+
+
+def _said(different: Sequence[Divergence]) -> str:
+    keys = dict.fromkeys(one.key for one in different)
+    return "; ".join(_told([one for one in different if one.key == key]) for key in keys)
 
 
 def _told(different: Sequence[Divergence]) -> str:
@@ -138,10 +160,23 @@ def _differing(installed: Sequence[tuple[str, Versions]]) -> tuple[Divergence, .
 
 
 def _of_key(key: str, installed: Sequence[tuple[str, Versions]]) -> list[Divergence]:
+    found = _unlike_most(key, installed, _comparable, is_harmless=key in MAY_DIFFER)
+    if found or key not in PATCH_MAY_DIFFER:
+        return found
+    return _unlike_most(key, installed, _of_versions, is_harmless=True)
+
+
+def _unlike_most(
+    key: str,
+    installed: Sequence[tuple[str, Versions]],
+    compared_as: Callable[[str, Versions], str | None],
+    *,
+    is_harmless: bool,
+) -> list[Divergence]:
     compared = [
         (name, versions, value)
         for name, versions in installed
-        for value in [_comparable(key, versions)]
+        for value in [compared_as(key, versions)]
         if value is not None or key not in GPU_KEYS
     ]
     counts = Counter(value for *_, value in compared).most_common(2)
@@ -149,12 +184,18 @@ def _of_key(key: str, installed: Sequence[tuple[str, Versions]]) -> list[Diverge
         return []
     has_majority = counts[0][1] > counts[1][1]
     usual = counts[0][0] if has_majority else None
+    majority = usual or (ABSENT if has_majority else None)
+    if usual is not None and key in PATCH_MAY_DIFFER:
+        # A version that can be installed is named, not only its beginning.
+        like = (_of_versions(key, versions) for _, versions, value in compared if value == usual)
+        majority = Counter(like).most_common(1)[0][0]
     return [
         Divergence(
             node=name,
             key=key,
-            value=getattr(versions, key),
-            majority=usual or (ABSENT if has_majority else None),
+            value=_of_versions(key, versions),
+            majority=majority,
+            is_harmless=is_harmless,
         )
         for name, versions, value in compared
         if not (has_majority and value == usual)
@@ -162,10 +203,15 @@ def _of_key(key: str, installed: Sequence[tuple[str, Versions]]) -> list[Diverge
 
 
 def _comparable(key: str, versions: Versions) -> str | None:
-    value: str | None = getattr(versions, key)
-    if key in ("python", "cuda") and value is not None:
+    value = _of_versions(key, versions)
+    if key in ("python", "cuda", "transformers") and value is not None:
         return ".".join(value.split(".")[:2])
     if key == "torch" and value is not None:
         value = _BUILD.sub("", value)
         return value.removesuffix(_CPU_BUILD) if versions.driver is None else value
+    return value
+
+
+def _of_versions(key: str, versions: Versions) -> str | None:
+    value: str | None = getattr(versions, key)
     return value

@@ -59,6 +59,10 @@ class GenerateVerb(Verb):
             metavar="N",
             help="random seed; default: 0",
         )
+        parser.flag(
+            "--mixed-versions",
+            help="start although versions of torch, Python or others differ between nodes",
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if not args.prompt.strip():
@@ -108,7 +112,7 @@ def generating_spec(view: JobView, spec: JobSpec, args: Namespace) -> JobSpec:
         python=spec.python,
         environment=spec.environment,
         from_environment=spec.from_environment,
-        mixed_versions=spec.mixed_versions,
+        mixed_versions=args.mixed_versions,
     )
 
 

@@ -16,7 +16,7 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.plan.arrange import find_participants
-from jupyter_mntrain.plan.software.versions import mixed_note
+from jupyter_mntrain.plan.software.versions import version_notes
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables.plans.plan import plan_line
@@ -133,7 +133,7 @@ def launch_built(
     """
     memory = memory_notes(built.memory(built.expected()) or ())
     sent = built.project.notes if built.project else ()
-    told = (*notes, *built.left_out, *sent, _mixed_note(built), *hardware_notes(built), *memory)
+    told = (*notes, *built.left_out, *sent, *_version_notes(built), *hardware_notes(built), *memory)
     said = [note for note in told if note is not None]
     for note in said:
         context.screen.say(problem_text(note, mark="⚠", style="yellow"))
@@ -160,16 +160,18 @@ def launch_built(
     return Outcome(hint, data, job=job)
 
 
-def _mixed_note(built: Built) -> Problem | None:
-    """What is to be said of nodes whose versions differ, once that was acknowledged."""
-    if not built.spec.mixed_versions:
-        return None
+def _version_notes(built: Built) -> tuple[Problem, ...]:
+    """What is to be said of nodes whose versions differ: what is harmless, or acknowledged."""
     infos = [view.info for view in built.cluster.nodes() if view.info]
     try:
         chosen = find_participants(built.spec.participants, infos)
     except SpecError:
-        return None  # the launch says so itself
-    return mixed_note(chosen, taken_over=built.is_mixed_before)
+        return ()  # the launch says so itself
+    return version_notes(
+        chosen,
+        is_acknowledged=built.spec.mixed_versions,
+        taken_over=built.is_mixed_before,
+    )
 
 
 def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:

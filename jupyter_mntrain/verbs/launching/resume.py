@@ -10,6 +10,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.results import MOST_STEPS
 from jupyter_mntrain.recipe.stored import overrides_of
 from jupyter_mntrain.show import formats
@@ -75,7 +76,7 @@ class ResumeVerb(Verb):
                     fix="pass its arguments after --",
                 )
             args.set = [*args.set, f"train.steps={args.steps}"]
-        stored = StoredJob(before, f"job {job.id}", context.directory)
+        stored = StoredJob(unacknowledged(before), f"job {job.id}", context.directory)
         built = build_spec(context, args, stored)
         plan = job.plan_resume(built.spec, begin=_beginning(args.begin))
         built = built.with_spec(plan.spec)

@@ -17,6 +17,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, JobView, Participant
 from jupyter_mntrain.model.text.spelling import closest
 from jupyter_mntrain.plan.resume import reported_step
+from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import named_job
@@ -32,6 +33,8 @@ class StoredJob(Record, frozen=True):
     """A stored job.
 
     Args:
+        spec: of a job of the cluster without its acknowledgment that versions differ, which was for
+            that launch; that of a job file stands there for everybody to read.
         took: its description for people.
         directory: base of its relative paths.
         starts_over: what to say if it has a checkpoint and starts over.
@@ -109,7 +112,7 @@ def _from_job(context: Context, args: Namespace) -> StoredJob:
     view = job.view()
     spec = job.spec()
     over = None if spec.origin and spec.origin.place else _starts_over(view)
-    return StoredJob(spec, f"job {job.id} again", context.directory, over)
+    return StoredJob(unacknowledged(spec), f"job {job.id} again", context.directory, over)
 
 
 def _starts_over(view: JobView) -> Problem | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import platformdirs
 
 from jupyter_mntrain.model import tunables
@@ -43,7 +44,10 @@ class Memory:
         return self._file.read()
 
     def remember(self, key: str, choices: Choices, *, job: JobId, now_s: float) -> None:
-        """Store the choices that were just launched."""
+        """Store the choices that were just launched, but for the acknowledgment of versions that
+        differ: it was for that launch.
+        """
+        choices = msgspec.structs.replace(choices, mixed_versions=False)
         with self._file.locked():
             known = {key: Remembered(choices=choices, launched_s=now_s, job=job)}
             known |= {other: one for other, one in self.all().items() if other != key}

@@ -10,8 +10,8 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.software.versions import (
     Divergence,
     divergences,
-    mixed_note,
     refuse_mixed,
+    version_notes,
     version_problem,
 )
 from tests.standin.nodes import node
@@ -107,13 +107,59 @@ def test_the_cpu_build_of_one_release_fits_a_node_without_a_gpu_and_no_other() -
 
 def test_what_was_acknowledged_is_said_with_what_differs() -> None:
     nodes = [with_versions("a", torch="2.13"), with_versions("b", torch="2.9")]
-    own, taken = (mixed_note(nodes, taken_over=over) for over in (False, True))
-    assert own is not None
-    assert taken is not None
+    (own,), (taken,) = (
+        version_notes(nodes, is_acknowledged=True, taken_over=over) for over in (False, True)
+    )
     assert (own.kind, taken.kind) == (Kind.MIXED_VERSIONS, Kind.MIXED_VERSIONS)
     assert own.cause != taken.cause
     assert "2.9" in own.cause
-    assert mixed_note(nodes[:1], taken_over=True) is None
+    assert version_notes(nodes[:1], is_acknowledged=True, taken_over=True) == ()
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        {"transformers": ("5.1.0", "5.1.2", "5.1.0")},
+        {"driver": ("570.1", "580.1", "570.1")},
+        {"transformers": ("5.1.0", "5.1.2", "5.1.2"), "driver": ("570.1", "580.1", "580.2")},
+    ],
+)
+def test_drivers_and_patches_of_transformers_are_only_told(
+    versions: dict[str, tuple[str, ...]],
+) -> None:
+    each = [{key: values[at] for key, values in versions.items()} for at in range(3)]
+    nodes = [with_versions(name, **one) for name, one in zip("abc", each, strict=True)]
+    refuse_mixed(nodes)
+    assert {one.key for one in divergences(nodes)} == set(versions)
+    assert all(one.is_harmless for one in divergences(nodes))
+    (told,) = version_notes(nodes, is_acknowledged=False)
+    assert all(key in told.cause for key in versions)
+
+
+def test_another_minor_version_of_transformers_is_refused_and_a_whole_one_is_named() -> None:
+    every = ("5.1.0", "5.1.2", "5.1.2", "5.2.0")
+    nodes = [with_versions(n, transformers=v) for n, v in zip("abcd", every, strict=True)]
+    (found,) = divergences(nodes)
+    assert (found.node, found.value, found.majority) == ("d", "5.2.0", "5.1.2")
+    with pytest.raises(SpecError) as refused:
+        refuse_mixed(nodes)
+    assert "pip install transformers==5.1.2" in str(refused.value.fix)
+
+
+@pytest.mark.parametrize(
+    ("key", "first", "second"),
+    [
+        ("mntrain", "0.1.0", "0.1.1"),
+        ("torch", "2.13.0", "2.13.1"),
+        ("nccl", "2.28.3", "2.28.4"),
+        ("python", "3.11.7", "3.12.0"),
+        ("transformers", "5.1.0", None),
+    ],
+)
+def test_what_must_agree_is_refused(key: str, first: str, second: str | None) -> None:
+    nodes = [with_versions("a", **{key: first}), with_versions("b", **{key: second})]
+    with pytest.raises(SpecError):
+        refuse_mixed(nodes)
 
 
 def test_what_most_nodes_do_not_have_is_not_to_be_installed() -> None:

@@ -69,6 +69,12 @@ def test_it_goes_on_with_the_same_job_and_says_from_where(resume, stored):
     assert "changed" not in said
 
 
+def test_an_acknowledgment_of_mixed_versions_is_for_one_launch(resume, stored):
+    job = stored(msgspec.structs.replace(RECIPE_JOB, mixed_versions=True))
+    assert not resume(job.id)[0].mixed_versions
+    assert resume(job.id, "--mixed-versions")[0].mixed_versions
+
+
 def test_what_is_changed_is_named_before_the_start(resume, stored):
     job = stored(RECIPE_JOB)
     spec, said = resume(job.id, "--steps", "800", "--member", "wopr:3", "--name", "more")

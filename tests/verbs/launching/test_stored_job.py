@@ -71,15 +71,29 @@ def test_a_job_is_launched_once_more_by_its_id_or_its_beginning(launched, known)
     assert launched(known.id[:5]) == SCRIPT_JOB
 
 
-def test_an_acknowledgment_that_is_taken_over_is_said(do, cluster, known, tmp_path):
-    acknowledged = msgspec.structs.replace(SCRIPT_JOB, mixed_versions=True)
+@pytest.fixture
+def acknowledged(cluster) -> JobSpec:
+    """A spec whose versions may differ, as they do in this cluster."""
+    cluster.become(node("wopr", 1, gpus=2, torch="2.12.0"), node("muthur", 2, gpus=2))
+    return msgspec.structs.replace(SCRIPT_JOB, mixed_versions=True)
+
+
+def test_an_acknowledgment_is_for_one_launch(do, cluster, known, acknowledged, tmp_path):
     view = msgspec.structs.replace(known.view(), spec=acknowledged)
     known.view = lambda: view
-    nodes = [node("wopr", 1, gpus=2, torch="2.12.0"), node("muthur", 2, gpus=2)]
-    cluster.become(*nodes)
     words = ("launch", known.id, "--detach")
+    do(*words, directory=tmp_path)
+    assert not cluster.launches[-1].mixed_versions
+    said = do(*words, "--mixed-versions", directory=tmp_path).data["warnings"]
+    assert cluster.launches[-1].mixed_versions
+    assert [one["kind"] for one in said] == ["mixed-versions"]
+
+
+def test_an_acknowledgment_in_a_job_file_is_said(do, cluster, keep, acknowledged, tmp_path):
+    words = ("launch", keep(acknowledged), "--detach")
     said = do(*words, directory=tmp_path).data["warnings"]
     again = do(*words, "--mixed-versions", directory=tmp_path).data["warnings"]
+    assert cluster.launches[-1].mixed_versions
     assert [one["kind"] for one in said] == [one["kind"] for one in again] == ["mixed-versions"]
     assert said[0]["cause"] != again[0]["cause"]
     assert "2.12.0" in said[0]["cause"]

@@ -110,6 +110,13 @@ def test_secrets_are_launched_and_neither_shown_nor_remembered(
     assert open_panel(two, here, "small.toml").choices.environment == "HF_TOKEN 'A=two words'"
 
 
+def test_an_acknowledgment_of_mixed_versions_is_not_remembered(here: Path) -> None:
+    memory = Memory(here / "state" / "panel.json")
+    chosen = Choices(port="1", mixed_versions=True)
+    memory.remember("r", chosen, job=JobId("j-00000001"), now_s=1.0)
+    assert memory.all()["r"].choices == Choices(port="1")
+
+
 def test_memory_is_private_bounded_and_its_damage_is_said(two: StandInCluster, here: Path) -> None:
     path = here / "state" / "panel.json"
     memory = Memory(path)

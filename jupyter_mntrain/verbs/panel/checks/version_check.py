@@ -12,7 +12,7 @@ from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.software.gpu_builds import gpu_build_problem
-from jupyter_mntrain.plan.software.versions import MUST_AGREE, divergences, version_problem
+from jupyter_mntrain.plan.software.versions import divergences, version_problem
 from jupyter_mntrain.verbs.panel.checks.check import Fix, RowCheck, leave_out
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices
@@ -41,7 +41,7 @@ def check_versions(
             # The row names the node.
             problem = msgspec.structs.replace(version_problem(one), node=None)
             check = RowCheck(level="warning", problem=problem)
-            if one.key in MUST_AGREE and not choices.mixed_versions:
+            if not one.is_harmless and not choices.mixed_versions:
                 anyway = msgspec.structs.replace(choices, mixed_versions=True)
                 fix = Fix(label="Launch anyway", choices=anyway)
                 check = RowCheck(level="error", problem=problem, fix=fix)
