@@ -49,11 +49,13 @@ class Check(ABC):
         id: stable, for ``--json`` and the documentation.
         title: its row in the table.
         looks_at: what it reads, for the documentation.
+        is_for_launch: whether a launch says what it finds, even if that does not stop it.
     """
 
     id: ClassVar[str]
     title: ClassVar[str]
     looks_at: ClassVar[str]
+    is_for_launch: ClassVar[bool] = True
 
     @abstractmethod
     def findings(self, case: Case) -> Iterable[Finding]:

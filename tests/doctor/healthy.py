@@ -79,7 +79,7 @@ def path(use: PathUse, where: str, *, free: int = 200 * GB, file_system: str = "
 
 
 def _node(number: int) -> Examined:
-    return Examined(info=_info(number), facts=_facts(number), clock_error_s=0.01)
+    return Examined(info=_info(number), facts=healthy_facts(number), clock_error_s=0.01)
 
 
 def _info(number: int) -> NodeInfo:
@@ -115,7 +115,7 @@ def _info(number: int) -> NodeInfo:
     )
 
 
-def _facts(number: int) -> MachineFacts:
+def healthy_facts(number: int = 1) -> MachineFacts:
     return MachineFacts(
         time_s=1_800_000_000.0,
         user="ann",

@@ -31,6 +31,7 @@ from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.events import Exited, Launched, RankStepped, RankUp, StopAsked
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
+from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.job import JobRecord, PartStatus
 from jupyter_mntrain.model.records.metrics import JournalLine, PartChange, RankStep, Sample
 from jupyter_mntrain.model.records.node import Beat, Gpu, Interface, NodeInfo
@@ -39,6 +40,7 @@ from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import Subject
 from jupyter_mntrain.trust.credentials import Credentials
 from tests import trusted
+from tests.doctor.healthy import healthy_facts
 from tests.standin.faults import Fault, Refuse, ScriptedRefusalError
 from tests.standin.nodes import node
 from tests.standin.routes import PORTS, application
@@ -82,6 +84,8 @@ class FakeAgent:
     """By run."""
     kept: dict[str, NodeCheckpoints] = field(default_factory=dict)
     """Checkpoints elsewhere, by directory."""
+    facts: MachineFacts | None = field(default_factory=healthy_facts)
+    """For the doctor; ``None`` = it is an older agent."""
     history: NodeHistory | None = None
     asked_history: dict[str, str] = field(default_factory=dict)
     """The newest query for it."""

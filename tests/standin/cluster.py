@@ -131,6 +131,8 @@ class StandInCluster:
         self._nodes = tuple(nodes)
         self._jobs = {job.id: job for job in jobs}
         self.launches: list[JobSpec] = []
+        self.unchecked = 0
+        self.notes: tuple[Problem, ...] = ()
         self.queued: list[JobSpec] = []
         self.usage = StandInUsage()
         self.doctor = StandInDoctor()
@@ -205,9 +207,14 @@ class StandInCluster:
         project: StagedProject | None = None,
         is_queued: bool = False,
         submitted_by: str = "",
+        is_checked: bool = True,
+        on_note: Callable[[Problem], object] = bool,
         progress: Progress = SILENT,
     ) -> StandInJob:
         self.projects.append(project)
+        self.unchecked += not is_checked
+        for note in self.notes:
+            on_note(note)
         if is_queued:
             self.queued.append(spec)
             return self.to_launch

@@ -47,6 +47,17 @@ class _Node(Handler):
         self.answer(self.agent.info)
 
 
+class _Facts(Handler):
+    route = "facts"
+
+    def post(self) -> None:
+        if (facts := self.agent.facts) is None:
+            raise ScriptedRefusalError(
+                Refuse(cause="no such route", kind=Kind.NO_SUCH_ROUTE, status=404)
+            )
+        self.answer(msgspec.structs.replace(facts, time_s=time.time()))
+
+
 class _History(Handler):
     route = "history"
 
@@ -272,6 +283,7 @@ def application(agent: FakeAgent) -> Application:
     routes: list[tuple[str, type[Handler]]] = [
         (r"/v1/node", _Node),
         (r"/v1/stream", _Stream),
+        (r"/v1/node/facts", _Facts),
         (r"/v1/history", _History),
         (r"/v1/leases", _Leases),
         (r"/v1/leases/(?P<job>[^/]+)/(?P<attempt>\d+)", _Lease),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.examination.asking_facts import ask_facts
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
@@ -73,7 +73,9 @@ class ClusterDoctor:
 
         async def ask(info: NodeInfo) -> Examined | None:
             try:
-                return await self._ask(self._search.client(info.node_id), _others(infos, info))
+                client = self._search.client(info.node_id)
+                question = MachineQuestion(peers=tuple(_others(infos, info)))
+                return await ask_facts(client, await client.node_info(), question, self._clock)
             except MntrainError as error:
                 failed[info.name] = error.problem
                 return None
@@ -82,24 +84,6 @@ class ClusterDoctor:
 
         found = await asyncio.gather(*map(ask, infos))
         return [one for one in found if one is not None], failed
-
-    async def _ask(self, client: AgentClient, peers: Iterable[str]) -> Examined:
-        info = await client.node_info()
-        begun_s = self._clock.time()
-        try:
-            facts = await client.machine_facts(MachineQuestion(peers=tuple(peers)))
-        except MntrainError as error:
-            if error.problem.kind is Kind.NO_SUCH_ROUTE:  # an older agent
-                return Examined(info=info)
-            raise
-        ended_s = self._clock.time()
-        return Examined(
-            info=info,
-            facts=facts,
-            # It reads its clock as the last thing but for what it sends.
-            clock_ahead_s=facts.time_s - ended_s,
-            clock_error_s=ended_s - begun_s,
-        )
 
 
 def _others(infos: Sequence[NodeInfo], own: NodeInfo) -> list[str]:

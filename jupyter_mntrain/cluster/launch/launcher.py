@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
+from jupyter_mntrain.cluster.examination.before_launch import examine_before
 from jupyter_mntrain.cluster.launch.asking import ask_participants, find_workplaces
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
@@ -27,6 +28,7 @@ from jupyter_mntrain.model.api import (
     StopRequest,
 )
 from jupyter_mntrain.model.errors import MntrainError, bad_argument
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import (
     Attempt,
@@ -57,12 +59,16 @@ class AgentLauncher:
         clock: for the time of submission.
         submitted_by: user and host, for people.
         pauses_s: pause before each retry of a request that got no answer.
+        is_checked: whether the doctor looks at the nodes before a launch.
+        on_note: receives what it says that does not stop the launch.
     """
 
     live: ClusterView
     clock: Clock
     submitted_by: str = ""
     pauses_s: tuple[float, ...] = PAUSES_S
+    is_checked: bool = True
+    on_note: Callable[[Problem], object] = bool
 
     @property
     def prober(self) -> Prober:
@@ -182,6 +188,9 @@ class AgentLauncher:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
         infos = await self._agreeing(spec, progress)
+        if self.is_checked:
+            for note in await examine_before(self.live, self.clock, infos, spec.participants):
+                self.on_note(note)
         infos = await with_renewed_links(self.prober, infos, spec.participants, progress)
         spec, plan = await _planned(spec, infos)
         return spec, arrange(spec.participants, infos), plan

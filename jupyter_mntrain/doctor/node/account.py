@@ -30,6 +30,7 @@ class SharedAccount(Check):
     id = "user-id"
     title = "User id"
     looks_at = "the agents' user and group ids, where nodes share a file system"
+    is_for_launch = False
 
     def findings(self, case: Case) -> Iterable[Finding]:
         by_path: dict[str, list[tuple[Examined, MachineFacts]]] = defaultdict(list)

@@ -56,6 +56,7 @@ class CoreFiles(NodeCheck):
     id = "core-files"
     title = "Core files"
     looks_at = "the limit of core files, and room for one"
+    is_for_launch = False
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding:
         limit = facts.limits.core_bytes

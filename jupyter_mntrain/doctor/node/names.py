@@ -22,8 +22,10 @@ class OwnName(NodeCheck):
     title = "Host name"
     looks_at = "where a node's own host name leads to, and how long looking it up takes"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:
+    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
         own, addresses = facts.own_name, _addresses(node)
+        if own is None:
+            return None
         if (slow := _slow(own)) is not None:
             return self.slows(node, slow, _slow_problem(node, own, slow))
         said = ", ".join(map(shown_name, own.found[:2])) or "no address"

@@ -26,6 +26,7 @@ class Governor(NodeCheck):
     id = "cpu-governor"
     title = "CPU governor"
     looks_at = "how the kernel chooses the processors' frequency"
+    is_for_launch = False
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
         processors = facts.processors
@@ -47,6 +48,7 @@ class FirstProcess(NodeCheck):
     id = "first-process"
     title = "PID 1"
     looks_at = "in a container, whether its first process reaps others"
+    is_for_launch = False
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
         if not facts.container:

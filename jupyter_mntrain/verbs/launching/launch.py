@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -105,6 +105,10 @@ def start_options(parser: Parser) -> None:
         help="queue it on the nodes: it starts once every GPU and port it needs is free, even "
         "with no notebook open; until then it is pending and holds nothing",
     )
+    parser.flag(
+        "--skip-doctor",
+        help="start without looking first at what would end the job, or have it hang",
+    )
     variable_option(parser)
 
 
@@ -139,8 +143,21 @@ def launch_built(
         context.screen.say(problem_text(note, mark="⚠", style="yellow"))
     if built.project_line:
         context.screen.say(Text(f"sending {built.project_line}", style="dim"))
-    with context.screen.progress() as progress:
-        job = start(context, built, progress, waits=args.queue)
+    found: list[Problem] = []
+    try:
+        with context.screen.progress() as progress:
+            job = start(
+                context,
+                built,
+                progress,
+                waits=args.queue,
+                is_checked=not args.skip_doctor,
+                on_note=found.append,
+            )
+    finally:
+        for note in found:
+            context.screen.say(problem_text(note, mark="⚠", style="yellow"))
+    said += found
     context.screen.say(started_line(job, built.workload))
     view = job.view()
     fit, plan = built.fit(view.spec.chosen), view.attempt.plan
@@ -174,17 +191,29 @@ def _version_notes(built: Built) -> tuple[Problem, ...]:
     )
 
 
-def start(context: Context, built: Built, progress: Progress, *, waits: bool = False) -> Job:
+def start(
+    context: Context,
+    built: Built,
+    progress: Progress,
+    *,
+    waits: bool = False,
+    is_checked: bool = True,
+    on_note: Callable[[Problem], object] = bool,
+) -> Job:
     """Start a job on all of its participants or on none, or queue it on them.
 
     Args:
         waits: whether to queue it if it cannot start now.
+        is_checked: whether the doctor looks at the nodes first.
+        on_note: receives what it says that does not stop the launch.
     """
     return built.cluster.launch(
         built.spec,
         project=built.project,
         is_queued=waits,
         submitted_by=submitter(context),
+        is_checked=is_checked,
+        on_note=on_note,
         progress=progress,
     )
 

@@ -337,11 +337,11 @@ async def test_stopping_with_nobody_there_is_an_error(lab: Lab) -> None:
 
 
 async def test_a_launch_adds_next_to_nothing(lab: Lab) -> None:
-    """Two round trips and the fresh look at the nodes: not more requests than that."""
+    """Two round trips, a fresh look at the nodes and the doctor's: not more requests than that."""
     await lab.launcher.launch(lab.spec(), JOB)
     for agent in lab.agents:
         asked = [route for _, route in agent.requests if route not in ("stream", "jobs")]
-        assert asked == ["node", "lease", "start"]
+        assert asked == ["node", "facts", "lease", "start"]
 
 
 def test_the_timeouts_leave_room_for_a_retry_within_a_lease() -> None:

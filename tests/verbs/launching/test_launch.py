@@ -234,3 +234,19 @@ def test_a_script_s_ranks_wait_as_long_as_the_launch_says(do, cluster, recipe):
         do("launch", "r.toml", "--collective-timeout", "2min", directory=recipe)
     with pytest.raises(SpecError, match=wording("between 10 s and a day")):
         do("launch", "s.py", "--collective-timeout", "1s", directory=recipe)
+
+
+def test_what_the_doctor_says_is_shown_and_told(do, cluster, recipe):
+    screen = Paper()
+    note = Problem(kind=Kind.DISK_FULL, cause="2 GB are free", fix="delete", node="wopr")
+    cluster.notes = (note,)
+    outcome = do("launch", "r.toml", "--detach", directory=recipe, screen=screen)
+    assert any("wopr: 2 GB are free" in str(line) for line in screen.said)
+    assert outcome.data["warnings"][-1]["kind"] == "disk-full"
+
+
+def test_the_doctor_can_be_skipped(do, cluster, recipe):
+    do("launch", "r.toml", "--detach", directory=recipe)
+    assert cluster.unchecked == 0
+    do("launch", "r.toml", "--detach", "--skip-doctor", directory=recipe)
+    assert cluster.unchecked == 1

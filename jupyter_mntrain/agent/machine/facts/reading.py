@@ -55,7 +55,8 @@ class MachineReader:
 
     def read(self, question: MachineQuestion) -> MachineFacts:
         """Read it all. Blocks: on disks, and on name servers for ``doctor.name_timeout_s``."""
-        own, peers = look_up_own_name(), look_up_address(question.peers)
+        own = look_up_own_name() if question.looks_up_names else None
+        peers = look_up_address(question.peers)
         uid = os.getuid()
         return MachineFacts(
             time_s=time.time(),

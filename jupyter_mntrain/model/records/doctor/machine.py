@@ -37,10 +37,12 @@ class MachineQuestion(Record, frozen=True):
     Args:
         paths: of a job; the agent adds its own.
         peers: addresses of the other nodes, whose names are looked up.
+        looks_up_names: also that of the node itself; a name server may take seconds.
     """
 
     paths: Annotated[tuple[AskedPath, ...], Meta(max_length=MOST_ASKED)] = ()
     peers: Annotated[tuple[str, ...], Meta(max_length=MOST_ASKED)] = ()
+    looks_up_names: bool = True
 
 
 class FoundPath(Record, frozen=True):
@@ -116,7 +118,7 @@ class MachineFacts(Record, frozen=True):
         container: what it runs in, like ``docker``; empty if in none that is recognized.
         first_process: name of PID 1.
         zombies: ended processes that PID 1 has not reaped.
-        own_name: look-up of its own host name.
+        own_name: look-up of its own host name; ``None`` if it was not asked for.
         peer_names: look-ups of the peers' addresses.
         environment: variables that training or the network depends on; without secrets.
         kernel: lines of the kernel's log about faults, since boot; ``None`` if it may not be read.
@@ -130,7 +132,7 @@ class MachineFacts(Record, frozen=True):
     paths: tuple[FoundPath, ...]
     limits: ProcessLimits
     processors: Processors
-    own_name: NameLookup
+    own_name: NameLookup | None = None
     peer_names: tuple[NameLookup, ...] = ()
     container: str = ""
     first_process: str = ""

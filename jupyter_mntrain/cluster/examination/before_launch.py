@@ -1,0 +1,61 @@
+"""Before a launch: what the doctor says of a job's participants, in as little time as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from jupyter_mntrain.cluster.examination.asking_facts import ask_facts
+from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.doctor.check import Case, Examined
+from jupyter_mntrain.doctor.every import EVERY, examine
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
+from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.node import NodeInfo
+
+PATIENCE_S = tunables.seconds("doctor.before_launch_s")
+
+TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
+
+
+async def examine_before(
+    live: ClusterView, clock: Clock, infos: Sequence[NodeInfo], participants: Sequence[Participant]
+) -> tuple[Problem, ...]:
+    """What may make the job slow, or end it later.
+
+    A node that does not tell within ``doctor.before_launch_s`` is not judged: a launch asks it
+    for what it needs anyway.
+
+    Raises:
+        RefusedError: with the first cause for which it would fail, or hang.
+    """
+
+    async def ask(info: NodeInfo, participant: Participant) -> Examined | None:
+        client = live.client_at(info.node_id)
+        if client is None:
+            return None
+        question = MachineQuestion(looks_up_names=False)
+        try:
+            asked = ask_facts(client, info, question, clock, participant)
+            return await asyncio.wait_for(asked, PATIENCE_S)
+        except (MntrainError, TimeoutError):
+            return None
+
+    answers = await asyncio.gather(*map(ask, infos, participants))
+    nodes = tuple(one for one in answers if one is not None and one.facts is not None)
+    found = examine(Case(nodes=nodes))
+    for one in found:
+        if one.level == "stops" and one.problem is not None:
+            fix = f"{one.problem.fix}; or, if you know better, launch with --skip-doctor"
+            raise RefusedError.of(msgspec.structs.replace(one.problem, fix=fix))
+    return tuple(
+        one.problem
+        for one in found
+        if one.level == "slows" and one.check in TOLD and one.problem is not None
+    )

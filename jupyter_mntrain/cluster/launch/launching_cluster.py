@@ -1,0 +1,128 @@
+"""Launching cluster: the part of the API that starts jobs, or says what starting one would do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from jupyter_mntrain.cluster.job import Job
+from jupyter_mntrain.cluster.launch.begin import BeginPlan, plan_beginning
+from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.cluster.view.node_search import NodeSearch
+from jupyter_mntrain.launch import NodeCommand
+from jupyter_mntrain.launch.driver_values import with_values
+from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.launch.project.stage import StagedProject, with_project
+from jupyter_mntrain.model.api import PortStatus
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import new_job_id
+from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.records.node import FoundWorkplace
+from jupyter_mntrain.plan.members import choose_participants, parse_members
+
+
+class LaunchingCluster:
+    """The base of :class:`~jupyter_mntrain.cluster.Cluster` that starts jobs."""
+
+    _driver: DriverSession
+    _search: NodeSearch
+
+    def participants(
+        self,
+        members: Sequence[str] = (),
+        *,
+        even_busy: bool = False,
+        progress: Progress = SILENT,
+    ) -> tuple[Participant, ...]:
+        """Make the participants of a job, checked against the nodes' current state.
+
+        Args:
+            members: ``HOST:N[:IFACE]`` in node-rank order. Default: every node with idle GPUs and
+                all of those, or one process per node if no node has GPUs.
+            even_busy: for a queued job: accept GPUs that are not idle.
+
+        Raises:
+            SpecError: a member is malformed, or its node is unknown or has too few idle GPUs.
+            NodeError: its node does not answer.
+        """
+        wanted = parse_members(members)
+        self._settle([member.node for member in wanted], progress)
+        return choose_participants(wanted, self._search.usable(), even_busy=even_busy)
+
+    def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:
+        """Ask ``node`` whether ``port`` is free for a head; leases nothing.
+
+        Args:
+            interface: the one whose address to try; default: the agent's own address.
+
+        Raises:
+            SpecError, NodeError: the node is unknown, or does not answer.
+            RefusedError: no such port or interface exists.
+        """
+        return self._driver.loop.run(self._search.client(node).port_status(port, interface))
+
+    def workplaces(self, spec: JobSpec) -> tuple[FoundWorkplace, ...]:
+        """What each participant has of what a job runs in; empty if that is the agents' own."""
+        return self._driver.loop.run(self._driver.launcher().workplaces(spec))
+
+    def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
+        """The exact command and environment of every node; nothing is started or leased.
+
+        The job id is ``j-00000000``, and the port 0 unless the spec has one: only a launch
+        decides them.
+
+        Raises:
+            SpecError, NodeError: as for :meth:`launch`.
+        """
+        self._settle([one.node for one in spec.participants], progress)
+        spec = with_values(spec, os.environ)
+        return self._driver.loop.run(self._driver.launcher().render(spec))
+
+    def launch(
+        self,
+        spec: JobSpec,
+        *,
+        project: str | os.PathLike[str] | StagedProject | None = None,
+        begin: str | None = None,
+        is_queued: bool = False,
+        submitted_by: str = "",
+        is_checked: bool = True,
+        on_note: Callable[[Problem], object] = bool,
+        progress: Progress = SILENT,
+    ) -> Job:
+        """Start a job on all of its participants or on none. Ctrl-C releases every lease.
+
+        Args:
+            project: folder to send; default: that of the spec, which nodes have from another job.
+            begin: with the newest checkpoint in this directory on the nodes, or this folder of one.
+            is_queued: queue the job on its participants, ``pending`` and without leases. Its head
+                starts it once everything it needs is free; no driver is needed.
+            submitted_by: for people; default: user and host.
+            is_checked: whether the doctor looks at the nodes first, and refuses what cannot work.
+            on_note: receives what it says that does not stop the launch.
+
+        Raises:
+            SpecError: the spec is invalid, does not fit these nodes, or takes a variable from this
+                environment that is not set.
+            NodeError: a participant does not answer.
+            RefusedError: a GPU, interface or port that a participant needs is not available, or
+                the doctor found what would end the job, or have it hang.
+        """
+        spec = with_values(spec, os.environ)
+        self._settle([one.node for one in spec.participants], progress)
+        spec = self.plan_launch(spec, begin).spec if begin else spec
+        launcher = self._driver.launcher(submitted_by)
+        launcher.is_checked, launcher.on_note = is_checked, on_note
+        start = launcher.queue if is_queued else launcher.launch
+        spec, staged = with_project(spec, project)
+        view = self._driver.loop.run(start(spec, new_job_id(), project=staged, progress=progress))
+        return Job(self._driver, view.job_id)
+
+    def plan_launch(self, spec: JobSpec, begin: str) -> BeginPlan:
+        """What :meth:`launch` would begin with; raises the same errors, and starts nothing."""
+        self._settle([one.node for one in spec.participants], SILENT)
+        return self._driver.loop.run(plan_beginning(self._driver.live, spec, begin))
+
+    def _settle(self, names: Sequence[str], progress: Progress) -> None:
+        self._search.settle(names, progress)
+        self._search.refuse_awaited(names)

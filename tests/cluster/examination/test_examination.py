@@ -1,0 +1,120 @@
+"""The doctor of a cluster and of a launch: over scripted agents, with facts that tests change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.cluster.examination import before_launch
+from jupyter_mntrain.doctor.finding import DoctorReport
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import MachineFacts
+from tests.cluster.near import Open, spec
+from tests.standin.agent import FakeAgent
+from tests.standin.elsewhere import Elsewhere
+from tests.standin.faults import Hang
+
+Pair = tuple[FakeAgent, FakeAgent]
+
+
+@pytest.fixture
+def agents(elsewhere: Elsewhere) -> Pair:
+    return elsewhere.agent("node1"), elsewhere.agent("node2")
+
+
+def with_disk(facts: MachineFacts | None, free_bytes: int) -> MachineFacts:
+    assert facts is not None
+    paths = tuple(
+        msgspec.structs.replace(one, free_bytes=free_bytes) if one.use == "jobs" else one
+        for one in facts.paths
+    )
+    return msgspec.structs.replace(facts, paths=paths)
+
+
+def found(report: DoctorReport) -> list[tuple[str, str, str]]:
+    return [(one.check, one.node, one.level) for one in report.findings if one.level != "passed"]
+
+
+def test_all_nodes_are_examined_at_once(agents: Pair, open_cluster: Open):
+    report = open_cluster(*agents).doctor.examine()
+    assert sorted(report.nodes) == ["node1", "node2"]
+    assert found(report) == []
+    assert report.can_launch
+
+
+def test_a_full_disk_stops_a_launch(agents: Pair, open_cluster: Open):
+    agents[1].facts = with_disk(agents[1].facts, 0)
+    report = open_cluster(*agents).doctor.examine()
+    assert found(report) == [("disk-space", "node2", "stops")]
+    assert not report.can_launch
+
+
+def test_only_named_nodes_are_asked(agents: Pair, open_cluster: Open):
+    agents[1].facts = with_disk(agents[1].facts, 0)
+    assert open_cluster(*agents).doctor.examine(["node1"]).nodes == ("node1",)
+    assert agents[1].count("facts") == 0
+
+
+def test_an_unknown_node_is_refused(agents: Pair, open_cluster: Open):
+    with pytest.raises(SpecError):
+        open_cluster(*agents).doctor.examine(["nodex"])
+
+
+def test_what_an_older_agent_does_not_tell_is_unknown(agents: Pair, open_cluster: Open):
+    agents[1].facts = None
+    report = open_cluster(*agents).doctor.examine()
+    levels = {one.level for one in report.findings if one.node == "node2"}
+    assert levels == {"unknown"}
+    assert report.can_launch
+
+
+def launched(open_cluster: Open, agents: Pair, **how: Any) -> list[Problem]:
+    notes: list[Problem] = []
+    open_cluster(*agents).launch(spec(), on_note=notes.append, **how)
+    return notes
+
+
+def test_a_launch_is_refused_before_anything_is_leased(agents: Pair, open_cluster: Open):
+    agents[1].facts = with_disk(agents[1].facts, 0)
+    with pytest.raises(RefusedError) as caught:
+        launched(open_cluster, agents)
+    assert (caught.value.kind, caught.value.node) == (Kind.DISK_FULL, "node2")
+    assert [agent.count("lease") for agent in agents] == [0, 0]
+
+
+def test_a_launch_starts_anyway_where_nobody_is_to_look(agents: Pair, open_cluster: Open):
+    agents[1].facts = with_disk(agents[1].facts, 0)
+    assert launched(open_cluster, agents, is_checked=False) == []
+    assert [agent.count("facts") for agent in agents] == [0, 0]
+
+
+def test_a_launch_says_what_may_end_the_job_later(agents: Pair, open_cluster: Open):
+    agents[1].facts = with_disk(agents[1].facts, 2 * 10**9)
+    (note,) = launched(open_cluster, agents)
+    assert (note.kind, note.node) == (Kind.DISK_FULL, "node2")
+
+
+def test_a_launch_says_nothing_of_what_no_job_minds(agents: Pair, open_cluster: Open):
+    assert agents[1].facts is not None
+    agents[1].facts = msgspec.structs.replace(
+        agents[1].facts, container="docker", first_process="sleep"
+    )
+    assert launched(open_cluster, agents) == []
+
+
+@pytest.mark.parametrize("how", ["hangs", "is older"])
+def test_a_node_that_does_not_tell_in_time_is_not_judged(
+    how: str, agents: Pair, open_cluster: Open, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(before_launch, "PATIENCE_S", 0.2)
+    tell: Callable[[], object] = {
+        "hangs": lambda: agents[1].faults["facts"].append(Hang()),
+        "is older": lambda: setattr(agents[1], "facts", None),
+    }[how]
+    tell()
+    assert launched(open_cluster, agents) == []
