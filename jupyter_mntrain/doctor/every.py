@@ -7,6 +7,14 @@ from typing import Final
 
 from jupyter_mntrain.doctor.check import Case, Check
 from jupyter_mntrain.doctor.finding import ORDER, Finding
+from jupyter_mntrain.doctor.hardware.gpu_driver import AnsweringGpus, Fabric, WorkingDriver
+from jupyter_mntrain.doctor.hardware.gpu_settings import GpuComputeMode, GpuPcieLink, GpuPowerLimit
+from jupyter_mntrain.doctor.hardware.gpu_state import (
+    GpuClocks,
+    GpuMemoryErrors,
+    GpuUsers,
+    XidErrors,
+)
 from jupyter_mntrain.doctor.node.account import SharedAccount
 from jupyter_mntrain.doctor.node.clock import ClockCheck
 from jupyter_mntrain.doctor.node.disks import DiskSpace, WritablePaths
@@ -29,6 +37,16 @@ EVERY: Final[Sequence[Check]] = (
     OwnName(),
     PeerNames(),
     SharedAccount(),
+    WorkingDriver(),
+    AnsweringGpus(),
+    Fabric(),
+    XidErrors(),
+    GpuMemoryErrors(),
+    GpuUsers(),
+    GpuComputeMode(),
+    GpuClocks(),
+    GpuPowerLimit(),
+    GpuPcieLink(),
 )
 
 

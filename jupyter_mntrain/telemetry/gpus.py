@@ -119,6 +119,10 @@ class GpuReader:
         self._nvml: Any = None
         self.note: str | None = None
         """Why there are no GPUs, or fewer than the machine has."""
+        self.error: int | None = None
+        """NVML's number of why the driver does not answer; ``None`` also without a driver."""
+        self.indices: tuple[int, ...] = ()
+        """Of the cards that may be used, those that do not answer among them, when last read."""
         self.driver: Driver | None = None
         self._connect()
 
@@ -137,9 +141,9 @@ class GpuReader:
             pynvml.nvmlInit()
             self.driver = _read_driver(pynvml)
         except pynvml.NVMLError as error:
-            self.note = _no_answer(error)
+            self._fail(error)
             return
-        self._nvml = pynvml
+        self._nvml, self.error = pynvml, None
 
     def read(self) -> tuple[Gpu, ...]:
         """Read all GPUs. Fields that a card does not report are ``None``, never 0.
@@ -155,13 +159,14 @@ class GpuReader:
         try:
             uuids = {index: self._uuid(index) for index in range(nvml.nvmlDeviceGetCount())}
         except nvml.NVMLError as error:
-            self.note = _no_answer(error)
+            self._fail(error)
             self._optional(nvml.nvmlShutdown)
             self._nvml = None
             return ()
         visible = visible_gpus(self._visible, uuids)
+        self.indices = tuple(sorted(visible))
         gpus, lost = [], []
-        for index in sorted(visible):
+        for index in self.indices:
             try:
                 if self._is_split(index):
                     lost.append(_split(index))
@@ -171,6 +176,10 @@ class GpuReader:
                 lost.append(_lost(index, error))
         self.note = "; ".join(lost) or (None if gpus else _none_of(len(uuids)))
         return tuple(gpus)
+
+    def _fail(self, error: Exception) -> None:
+        self.error, self.indices = getattr(error, "value", _UNKNOWN), ()
+        self.note = _no_answer(error)
 
     @property
     def nvml(self) -> Any:

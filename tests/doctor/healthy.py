@@ -9,6 +9,7 @@ import msgspec
 
 from jupyter_mntrain.doctor.check import Case, Examined
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.doctor.hardware import GpuSetup, Hardware
 from jupyter_mntrain.model.records.doctor.machine import (
     FoundPath,
     MachineFacts,
@@ -17,7 +18,8 @@ from jupyter_mntrain.model.records.doctor.machine import (
     ProcessLimits,
     Processors,
 )
-from jupyter_mntrain.model.records.node import Interface, Inventory, NodeInfo, Versions
+from jupyter_mntrain.model.records.evidence import GpuHealth
+from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, NodeInfo, Versions
 
 GB = 10**9
 
@@ -58,6 +60,55 @@ def with_inventory(case: Case, at: int = 1, **fields: Any) -> Case:
         return msgspec.structs.replace(node, info=info)
 
     return with_node(case, change, at)
+
+
+def with_hardware(case: Case, at: int = 1, **fields: Any) -> Case:
+    """The same, but for the hardware of one node."""
+    facts = case.nodes[at].facts
+    assert facts is not None
+    return changed(case, at, hardware=msgspec.structs.replace(facts.hardware, **fields))
+
+
+def with_gpus(case: Case, at: int = 1, *, count: int = 2, **fields: Any) -> Case:
+    """The same, but one node has idle GPUs.
+
+    Args:
+        fields: of the setup of each.
+    """
+    numbers = range(count)
+    usual = {
+        "name": "NVIDIA H100 80GB HBM3",
+        "is_persistent": False,
+        "compute_mode": "default",
+        "pcie_width": 16,
+        "pcie_most": 16,
+        "power_limit_w": 350.0,
+        "power_default_w": 350.0,
+        "numa_node": 0,
+    }
+    gpus = tuple(
+        Gpu(
+            index=index,
+            uuid=f"GPU-{at}-{index}",
+            name=usual["name"],
+            memory_total_bytes=80 * GB,
+            memory_used_bytes=GB // 2,
+        )
+        for index in numbers
+    )
+    health = tuple(
+        GpuHealth(
+            index=index,
+            temperature_c=41.0,
+            slowed_by=("power limit",),
+            uncorrected_errors=0,
+            memory_bytes=80 * GB,
+        )
+        for index in numbers
+    )
+    setups = tuple(GpuSetup(index=index, **{**usual, **fields}) for index in numbers)
+    case = with_inventory(case, at, gpus=gpus)
+    return with_hardware(changed(case, at, gpus=health), at, gpus=setups)
 
 
 def with_node(case: Case, change: Callable[[Examined], Examined], at: int = 1) -> Case:
@@ -136,5 +187,5 @@ def healthy_facts(number: int = 1) -> MachineFacts:
             if other != number
         ),
         first_process="systemd",
-        kernel=(),
+        hardware=Hardware(kernel=()),
     )

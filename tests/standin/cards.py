@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -27,6 +28,28 @@ class NotSupportedError(CardError):
     """What this card does not tell."""
 
 
+class FabricInfo(ctypes.Structure):
+    """NVML's structure, as far as it is read."""
+
+    _fields_ = (
+        ("state", ctypes.c_uint),
+        ("status", ctypes.c_uint),
+        ("healthMask", ctypes.c_uint),
+    )
+
+
+SETUP: Mapping[str, Any] = {
+    "nvmlDeviceGetPersistenceMode": 1,
+    "nvmlDeviceGetComputeMode": 0,
+    "nvmlDeviceGetCurrPcieLinkWidth": 16,
+    "nvmlDeviceGetMaxPcieLinkWidth": 16,
+    "nvmlDeviceGetPowerManagementLimit": 350_000,
+    "nvmlDeviceGetPowerManagementDefaultLimit": 350_000,
+    "nvmlDeviceGetPciInfo": SimpleNamespace(busId="00000000:01:00.0"),
+}
+"""How a card is set up, without a fault."""
+
+
 class Cards:
     """NVML of a machine with cards, which this process and one that is gone compute on.
 
@@ -39,9 +62,12 @@ class Cards:
         capability: compute capability; ``None``: the card does not say.
         cuda: the newest that the driver is for; ``None``: it does not say.
         lost: errors of cards that do not answer, by index.
+        told: other answers, by the name of what is called; ``None``: the card does not say.
+        fabric: state in its fabric of NVSwitches, error and health; ``None``: it has none.
     """
 
     NVMLError, NVMLError_NotSupported = CardError, NotSupportedError
+    c_nvmlGpuFabricInfo_v2_t = FabricInfo  # noqa: N815
     NVML_TEMPERATURE_GPU = 0
     GONE = 2**22 + 5
 
@@ -56,6 +82,8 @@ class Cards:
         capability: tuple[int, int] | None = (8, 9),
         cuda: int | None = 12080,
         lost: Mapping[int, CardError] | None = None,
+        told: Mapping[str, Any] | None = None,
+        fabric: tuple[int, int, int] | None = None,
     ) -> None:
         self.uuids = uuids
         self.split = split
@@ -67,6 +95,8 @@ class Cards:
         self.capability = capability
         self.cuda = cuda
         self.lost = lost
+        self.told = told or {}
+        self.fabric = fabric
 
     def nvmlInit(self) -> None:  # noqa: N802
         self.nvmlDeviceGetCount()
@@ -91,8 +121,17 @@ class Cards:
             raise NotSupportedError
         return [int(handle in self.split), 0]
 
+    def nvmlDeviceGetGpuFabricInfoV(self, handle: int, info: Any) -> None:  # noqa: N802
+        if self.fabric is None:
+            raise NotSupportedError
+        found = info._obj  # of a ctypes.byref
+        found.state, found.status, found.healthMask = self.fabric
+
     def __getattr__(self, name: str) -> Any:
+        if not name.startswith("nvml"):
+            raise AttributeError(name)
         answers: dict[str, Any] = {
+            **SETUP,
             "nvmlSystemGetDriverVersion": "570.1",
             "nvmlSystemGetCudaDriverVersion_v2": self.cuda,
             "nvmlDeviceGetHandleByUUID": 0,
@@ -104,6 +143,7 @@ class Cards:
             "nvmlDeviceGetPowerUsage": 100_000,
             "nvmlDeviceGetTemperature": 60,
             "nvmlDeviceGetComputeRunningProcesses": _told(self.pids, _processes),
+            **self.told,
         }
 
         def answer(*_: object) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from jupyter_mntrain.model import tunables
@@ -28,11 +29,20 @@ def fault_lines(since_boot_s: float, path: Path = KMSG) -> tuple[str, ...]:
     Args:
         since_boot_s: the kernel stamps its lines with this clock.
     """
-    found = []
+    found = [
+        line
+        for time_s, line in kernel_records(path)
+        if time_s >= since_boot_s and _FAULTS.search(line)
+    ]
+    return tuple(found[-MOST_LINES:])
+
+
+def kernel_records(path: Path = KMSG) -> Iterator[tuple[float, str]]:
+    """Yield all that the kernel still has: seconds since boot, and the line."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
-        return ()
+        return
     try:
         while True:
             try:
@@ -43,18 +53,15 @@ def fault_lines(since_boot_s: float, path: Path = KMSG) -> tuple[str, ...]:
                 break
             if not record:
                 break
-            found += _fault_of(record.decode(errors="replace"), since_boot_s)
+            yield from _read(record.decode(errors="replace"))
     finally:
         os.close(file)
-    return tuple(found[-MOST_LINES:])
 
 
-def _fault_of(record: str, since_boot_s: float) -> list[str]:
-    """The line of a record, ``6,1234,5678901,-;text``, if it is recent and about a fault."""
+def _read(record: str) -> Iterator[tuple[float, str]]:
+    """The time and the line of a record, ``6,1234,5678901,-;text``."""
     head, _, text = record.partition(";")
-    line = text.partition("\n")[0]
     try:
-        time_s = int(head.split(",")[2]) / 1e6
+        yield int(head.split(",")[2]) / 1e6, text.partition("\n")[0]
     except (IndexError, ValueError):
-        return []
-    return [line] if time_s >= since_boot_s and _FAULTS.search(line) else []
+        return

@@ -6,6 +6,7 @@ The page ``docs/doctor.md`` is made of them.
 from __future__ import annotations
 
 from tests.doctor.faults.fault import Fault
+from tests.doctor.faults.gpus import GPUS
 from tests.doctor.faults.surroundings import SURROUNDINGS
 
-FAULTS: tuple[Fault, ...] = (*SURROUNDINGS,)
+FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS)

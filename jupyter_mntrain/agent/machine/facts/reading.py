@@ -11,9 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jupyter_mntrain.agent.failure.gathering import SHARED_MEMORY
-from jupyter_mntrain.agent.failure.kernel_log import KMSG, fault_lines
+from jupyter_mntrain.agent.failure.kernel_log import KMSG
 from jupyter_mntrain.agent.machine.devices.cpu_limit import cores
 from jupyter_mntrain.agent.machine.facts.environment import shown_environment
+from jupyter_mntrain.agent.machine.facts.hardware.gpu_setup import (
+    read_gpu_driver,
+    read_gpu_setups,
+)
+from jupyter_mntrain.agent.machine.facts.hardware.kernel_faults import read_kernel_faults
 from jupyter_mntrain.agent.machine.facts.names import look_up_address, look_up_own_name
 from jupyter_mntrain.agent.machine.facts.paths import find_path, mounts
 from jupyter_mntrain.agent.machine.facts.process_limits import read_limits
@@ -25,6 +30,7 @@ from jupyter_mntrain.agent.machine.facts.surroundings import (
 )
 from jupyter_mntrain.agent.machine.gpu_health import gpu_health
 from jupyter_mntrain.launch.checkpoints.places import RUNS
+from jupyter_mntrain.model.records.doctor.hardware import Hardware
 from jupyter_mntrain.model.records.doctor.machine import (
     AskedPath,
     FoundPath,
@@ -72,8 +78,15 @@ class MachineReader:
             first_process=first_process(self.proc),
             zombies=unreaped(self.proc),
             environment=shown_environment(self.environment or os.environ),
-            kernel=fault_lines(0.0, self.kmsg) if os.access(self.kmsg, os.R_OK) else None,
             gpus=gpu_health(self.gpus.nvml, [one.index for one in self.gpus.read()]),
+            hardware=self._hardware(),
+        )
+
+    def _hardware(self) -> Hardware:
+        return Hardware(
+            gpu_driver=read_gpu_driver(self.gpus.error, self.sysfs, self.proc),
+            gpus=read_gpu_setups(self.gpus.nvml, self.gpus.indices, self.sysfs),
+            kernel=read_kernel_faults(self.kmsg),
         )
 
     def _paths(self, question: MachineQuestion) -> tuple[FoundPath, ...]:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.doctor.hardware import Hardware
 from jupyter_mntrain.model.records.evidence import GpuHealth
 
 MOST_ASKED = 64
@@ -121,8 +122,8 @@ class MachineFacts(Record, frozen=True):
         own_name: look-up of its own host name; ``None`` if it was not asked for.
         peer_names: look-ups of the peers' addresses.
         environment: variables that training or the network depends on; without secrets.
-        kernel: lines of the kernel's log about faults, since boot; ``None`` if it may not be read.
         gpus: what each GPU says of itself.
+        hardware: ``None`` if an older agent tells.
     """
 
     time_s: float
@@ -138,5 +139,5 @@ class MachineFacts(Record, frozen=True):
     first_process: str = ""
     zombies: int = 0
     environment: dict[str, str] = {}
-    kernel: tuple[str, ...] | None = None
     gpus: tuple[GpuHealth, ...] = ()
+    hardware: Hardware | None = None

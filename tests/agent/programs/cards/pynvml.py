@@ -38,6 +38,13 @@ def __getattr__(name: str) -> Any:
         "nvmlDeviceGetPowerUsage": lambda _: 30_000,
         "nvmlDeviceGetTemperature": lambda _, __: 40,
         "nvmlDeviceGetComputeRunningProcesses": lambda _: [],
+        "nvmlDeviceGetPersistenceMode": lambda _: 1,
+        "nvmlDeviceGetComputeMode": lambda _: 0,
+        "nvmlDeviceGetCurrPcieLinkWidth": lambda _: 16,
+        "nvmlDeviceGetMaxPcieLinkWidth": lambda _: 16,
+        "nvmlDeviceGetPowerManagementLimit": lambda _: 350_000,
+        "nvmlDeviceGetPowerManagementDefaultLimit": lambda _: 350_000,
+        "nvmlDeviceGetPciInfo": lambda at: SimpleNamespace(busId=f"00000000:0{at + 1}:00.0"),
     }
     if name in answers:
         return answers[name]

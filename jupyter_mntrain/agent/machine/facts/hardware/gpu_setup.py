@@ -1,0 +1,145 @@
+"""GPU setup: how NVIDIA's GPUs, their driver and their fabric are set up. Only asks.
+
+Written from NVML's documentation and tested with recorded answers; it has not run on a card yet.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from jupyter_mntrain.model.records.doctor.hardware import (
+    ComputeMode,
+    FabricState,
+    GpuDriver,
+    GpuSetup,
+)
+
+_NVIDIA: Final = "0x10de"
+_GPU_CLASS: Final = "0x03"
+"""PCI class of display controllers (``pci_ids.h``)."""
+
+_COMPUTE_MODES: Final[dict[int, ComputeMode]] = {0: "default", 2: "prohibited", 3: "exclusive"}
+_FABRIC_STATES: Final[dict[int, FabricState]] = {
+    1: "not started",
+    2: "in progress",
+    3: "completed",
+}
+"""``nvml.h``: ``nvmlComputeMode_t``; ``NVML_GPU_FABRIC_STATE_…``, of which 0 is "not supported"."""
+
+_FABRIC_CALLS: Final = (
+    ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
+    ("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t"),
+)
+"""The second is for drivers before 545. Both fill a structure."""
+_DEGRADED_BITS, _DEGRADED = 0x3, 1
+"""``NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_TRUE``."""
+
+_FABRIC_MANAGER: Final = "nv-fabricmanager"[:15]
+"""The kernel cuts names of processes."""
+
+
+def read_gpu_driver(error: int | None, sysfs: Path, proc: Path) -> GpuDriver:
+    """Read what belongs to NVIDIA's driver.
+
+    Args:
+        error: NVML's number of why it does not answer.
+    """
+    has_switches = any((proc / "driver" / "nvidia-nvswitch" / "devices").glob("*"))
+    return GpuDriver(
+        cards=sum(
+            _line(device / "vendor") == _NVIDIA and _line(device / "class").startswith(_GPU_CLASS)
+            for device in (sysfs / "bus" / "pci" / "devices").glob("*")
+        ),
+        error=error,
+        has_switches=has_switches,
+        has_fabric_manager=has_switches
+        and any(_line(one) == _FABRIC_MANAGER for one in proc.glob("[0-9]*/comm")),
+    )
+
+
+def read_gpu_setups(nvml: Any, indices: Iterable[int], sysfs: Path) -> tuple[GpuSetup, ...]:
+    """Ask these cards; nothing without NVML.
+
+    Args:
+        nvml: the module ``pynvml``, or ``None``.
+    """
+    return () if nvml is None else tuple(_of_card(nvml, index, sysfs) for index in indices)
+
+
+def _of_card(nvml: Any, index: int, sysfs: Path) -> GpuSetup:
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+        name = nvml.nvmlDeviceGetName(handle)
+    except nvml.NVMLError as error:
+        return GpuSetup(index=index, trouble=str(error))
+
+    def told(call: str) -> Any:
+        try:
+            return getattr(nvml, call)(handle)
+        except (nvml.NVMLError, AttributeError):  # an older driver, or an older library
+            return None
+
+    modes, persistent = told("nvmlDeviceGetMigMode"), told("nvmlDeviceGetPersistenceMode")
+    fabric = _fabric(nvml, handle)
+    state = _FABRIC_STATES.get(fabric.state) if fabric is not None else None
+    health = getattr(fabric, "healthMask", 0)
+    return GpuSetup(
+        index=index,
+        name=name,
+        is_split=bool(modes and modes[0]),
+        is_persistent=None if persistent is None else bool(persistent),
+        compute_mode=_COMPUTE_MODES.get(told("nvmlDeviceGetComputeMode")),
+        pcie_width=told("nvmlDeviceGetCurrPcieLinkWidth"),
+        pcie_most=told("nvmlDeviceGetMaxPcieLinkWidth"),
+        power_limit_w=_watts(told("nvmlDeviceGetPowerManagementLimit")),
+        power_default_w=_watts(told("nvmlDeviceGetPowerManagementDefaultLimit")),
+        fabric=state,
+        # It means something when the fabric manager is through.
+        fabric_error=fabric.status if fabric is not None and state == "completed" else 0,
+        is_fabric_slow=state is not None and health & _DEGRADED_BITS == _DEGRADED,
+        numa_node=_numa_node(told("nvmlDeviceGetPciInfo"), sysfs),
+    )
+
+
+def _fabric(nvml: Any, handle: Any) -> Any:
+    """What it says of its fabric of NVSwitches; ``None``: nothing."""
+    for call, structure in _FABRIC_CALLS:
+        make: Callable[[], Any] | None = getattr(nvml, structure, None)
+        if make is None:
+            continue
+        found = make()
+        try:
+            getattr(nvml, call)(handle, ctypes.byref(found))
+        except (nvml.NVMLError, AttributeError):
+            continue
+        return found
+    return None
+
+
+def _numa_node(pci: Any, sysfs: Path) -> int | None:
+    """The kernel says -1 where there is only one."""
+    if pci is None:
+        return None
+    # NVML has a domain of 8 digits, sysfs one of 4.
+    address = str(pci.busId).lower()[-len("0000:01:00.0") :]
+    return read_numa_node(sysfs / "bus" / "pci" / "devices" / address)
+
+
+def read_numa_node(device: Path) -> int | None:
+    """The NUMA node that a device is attached to."""
+    found = _line(device / "numa_node")
+    return int(found) if found.isdecimal() else None
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,86 @@
+"""Hardware facts: what the doctor reads of GPUs, network cards and the kernel's log."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from jupyter_mntrain.model._record import Record
+
+ComputeMode = Literal["default", "exclusive", "prohibited"]
+FabricState = Literal["not started", "in progress", "completed"]
+KernelFaultKind = Literal["GPU", "disk", "machine check", "out of memory", "connections", "network"]
+"""``connections``: the table of those that its firewall follows is full."""
+
+
+class GpuDriver(Record, frozen=True):
+    """NVIDIA's driver and what belongs to it.
+
+    Args:
+        cards: NVIDIA's GPUs on the PCI bus, with a driver or not.
+        error: NVML's number of why the driver does not answer; ``None`` if it does, or if there is
+            none.
+        has_switches: GPUs are joined by NVSwitches of this machine.
+        has_fabric_manager: the service that sets them up is running.
+    """
+
+    cards: int = 0
+    error: int | None = None
+    has_switches: bool = False
+    has_fabric_manager: bool = False
+
+
+class GpuSetup(Record, frozen=True):
+    """How a GPU is set up. ``None`` = it does not say.
+
+    Args:
+        trouble: why it does not answer, in NVML's words; empty if it does.
+        is_split: into MIG instances.
+        is_persistent: the driver stays loaded while nobody uses it.
+        pcie_width, pcie_most: lanes of its PCIe link, now and at most.
+        power_limit_w, power_default_w: what it may draw, and what it would by default.
+        fabric: whether it has joined the fabric of NVSwitches, if it is made for one.
+        fabric_error: NVML's number of why it could not.
+        is_fabric_slow: it says that its bandwidth there is reduced.
+        numa_node: that it is attached to.
+    """
+
+    index: int
+    name: str = ""
+    trouble: str = ""
+    is_split: bool = False
+    is_persistent: bool | None = None
+    compute_mode: ComputeMode | None = None
+    pcie_width: int | None = None
+    pcie_most: int | None = None
+    power_limit_w: float | None = None
+    power_default_w: float | None = None
+    fabric: FabricState | None = None
+    fabric_error: int = 0
+    is_fabric_slow: bool = False
+    numa_node: int | None = None
+
+
+class KernelFault(Record, frozen=True):
+    """A line of the kernel's log that speaks of a fault.
+
+    Args:
+        age_s: seconds since then.
+        xid: NVIDIA's number of an error of a GPU.
+    """
+
+    kind: KernelFaultKind
+    line: str
+    age_s: float
+    xid: int | None = None
+
+
+class Hardware(Record, frozen=True):
+    """What an agent tells of its machine's hardware.
+
+    Args:
+        kernel: faults since boot, the newest last; ``None`` if its log may not be read.
+    """
+
+    gpu_driver: GpuDriver = GpuDriver()
+    gpus: tuple[GpuSetup, ...] = ()
+    kernel: tuple[KernelFault, ...] | None = None

@@ -1,0 +1,71 @@
+"""Checks of hardware say nothing of what is usual, or made on purpose, or of a job of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.doctor.check import Case
+from jupyter_mntrain.doctor.every import examine
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.doctor.hardware import GpuDriver
+from jupyter_mntrain.model.records.node import GpuProcess, LeaseInfo
+from tests.doctor.faults.gpus import GB, driver, setup, state, wanted, xid
+from tests.doctor.healthy import changed, healthy, with_gpus, with_hardware, with_node
+
+
+def levels(case: Case) -> set[str]:
+    return {one.level for one in examine(case)}
+
+
+USUAL: dict[str, Callable[[Case], Case]] = {
+    "idle GPUs": with_gpus,
+    "a job on both GPUs": wanted(with_gpus, 0, 1),
+    "a library without a card": driver(error=9),
+    "an error of a program": xid(31, 60.0),
+    "an error of last week": xid(79, 7 * 86400.0),
+    "one of two GPUs split": setup(is_split=True),
+    "half of the lanes": setup(pcie_width=8),
+    "a little less power": setup(power_limit_w=280.0),
+    "one process at a time": setup(compute_mode="exclusive"),
+    "a fabric that is set up": setup(fabric="completed"),
+    "a desktop on a GPU": state(others=(GpuProcess(pid=9, memory_bytes=GB // 3),)),
+    "no ECC": state(uncorrected_errors=None),
+    "a GPU on a riser that no job wants": wanted(setup(pcie_width=1), 1),
+    "NVSwitches in a container": lambda case: changed(
+        with_hardware(with_gpus(case), gpu_driver=GpuDriver(2, has_switches=True)),
+        container="docker",
+        first_process="tini",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_nothing_is_said_of_what_is_usual(name):
+    assert levels(USUAL[name](healthy())) == {"passed"}
+
+
+def test_nothing_is_said_of_a_job_of_this_cluster():
+    case = state(others=(GpuProcess(pid=9, memory_bytes=70 * GB),))(healthy())
+    assert levels(case) == {"passed", "slows"}
+    lease = LeaseInfo(job_id=JobId("1"), attempt=1, gpus=(0,), port=None, expires_s=None)
+
+    def lent(node):
+        return msgspec.structs.replace(
+            node, info=msgspec.structs.replace(node.info, leases=(lease,))
+        )
+
+    assert levels(with_node(case, lent)) == {"passed"}
+
+
+def test_a_job_that_wants_no_gpu_is_not_stopped_by_their_driver():
+    mismatch = driver(cards=2, error=18)
+    assert "stops" in levels(mismatch(healthy()))
+    assert "stops" not in levels(wanted(mismatch)(healthy()))
+
+
+def test_of_an_older_agent_hardware_is_unknown():
+    found = examine(changed(healthy(), hardware=None))
+    assert {one.level for one in found if one.node == "muthur"} == {"passed", "unknown"}
