@@ -7,6 +7,7 @@ from typing import Final
 
 from jupyter_mntrain.doctor.check import Case, Check
 from jupyter_mntrain.doctor.finding import ORDER, Finding
+from jupyter_mntrain.doctor.hardware.cores import CoresForRanks
 from jupyter_mntrain.doctor.hardware.gpu_driver import AnsweringGpus, Fabric, WorkingDriver
 from jupyter_mntrain.doctor.hardware.gpu_settings import GpuComputeMode, GpuPcieLink, GpuPowerLimit
 from jupyter_mntrain.doctor.hardware.gpu_state import (
@@ -15,6 +16,15 @@ from jupyter_mntrain.doctor.hardware.gpu_state import (
     GpuUsers,
     XidErrors,
 )
+from jupyter_mntrain.doctor.hardware.kernel_log import KernelLog
+from jupyter_mntrain.doctor.hardware.network_cards import (
+    NetworkAddress,
+    NetworkCarrier,
+    NetworkDuplex,
+    NetworkErrors,
+    NetworkSpeed,
+)
+from jupyter_mntrain.doctor.hardware.rdma import GpuDirectRdma, RdmaPorts
 from jupyter_mntrain.doctor.node.account import SharedAccount
 from jupyter_mntrain.doctor.node.clock import ClockCheck
 from jupyter_mntrain.doctor.node.disks import DiskSpace, WritablePaths
@@ -47,6 +57,15 @@ EVERY: Final[Sequence[Check]] = (
     GpuClocks(),
     GpuPowerLimit(),
     GpuPcieLink(),
+    CoresForRanks(),
+    KernelLog(),
+    NetworkAddress(),
+    NetworkDuplex(),
+    NetworkSpeed(),
+    NetworkErrors(),
+    NetworkCarrier(),
+    RdmaPorts(),
+    GpuDirectRdma(),
 )
 
 

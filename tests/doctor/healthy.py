@@ -9,7 +9,7 @@ import msgspec
 
 from jupyter_mntrain.doctor.check import Case, Examined
 from jupyter_mntrain.model.ids import NodeId
-from jupyter_mntrain.model.records.doctor.hardware import GpuSetup, Hardware
+from jupyter_mntrain.model.records.doctor.hardware import GpuSetup, Hardware, NetworkCard
 from jupyter_mntrain.model.records.doctor.machine import (
     FoundPath,
     MachineFacts,
@@ -187,5 +187,18 @@ def healthy_facts(number: int = 1) -> MachineFacts:
             if other != number
         ),
         first_process="systemd",
-        hardware=Hardware(kernel=()),
+        hardware=Hardware(
+            kernel=(),
+            cards=(
+                NetworkCard(
+                    name="eno1",
+                    interface="eno1",
+                    speed_mbit_per_s=1000,
+                    most_mbit_per_s=1000,
+                    packets=10_000_000,
+                    came_up=1,
+                ),
+            ),
+            up_s=3 * 86400.0,
+        ),
     )

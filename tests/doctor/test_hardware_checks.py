@@ -13,7 +13,15 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.doctor.hardware import GpuDriver
 from jupyter_mntrain.model.records.node import GpuProcess, LeaseInfo
 from tests.doctor.faults.gpus import GB, driver, setup, state, wanted, xid
-from tests.doctor.healthy import changed, healthy, with_gpus, with_hardware, with_node
+from tests.doctor.faults.network import adapters, card, logged
+from tests.doctor.healthy import (
+    changed,
+    healthy,
+    with_gpus,
+    with_hardware,
+    with_inventory,
+    with_node,
+)
 
 
 def levels(case: Case) -> set[str]:
@@ -34,6 +42,32 @@ USUAL: dict[str, Callable[[Case], Case]] = {
     "a desktop on a GPU": state(others=(GpuProcess(pid=9, memory_bytes=GB // 3),)),
     "no ECC": state(uncorrected_errors=None),
     "a GPU on a riser that no job wants": wanted(setup(pcie_width=1), 1),
+    "InfiniBand": adapters(),
+    "RoCE": adapters("RoCE"),
+    "RoCE on one node": lambda case: with_inventory(
+        adapters("RoCE", gids=())(case), 0, rdma_ports=()
+    ),
+    "InfiniBand, switched off": lambda case: changed(
+        adapters(obstacle="is off")(case), environment={"NCCL_IB_DISABLE": "1"}
+    ),
+    "no processor is told of": lambda case: with_hardware(adapters()(case), adapter_numa_nodes={}),
+    "GPUs on two processors": lambda case: with_hardware(
+        setup(numa_node=1)(adapters()(case)), adapter_numa_nodes={"mlx5_0": 0}
+    ),
+    "a virtual card": card(
+        speed_mbit_per_s=None,
+        most_mbit_per_s=None,
+        offered_mbit_per_s=None,
+        peer_offered_mbit_per_s=None,
+        came_up=None,
+    ),
+    "a card for 10 Gbit/s at a switch for 1": card(
+        most_mbit_per_s=10_000, offered_mbit_per_s=10_000
+    ),
+    "a few bad packets": card(errors=99, packets=1000),
+    "a cable was pulled": card(came_up=5, new_errors=2),
+    "memory ran out yesterday": logged("out of memory", "Out of memory", 86400.0),
+    "no kernel log": lambda case: with_hardware(case, kernel=None),
     "NVSwitches in a container": lambda case: changed(
         with_hardware(with_gpus(case), gpu_driver=GpuDriver(2, has_switches=True)),
         container="docker",

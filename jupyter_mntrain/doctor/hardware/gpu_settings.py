@@ -63,6 +63,7 @@ class GpuPowerLimit(HardwareCheck):
     id = "gpu-power-limit"
     title = "Power limit"
     looks_at = "whether the power limit of GPUs is far below the default"
+    is_for_launch = False
 
     def inspect(
         self,
@@ -95,6 +96,7 @@ class GpuPcieLink(HardwareCheck):
     id = "gpu-pcie"
     title = "PCIe lanes"
     looks_at = "lanes of the GPUs' PCIe links, beside the most that each may have"
+    is_for_launch = False
 
     def inspect(
         self,

@@ -112,6 +112,7 @@ class GpuUsers(NodeCheck):
     id = "gpu-users"
     title = "GPU memory free"
     looks_at = "other processes that hold memory of GPUs, but for jobs of this cluster"
+    is_for_launch = False
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
         gpus = [one for one in chosen(node, facts.gpus) if one.memory_bytes]

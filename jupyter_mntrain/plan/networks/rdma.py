@@ -98,7 +98,7 @@ def _over(
 
 def _fabrics(node: NodeInfo, link: RdmaLink) -> Fabrics:
     ports = [port for port in node.inventory.rdma_ports if port.link == link]
-    return {port: _subnets(port, node) for port in ports if _trouble(port, node) is None}
+    return {port: _subnets(port, node) for port in ports if port_trouble(port, node) is None}
 
 
 def _subnets(port: RdmaPort, node: NodeInfo) -> Mapping[str, int]:
@@ -115,8 +115,8 @@ def _subnets(port: RdmaPort, node: NodeInfo) -> Mapping[str, int]:
     }
 
 
-def _trouble(port: RdmaPort, node: NodeInfo) -> str | None:
-    """Why a port cannot be used, after its name."""
+def port_trouble(port: RdmaPort, node: NodeInfo) -> str | None:
+    """Why a port of a node cannot be used, after its name; ``None`` if it can."""
     if port.state != ACTIVE:
         return f"is {port.state}"
     if port.obstacle:
@@ -164,5 +164,5 @@ def _lacking(
     if not own:
         return UnusedRdma(link, node.name, f"it has no {link} adapter")
     best = min(own, key=lambda port: (port.state != ACTIVE, port.state == DOWN))
-    reason = f"{best.device} port {best.number} {_trouble(best, node)}"
+    reason = f"{best.device} port {best.number} {port_trouble(best, node)}"
     return UnusedRdma(link, node.name, reason)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tests.doctor.faults.fault import Fault
 from tests.doctor.faults.gpus import GPUS
+from tests.doctor.faults.network import NETWORK
 from tests.doctor.faults.surroundings import SURROUNDINGS
 
-FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS)
+FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS, *NETWORK)

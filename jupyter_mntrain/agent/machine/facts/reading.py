@@ -19,6 +19,11 @@ from jupyter_mntrain.agent.machine.facts.hardware.gpu_setup import (
     read_gpu_setups,
 )
 from jupyter_mntrain.agent.machine.facts.hardware.kernel_faults import read_kernel_faults
+from jupyter_mntrain.agent.machine.facts.hardware.network_cards import (
+    read_adapter_numa_nodes,
+    read_errors,
+    read_network_cards,
+)
 from jupyter_mntrain.agent.machine.facts.names import look_up_address, look_up_own_name
 from jupyter_mntrain.agent.machine.facts.paths import find_path, mounts
 from jupyter_mntrain.agent.machine.facts.process_limits import read_limits
@@ -61,6 +66,7 @@ class MachineReader:
 
     def read(self, question: MachineQuestion) -> MachineFacts:
         """Read it all. Blocks: on disks, and on name servers for ``doctor.name_timeout_s``."""
+        errors = read_errors(self.sysfs)
         own = look_up_own_name() if question.looks_up_names else None
         peers = look_up_address(question.peers)
         uid = os.getuid()
@@ -79,14 +85,18 @@ class MachineReader:
             zombies=unreaped(self.proc),
             environment=shown_environment(self.environment or os.environ),
             gpus=gpu_health(self.gpus.nvml, [one.index for one in self.gpus.read()]),
-            hardware=self._hardware(),
+            hardware=self._hardware(errors),
         )
 
-    def _hardware(self) -> Hardware:
+    def _hardware(self, errors: Mapping[str, int]) -> Hardware:
+        """Read it last, when the cards had time for new errors."""
         return Hardware(
             gpu_driver=read_gpu_driver(self.gpus.error, self.sysfs, self.proc),
             gpus=read_gpu_setups(self.gpus.nvml, self.gpus.indices, self.sysfs),
             kernel=read_kernel_faults(self.kmsg),
+            cards=read_network_cards(self.sysfs, errors),
+            adapter_numa_nodes=read_adapter_numa_nodes(self.sysfs),
+            up_s=time.monotonic(),
         )
 
     def _paths(self, question: MachineQuestion) -> tuple[FoundPath, ...]:

@@ -60,6 +60,33 @@ class GpuSetup(Record, frozen=True):
     numa_node: int | None = None
 
 
+class NetworkCard(Record, frozen=True):
+    """A network card: what it has agreed on with the other end, and its errors since boot.
+
+    Args:
+        interface: that it carries: itself, or its bridge, bond or VLAN.
+        most_mbit_per_s: the fastest that it can.
+        offered_mbit_per_s, peer_offered_mbit_per_s: the fastest that it, and the other end, told
+            each other to agree to.
+        packets: sent and received.
+        errors: packets that it sent or received damaged, or had no room for.
+        new_errors: of these, while the doctor asked this node.
+        came_up: how often its link has come up.
+    """
+
+    name: str
+    interface: str
+    speed_mbit_per_s: int | None = None
+    is_half_duplex: bool = False
+    most_mbit_per_s: int | None = None
+    offered_mbit_per_s: int | None = None
+    peer_offered_mbit_per_s: int | None = None
+    packets: int = 0
+    errors: int = 0
+    new_errors: int = 0
+    came_up: int | None = None
+
+
 class KernelFault(Record, frozen=True):
     """A line of the kernel's log that speaks of a fault.
 
@@ -79,8 +106,14 @@ class Hardware(Record, frozen=True):
 
     Args:
         kernel: faults since boot, the newest last; ``None`` if its log may not be read.
+        cards: of the interfaces that are up.
+        adapter_numa_nodes: that adapters for InfiniBand or RoCE are attached to, by name.
+        up_s: since boot.
     """
 
     gpu_driver: GpuDriver = GpuDriver()
     gpus: tuple[GpuSetup, ...] = ()
     kernel: tuple[KernelFault, ...] | None = None
+    cards: tuple[NetworkCard, ...] = ()
+    adapter_numa_nodes: dict[str, int] = {}
+    up_s: float = 0.0

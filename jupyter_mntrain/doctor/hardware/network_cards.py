@@ -1,0 +1,222 @@
+"""Checks of network cards: what they agreed on with the other end, errors, and broken links."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+
+from jupyter_mntrain.doctor.check import Case, Check, Examined
+from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.hardware import Hardware, NetworkCard
+from jupyter_mntrain.model.records.doctor.machine import MachineFacts
+from jupyter_mntrain.model.records.node import Interface
+from jupyter_mntrain.model.text.foreign import shown_name
+
+MOST_PER_MILLION = tunables.count("doctor.most_errors_per_million")
+LEAST_ERRORS = tunables.count("doctor.least_packet_errors")
+LEAST_NEW_ERRORS = tunables.count("doctor.least_new_packet_errors")
+MOST_STARTS = tunables.count("doctor.most_link_starts")
+MOST_STARTS_PER_DAY = tunables.count("doctor.most_link_starts_per_day")
+
+DAY_S = 86400.0
+SLOW_MBIT = 100
+"""What a card for 1 Gbit/s falls back to if one of the cable's four pairs is broken."""
+
+
+class NetworkDuplex(HardwareCheck):
+    id = "network-duplex"
+    title = "Duplex"
+    looks_at = "whether a network card sends and receives at once"
+
+    def inspect(
+        self,
+        node: Examined,
+        facts: MachineFacts,  # noqa: ARG002 - hardware's
+        hardware: Hardware,
+    ) -> Finding | None:
+        cards = [one for one in _usable(node, hardware) if one.speed_mbit_per_s]
+        if not cards:
+            return None
+        half = next((one for one in cards if one.is_half_duplex), None)
+        if half is None:
+            return self.passed(node, "full")
+        name = shown_name(half.name)
+        problem = Problem(
+            kind=Kind.LINK_SLOW,
+            cause=f"{name} has agreed on half duplex: it loses packets as soon as both ends send",
+            fix=f"on {node.name}: sudo ethtool -s {name} autoneg on; also set the switch's port to "
+            "auto",
+        )
+        return self.slows(node, "half", problem)
+
+
+class NetworkSpeed(Check):
+    id = "network-speed"
+    title = "Link speed"
+    looks_at = "the speed a network card agreed on, beside what it, the other end and the other "
+    looks_at += "nodes of its subnet can"
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        fastest: dict[str, tuple[int, str]] = {}
+        for node, card, subnets in _all_cards(case):
+            for subnet in subnets:
+                speed = card.speed_mbit_per_s or 0
+                fastest[subnet] = max(fastest.get(subnet, (0, "")), (speed, node.name))
+        said: dict[str, Finding] = {}
+        for node, card, subnets in _all_cards(case):
+            others = max((fastest[one] for one in subnets), default=(0, ""))
+            found = self._judged(node, card, *others)
+            if node.name not in said or found.problem:
+                said[node.name] = found
+        for node in case.nodes:
+            if node.facts is None or node.facts.hardware is None:
+                yield self.unknown(node, "its agent did not tell")
+        yield from said.values()
+
+    def _judged(self, node: Examined, card: NetworkCard, others: int, other: str) -> Finding:
+        speed, most = card.speed_mbit_per_s or 0, card.most_mbit_per_s or 0
+        agreeable = min(card.offered_mbit_per_s or 0, card.peer_offered_mbit_per_s or 0)
+        name, text = shown_name(card.name), _speed(speed)
+        cause = ""
+        if speed < agreeable:
+            cause = f"{name} runs at {text}, and both ends offer {_speed(agreeable)}"
+        elif speed <= SLOW_MBIT < most:
+            cause = f"{name} runs at {text}, and can {_speed(most)}"
+        elif speed < others <= most:
+            cause = f"{name} runs at {text}, and can {_speed(most)}; {other} of the same subnet "
+            cause += f"runs at {_speed(others)}"
+        if not cause:
+            return self.passed(node, text)
+        problem = Problem(
+            kind=Kind.LINK_SLOW,
+            cause=cause,
+            fix=f"change the cable of {node.name}'s {name}, then its port of the switch; "
+            f"sudo ethtool {name} shows what both ends offer",
+        )
+        return self.slows(node, text, problem)
+
+
+class NetworkErrors(HardwareCheck):
+    id = "network-errors"
+    title = "Packet errors"
+    looks_at = "damaged or missed packets of network cards, since boot and while it looks"
+
+    def inspect(
+        self,
+        node: Examined,
+        facts: MachineFacts,  # noqa: ARG002 - hardware's
+        hardware: Hardware,
+    ) -> Finding | None:
+        cards = _usable(node, hardware)
+        if not cards:
+            return None
+        worst = max(cards, key=lambda one: (one.new_errors, one.errors / max(1, one.packets)))
+        share = worst.errors / max(1, worst.packets)
+        is_growing = worst.new_errors >= LEAST_NEW_ERRORS
+        if not is_growing and (worst.errors < LEAST_ERRORS or share * 1e6 < MOST_PER_MILLION):
+            return self.passed(node, f"{worst.errors:,}")
+        name = shown_name(worst.name)
+        since = "since boot" if not is_growing else f"{worst.new_errors:,} just now"
+        problem = Problem(
+            kind=Kind.LINK_SLOW,
+            cause=f"{name} has received damaged, or missed, {worst.errors:,} of {worst.packets:,} "
+            f"packets ({since})",
+            fix=f"change the cable of {node.name}'s {name}, then its port of the switch; "
+            f"ethtool -S {name} and ip -s -s link show {name} count them by cause",
+        )
+        return self.slows(node, f"{worst.errors:,}", problem)
+
+
+class NetworkCarrier(HardwareCheck):
+    id = "network-carrier"
+    title = "Broken links"
+    looks_at = "how often the link of a network card has come up since boot"
+    is_for_launch = False
+
+    def inspect(
+        self,
+        node: Examined,
+        facts: MachineFacts,  # noqa: ARG002 - hardware's
+        hardware: Hardware,
+    ) -> Finding | None:
+        counts = {
+            one.name: one.came_up for one in _usable(node, hardware) if one.came_up is not None
+        }
+        if not counts:
+            return None
+        name, count = max(counts.items(), key=lambda one: one[1])
+        if count <= max(MOST_STARTS, MOST_STARTS_PER_DAY * hardware.up_s / DAY_S):
+            return self.passed(node, "none" if count <= 1 else f"{count - 1}")
+        name = shown_name(name)
+        problem = Problem(
+            kind=Kind.LINK_DOWN,
+            cause=f"the link of {name} has broken {count - 1} times since boot",
+            fix=f"change the cable of {node.name}'s {name}, then its port of the switch; "
+            f"sudo dmesg | grep {name} tells when",
+        )
+        return self.slows(node, f"{count - 1}", problem)
+
+
+class NetworkAddress(Check):
+    id = "network-address"
+    title = "IPv4 address"
+    looks_at = "whether a network interface that is up has an IPv4 address, if there are others"
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        for node in case.nodes if len(case.nodes) > 1 else ():
+            if node.facts is None:
+                yield self.unknown(node, "its agent did not tell")
+                continue
+            named = node.participant.interface if node.participant is not None else None
+            up = [
+                one
+                for one in node.info.inventory.interfaces
+                if one.is_up and (one.name == named if named else _is_card(one))
+            ]
+            good = [one for one in up if one.addresses]
+            if good:
+                yield self.passed(node, good[0].addresses[0])
+            elif up:
+                name = shown_name(up[0].name)
+                problem = Problem(
+                    kind=Kind.NO_INTERFACE,
+                    cause=f"{name} is up, and has no IPv4 address",
+                    fix=f"on {node.name}: sudo dhclient {name}, or sudo ip addr add ADDRESS/24 dev "
+                    f"{name}; nmcli or netplan keep it",
+                )
+                # Its agent was reached over something else, which a job may name.
+                yield (self.stops if named else self.slows)(node, "none", problem)
+
+
+def _usable(node: Examined, hardware: Hardware) -> list[NetworkCard]:
+    """The cards of the interfaces that a job may use, or of that which it wants."""
+    named = node.participant.interface if node.participant is not None else None
+    usual = {one.name for one in node.info.inventory.interfaces if _is_card(one) and one.addresses}
+    names = {named} if named else usual
+    return [one for one in hardware.cards if one.interface in names]
+
+
+def _all_cards(case: Case) -> Iterator[tuple[Examined, NetworkCard, set[str]]]:
+    """Those that have a speed, each with the subnets of its interface."""
+    for node in case.nodes:
+        if node.facts is None or node.facts.hardware is None:
+            continue
+        subnets = {
+            one.name: {str(ipaddress.ip_interface(two).network) for two in one.addresses}
+            for one in node.info.inventory.interfaces
+        }
+        for card in _usable(node, node.facts.hardware):
+            if card.speed_mbit_per_s:
+                yield node, card, subnets.get(card.interface, set())
+
+
+def _is_card(one: Interface) -> bool:
+    return one.is_up and one.kind == "ethernet"
+
+
+def _speed(mbit: int) -> str:
+    return f"{mbit / 1000:g} Gbit/s" if mbit >= 1000 else f"{mbit} Mbit/s"
