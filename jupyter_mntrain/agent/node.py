@@ -23,6 +23,7 @@ from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
+from jupyter_mntrain.agent.machine.links.path_listener import PathListeners
 from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
@@ -89,6 +90,7 @@ class LocalNode:
     sinks: Quota = field(default_factory=sink_quota)
     measurements: Quota = field(default_factory=measure_quota)
     turn: MeasureTurn = field(default_factory=MeasureTurn)
+    path_listeners: PathListeners = field(default_factory=PathListeners)
     instance: str = field(default_factory=lambda: secrets.token_hex(8))
     started_s: float = field(default_factory=time.time)
     _told: tuple[tuple[object, ...], ...] = ()

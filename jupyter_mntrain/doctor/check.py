@@ -11,6 +11,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
+from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 
@@ -40,6 +41,10 @@ class Case(Record, frozen=True):
     """All that an examination found out, before the checks judge it."""
 
     nodes: tuple[Examined, ...]
+    paths: PathsFound = PathsFound()
+
+    def named(self, name: str) -> Examined | None:
+        return next((node for node in self.nodes if node.name == name), None)
 
 
 class Check(ABC):

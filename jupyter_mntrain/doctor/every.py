@@ -32,6 +32,11 @@ from jupyter_mntrain.doctor.node.limits import CoreFiles, LockedMemory, OpenFile
 from jupyter_mntrain.doctor.node.memory import HostMemory, SharedMemorySize
 from jupyter_mntrain.doctor.node.names import OwnName, PeerNames
 from jupyter_mntrain.doctor.node.processors import FirstProcess, Governor
+from jupyter_mntrain.doctor.pair.addresses import AddressTwice, SharedNetwork, SubnetMask
+from jupyter_mntrain.doctor.pair.line_rates import MeasuredLinks, ResentPackets
+from jupyter_mntrain.doctor.pair.path_mtu import PathMtu
+from jupyter_mntrain.doctor.pair.reach import PortRange, ReachablePeers, RendezvousPort
+from jupyter_mntrain.doctor.pair.routes import RouteToPeers
 
 EVERY: Final[Sequence[Check]] = (
     WritablePaths(),
@@ -66,6 +71,16 @@ EVERY: Final[Sequence[Check]] = (
     NetworkCarrier(),
     RdmaPorts(),
     GpuDirectRdma(),
+    SharedNetwork(),
+    SubnetMask(),
+    AddressTwice(),
+    ReachablePeers(),
+    PortRange(),
+    RendezvousPort(),
+    PathMtu(),
+    RouteToPeers(),
+    ResentPackets(),
+    MeasuredLinks(),
 )
 
 

@@ -21,6 +21,14 @@ from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts, MachineQuestion
+from jupyter_mntrain.model.records.doctor.paths import (
+    PathEnd,
+    PathHeard,
+    PathListen,
+    PathsAsked,
+    PathTicket,
+    PathTrial,
+)
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec
 from jupyter_mntrain.model.records.node import (
     FoundWorkplace,
@@ -40,6 +48,8 @@ CHECKPOINTS_S = tunables.seconds("connection.checkpoints_timeout_s")
 DEVICES_S = tunables.seconds("connection.devices_timeout_s")
 
 FACTS_S = tunables.seconds("doctor.facts_timeout_s")
+
+PATHS_S = tunables.seconds("doctor.paths_timeout_s")
 
 BLOBS_S = tunables.seconds("connection.blobs_timeout_s")
 
@@ -193,6 +203,16 @@ class AgentCalls(ABC):
     async def machine_facts(self, question: MachineQuestion) -> MachineFacts:
         """What the doctor wants to know of the node."""
         return await self._ask("POST", Route.FACTS, MachineFacts, question, extra_s=FACTS_S)
+
+    async def paths_listen(self, request: PathListen) -> PathTicket:
+        return await self._ask("POST", Route.PATHS_LISTEN, PathTicket, request)
+
+    async def paths_try(self, request: PathsAsked) -> list[PathTrial]:
+        path = Route.PATHS_TRY
+        return await self._ask("POST", path, list[PathTrial], request, extra_s=PATHS_S)
+
+    async def paths_end(self, request: PathEnd) -> PathHeard:
+        return await self._ask("POST", Route.PATHS_END, PathHeard, request)
 
     async def stacks(self, job_id: JobId) -> list[RankStack]:
         return await self._ask("POST", Route.STACKS.format(job_id=job_id), list[RankStack])

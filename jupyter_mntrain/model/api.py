@@ -8,6 +8,9 @@ GET     /v1/node/description                       → MachineDescription; takes
 GET     /v1/history?since=&until=&points=          → NodeHistory, Unix seconds
 POST    /v1/node/workplace                         Workplace → FoundWorkplace; may take seconds
 POST    /v1/node/facts                             MachineQuestion → MachineFacts; may take seconds
+POST    /v1/node/paths/listen                      PathListen → PathTicket
+POST    /v1/node/paths/try                         PathsAsked → [PathTrial]; takes seconds
+POST    /v1/node/paths/end                         PathEnd → PathHeard
 GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, then Beat/s
 POST    /v1/leases                                 LeaseRequest → LeaseGrant; repeat = renew
 DELETE  /v1/leases/{job}/{attempt}                 → {}
@@ -78,6 +81,9 @@ class Route(enum.StrEnum):
     DESCRIPTION = "/v1/node/description"
     WORKPLACE = "/v1/node/workplace"
     FACTS = "/v1/node/facts"
+    PATHS_LISTEN = "/v1/node/paths/listen"
+    PATHS_TRY = "/v1/node/paths/try"
+    PATHS_END = "/v1/node/paths/end"
     STREAM = "/v1/stream"
     HISTORY = "/v1/history"
     LEASES = "/v1/leases"

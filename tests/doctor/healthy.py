@@ -20,6 +20,7 @@ from jupyter_mntrain.model.records.doctor.machine import (
 )
 from jupyter_mntrain.model.records.evidence import GpuHealth
 from jupyter_mntrain.model.records.node import Gpu, Interface, Inventory, NodeInfo, Versions
+from tests.doctor.paths import healthy_paths
 
 GB = 10**9
 
@@ -28,7 +29,7 @@ NAMES = ("wopr", "muthur", "hal")
 
 def healthy() -> Case:
     """Three of them on one network."""
-    return Case(nodes=tuple(map(_node, range(1, len(NAMES) + 1))))
+    return Case(nodes=tuple(map(_node, range(1, len(NAMES) + 1))), paths=healthy_paths(NAMES))
 
 
 def changed(case: Case, at: int = 1, **fields: Any) -> Case:
@@ -154,6 +155,7 @@ def _info(number: int) -> NodeInfo:
                     kind="ethernet",
                     is_up=True,
                     addresses=(f"10.0.0.{number}/24",),
+                    mac=f"02:00:00:00:00:0{number}",
                     mtu=1500,
                     speed_mbit_per_s=1000,
                 ),

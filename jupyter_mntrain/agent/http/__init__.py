@@ -14,7 +14,12 @@ from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, bo
 from jupyter_mntrain.agent.http.blob_routes import BlobHandler, BlobsHandler
 from jupyter_mntrain.agent.http.checkpoint_routes import CheckpointsAtHandler, CheckpointsHandler
 from jupyter_mntrain.agent.http.deletion_routes import DeletionHandler, LabelHandler
-from jupyter_mntrain.agent.http.doctor_routes import FactsHandler
+from jupyter_mntrain.agent.http.doctor_routes import (
+    FactsHandler,
+    PathsEndHandler,
+    PathsListenHandler,
+    PathsTryHandler,
+)
 from jupyter_mntrain.agent.http.history_routes import JobsHandler, SpecHandler
 from jupyter_mntrain.agent.http.job_routes import (
     AttemptsHandler,
@@ -60,6 +65,9 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.DESCRIPTION: DescriptionHandler,
     Route.WORKPLACE: WorkplaceHandler,
     Route.FACTS: FactsHandler,
+    Route.PATHS_LISTEN: PathsListenHandler,
+    Route.PATHS_TRY: PathsTryHandler,
+    Route.PATHS_END: PathsEndHandler,
     Route.STREAM: NodeStreamHandler,
     Route.HISTORY: UsageHandler,
     Route.LEASES: LeasesHandler,

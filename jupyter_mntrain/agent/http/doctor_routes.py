@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
+from functools import partial
 
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.machine.facts.reading import MachineReader
+from jupyter_mntrain.agent.machine.links.path_trial import try_paths
+from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
+from jupyter_mntrain.model.records.doctor.paths import PathEnd, PathListen, PathsAsked
 
 
 class FactsHandler(AgentHandler):
@@ -14,3 +19,37 @@ class FactsHandler(AgentHandler):
         asked, node = self.body_as(MachineQuestion), self.node
         machine = MachineReader(node.jobs.directory, node.inventory.gpus)
         self.answer(await asyncio.to_thread(machine.read, asked))
+
+
+class PathsListenHandler(AgentHandler):
+    def post(self) -> None:
+        asked, node, who = self.body_as(PathListen), self.node, self.caller.uri
+        node.sinks.take(who)
+        with ExitStack() as undoing:
+            undoing.callback(node.sinks.give_back, who)
+            end = partial(node.sinks.give_back, who)
+            ticket = node.path_listeners.open(asked, node.name, end)
+            undoing.pop_all()  # the listener gives it back
+        self.answer(ticket)
+
+
+class PathsTryHandler(AgentHandler):
+    async def post(self) -> None:
+        asked, node = self.body_as(PathsAsked), self.node
+        with node.measurements.held(self.caller.uri):
+            may_load = not node.has_job() and self._is_nobody_measuring()
+            found = await asyncio.to_thread(try_paths, asked, node.name, may_load=may_load)
+        self.answer(found)
+
+    def _is_nobody_measuring(self) -> bool:
+        try:
+            self.node.turn.refuse_others("", self.node.name)
+        except RefusedError:
+            return False
+        return True
+
+
+class PathsEndHandler(AgentHandler):
+    async def post(self) -> None:
+        asked = self.body_as(PathEnd)
+        self.answer(await asyncio.to_thread(self.node.path_listeners.end, asked.token))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from jupyter_mntrain.cluster.examination.asking_facts import ask_facts
+from jupyter_mntrain.cluster.examination.path_trials import PathTrials
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
@@ -17,6 +18,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
+from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
 
@@ -45,7 +47,9 @@ class ClusterDoctor:
         begun_s = self._clock.time()
         infos, silent = self._chosen(nodes)
         examined, failed = self._driver.loop.run(self._ask_all(infos, progress))
-        findings = examine(Case(nodes=tuple(examined)))
+        progress.report("trying the network", 0, None)
+        paths = self._driver.loop.run(self._try_paths(examined))
+        findings = examine(Case(nodes=tuple(examined), paths=paths))
         return DoctorReport(
             nodes=tuple(one.name for one in examined),
             findings=findings,
@@ -84,6 +88,15 @@ class ClusterDoctor:
 
         found = await asyncio.gather(*map(ask, infos))
         return [one for one in found if one is not None], failed
+
+    async def _try_paths(self, examined: Sequence[Examined]) -> PathsFound:
+        """The ways between the nodes that told their facts; an older agent cannot try."""
+        able = [one for one in examined if one.facts is not None]
+        clients = {one.info.node_id: self._search.client(one.info.node_id) for one in able}
+        trials = PathTrials([one.info for one in able], clients)
+        return await trials.run(
+            [one.participant.interface if one.participant else None for one in able]
+        )
 
 
 def _others(infos: Sequence[NodeInfo], own: NodeInfo) -> list[str]:

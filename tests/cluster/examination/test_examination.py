@@ -17,7 +17,7 @@ from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
-from tests.standin.faults import Hang
+from tests.standin.faults import Hang, Refuse
 
 Pair = tuple[FakeAgent, FakeAgent]
 
@@ -44,6 +44,22 @@ def test_all_nodes_are_examined_at_once(agents: Pair, open_cluster: Open):
     report = open_cluster(*agents).doctor.examine()
     assert sorted(report.nodes) == ["node1", "node2"]
     assert found(report) == []
+    assert report.can_launch
+
+
+def test_every_way_between_two_nodes_is_tried(agents: Pair, open_cluster: Open):
+    report = open_cluster(*agents).doctor.examine()
+    reached = {one.node for one in report.findings if one.check == "reachable"}
+    assert reached == {"node1", "node2"}
+    # It listens, tries and is told to listen no more.
+    assert [agent.count("paths") for agent in agents] == [3, 3]
+
+
+def test_a_node_that_cannot_try_ways_is_unknown(agents: Pair, open_cluster: Open):
+    no_route = Refuse(cause="no such route", kind=Kind.NO_SUCH_ROUTE, status=404)
+    agents[1].faults["paths"] += [no_route] * 2
+    report = open_cluster(*agents).doctor.examine()
+    assert ("reachable", "node2", "unknown") in found(report)
     assert report.can_launch
 
 

@@ -9,5 +9,6 @@ from tests.doctor.faults.fault import Fault
 from tests.doctor.faults.gpus import GPUS
 from tests.doctor.faults.network import NETWORK
 from tests.doctor.faults.surroundings import SURROUNDINGS
+from tests.doctor.faults.ways import WAYS
 
-FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS, *NETWORK)
+FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS, *NETWORK, *WAYS)

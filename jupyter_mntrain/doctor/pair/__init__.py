@@ -1,0 +1,1 @@
+"""Checks of every way between two nodes, in both directions."""

@@ -1,0 +1,42 @@
+"""Pair checks: the base class of those that judge what nodes found of the ways to each other."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Sequence
+
+from jupyter_mntrain.doctor.check import Case, Check, Examined
+from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.pair.owners import is_somebody_elses
+from jupyter_mntrain.model.records.doctor.paths import PathTrial
+
+
+class PairCheck(Check):
+    """A check of each way from a node, with one finding per node for all those that are well."""
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        for node in case.nodes:
+            trials = [
+                one
+                for one in case.paths.trials
+                if one.node == node.name
+                and node.facts is not None
+                and not is_somebody_elses(case, one)
+                and self.concerns(case, one)
+            ]
+            found = [bad for one in trials if (bad := self.look(case, node, one)) is not None]
+            yield from found
+            if trials and not found:
+                yield self.passed(node, self.well(trials))
+
+    def concerns(self, case: Case, trial: PathTrial) -> bool:  # noqa: ARG002 - some look at it
+        """Whether it can be judged."""
+        return True
+
+    @abstractmethod
+    def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:
+        """What is wrong with a way; ``None`` if nothing."""
+
+    @abstractmethod
+    def well(self, trials: Sequence[PathTrial]) -> str:
+        """What is said if nothing is wrong."""
