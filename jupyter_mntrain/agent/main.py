@@ -35,7 +35,7 @@ from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
-from jupyter_mntrain.agent.machine.software.workplace import Workplaces
+from jupyter_mntrain.agent.machine.software.workplace import LOADED_INTERVAL_S, Workplaces
 from jupyter_mntrain.agent.machine.usage.usage_book import DIRECTORY as HISTORY
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
 from jupyter_mntrain.agent.membership import service
@@ -216,6 +216,7 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
         *(asyncio.ensure_future(every(BEAT_INTERVAL_S, work)) for work in at_beats),
         asyncio.ensure_future(every(BEAT_INTERVAL_S, Achievements(node).look)),
         asyncio.ensure_future(every(POLL_INTERVAL_S, node.jobs.poll)),
+        asyncio.ensure_future(every(LOADED_INTERVAL_S, node.workplaces.load_anew)),
         asyncio.ensure_future(_follow_interfaces(node, announcer)),
     ]
     await _told_to_end().wait()
@@ -239,7 +240,7 @@ def _node(options: Options) -> LocalNode:
     told, owner = options.settings, OwnersWord(options.state)
     devices = DeviceBook(options.state / "devices.json")
     inventory = InventoryReader(told.python, links, devices)
-    workplaces = Workplaces(told.python, lambda: inventory.gpus.driver)
+    workplaces = Workplaces(told.python, lambda: inventory.gpus.driver, options.state)
     return LocalNode(
         node_id=node_id,
         name=told.name,

@@ -24,6 +24,7 @@ class Examined(Record, frozen=True):
         clock_ahead_s: its clock beside the driver's.
         clock_error_s: by how much that may be wrong: half of the time that its answer took.
         participant: what a job would use of it.
+        given: variables that the job gives its ranks, which win over the agent's.
     """
 
     info: NodeInfo
@@ -31,6 +32,19 @@ class Examined(Record, frozen=True):
     clock_ahead_s: float = 0.0
     clock_error_s: float = 0.0
     participant: Participant | None = None
+    given: dict[str, str] = {}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """Of its ranks, but for what a launch sets."""
+        return {**(self.facts.environment if self.facts else {}), **self.given}
+
+    @property
+    def uses_gpus(self) -> bool:
+        """Whether it has GPUs that a job would compute on; if there is no job, that any would."""
+        if self.participant is not None:
+            return bool(self.participant.gpus)
+        return bool(self.info.inventory.gpus)
 
     @property
     def name(self) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from jupyter_mntrain.doctor.check import Case, Check
+from jupyter_mntrain.doctor.environment.different import CommunicationVariables, ImportVariables
+from jupyter_mntrain.doctor.environment.single import AdapterNames, DebugVariables, InterfaceNames
 from jupyter_mntrain.doctor.finding import ORDER, Finding
 from jupyter_mntrain.doctor.hardware.cores import CoresForRanks
 from jupyter_mntrain.doctor.hardware.gpu_driver import AnsweringGpus, Fabric, WorkingDriver
@@ -37,6 +39,8 @@ from jupyter_mntrain.doctor.pair.line_rates import MeasuredLinks, ResentPackets
 from jupyter_mntrain.doctor.pair.path_mtu import PathMtu
 from jupyter_mntrain.doctor.pair.reach import PortRange, ReachablePeers, RendezvousPort
 from jupyter_mntrain.doctor.pair.routes import RouteToPeers
+from jupyter_mntrain.doctor.software.cuda_loads import CudaArchitectures, CudaStart, NcclLoaded
+from jupyter_mntrain.doctor.software.torch_loads import TorchImport, TorchVersion
 
 EVERY: Final[Sequence[Check]] = (
     WritablePaths(),
@@ -81,6 +85,16 @@ EVERY: Final[Sequence[Check]] = (
     RouteToPeers(),
     ResentPackets(),
     MeasuredLinks(),
+    TorchImport(),
+    TorchVersion(),
+    CudaStart(),
+    CudaArchitectures(),
+    NcclLoaded(),
+    CommunicationVariables(),
+    ImportVariables(),
+    DebugVariables(),
+    AdapterNames(),
+    InterfaceNames(),
 )
 
 

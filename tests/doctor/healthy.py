@@ -10,6 +10,7 @@ import msgspec
 from jupyter_mntrain.doctor.check import Case, Examined
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.doctor.hardware import GpuSetup, Hardware, NetworkCard
+from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.doctor.machine import (
     FoundPath,
     MachineFacts,
@@ -94,6 +95,7 @@ def with_gpus(case: Case, at: int = 1, *, count: int = 2, **fields: Any) -> Case
             name=usual["name"],
             memory_total_bytes=80 * GB,
             memory_used_bytes=GB // 2,
+            compute_capability=(9, 0),
         )
         for index in numbers
     )
@@ -109,7 +111,7 @@ def with_gpus(case: Case, at: int = 1, *, count: int = 2, **fields: Any) -> Case
     )
     setups = tuple(GpuSetup(index=index, **{**usual, **fields}) for index in numbers)
     case = with_inventory(case, at, gpus=gpus)
-    return with_hardware(changed(case, at, gpus=health), at, gpus=setups)
+    return with_hardware(changed(case, at, gpus=health, loaded=loaded_on_gpus()), at, gpus=setups)
 
 
 def with_node(case: Case, change: Callable[[Examined], Examined], at: int = 1) -> Case:
@@ -203,4 +205,26 @@ def healthy_facts(number: int = 1) -> MachineFacts:
             ),
             up_s=3 * 86400.0,
         ),
+        loaded=loaded(),
+    )
+
+
+def loaded_on_gpus() -> LoadedSoftware:
+    """What is loaded with the GPUs of :func:`with_gpus`."""
+    return msgspec.structs.replace(
+        loaded(),
+        torch="2.13.0+cu128",
+        cuda="12.8",
+        nccl="2.27.5",
+        devices=2,
+        architectures=("sm_80", "sm_90", "compute_90"),
+    )
+
+
+def loaded() -> LoadedSoftware:
+    return LoadedSoftware(
+        python="/home/ann/env/bin/python",
+        torch="2.13.0+cpu",
+        torch_file="/home/ann/env/lib/python3.11/site-packages/torch/__init__.py",
+        transformers="5.12.1",
     )

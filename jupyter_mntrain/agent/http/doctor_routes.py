@@ -17,7 +17,7 @@ from jupyter_mntrain.model.records.doctor.paths import PathEnd, PathListen, Path
 class FactsHandler(AgentHandler):
     async def post(self) -> None:
         asked, node = self.body_as(MachineQuestion), self.node
-        machine = MachineReader(node.jobs.directory, node.inventory.gpus)
+        machine = MachineReader(node.jobs.directory, node.inventory.gpus, node.workplaces.loaded)
         self.answer(await asyncio.to_thread(machine.read, asked))
 
 

@@ -16,7 +16,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
-from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 
 PATIENCE_S = tunables.seconds("doctor.before_launch_s")
@@ -25,7 +25,7 @@ TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
 
 
 async def examine_before(
-    live: ClusterView, clock: Clock, infos: Sequence[NodeInfo], participants: Sequence[Participant]
+    live: ClusterView, clock: Clock, infos: Sequence[NodeInfo], spec: JobSpec
 ) -> tuple[Problem, ...]:
     """What may make the job slow, or end it later.
 
@@ -40,14 +40,15 @@ async def examine_before(
         client = live.client_at(info.node_id)
         if client is None:
             return None
-        question = MachineQuestion(looks_up_names=False)
+        question = MachineQuestion(looks_up_names=False, python=spec.python)
         try:
             asked = ask_facts(client, info, question, clock, participant)
-            return await asyncio.wait_for(asked, PATIENCE_S)
+            found = await asyncio.wait_for(asked, PATIENCE_S)
         except (MntrainError, TimeoutError):
             return None
+        return msgspec.structs.replace(found, given=spec.environment)
 
-    answers = await asyncio.gather(*map(ask, infos, participants))
+    answers = await asyncio.gather(*map(ask, infos, spec.participants))
     nodes = tuple(one for one in answers if one is not None and one.facts is not None)
     found = examine(Case(nodes=nodes))
     for one in found:

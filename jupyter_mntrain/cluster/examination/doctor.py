@@ -14,6 +14,7 @@ from jupyter_mntrain.doctor.check import Case, Examined
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -21,6 +22,8 @@ from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
+
+LOADED_S = tunables.seconds("doctor.loaded_patience_s")
 
 
 class ClusterDoctor:
@@ -78,7 +81,7 @@ class ClusterDoctor:
         async def ask(info: NodeInfo) -> Examined | None:
             try:
                 client = self._search.client(info.node_id)
-                question = MachineQuestion(peers=tuple(_others(infos, info)))
+                question = MachineQuestion(peers=tuple(_others(infos, info)), patience_s=LOADED_S)
                 return await ask_facts(client, await client.node_info(), question, self._clock)
             except MntrainError as error:
                 failed[info.name] = error.problem

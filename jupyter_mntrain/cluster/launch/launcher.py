@@ -189,7 +189,7 @@ class AgentLauncher:
         check_spec(spec)
         infos = await self._agreeing(spec, progress)
         if self.is_checked:
-            for note in await examine_before(self.live, self.clock, infos, spec.participants):
+            for note in await examine_before(self.live, self.clock, infos, spec):
                 self.on_note(note)
         infos = await with_renewed_links(self.prober, infos, spec.participants, progress)
         spec, plan = await _planned(spec, infos)

@@ -78,7 +78,7 @@ def test_the_environment_of_an_interpreter_comes_first_and_the_jobs_own_wins(
 
 
 def test_all_that_a_node_lacks_is_told_at_once(tmp_path: Path, bare: Path) -> None:
-    places = Workplaces(sys.executable, lambda: None)
+    places = Workplaces(sys.executable, lambda: None, tmp_path)
     found = places.look(Workplace(workdir=str(tmp_path), python=sys.executable, trains=True))
     assert (found.lacks, found.python) == ((), sys.executable)
     assert found.versions is not None

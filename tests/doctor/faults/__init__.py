@@ -8,7 +8,8 @@ from __future__ import annotations
 from tests.doctor.faults.fault import Fault
 from tests.doctor.faults.gpus import GPUS
 from tests.doctor.faults.network import NETWORK
+from tests.doctor.faults.software import SOFTWARE
 from tests.doctor.faults.surroundings import SURROUNDINGS
 from tests.doctor.faults.ways import WAYS
 
-FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS, *NETWORK, *WAYS)
+FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS, *NETWORK, *WAYS, *SOFTWARE)

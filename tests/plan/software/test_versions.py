@@ -143,7 +143,7 @@ def test_another_minor_version_of_transformers_is_refused_and_a_whole_one_is_nam
     assert (found.node, found.value, found.majority) == ("d", "5.2.0", "5.1.2")
     with pytest.raises(SpecError) as refused:
         refuse_mixed(nodes)
-    assert "pip install transformers==5.1.2" in str(refused.value.fix)
+    assert "5.1.2" in str(refused.value.fix)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import os
 import pwd
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from jupyter_mntrain.agent.machine.facts.surroundings import (
 from jupyter_mntrain.agent.machine.gpu_health import gpu_health
 from jupyter_mntrain.launch.checkpoints.places import RUNS
 from jupyter_mntrain.model.records.doctor.hardware import Hardware
+from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.doctor.machine import (
     AskedPath,
     FoundPath,
@@ -52,12 +53,15 @@ class MachineReader:
     Args:
         jobs: directory of the agent's jobs.
         gpus: asks its GPUs.
+        loaded: tells what an interpreter of jobs loads, after so many seconds at most;
+            ``None`` = if that is known.
         proc, sysfs, kmsg, root: where the kernel shows itself, and the root of other files.
         environment: of the agent, and so of its jobs.
     """
 
     jobs: Path
     gpus: GpuReader
+    loaded: Callable[[str | None, float | None], LoadedSoftware | None] = lambda *_: None
     proc: Path = Path("/proc")
     sysfs: Path = Path("/sys")
     kmsg: Path = KMSG
@@ -65,10 +69,13 @@ class MachineReader:
     environment: Mapping[str, str] | None = None
 
     def read(self, question: MachineQuestion) -> MachineFacts:
-        """Read it all. Blocks: on disks, and on name servers for ``doctor.name_timeout_s``."""
+        """Read it all. Blocks: on disks, on name servers for ``doctor.name_timeout_s``, and as the
+        question asks.
+        """
         errors = read_errors(self.sysfs)
         own = look_up_own_name() if question.looks_up_names else None
         peers = look_up_address(question.peers)
+        loaded = self.loaded(question.python, question.patience_s)
         uid = os.getuid()
         return MachineFacts(
             time_s=time.time(),
@@ -84,6 +91,7 @@ class MachineReader:
             first_process=first_process(self.proc),
             zombies=unreaped(self.proc),
             environment=shown_environment(self.environment or os.environ),
+            loaded=loaded,
             gpus=gpu_health(self.gpus.nvml, [one.index for one in self.gpus.read()]),
             hardware=self._hardware(errors),
         )

@@ -8,15 +8,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jupyter_mntrain import __version__
+from jupyter_mntrain.agent.machine.software.loaded_book import LoadedBook
 from jupyter_mntrain.agent.machine.software.pythons import PythonReader, activated, find_python
 from jupyter_mntrain.agent.machine.software.versions import Installed
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.node import FoundWorkplace, Versions, Workplace
 from jupyter_mntrain.plan.software.workplaces import refuse_lacking
 from jupyter_mntrain.telemetry.gpus import Driver
+
+LOADED_INTERVAL_S = tunables.seconds("doctor.loaded_interval_s")
 
 
 class Workplaces:
@@ -25,11 +30,32 @@ class Workplaces:
     Args:
         python: interpreter of jobs that ask for none.
         driver: gives the GPUs' driver.
+        state: directory for the file that keeps what interpreters load.
     """
 
-    def __init__(self, python: str, driver: Callable[[], Driver | None]) -> None:
+    def __init__(self, python: str, driver: Callable[[], Driver | None], state: Path) -> None:
         self._python = python
         self._reader = PythonReader(driver)
+        self._loaded = LoadedBook(state / "loaded.json")
+
+    def loaded(self, python: str | None, patience_s: float | None = None) -> LoadedSoftware | None:
+        """What an interpreter loads, once torch is imported; ``None`` while that is unknown.
+
+        Args:
+            python: as a job asks for it; ``None`` = that of jobs that ask for none.
+            patience_s: have it asked, and wait for the answer so long; ``None`` = do not.
+        """
+        try:
+            path = self._python if python is None else str(find_python(python))
+        except RefusedError as error:
+            return LoadedSoftware(python=python or "", error=error.problem.cause)
+        if patience_s is None:
+            return self._loaded.known(path)
+        return self._loaded.ask(path, patience_s)
+
+    def load_anew(self) -> None:
+        """Have the usual interpreter asked what it loads if that may have changed."""
+        self._loaded.refresh(self._python)
 
     def look(self, asked: Workplace) -> FoundWorkplace:
         """What there is of a workplace. Blocks, for seconds on a cold disk."""

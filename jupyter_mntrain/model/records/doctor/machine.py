@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.doctor.hardware import Hardware
+from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.evidence import GpuHealth
 
 MOST_ASKED = 64
@@ -39,11 +40,16 @@ class MachineQuestion(Record, frozen=True):
         paths: of a job; the agent adds its own.
         peers: addresses of the other nodes, whose names are looked up.
         looks_up_names: also that of the node itself; a name server may take seconds.
+        python: interpreter of a job, as it asks for it; ``None`` = that of jobs that ask for none.
+        patience_s: wait so long for what an interpreter loads, if it has to be asked; ``None`` =
+            tell only what is known.
     """
 
     paths: Annotated[tuple[AskedPath, ...], Meta(max_length=MOST_ASKED)] = ()
     peers: Annotated[tuple[str, ...], Meta(max_length=MOST_ASKED)] = ()
     looks_up_names: bool = True
+    python: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
+    patience_s: Annotated[float, Meta(ge=0, le=60)] | None = None
 
 
 class FoundPath(Record, frozen=True):
@@ -124,6 +130,7 @@ class MachineFacts(Record, frozen=True):
         environment: variables that training or the network depends on; without secrets.
         gpus: what each GPU says of itself.
         hardware: ``None`` if an older agent tells.
+        loaded: what the interpreter of jobs loads; ``None`` while that is unknown.
     """
 
     time_s: float
@@ -141,3 +148,4 @@ class MachineFacts(Record, frozen=True):
     environment: dict[str, str] = {}
     gpus: tuple[GpuHealth, ...] = ()
     hardware: Hardware | None = None
+    loaded: LoadedSoftware | None = None

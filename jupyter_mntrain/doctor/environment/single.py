@@ -1,0 +1,122 @@
+"""Checks of single nodes' variables: devices that are not there, and what slows every step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
+from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import MachineFacts
+from jupyter_mntrain.model.text.foreign import shown_line
+
+DEBUG: Final[Mapping[str, tuple[str, str]]] = {
+    "CUDA_LAUNCH_BLOCKING": ("1", "every kernel is waited for"),
+    "TORCH_DISTRIBUTED_DEBUG": ("DETAIL", "every collective is checked with all ranks first"),
+    "TORCH_NCCL_BLOCKING_WAIT": ("1", "every collective is waited for"),
+    "TORCH_NCCL_DESYNC_DEBUG": ("1", "every collective is told to all ranks"),
+    "NCCL_P2P_DISABLE": ("1", "GPUs of one node exchange data by way of the host's memory"),
+    "NCCL_SHM_DISABLE": ("1", "ranks of one node exchange data by way of the network"),
+}
+"""Variables of a search for an error that is over, with the value that slows, and why."""
+
+OF_INTERFACES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+NEED_GPUS: Final = ("CUDA_", "NCCL_", "TORCH_NCCL_", "PYTORCH_")
+"""Beginnings of variables that nothing looks at on a node without."""
+
+
+class DebugVariables(NodeCheck):
+    id = "debug-variables"
+    title = "Left from debugging"
+    looks_at = "variables by which errors are searched, and which slow every step"
+
+    def look(self, node: Examined, facts: MachineFacts) -> Finding:  # noqa: ARG002 - its variables
+        for name, (value, why) in DEBUG.items():
+            if node.variables.get(name, "").upper() != value:
+                continue
+            if name.startswith(NEED_GPUS) and not node.uses_gpus:
+                continue
+            problem = Problem(
+                kind=Kind.NODE,
+                cause=f"{name}={value} is set for ranks there: {why}",
+                fix=f"on {node.name}: take it out of what starts the agent, and restart that; or "
+                f"launch with --env {name}=",
+            )
+            return self.slows(node, name, problem)
+        return self.passed(node, "none")
+
+
+class AdapterNames(NodeCheck):
+    """NCCL_SOCKET_IFNAME and its like are set by each launch; this one is left as it is."""
+
+    id = "adapter-names"
+    title = "NCCL_IB_HCA"
+    looks_at = "whether the InfiniBand or RoCE ports that NCCL_IB_HCA names are there"
+
+    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:  # noqa: ARG002
+        given = node.variables.get("NCCL_IB_HCA", "")
+        if not given or given.startswith("^") or not node.uses_gpus:
+            return None
+        is_exact = given.startswith("=")
+        there = {port.device for port in node.info.inventory.rdma_ports if port.state == "ACTIVE"}
+        for name in (one.partition(":")[0] for one in given.lstrip("=").split(",")):
+            if name in there or (not is_exact and any(one.startswith(name) for one in there)):
+                return self.passed(node, shown_line(given))
+        has = ", ".join(sorted(there)) or "none"
+        problem = Problem(
+            kind=Kind.NCCL,
+            cause=f"NCCL_IB_HCA={shown_line(given)} names no active port of it (it has {has}): "
+            "NCCL takes the slower sockets, without a word",
+            fix=f"on {node.name}: name one, or take it out of what starts the agent, and restart "
+            "that: a launch chooses the ports itself",
+        )
+        return self.slows(node, "no such port", problem)
+
+
+class InterfaceNames(Check):
+    """Looks at a job's own variables: an agent's are overridden by those that a launch sets."""
+
+    id = "interface-names"
+    title = "Interface names"
+    looks_at = "whether the interfaces that a job's own variables name are there, and up"
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        for node in case.nodes:
+            given = [(name, node.given[name]) for name in OF_INTERFACES if node.given.get(name)]
+            lost = next((one for one in given if not _leads(*one, node, len(case.nodes))), None)
+            if lost is not None:
+                yield self._judged(node, *lost)
+            elif given:
+                yield self.passed(node, "there")
+
+    def _judged(self, node: Examined, name: str, given: str) -> Finding:
+        has = [one.name for one in node.info.inventory.interfaces if one.is_up]
+        problem = Problem(
+            kind=Kind.NO_INTERFACE,
+            cause=f"{name}={shown_line(given)} names no interface of it that is up and leads to "
+            f"other nodes (it has {', '.join(has) or 'none'})",
+            fix="launch without it: each node's interface is set for it; or choose it with "
+            f"--member {node.name}:N:INTERFACE",
+        )
+        return self.stops(node, "not there", problem)
+
+
+def _leads(name: str, given: str, node: Examined, nodes: int) -> bool:
+    """Whether it names an interface that is up. NCCL takes beginnings, and ``^`` for all others."""
+    is_exact = given.startswith("=") or not name.startswith("NCCL")
+    there = [
+        one.name
+        for one in node.info.inventory.interfaces
+        if one.is_up and (one.kind != "loopback" or nodes == 1)
+    ]
+    asked = given.lstrip("=").split(",")
+    return given.startswith("^") or any(
+        _names(one, name, is_exact) for one in asked for name in there
+    )
+
+
+def _names(asked: str, there: str, is_exact: bool) -> bool:
+    return there == asked if is_exact else there.startswith(asked)

@@ -1,0 +1,38 @@
+"""Loaded software: what an interpreter of jobs has once it really imports torch."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model._record import Record
+
+
+class LoadedSoftware(Record, frozen=True):
+    """What an interpreter said of itself, which its packages' metadata may contradict.
+
+    Args:
+        python: the interpreter.
+        error: last line of why it cannot import torch; empty if it can.
+        torch: its ``__version__``.
+        torch_file: where it was imported from.
+        cuda: that torch is built for; ``None`` if for none.
+        nccl: version of the library that was loaded; ``None`` if torch is built without.
+        devices: GPUs that CUDA sees; ``None`` if torch is built without CUDA, or CUDA fails.
+        cuda_error: last line of why CUDA does not start; empty if it does.
+        architectures: of GPUs that torch is compiled for, like ``sm_90`` and ``compute_90``.
+        transformers: its version, of the package that an import would find.
+    """
+
+    python: str
+    error: str = ""
+    torch: str | None = None
+    torch_file: str = ""
+    cuda: str | None = None
+    nccl: str | None = None
+    devices: int | None = None
+    cuda_error: str = ""
+    architectures: tuple[str, ...] = ()
+    transformers: str | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing failed, so that asking again tells nothing new."""
+        return not self.error and not self.cuda_error
