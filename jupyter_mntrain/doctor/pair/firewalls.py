@@ -23,7 +23,7 @@ def blocked(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
         ports: of the peer, in words.
     """
     node, peer = trial.node, trial.peer
-    how = "refuses" if trial.trouble == "refused" else "drops"
+    how = "refuses" if trial.trouble in ("refused", "unreachable") else "drops"
     if trial.is_kept:
         return _problem(
             node,

@@ -113,6 +113,14 @@ WAYS = (
     ),
     Fault(
         "reachable",
+        "its firewall rejects it as firewalld does",
+        "stops",
+        lambda case: with_heard(
+            blocked(case, "hal", "muthur", "unreachable"), "muthur", dropped=28
+        ),
+    ),
+    Fault(
+        "reachable",
         "its firewall lets nothing out to another node",
         "stops",
         lambda case: blocked(case, "muthur", "hal", is_kept=True),
