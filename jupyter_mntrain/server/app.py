@@ -16,6 +16,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.handlers import (
     compare_route,
+    doctor_route,
     events,
     job_routes,
     log_routes,
@@ -37,6 +38,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/nodes/(?P<key>[^/]+)/history", node_routes.HistoryResource),
     (r"/invitations", node_routes.InvitationsResource),
     (r"/links/measure", node_routes.MeasureResource),
+    (r"/doctor", doctor_route.DoctorResource),
     (r"/own-machine/node", own_machine_routes.OwnNodeResource),
     (r"/own-machine/membership", own_machine_routes.OwnMembershipResource),
     (r"/own-machine/service", own_machine_routes.OwnServiceResource),

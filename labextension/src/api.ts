@@ -13,6 +13,7 @@ import type {
   JobRemoval,
   JobSeries,
   CheckpointChange,
+  Examination,
   JobSettings,
   JobTrace,
   LabelJob,
@@ -82,6 +83,11 @@ export class Api {
 
   measureLinks(nodes: string[]): Promise<LinkMeasurement[]> {
     return this.request('POST', 'links/measure', { nodes });
+  }
+
+  /** Look for what keeps nodes from training; of all nodes if none is named. */
+  examine(nodes: ReadonlyArray<string>): Promise<Examination> {
+    return this.request('POST', 'doctor', { nodes });
   }
 
   /** All jobs, however old, as the nodes list them. */

@@ -3,6 +3,7 @@
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
 import { commandsPlugin } from './plugins/commands/plugin';
+import { doctorPlugin } from './plugins/doctor';
 import { filesPlugin } from './plugins/files';
 import { historyPlugin } from './plugins/history';
 import { kernelPlugin } from './plugins/kernel';
@@ -25,6 +26,7 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   logsPlugin,
   stacksPlugin,
   historyPlugin,
+  doctorPlugin,
   statusPlugin,
   noticesPlugin,
   liveviewPlugin,

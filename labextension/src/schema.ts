@@ -222,6 +222,11 @@ export interface Everything {
   AskStacks?: AskStacks;
   CheckpointChange?: CheckpointChange;
   EndJob?: EndJob;
+  Examination?: Examination;
+  DoctorReport?: DoctorReport;
+  Finding?: Finding;
+  CheckTitle?: CheckTitle;
+  Examine?: Examine;
   ChangedMachine?: ChangedMachine;
   Invitation?: Invitation;
   Invite?: Invite;
@@ -1798,6 +1803,78 @@ export interface CheckpointChange {
  */
 export interface EndJob {
   grace_s?: number;
+}
+/**
+ * What the doctor found, and the checks that there are, in their order.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Examination".
+ */
+export interface Examination {
+  report: DoctorReport;
+  checks: CheckTitle[];
+}
+/**
+ * The result of an examination.
+ *
+ *     Args:
+ *         nodes: names of those examined, in order.
+ *         findings: worst first, then in the order of the checks.
+ *         silent: why nodes could not be asked, by name. What only they know is ``unknown``.
+ *         time_s: Unix time of its begin.
+ *         took_s: seconds.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "DoctorReport".
+ */
+export interface DoctorReport {
+  nodes: string[];
+  findings: Finding[];
+  silent: {
+    [k: string]: Problem;
+  };
+  time_s: number;
+  took_s: number;
+}
+/**
+ * What a check says.
+ *
+ *     Args:
+ *         check: its id.
+ *         node: name of the node.
+ *         said: what was found, in a few words, like ``16.1 GB free``.
+ *         peer: name of the other node, where a check is about a pair.
+ *         problem: of all levels but ``passed``; without a fix if it is ``unknown``.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Finding".
+ */
+export interface Finding {
+  check: string;
+  node: string;
+  level: "passed" | "slows" | "stops" | "unknown";
+  said: string;
+  peer?: string;
+  problem?: Problem | null;
+}
+/**
+ * A row of the doctor's table.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "CheckTitle".
+ */
+export interface CheckTitle {
+  id: string;
+  title: string;
+}
+/**
+ * Nodes by name; empty = all that answer, and those that are silent.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Examine".
+ */
+export interface Examine {
+  nodes?: string[];
 }
 /**
  * What the server's own machine is now.

@@ -124,6 +124,8 @@ export namespace CommandIDs {
   export const forgetSilent = 'mntrain:forget-silent-nodes';
   /** Args: key?. What a node did, as a tab. */
   export const nodeHistory = 'mntrain:node-history';
+  /** Args: nodes?. What keeps them from training, as a tab. */
+  export const doctor = 'mntrain:doctor';
   /** Args: nodes?. */
   export const measureLinks = 'mntrain:measure-links';
 }

@@ -9,3 +9,4 @@ import './resume.css';
 import './runs.css';
 import './compare.css';
 import './history.css';
+import './doctor.css';

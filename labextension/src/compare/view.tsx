@@ -3,6 +3,7 @@
 import { ReactWidget } from '@jupyterlab/apputils';
 import * as React from 'react';
 
+import { Alert } from '../alert';
 import { Button } from '../controls';
 import type { AxisKind } from '../liveview/axis/axis';
 import { smooth } from '../liveview/axis/smoothing';
@@ -15,7 +16,6 @@ import { fileName } from '../liveview/export/tables';
 import { usePage } from '../liveview/page';
 import { Stack, wholeRange } from '../liveview/stack/stack';
 import { type ChartLook, LookChoices } from '../liveview/toolbar';
-import { ProblemLines } from '../problem';
 import { turned } from '../runs/grid';
 import type { IRun } from '../runs/run';
 import { trans } from '../trans';
@@ -81,10 +81,9 @@ export function CompareView(props: { comparison: Comparison }): JSX.Element {
         </span>
       </div>
       {problem && (
-        <div role="alert">
-          <ProblemLines problem={problem} />
+        <Alert problem={problem}>
           <Button label={trans.__('Try again')} run={() => comparison.read()} />
-        </div>
+        </Alert>
       )}
       {theme && runs.length > 0 && (
         <>

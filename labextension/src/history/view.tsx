@@ -4,17 +4,17 @@ import { ReactWidget } from '@jupyterlab/apputils';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
+import { Alert } from '../alert';
 import { copy } from '../clipboard';
 import { Button, Select } from '../controls';
 import * as formats from '../formats';
-import { Icon } from '../icons';
 import { nearest, type Range, valueAt } from '../liveview/axis/range';
 import type { IChart } from '../liveview/charts/chart';
 import { Plot, plotArea } from '../liveview/charts/plot';
 import type { ITheme } from '../liveview/charts/theme';
 import { usePage } from '../liveview/page';
 import { Flag } from '../liveview/stack/flag';
-import { type IProblem, ProblemLines } from '../problem';
+import type { IProblem } from '../problem';
 import type { HistoryGap, NodeHistory } from '../schema';
 import { CommandIDs, type IClusterModel } from '../tokens';
 import { trans } from '../trans';
@@ -111,13 +111,7 @@ function Waiting(props: {
 }): JSX.Element | null {
   const { history, problem, name } = props;
   if (problem) {
-    return (
-      <div role="alert">
-        <ProblemLines problem={problem}>
-          <Icon name="warning" />
-        </ProblemLines>
-      </div>
-    );
+    return <Alert problem={problem} />;
   }
   return history ? null : (
     <p className="m s">

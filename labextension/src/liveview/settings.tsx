@@ -2,7 +2,8 @@
 
 import * as React from 'react';
 
-import { type IProblem, ProblemLines } from '../problem';
+import { Alert } from '../alert';
+import type { IProblem } from '../problem';
 import type { ShownSetting } from '../schema';
 import { problemOf } from '../tokens';
 import { trans } from '../trans';
@@ -40,11 +41,7 @@ export function SettingsFold(props: {
       onToggle={event => open(event.currentTarget.open)}
     >
       <summary>{trans.__('Settings')}</summary>
-      {problem && (
-        <div role="alert">
-          <ProblemLines problem={problem} />
-        </div>
-      )}
+      {problem && <Alert problem={problem} />}
       {settings && <SettingsTable settings={settings} />}
     </details>
   );

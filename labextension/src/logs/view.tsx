@@ -3,10 +3,10 @@
 import { ReactWidget } from '@jupyterlab/apputils';
 import * as React from 'react';
 
+import { Alert } from '../alert';
 import { copy } from '../clipboard';
 import { clock } from '../formats';
 import { downloadFrom } from '../liveview/export/download';
-import { ProblemLines } from '../problem';
 import type { LogLine } from '../schema';
 import type { IClusterModel } from '../tokens';
 import { ranksOf } from '../words';
@@ -51,11 +51,7 @@ export function LogView(props: ILogProps): JSX.Element {
           downloadFrom(model.api.logFileUrl(jobId, query.rank), '')
         }
       />
-      {problem && (
-        <div role="alert">
-          <ProblemLines problem={problem} />
-        </div>
-      )}
+      {problem && <Alert problem={problem} />}
       {log?.is_cut && (
         <p className="m s">
           {trans.__('Only the last %1 lines are shown.', lines.length)}

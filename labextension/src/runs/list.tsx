@@ -4,9 +4,9 @@ import { ReactWidget } from '@jupyterlab/apputils';
 import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
+import { Alert } from '../alert';
 import { LETTERS } from '../compare/charts';
 import { Button } from '../controls';
-import { ProblemLines } from '../problem';
 import { trans } from '../trans';
 import { RunActions } from './actions';
 import { Grid } from './grid';
@@ -74,10 +74,9 @@ export function RunList(props: {
         {...{ isCompact, isLong, setCompact, isWide, setWide }}
       />
       {listing.problem && (
-        <div role="alert">
-          <ProblemLines problem={listing.problem} />
+        <Alert problem={listing.problem}>
           <Button label={trans.__('Try again')} run={() => listing.read()} />
-        </div>
+        </Alert>
       )}
       {rows.length ? (
         <Grid

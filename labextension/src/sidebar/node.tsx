@@ -73,6 +73,10 @@ function menuItems(props: IContext & { node: NodeEntry }): MenuItem[] {
       () => commands.execute(CommandIDs.nodeHistory, { key: node.key })
     ],
     [
+      trans.__('Examine'),
+      () => commands.execute(CommandIDs.doctor, { nodes: [node.name] })
+    ],
+    [
       trans.__('Measure its links'),
       () => commands.execute(CommandIDs.measureLinks, { nodes })
     ],

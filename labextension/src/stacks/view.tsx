@@ -3,15 +3,15 @@
 import { ReactWidget } from '@jupyterlab/apputils';
 import * as React from 'react';
 
+import { Alert } from '../alert';
+import { useAsked } from '../asking';
 import { copy } from '../clipboard';
 import { Button, Select } from '../controls';
 import * as formats from '../formats';
-import { Icon } from '../icons';
-import { type IProblem, ProblemLines, problemText } from '../problem';
+import { problemText } from '../problem';
 import type { ShownStack, ShownStacks } from '../schema';
 import type { IClusterModel } from '../tokens';
 import { ranksOf } from '../words';
-import { useStacks } from './asking';
 import { trans } from '../trans';
 
 export interface IStacksProps {
@@ -29,11 +29,11 @@ export function stacksWidget(props: IStacksProps): ReactWidget {
 export function StacksView(props: IStacksProps): JSX.Element {
   const { model, jobId } = props;
   const [rank, pick] = React.useState(props.rank);
-  const { stacks, takenAt, problem, isAsking, again } = useStacks(
-    model,
-    jobId,
-    rank
+  const asking = useAsked(
+    () => model.api.stacks(jobId, rank),
+    [model, jobId, rank]
   );
+  const { answer: stacks, takenAt, problem, isAsking, again } = asking;
   const job = model.job(jobId);
   return (
     <div className="mnt mnt-stacks">
@@ -66,16 +66,6 @@ export function StacksView(props: IStacksProps): JSX.Element {
       </div>
       {problem && <Alert problem={problem} />}
       {stacks && <Stacks stacks={stacks} />}
-    </div>
-  );
-}
-
-function Alert({ problem }: { problem: IProblem }): JSX.Element {
-  return (
-    <div role="alert">
-      <ProblemLines problem={problem}>
-        <Icon name="warning" />
-      </ProblemLines>
     </div>
   );
 }

@@ -42,6 +42,7 @@ const LISTED = [
   CommandIDs.makeNode,
   CommandIDs.joinCluster,
   CommandIDs.installService,
+  CommandIDs.doctor,
   CommandIDs.measureLinks,
   CommandIDs.nodeHistory
 ];
@@ -83,7 +84,11 @@ export const commandsPlugin: JupyterFrontEndPlugin<void> = {
     }
     const args = { andStop: true };
     palette?.addItem({ command: CommandIDs.save, category, args });
-    for (const command of [CommandIDs.show, CommandIDs.runs]) {
+    for (const command of [
+      CommandIDs.show,
+      CommandIDs.runs,
+      CommandIDs.doctor
+    ]) {
       launcher?.add({ command, category: trans.__('Other') });
     }
     menu?.viewMenu.addGroup([{ command: CommandIDs.show }], 30);

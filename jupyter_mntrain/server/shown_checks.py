@@ -1,0 +1,30 @@
+"""Shown checks: what the page asks the doctor, and is answered."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.doctor.every import EVERY
+from jupyter_mntrain.doctor.finding import DoctorReport
+from jupyter_mntrain.model._record import Record
+
+
+class Examine(Record, frozen=True, forbid_unknown_fields=True):
+    """Nodes by name; empty = all that answer, and those that are silent."""
+
+    nodes: tuple[str, ...] = ()
+
+
+class CheckTitle(Record, frozen=True):
+    """A row of the doctor's table."""
+
+    id: str
+    title: str
+
+
+class Examination(Record, frozen=True):
+    """What the doctor found, and the checks that there are, in their order."""
+
+    report: DoctorReport
+    checks: tuple[CheckTitle, ...]
+
+
+TITLES = tuple(CheckTitle(id=check.id, title=check.title) for check in EVERY)

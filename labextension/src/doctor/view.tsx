@@ -1,0 +1,105 @@
+/** The doctor as a tab: what keeps nodes from training, worst first, with the fix. */
+
+import { ReactWidget } from '@jupyterlab/apputils';
+import * as React from 'react';
+
+import { Alert } from '../alert';
+import { useAsked } from '../asking';
+import { copy } from '../clipboard';
+import { Button } from '../controls';
+import { problemText } from '../problem';
+import type { Examination } from '../schema';
+import type { IClusterModel } from '../tokens';
+import { trans } from '../trans';
+import { counts, extent, reportText, rowsOf } from './report';
+import { DoctorTable, Mark } from './table';
+
+export interface IDoctorProps {
+  model: IClusterModel;
+  /** Names; empty = all. */
+  nodes: string[];
+}
+
+export function doctorWidget(props: IDoctorProps): ReactWidget {
+  const widget = ReactWidget.create(<DoctorView {...props} />);
+  widget.addClass('mnt-doctor-widget');
+  return widget;
+}
+
+export function DoctorView({ model, nodes }: IDoctorProps): JSX.Element {
+  const { answer, problem, isAsking, again } = useAsked(
+    () => model.api.examine(nodes),
+    [model]
+  );
+  const rows = React.useMemo(() => (answer ? rowsOf(answer) : []), [answer]);
+  return (
+    <div className="mnt mnt-doctor">
+      <div className="mnt-controls">
+        <h2 className="mnt-head-name">{trans.__('Doctor')}</h2>
+        <span className="m s" role="status">
+          {isAsking
+            ? trans.__('Examining %1…', nodes.join(', ') || trans.__('nodes'))
+            : answer && extent(answer, rows)}
+        </span>
+        <span className="sp" />
+        <Button label={trans.__('Check again')} isOff={isAsking} run={again} />
+        <Button
+          label={trans.__('Copy report')}
+          isOff={!answer}
+          run={() => answer && void copy(reportText(answer))}
+        />
+      </div>
+      {problem && <Alert problem={problem} />}
+      {answer && <Report examination={answer} />}
+    </div>
+  );
+}
+
+function Report({ examination }: { examination: Examination }): JSX.Element {
+  const { nodes, silent, time_s } = examination.report;
+  const rows = rowsOf(examination);
+  const found = rows.filter(row => row.found.length);
+  const passed = rows.filter(row => !row.found.length);
+  const names = Object.keys(silent);
+  return (
+    <>
+      <ul className="mnt-doctor-sum">
+        {counts(rows).map(([level, words]) => (
+          <li key={level}>
+            <Mark level={level} />
+            <span className={level === 'stops' ? 'b' : ''}>{words}</span>
+          </li>
+        ))}
+      </ul>
+      {names.map(node => (
+        <p key={node}>
+          <Mark level="unknown" />
+          {problemText({ ...silent[node], node })}
+        </p>
+      ))}
+      {found.length > 0 && (
+        <DoctorTable
+          key={time_s}
+          label={trans.__('Found')}
+          {...{ nodes, rows: found }}
+        />
+      )}
+      {passed.length > 0 && (
+        <details>
+          <summary>
+            <Mark level="passed" />
+            {trans._n(
+              '%1 check passed on all nodes',
+              '%1 checks passed on all nodes',
+              passed.length
+            )}
+          </summary>
+          <DoctorTable
+            label={trans.__('Passed')}
+            {...{ nodes, rows: passed }}
+          />
+        </details>
+      )}
+    </>
+  );
+}

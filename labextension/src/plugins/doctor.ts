@@ -1,0 +1,51 @@
+/** Doctor plugin: what keeps nodes from training, in tabs that survive a reload. */
+
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
+import { ITranslator } from '@jupyterlab/translation';
+import { checkIcon } from '@jupyterlab/ui-components';
+
+import { doctorWidget } from '../doctor/view';
+import { CommandIDs, IClusterModel } from '../tokens';
+import { addTabs } from './tabs';
+import { trans, useLanguage } from '../trans';
+
+export const doctorPlugin: JupyterFrontEndPlugin<void> = {
+  id: 'jupyter-mntrain:doctor',
+  description: 'What keeps nodes from training.',
+  autoStart: true,
+  requires: [IClusterModel],
+  optional: [ITranslator, ILayoutRestorer],
+  activate: (
+    app: JupyterFrontEnd,
+    model: IClusterModel,
+    translator: ITranslator | null,
+    restorer: ILayoutRestorer | null
+  ) => {
+    useLanguage(translator);
+    addTabs(app, restorer, {
+      namespace: 'mntrain-doctor',
+      command: CommandIDs.doctor,
+      options: {
+        label: trans.__('Examine nodes'),
+        caption: trans.__(
+          'What keeps them from training, with the fix; nothing is changed'
+        )
+      },
+      icon: checkIcon,
+      takes: {
+        described: { nodes: ['strings', 'Names; default: all nodes.'] },
+        read: ({ nodes }) => ({ nodes: (nodes as string[] | undefined) ?? [] })
+      },
+      make: ({ nodes }) => doctorWidget({ model, nodes }),
+      entitle: (title, { nodes }) => {
+        title.label = nodes.length
+          ? trans.__('Doctor: %1', nodes.join(', '))
+          : trans.__('Doctor');
+      }
+    });
+  }
+};

@@ -1,0 +1,75 @@
+/** The doctor: a tab that says what keeps nodes from training, and how to mend it. */
+
+import { expect, test } from '@jupyterlab/galata';
+
+import { execute, expectAccessible, openSidebar, shot } from './helpers';
+
+/** What no machine of tests has by itself. */
+const FOUND = [
+  {
+    check: 'disk-space',
+    node: 'node2',
+    level: 'stops',
+    said: '0 B free',
+    problem: {
+      kind: 'node',
+      node: 'node2',
+      cause: '0 B are free at /home/ann/jobs, which is for jobs',
+      fix: 'on node2: delete old runs with mntrain rm JOB --checkpoints'
+    }
+  },
+  {
+    check: 'cpu-governor',
+    node: 'node1',
+    level: 'slows',
+    said: 'powersave',
+    problem: {
+      kind: 'node',
+      node: 'node1',
+      cause: 'its CPU governor is powersave, which keeps the frequency low',
+      fix: 'on node1: sudo cpupower frequency-set -g performance'
+    }
+  }
+];
+
+test('a menu opens the doctor, who asks the real nodes', async ({ page }) => {
+  const sidebar = await openSidebar(page);
+  await expect(sidebar.locator('.mnt-node').first()).toBeVisible();
+  await sidebar.getByRole('button', { name: /^More for cluster/ }).click();
+  await page.getByText('Examine all nodes').click();
+  const view = page.locator('.mnt-doctor');
+  await expect(view.getByRole('status')).toHaveText(/2 nodes, \d+ checks/);
+  await expect(view).toContainText('passed');
+  await shot(view, 'doctor-real-light');
+  await expectAccessible(page, '.mnt-doctor');
+});
+
+test('what is found has cause and fix, wide and narrow', async ({ page }) => {
+  await page.route(/mntrain\/v1\/doctor/, async route => {
+    const response = await route.fetch();
+    const answer = await response.json();
+    const own = ({ check, node }: (typeof FOUND)[number]) =>
+      FOUND.some(one => one.check === check && one.node === node);
+    const rest = answer.report.findings.filter((one: any) => !own(one));
+    answer.report.findings = [...FOUND, ...rest];
+    await route.fulfill({ response, json: answer });
+  });
+  await openSidebar(page);
+  await execute(page, 'mntrain:doctor', { nodes: ['node1', 'node2'] });
+  const view = page.locator('.mnt-doctor');
+  await expect(view.getByText('0 B are free')).toBeVisible();
+  const slow = view.getByRole('button', { name: /^may slow it down: CPU/ });
+  await slow.focus();
+  await page.keyboard.press('Enter');
+  const command = 'Copy sudo cpupower frequency-set -g performance';
+  await expect(view.getByRole('button', { name: command })).toBeVisible();
+  await shot(page, 'doctor-found-light');
+  await page.theme.setDarkTheme();
+  await shot(page, 'doctor-found-dark');
+  await expectAccessible(page, '.mnt-doctor');
+  await page.setViewportSize({ width: 640, height: 900 });
+  await expect(view.getByText('node1: ').first()).toBeVisible();
+  await shot(page, 'doctor-narrow-dark');
+  await page.theme.setLightTheme();
+  await shot(page, 'doctor-narrow-light');
+});

@@ -1,0 +1,79 @@
+"""The doctor's route: its answer, and who is refused it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.doctor.every import EVERY
+from jupyter_mntrain.server.shown_checks import Examination
+from jupyter_mntrain.trust.authority import Subject
+from tests.agent.live import free_port
+from tests.cluster.conftest import wait_for
+from tests.server.conftest import CLUSTER, Served, refused, served_authority
+from tests.server.live_server import LiveServer
+from tests.trusted import make_credentials
+from tests.wording import says
+
+# Each starts Jupyter servers of its own.
+pytestmark = pytest.mark.slow
+
+
+def examined(served: Served, *nodes: str) -> Examination:
+    answer = served.server.ask("POST", "/doctor", {"nodes": nodes})
+    assert answer.status_code == 200, answer.text
+    return msgspec.json.decode(answer.content, type=Examination)
+
+
+def test_all_nodes_are_examined_and_every_check_has_its_title(served: Served) -> None:
+    found = examined(served)
+    assert sorted(found.report.nodes) == ["node1", "node2"]
+    assert found.report.can_launch
+    assert [(one.id, one.title) for one in found.checks] == [(c.id, c.title) for c in EVERY]
+
+
+def test_only_the_named_nodes_are_examined(served: Served) -> None:
+    agent, facts = served.agents[0], served.agents[0].facts
+    agent.facts = None
+    try:
+        report = examined(served, "node1").report
+    finally:
+        agent.facts = facts
+    assert report.nodes == ("node1",)
+    assert {one.level for one in report.findings} == {"unknown"}
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        pytest.param({"nodes": ["nobody"]}, "bad-spec", id="unknown node"),
+        pytest.param({"nodes": 3}, "bad-request", id="no list"),
+        pytest.param({"node": "node1"}, "bad-request", id="unknown field"),
+    ],
+)
+def test_what_cannot_be_examined_is_refused(served: Served, body: object, kind: str) -> None:
+    refused(served.server.ask("POST", "/doctor", body), 400, kind)
+
+
+@pytest.fixture
+def watching(served: Served, tmp_path: Path) -> Iterator[LiveServer]:
+    """A server of somebody who may only watch."""
+    own = tmp_path / "home" / ".config" / "mntrain" / "clusters" / CLUSTER
+    own.mkdir(parents=True)
+    make_credentials(own, Subject(role="viewer", name="kim"), of=served_authority())
+    addresses = " ".join(agent.where for agent in served.agents)
+    server = LiveServer(tmp_path / "home", free_port("127.0.0.1"), CLUSTER, addresses)
+    try:
+        yield server.start()
+    finally:
+        server.end()
+
+
+def test_who_may_only_watch_is_refused(watching: LiveServer) -> None:
+    wait_for(lambda: watching.get("/status")["is_read_only"])
+    problem = refused(watching.ask("POST", "/doctor", {}), 409, "not-allowed")
+    assert says("read-only", problem["cause"])
+    assert problem["fix"]
