@@ -20,6 +20,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
+from jupyter_mntrain.model.records.doctor.benchmark import BenchedLinks
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts, MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import (
     PathEnd,
@@ -234,6 +235,9 @@ class AgentCalls(ABC):
     async def measure_devices(self, request: MeasureDevices) -> list[DeviceMeasurement]:
         path = Route.PROBE_DEVICES
         return await self._ask("POST", path, list[DeviceMeasurement], request, extra_s=DEVICES_S)
+
+    async def keep_benched(self, links: BenchedLinks) -> None:
+        await self._ask("PUT", Route.BENCHED, dict[str, str], links)
 
     async def _ask(
         self,

@@ -46,6 +46,7 @@ POST    /v1/probe/lease                            MeasureLease → {}; repeat =
 POST    /v1/probe/listen                           ProbeListen → ProbeTicket
 POST    /v1/probe/send                             ProbeSend → LinkMeasurement
 POST    /v1/probe/devices                          MeasureDevices → [DeviceMeasurement]
+PUT     /v1/probe/benched                          BenchedLinks → {}; kept with other measurements
 ======  =========================================  ==============================================
 
 All connections are TLS with a certificate of the cluster on both sides. Drivers may send any
@@ -112,6 +113,7 @@ class Route(enum.StrEnum):
     PROBE_LISTEN = "/v1/probe/listen"
     PROBE_SEND = "/v1/probe/send"
     PROBE_DEVICES = "/v1/probe/devices"
+    BENCHED = "/v1/probe/benched"
     JOIN = "/v1/join"
 
 

@@ -69,6 +69,14 @@ def size_text(size_bytes: int) -> str:
     return f"{size_bytes // _SIZE_UNITS[unit]} {unit}"
 
 
+def rough_bit_rate(bytes_per_s: float) -> str:
+    """Write a network's speed like ``2.4 Gbit/s``, rounded."""
+    rate = bytes_per_s * 8
+    if rate >= 1e9:
+        return f"{rate / 1e9:.1f} Gbit/s"
+    return f"{rate / 1e6:.0f} Mbit/s" if rate >= 1e6 else f"{rate / 1e3:.0f} kbit/s"
+
+
 def rough_size(size_bytes: float) -> str:
     """Write a size like ``1.2 MB``, rounded."""
     units = ("B", "kB", "MB", "GB", "TB")

@@ -26,6 +26,7 @@ from jupyter_mntrain.verbs.membership.members import MembersVerb
 from jupyter_mntrain.verbs.membership.revoke import RevokeVerb
 from jupyter_mntrain.verbs.nodes.add import AddVerb
 from jupyter_mntrain.verbs.nodes.agent import AgentVerb
+from jupyter_mntrain.verbs.nodes.bench import BenchVerb
 from jupyter_mntrain.verbs.nodes.doctor import DoctorVerb
 from jupyter_mntrain.verbs.nodes.forget import ForgetVerb
 from jupyter_mntrain.verbs.nodes.history import HistoryVerb
@@ -60,6 +61,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     AgentVerb,
     DoctorVerb,
     MeasureVerb,
+    BenchVerb,
     HistoryVerb,
     OpenPanelVerb,
     RecipesVerb,

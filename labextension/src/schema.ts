@@ -434,6 +434,7 @@ export interface Interface {
   came_up?: number | null;
   given?: Capacity | null;
   links?: LinkMeasurement[];
+  benched?: LinkMeasurement[];
 }
 /**
  * Capacity: what a link carries in one direction, counted as its interface counts.
@@ -470,6 +471,8 @@ export interface Capacity {
  *         streams: TCP connections that it was sent over at once.
  *         ends: the sender's and the receiver's interface then; ``None`` if an older agent measured.
  *         outdated: what has changed at an end since, so that it says nothing now; empty if nothing.
+ *         backend: ``gloo`` or ``nccl`` if it is what messages of a training reached, and the capacity
+ *             payload alone; empty for a measurement of the link itself.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LinkMeasurement".
@@ -484,6 +487,7 @@ export interface LinkMeasurement {
   streams?: number;
   ends?: never[] | null;
   outdated?: string;
+  backend?: string;
 }
 /**
  * How long a byte takes one way, while nothing else is sent: half of a TCP round trip.

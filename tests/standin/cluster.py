@@ -39,6 +39,7 @@ from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.choosing.job_plan import planned_spec
 from jupyter_mntrain.plan.members import choose_participants, parse_member
 from jupyter_mntrain.recipe.devices.fitting import fitted
+from tests.standin.benchmark import StandInBenchmark
 from tests.standin.doctor import StandInDoctor
 from tests.standin.job_handle import StandInJob
 from tests.standin.jobs import measured_links
@@ -136,6 +137,7 @@ class StandInCluster:
         self.queued: list[JobSpec] = []
         self.usage = StandInUsage()
         self.doctor = StandInDoctor()
+        self.benchmark = StandInBenchmark()
         self.projects: list[StagedProject | None] = []
         self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
         self.closed = 0

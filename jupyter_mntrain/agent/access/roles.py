@@ -54,6 +54,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.PROBE_LISTEN, "POST"): _GANG,
     (Route.PROBE_SEND, "POST"): _DRIVERS,
     (Route.PROBE_DEVICES, "POST"): _DRIVERS,
+    (Route.BENCHED, "PUT"): _DRIVERS,
     (Route.TRUST, "GET"): _WATCHING,
     (Route.TRUST, "PUT"): _WATCHING,
 }

@@ -40,6 +40,7 @@ from jupyter_mntrain.agent.http.node_routes import (
     WorkplaceHandler,
 )
 from jupyter_mntrain.agent.http.probe_routes import (
+    BenchedHandler,
     ProbeDevicesHandler,
     ProbeLeaseHandler,
     ProbeListenHandler,
@@ -95,6 +96,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.PROBE_LISTEN: ProbeListenHandler,
     Route.PROBE_SEND: ProbeSendHandler,
     Route.PROBE_DEVICES: ProbeDevicesHandler,
+    Route.BENCHED: BenchedHandler,
     Route.TRUST: TrustHandler,
 }
 

@@ -10,6 +10,7 @@ from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.machine.links import probe
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.doctor.benchmark import BenchedLinks
 from jupyter_mntrain.model.records.plan import MeasureDevices
 from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, ProbeSend
 from jupyter_mntrain.plan.networks.outdated import link_end
@@ -74,3 +75,18 @@ class ProbeDevicesHandler(AgentHandler):
             measured = await node.devices.measure(request, node.name, node.has_job)
         node.changed()
         self.answer(measured)
+
+
+class BenchedHandler(AgentHandler):
+    def put(self) -> None:
+        """Keep what messages that this node sent reached in a benchmark."""
+        request, node = self.body_as(BenchedLinks), self.node
+        names = {one.name for one in node.inventory.read().interfaces}
+        for link in request.links:
+            if link.sender != node.name or link.interface not in names or not link.backend:
+                what = f"{link.sender} has not benched {link.interface!r} of {node.name}"
+                raise refusal(400, Kind.BAD_REQUEST, what)
+        for link in request.links:
+            node.links.keep(link)
+        node.changed()
+        self.answer({})

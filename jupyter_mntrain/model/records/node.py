@@ -76,6 +76,8 @@ class LinkMeasurement(Record, frozen=True):
         streams: TCP connections that it was sent over at once.
         ends: the sender's and the receiver's interface then; ``None`` if an older agent measured.
         outdated: what has changed at an end since, so that it says nothing now; empty if nothing.
+        backend: ``gloo`` or ``nccl`` if it is what messages of a training reached, and the capacity
+            payload alone; empty for a measurement of the link itself.
     """
 
     sender: str
@@ -87,6 +89,7 @@ class LinkMeasurement(Record, frozen=True):
     streams: int = 1
     ends: tuple[LinkEnd | None, LinkEnd | None] | None = None
     outdated: str = ""
+    backend: str = ""
 
 
 class Interface(Record, frozen=True):
@@ -105,6 +108,8 @@ class Interface(Record, frozen=True):
     """The user's own figure, for both directions."""
     links: tuple[LinkMeasurement, ...] = ()
     """Measured when this node sent over it, one per receiver."""
+    benched: tuple[LinkMeasurement, ...] = ()
+    """Reached by messages of a benchmark that this node sent, one per receiver and backend."""
 
 
 class RoceGid(Record, frozen=True):

@@ -202,7 +202,9 @@ def _links(
 ) -> Mapping[Pair, LinkSpeed]:
     """Links between ranks that are on different nodes."""
     interfaces = choose_interfaces(nodes, [one.interface for one in participants])
-    between = link_speeds(nodes, interfaces, given)
+    between = link_speeds(
+        nodes, interfaces, given, is_for_many_streams=all(one.gpus for one in participants)
+    )
     owners = [at for at, one in enumerate(participants) for _ in range(one.nproc)]
     return {
         (sender, receiver): between[owner, other]

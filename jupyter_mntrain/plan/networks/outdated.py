@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -38,13 +38,11 @@ def link_end(interface: Interface) -> LinkEnd:
 def marked_at_sender(interface: Interface) -> Interface:
     """The interface; those of its measurements are marked that it has changed since."""
     now = link_end(interface)
-    return msgspec.structs.replace(
-        interface,
-        links=tuple(
-            _marked(link, changed(link.ends[0], now, interface.name)) if link.ends else link
-            for link in interface.links
-        ),
-    )
+
+    def mark(link: LinkMeasurement) -> LinkMeasurement:
+        return _marked(link, changed(link.ends[0], now, interface.name)) if link.ends else link
+
+    return _each_marked(interface, mark)
 
 
 def marked_at_receivers(nodes: Sequence[NodeInfo]) -> tuple[NodeInfo, ...]:
@@ -68,11 +66,9 @@ def marked_at_receivers(nodes: Sequence[NodeInfo]) -> tuple[NodeInfo, ...]:
         return _marked(link, changed(before, link_end(same[0]), f"{link.receiver}: {same[0].name}"))
 
     def marked(node: NodeInfo) -> NodeInfo:
-        own = [
-            msgspec.structs.replace(one, links=tuple(map(mark, one.links)))
-            for one in node.inventory.interfaces
-        ]
-        return _with_interfaces(node, own)
+        return _with_interfaces(
+            node, [_each_marked(one, mark) for one in node.inventory.interfaces]
+        )
 
     return tuple(map(marked, nodes))
 
@@ -133,6 +129,16 @@ def known_links(
         if not link.outdated:
             found[link.receiver] = link
     return tuple(found.values())
+
+
+def _each_marked(
+    interface: Interface, mark: Callable[[LinkMeasurement], LinkMeasurement]
+) -> Interface:
+    return msgspec.structs.replace(
+        interface,
+        links=tuple(map(mark, interface.links)),
+        benched=tuple(map(mark, interface.benched)),
+    )
 
 
 def _marked(link: LinkMeasurement, outdated: str) -> LinkMeasurement:

@@ -33,24 +33,28 @@ def link_speeds(
 ) -> dict[Pair, LinkSpeed]:
     """Return what every ordered pair of participants can expect of its link.
 
-    In this order: what the user gave, what was measured, what was measured in the other
-    direction, the nominal speed of the slower interface, and 1 Gbit/s (wireless 100 Mbit/s,
-    loopback 16 Gbit/s). Only the first two are not guesses.
+    In this order: what the user gave, what messages of the same backend reached in a benchmark,
+    what was measured, what was measured in the other direction, the nominal speed of the slower
+    interface, and 1 Gbit/s (wireless 100 Mbit/s, loopback 16 Gbit/s). Only the first three are not
+    guesses.
 
     Args:
         nodes: the participants' nodes, in node-rank order.
         interfaces: the chosen interface of each, see
             :func:`~jupyter_mntrain.plan.interfaces.choose_interfaces`.
         given: the user's figure for all links; ``None`` if there is none.
-        is_for_many_streams: prefer what was measured over several connections at once, as NCCL
-            has them over Ethernet; Gloo has one per pair.
+        is_for_many_streams: for NCCL: prefer what was measured over several connections at once,
+            which it has over Ethernet; Gloo has one per pair.
     """
+    backend = "nccl" if is_for_many_streams else "gloo"
     known = LinkCapacities(given)
     latencies: dict[tuple[str, str], Latency] = {}
     names = [one.name for one in interfaces]
     for node, name in zip(marked_at_receivers(nodes), names, strict=True):
         interface = next(one for one in node.inventory.interfaces if one.name == name)
-        links = known_links(interface.links, is_for_many_streams=is_for_many_streams)
+        measured = known_links(interface.links, is_for_many_streams=is_for_many_streams)
+        benched = known_links([one for one in interface.benched if one.backend == backend])
+        links = tuple({one.receiver: one for one in (*measured, *benched)}.values())
         known.add(node.name, interface.given, links)
         latencies |= {(node.name, one.receiver): one.latency for one in links if one.latency}
     found = {}

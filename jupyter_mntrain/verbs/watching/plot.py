@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -13,6 +12,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument
 from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.watching.picture_file import picture_path, write_picture
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
@@ -43,23 +43,14 @@ class PlotVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         if not args.out and not context.screen.in_background:
             raise SpecError("plot: a terminal shows no pictures", fix="pass a file: -o FILE.png")
-        path = context.directory / Path(args.out).expanduser() if args.out else None
-        if path is not None and not path.parent.is_dir():
-            raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
-        if path is not None and path.suffix.lower() not in ("", ".png"):
-            cause = f"{path.name}: the picture is written as PNG, not as {path.suffix}"
-            raise SpecError(cause, fix=f"name it {path.stem}.png")
+        path = picture_path(context, args.out) if args.out else None
         job = find_job(context, args)
         png = _draw(context, job, args.theme)
         words = f"{job.id}: {context.program} status has the numbers"
         data = {"job_id": job.id, "bytes": len(png), "file": str(path) if path else None}
         if path is None:
             return Outcome(data=data, job=job, picture=png, picture_text=words)
-        try:
-            path.write_bytes(png)
-        except OSError as error:
-            cause = f"{path}: cannot be written: {error.strerror}"
-            raise SpecError(cause, fix="choose another file") from None
+        write_picture(path, png)
         return Outcome(
             Text(f"wrote {path}"),
             data,

@@ -28,6 +28,7 @@ from jupyter_mntrain.show.tables.plans.step_bars import StepBars
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument
 from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.watching.picture_file import write_picture
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
@@ -136,11 +137,7 @@ def _write(path: Path, steps: Sequence[Titled]) -> None:
         content = _draw(steps)
     else:
         content = json.dumps(chrome_trace(steps)).encode()
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        cause = f"{path}: cannot be written: {error.strerror}"
-        raise SpecError(cause, fix="choose another file") from None
+    write_picture(path, content)
 
 
 def _hint(path: Path) -> str:

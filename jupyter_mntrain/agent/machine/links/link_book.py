@@ -21,7 +21,7 @@ _decoder = msgspec.json.Decoder(tuple[LinkMeasurement, ...])
 
 class LinkBook:
     """Stores the newest measurement to each receiver over each interface, on disk: one over a
-    single connection, and one over several.
+    single connection, one over several, and what messages of each backend reached.
 
     Args:
         given: the user's figures by interface name.
@@ -51,11 +51,20 @@ class LinkBook:
     def _attached(self, interface: Interface) -> Interface:
         name = interface.name
         return marked_at_sender(
-            msgspec.structs.replace(interface, given=self.given(name), links=self._all(name))
+            msgspec.structs.replace(
+                interface,
+                given=self.given(name),
+                links=self._all(name),
+                benched=self._all(name, is_benched=True),
+            )
         )
 
-    def _all(self, interface: str) -> tuple[LinkMeasurement, ...]:
-        return tuple(one for one in self._measured.values() if one.interface == interface)
+    def _all(self, interface: str, *, is_benched: bool = False) -> tuple[LinkMeasurement, ...]:
+        return tuple(
+            one
+            for one in self._measured.values()
+            if one.interface == interface and bool(one.backend) == is_benched
+        )
 
     def keep(self, link: LinkMeasurement) -> None:
         """Store a measurement. A disturbed one is only a lower bound: it does not replace a
@@ -71,8 +80,8 @@ class LinkBook:
         write_atomically(self._path, msgspec.json.encode(tuple(self._measured.values())))
 
 
-def _key(link: LinkMeasurement) -> tuple[str, str, bool]:
-    return link.interface, link.receiver, link.streams > 1
+def _key(link: LinkMeasurement) -> tuple[str, str, bool, str]:
+    return link.interface, link.receiver, link.streams > 1, link.backend
 
 
 def _read(path: Path) -> tuple[LinkMeasurement, ...]:

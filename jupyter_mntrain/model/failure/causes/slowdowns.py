@@ -8,6 +8,7 @@ from typing import NamedTuple
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.quantities import rough_bit_rate
 from jupyter_mntrain.model.records.pressure import LinkPressure, Measure, Pressure, RankPressure
 
 SHARE_GREW = tunables.ratio("slowness.share_grew")
@@ -191,13 +192,14 @@ def change_of_link(node: str, link: LinkPressure, nodes: Mapping[str, Pressure])
             fix_of(Kind.LINK_SLOW, "resent"),
         )
     if (end := end_with_other_traffic(node, link, nodes)) is not None:
-        interface, rate = nodes[end].interface, _bits(nodes[end].other_traffic.now)
+        interface, rate = nodes[end].interface, rough_bit_rate(nodes[end].other_traffic.now)
         return Change(
             f"other traffic on {interface} of {end} takes {rate}",
             fix_of(Kind.LINK_SLOW, "traffic", node=end, interface=interface),
         )
     rates = (
-        f"it carries {_bits(link.rate.now)} while it sends, and {_bits(link.rate.before)} before"
+        f"it carries {rough_bit_rate(link.rate.now)} while it sends, "
+        f"and {rough_bit_rate(link.rate.before)} before"
     )
     if link.rtt_s.times > RTT_TIMES:
         rates += (
@@ -217,10 +219,3 @@ def end_with_other_traffic(
     least = OTHERS_SHARE * max(link.rate.before, 1.0)
     ends = (one for one in (node, link.peer) if one in nodes)
     return next((one for one in ends if nodes[one].other_traffic.grew > least), None)
-
-
-def _bits(bytes_per_s: float) -> str:
-    rate = bytes_per_s * 8
-    if rate >= 1e9:
-        return f"{rate / 1e9:.1f} Gbit/s"
-    return f"{rate / 1e6:.0f} Mbit/s" if rate >= 1e6 else f"{rate / 1e3:.0f} kbit/s"

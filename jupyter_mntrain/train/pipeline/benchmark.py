@@ -1,0 +1,253 @@
+"""Benchmark: times messages as training sends them.
+
+``python -m jupyter_mntrain.train.pipeline.benchmark``, under torchrun, with the process group that
+training has. Rank 0 prints each result as a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median, quantiles
+
+import psutil
+import torch
+import torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+from jupyter_mntrain.metrics.benchmark.transports import read_transport
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.records.doctor.benchmark import (
+    LARGEST_BYTES,
+    BenchedLine,
+    BenchedPair,
+    BenchedRank,
+    BenchedSize,
+    Operation,
+    Transport,
+    written_line,
+)
+from jupyter_mntrain.telemetry.problem_file import leave_with
+from jupyter_mntrain.train.world import World, gathered, join_world
+
+ROW_S = tunables.seconds("bench.row_s")
+LONGEST_S = tunables.seconds("bench.longest_s")
+PAIRS_S = tunables.seconds("bench.pairs_s")
+ROUND_TRIPS = tunables.count("bench.round_trips")
+ROUND_TRIPS_S = tunables.seconds("bench.round_trips_s")
+TIMEOUT_S = tunables.seconds("bench.timeout_s")
+
+SMALLEST_BYTES = 1024
+GROWTH = 4
+"""From one message size to the next."""
+
+MEMORY_SHARE = 0.1
+"""Largest message, of what is free."""
+
+FLOAT_BYTES = 4
+MOST_RUNS = 1000
+
+_all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
+"""Renamed in torch 2.13, which warns of the older name."""
+
+
+@record
+def main(argv: list[str] | None = None) -> None:
+    """Time messages of growing sizes, and then between all pairs of nodes."""
+    parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.pipeline.benchmark")
+    parser.add_argument("--largest", type=int, default=LARGEST_BYTES, metavar="BYTES")
+    arguments = parser.parse_args(argv)
+    with join_world("auto", TIMEOUT_S) as world:
+        CollectiveBenchmark(world, arguments.largest).run()
+
+
+class CollectiveBenchmark:
+    """Times messages between all ranks. Its methods are collective: every rank calls them.
+
+    Args:
+        world: all ranks of the job.
+        largest_bytes: of a message.
+    """
+
+    def __init__(self, world: World, largest_bytes: int) -> None:
+        self._world = world
+        # One rank without a GPU has all of them use Gloo, as in training.
+        kinds = gathered(world, (world.device.type, world.host))
+        self._on_gpus = all(kind == "cuda" for kind, _ in kinds)
+        self._device = world.device if self._on_gpus else torch.device("cpu")
+        self._hosts = [host for _, host in kinds]
+        self._largest_bytes = min(largest_bytes, *gathered(world, self._fitting_bytes()))
+
+    def run(self) -> None:
+        """Measure everything, and have rank 0 print it."""
+        ends = self._ends()
+        self._grow("send", lambda size: self._sending(ends[0], ends[1], size))
+        for operation in ("all_reduce", "all_gather"):
+            self._grow(operation, lambda size, one=operation: self._together(one, size))  # type: ignore[misc]
+        self._between_all(ends)
+        for one in gathered(self._world, self._own_rank()):
+            self._say(one)
+
+    def _ends(self) -> list[int]:
+        """The first rank of each node; all ranks if there is one node."""
+        firsts = list({host: rank for rank, host in reversed([*enumerate(self._hosts)])}.values())
+        return sorted(firsts) if len(firsts) > 1 else [*range(self._world.size)]
+
+    def _grow(self, operation: Operation, make: Callable[[int], Callable[[int], float]]) -> None:
+        """Time an operation with growing messages, up to the largest, or the slowest bearable."""
+        size = SMALLEST_BYTES
+        while size <= self._largest_bytes:
+            ranks = 2 if operation == "send" else self._world.size
+            seconds, runs = self._repeated(make(size))
+            self._say(BenchedSize(operation, size, seconds, runs, ranks))
+            if seconds * GROWTH > LONGEST_S:
+                return
+            size *= GROWTH
+
+    def _repeated(self, run: Callable[[int], float]) -> tuple[float, int]:
+        """Seconds of one run, of as many as a row's time has; all ranks get the same."""
+        first_s = self._agreed(run(1))
+        if first_s >= ROW_S:
+            return first_s, 1
+        # The first one may have had to connect: let a few tell how long one takes.
+        first_s = self._agreed(run(3))
+        runs = max(1, min(MOST_RUNS, round(ROW_S / max(first_s, 1e-7))))
+        return self._agreed(run(runs)), runs
+
+    def _agreed(self, seconds: float) -> float:
+        """The slowest rank's time."""
+        told = torch.tensor([seconds], dtype=torch.float64)
+        dist.all_reduce(told, op=dist.ReduceOp.MAX)
+        return float(told.item())
+
+    def _together(self, operation: Operation, size: int) -> Callable[[int], float]:
+        ranks = self._world.size
+        each = max(1, size // FLOAT_BYTES // ranks)
+        whole = torch.zeros(each * ranks, device=self._device)
+        own = torch.zeros(each, device=self._device)
+
+        def run(times: int) -> float:
+            dist.all_reduce(torch.zeros(1))
+            begun_s = time.perf_counter()
+            for _ in range(times):
+                if operation == "all_reduce":
+                    dist.all_reduce(whole)
+                else:
+                    _all_gather(whole, own)
+            self._finish()
+            return (time.perf_counter() - begun_s) / times
+
+        return run
+
+    def _sending(self, sender: int, receiver: int, size: int) -> Callable[[int], float]:
+        """Messages one way, and a byte back at the end that says they are there."""
+        message = torch.zeros(max(1, size // FLOAT_BYTES), device=self._device)
+        told = torch.zeros(1, device=self._device)
+        mine = self._world.rank
+
+        def run(times: int) -> float:
+            dist.all_reduce(torch.zeros(1))
+            begun_s = time.perf_counter()
+            if mine == sender:
+                for _ in range(times):
+                    dist.send(message, receiver)
+                dist.recv(told, receiver)
+                self._finish()
+                return (time.perf_counter() - begun_s) / times
+            if mine == receiver:
+                for _ in range(times):
+                    dist.recv(message, sender)
+                dist.send(told, sender)
+                self._finish()
+            return 0.0
+
+        return run
+
+    def _between_all(self, ends: list[int]) -> None:
+        """Time messages of every ordered pair, one pair at a time."""
+        pairs = [(one, other) for one in ends for other in ends if one != other]
+        size = self._largest_bytes
+        for sender, receiver in pairs:
+            latencies = self._round_trips(sender, receiver)
+            run = self._sending(sender, receiver, SMALLEST_BYTES * GROWTH**4)
+            run(1)
+            quick_s = self._agreed(run(1))
+            # Many pairs, or slow ones, get smaller messages.
+            bytes_per_s = SMALLEST_BYTES * GROWTH**4 / max(quick_s, 1e-7)
+            while size > SMALLEST_BYTES and size / bytes_per_s * len(pairs) > PAIRS_S:
+                size //= GROWTH
+            seconds, _ = self._repeated(self._sending(sender, receiver, size))
+            if self._world.rank == 0:
+                last = quantiles(latencies, n=100)[-1] if len(latencies) > 1 else latencies[0]
+                pair = BenchedPair(
+                    sender, receiver, size, seconds, median(latencies), last, len(latencies)
+                )
+                self._say(pair)
+
+    def _round_trips(self, sender: int, receiver: int) -> list[float]:
+        """Half of each round trip of the smallest message, known to rank 0."""
+        message = torch.zeros(SMALLEST_BYTES // FLOAT_BYTES, device=self._device)
+
+        def there_and_back() -> float:
+            begun_s = time.perf_counter()
+            if self._world.rank == sender:
+                dist.send(message, receiver)
+                dist.recv(message, receiver)
+            elif self._world.rank == receiver:
+                dist.recv(message, sender)
+                dist.send(message, sender)
+            self._finish()
+            return (time.perf_counter() - begun_s) / 2
+
+        there_and_back()
+        is_end = self._world.rank == sender
+        one_s = self._agreed(there_and_back() if is_end else (there_and_back(), 0.0)[1])
+        times = max(1, min(ROUND_TRIPS, round(ROUND_TRIPS_S / max(2 * one_s, 1e-7))))
+        found = [there_and_back() for _ in range(times)]
+        return gathered(self._world, found)[sender]
+
+    def _own_rank(self) -> BenchedRank:
+        name = torch.cuda.get_device_name(self._device) if self._on_gpus else "cpu"
+        return BenchedRank(
+            rank=self._world.rank,
+            node=self._world.host,
+            device=name,
+            backend="nccl" if self._on_gpus else "gloo",
+            transport=own_transport() if self._on_gpus else Transport(),
+        )
+
+    def _fitting_bytes(self) -> int:
+        """The largest message that this rank has room for."""
+        if self._on_gpus:
+            return int(torch.cuda.mem_get_info(self._device)[0] * MEMORY_SHARE)
+        neighbors = self._hosts.count(self._world.host)
+        return int(psutil.virtual_memory().available * MEMORY_SHARE) // neighbors
+
+    def _finish(self) -> None:
+        if self._on_gpus:
+            torch.cuda.synchronize(self._device)
+
+    def _say(self, line: BenchedLine) -> None:
+        if self._world.is_head:
+            print(written_line(line), flush=True)  # noqa: T201 - the job's log is its output
+
+
+def own_transport() -> Transport:
+    """What NCCL has written of this process, into the file that the launch gave it."""
+    path = Path(os.environ.get("NCCL_DEBUG_FILE", ""))
+    # %h is the host name, %p the process.
+    pattern = re.sub(r"%h", "*", path.name).replace("%p", str(os.getpid()))
+    logs = sorted(path.parent.glob(pattern)) if pattern else []
+    return read_transport("".join(one.read_text(errors="replace") for one in logs))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except MntrainError as error:
+        leave_with(error)
