@@ -7,11 +7,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from jupyter_mntrain.agent.machine.facts.reading import MachineReader
 from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.doctor.hardware import GpuDriver
+from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.model.records.node import GpuProcess, LeaseInfo
+from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.doctor.faults.gpus import GB, driver, setup, state, wanted, xid
 from tests.doctor.faults.network import adapters, card, logged
 from tests.doctor.healthy import (
@@ -22,6 +25,7 @@ from tests.doctor.healthy import (
     with_inventory,
     with_node,
 )
+from tests.standin.cards import SETUP, CardError, Cards, install
 
 
 def levels(case: Case) -> set[str]:
@@ -103,3 +107,46 @@ def test_a_job_that_wants_no_gpu_is_not_stopped_by_their_driver():
 def test_of_an_older_agent_hardware_is_unknown():
     found = examine(changed(healthy(), hardware=None))
     assert {one.level for one in found if one.node == "muthur"} == {"passed", "unknown"}
+
+
+@pytest.mark.parametrize(
+    ("cards", "found"),
+    [
+        (Cards(pids=()), []),
+        (
+            Cards(pids=(), uuids=("GPU-1", "GPU-2"), lost={1: CardError("lost", 15)}),
+            ["gpu-answers"],
+        ),
+        (Cards(pids=(), throttle_reasons=0x40), ["gpu-clocks"]),
+        (Cards(pids=(), fabric=(1, 0, 0)), ["gpu-fabric"]),
+        (Cards(pids=(), fabric=(3, 0, 0)), []),
+        (Cards(pids=(), fabric=(1, 0, 0), split=(0,), uuids=("GPU-1", "GPU-2")), ["gpu-fabric"]),
+        (Cards(pids=(), told={"nvmlDeviceGetTotalEccErrors": 2}), ["gpu-memory-errors"]),
+        (Cards(pids=(), told={"nvmlDeviceGetCurrPcieLinkWidth": 1}), ["gpu-pcie"]),
+        (Cards(pids=(), told=dict.fromkeys(SETUP)), []),
+    ],
+)
+def test_what_nvml_tells_an_agent_reaches_its_check(monkeypatch, tmp_path, cards, found):
+    install(monkeypatch, cards)
+    none = tmp_path / "none"
+    gpus = GpuReader()
+    reader = MachineReader(tmp_path, gpus, proc=none, sysfs=none, kmsg=none, root=none)
+    facts = reader.read(MachineQuestion(looks_up_names=False))
+    case = changed(healthy(), gpus=facts.gpus, hardware=facts.hardware)
+    assert [one.check for one in examine(case) if one.level != "passed"] == found
+
+
+def test_a_driver_of_another_version_reaches_its_check(monkeypatch, tmp_path):
+    cards = Cards()
+    cards.trouble = CardError("Driver/library version mismatch", 18)
+    install(monkeypatch, cards)
+    none = tmp_path / "none"
+    reader = MachineReader(tmp_path, GpuReader(), proc=none, sysfs=none, kmsg=none, root=none)
+    facts = reader.read(MachineQuestion(looks_up_names=False))
+    found = examine(changed(healthy(), gpus=facts.gpus, hardware=facts.hardware))
+    assert (found[0].check, found[0].level) == ("gpu-driver", "stops")
+
+
+def test_a_gpu_that_is_split_needs_no_fabric():
+    split = setup(is_split=True, fabric="not started")
+    assert levels(split(healthy())) == {"passed"}

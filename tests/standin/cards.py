@@ -45,6 +45,9 @@ SETUP: Mapping[str, Any] = {
     "nvmlDeviceGetMaxPcieLinkWidth": 16,
     "nvmlDeviceGetPowerManagementLimit": 350_000,
     "nvmlDeviceGetPowerManagementDefaultLimit": 350_000,
+    "nvmlDeviceGetTotalEccErrors": 0,
+    "nvmlDeviceGetRemappedRows": (0, 0, False, False),
+    "nvmlDeviceGetRetiredPagesPendingStatus": 0,
     "nvmlDeviceGetPciInfo": SimpleNamespace(busId="00000000:01:00.0"),
 }
 """How a card is set up, without a fault."""

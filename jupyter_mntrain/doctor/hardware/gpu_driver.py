@@ -98,7 +98,8 @@ class Fabric(HardwareCheck):
     looks_at = "on machines with NVSwitches, whether the fabric manager has set them up"
 
     def inspect(self, node: Examined, facts: MachineFacts, hardware: Hardware) -> Finding | None:
-        gpus = chosen(node, [one for one in hardware.gpus if one.fabric is not None])
+        whole = [one for one in hardware.gpus if not one.is_split]
+        gpus = chosen(node, [one for one in whole if one.fabric is not None])
         driver = hardware.gpu_driver
         fix = (
             f"on {node.name}: sudo systemctl restart nvidia-fabricmanager; its version must be the "
@@ -126,7 +127,7 @@ class Fabric(HardwareCheck):
         if gpus:
             return self.passed(node, "completed")
         # GPUs before H100 do not tell. A container does not see the machine's service.
-        if not driver.has_switches or facts.container or not chosen(node, hardware.gpus):
+        if not driver.has_switches or facts.container or not chosen(node, whole):
             return None
         if driver.has_fabric_manager:
             return self.passed(node, "manager runs")

@@ -18,6 +18,10 @@ from jupyter_mntrain.model.text.foreign import shown_line
 RECENT_S = tunables.seconds("doctor.recent_fault_s")
 SHARE_OF_OTHERS = tunables.ratio("failure.gpu_share_of_others")
 
+UNSEEN_SHARE: Final = 0.1
+UNSEEN_BYTES: Final = 2 << 30
+"""What a desktop holds, and the driver itself; neither is listed."""
+
 BY_PROGRAMS: Final = frozenset({8, 13, 31, 32, 43, 45, 68, 69})
 """Xid errors that a program's own fault or end makes (NVIDIA's documentation of Xid errors)."""
 REPAIRED: Final = frozenset({63, 92, 94, 154})
@@ -127,10 +131,9 @@ class GpuUsers(NodeCheck):
                 for process in one.others
                 if (process.memory_bytes or held) >= SHARE_OF_OTHERS * total
             ]
-            # A desktop may hold a GiB, and the driver some of its own.
-            if not users and held <= max(1 << 30, SHARE_OF_OTHERS * total):
+            if not users and held <= max(UNSEEN_BYTES, UNSEEN_SHARE * total):
                 continue
-            who = " and ".join(users) or "a process that cannot be seen, perhaps of a container,"
+            who = " and ".join(users) or "a desktop, or a process of another container,"
             fix = f"on {node.name}: end it, or choose another GPU; nvidia-smi lists the processes"
             problem = Problem(
                 kind=Kind.GPU_TAKEN,

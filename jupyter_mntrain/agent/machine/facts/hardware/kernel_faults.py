@@ -24,8 +24,8 @@ _KINDS: Final[tuple[tuple[KernelFaultKind, re.Pattern[str]], ...]] = (
         "disk",
         # Not of drives for disks that can be taken out, which say so while they have none.
         re.compile(
-            r"(I/O error(?!.*\b(dev|device) (fd|sr|loop)\d))|EXT4-fs error|XFS .*(error|shut ?down)"
-            r"|BTRFS.*error|Remounting filesystem read-only",
+            r"(I/O|critical medium) error(?!.*\b(dev|device) (fd|sr|loop)\d)|EXT4-fs error"
+            r"|XFS .*(error|shut ?down)|BTRFS.*error|Remounting filesystem read-only",
             re.IGNORECASE,
         ),
     ),

@@ -33,6 +33,7 @@ def log(path: Path, line: str) -> tuple[KernelFault, ...]:
         ("GPU", FALLEN),
         ("GPU", "NVRM: Xid (0000:01:00): 79, GPU has fallen off the bus."),
         ("disk", "blk_update_request: I/O error, dev sda, sector 2048"),
+        ("disk", "critical medium error, dev sda, sector 2048 op 0x0:(READ)"),
         ("disk", "EXT4-fs error (device nvme0n1p2): ext4_find_entry:1455"),
         ("disk", "XFS (sdb1): metadata I/O error in xfs_trans_read_buf_map"),
         ("machine check", "mce: [Hardware Error]: Machine check events logged"),
