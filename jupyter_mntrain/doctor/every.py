@@ -41,6 +41,7 @@ from jupyter_mntrain.doctor.pair.reach import PortRange, ReachablePeers, Rendezv
 from jupyter_mntrain.doctor.pair.routes import RouteToPeers
 from jupyter_mntrain.doctor.software.cuda_loads import CudaArchitectures, CudaStart, NcclLoaded
 from jupyter_mntrain.doctor.software.torch_loads import TorchImport, TorchVersion
+from jupyter_mntrain.doctor.workload.job_paths import JobPaths
 
 EVERY: Final[Sequence[Check]] = (
     WritablePaths(),
@@ -95,6 +96,7 @@ EVERY: Final[Sequence[Check]] = (
     DebugVariables(),
     AdapterNames(),
     InterfaceNames(),
+    JobPaths(),
 )
 
 

@@ -11,6 +11,7 @@ from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from tests.doctor.healthy import healthy
 from tests.standin.pipeline import BEGIN_S
 
@@ -25,8 +26,16 @@ class StandInDoctor:
     def __init__(self) -> None:
         self.case: Case = healthy()
         self.silent: dict[str, Problem] = {}
+        self.asked: MachineQuestion | None = None
 
-    def examine(self, nodes: Sequence[str] = (), *, progress: Progress = SILENT) -> DoctorReport:
+    def examine(
+        self,
+        nodes: Sequence[str] = (),
+        *,
+        asked: MachineQuestion = MachineQuestion(),  # noqa: B008 - frozen
+        progress: Progress = SILENT,
+    ) -> DoctorReport:
+        self.asked = asked
         chosen = tuple(one for one in self.case.nodes if not nodes or one.name in nodes)
         progress.report("examining the nodes", 0, len(chosen))
         return DoctorReport(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from jupyter_mntrain.cluster.examination.asking_facts import ask_facts
 from jupyter_mntrain.cluster.examination.path_trials import PathTrials
 from jupyter_mntrain.cluster.session import DriverSession
@@ -32,11 +34,18 @@ class ClusterDoctor:
     def __init__(self, driver: DriverSession, search: NodeSearch, clock: Clock) -> None:
         self._driver, self._search, self._clock = driver, search, clock
 
-    def examine(self, nodes: Sequence[str] = (), *, progress: Progress = SILENT) -> DoctorReport:
+    def examine(
+        self,
+        nodes: Sequence[str] = (),
+        *,
+        asked: MachineQuestion = MachineQuestion(),  # noqa: B008 - frozen
+        progress: Progress = SILENT,
+    ) -> DoctorReport:
         """Look for what keeps these nodes from training; starts and changes nothing.
 
         Args:
             nodes: names, ids or host names; default: all that answer, and those that are silent.
+            asked: what of a job is looked for besides: its paths, its interpreter.
             progress: counts the nodes that have answered.
 
         Raises:
@@ -49,7 +58,7 @@ class ClusterDoctor:
         self._search.refuse_awaited(nodes)
         begun_s = self._clock.time()
         infos, silent = self._chosen(nodes)
-        examined, failed = self._driver.loop.run(self._ask_all(infos, progress))
+        examined, failed = self._driver.loop.run(self._ask_all(infos, asked, progress))
         progress.report("trying the network", 0, None)
         paths = self._driver.loop.run(self._try_paths(examined))
         findings = examine(Case(nodes=tuple(examined), paths=paths))
@@ -72,7 +81,7 @@ class ClusterDoctor:
         }
 
     async def _ask_all(
-        self, infos: Sequence[NodeInfo], progress: Progress
+        self, infos: Sequence[NodeInfo], wanted: MachineQuestion, progress: Progress
     ) -> tuple[list[Examined], dict[str, Problem]]:
         """Ask all nodes at once; of those that do not answer, why."""
         asked = Count(progress, "examining the nodes", len(infos))
@@ -81,7 +90,9 @@ class ClusterDoctor:
         async def ask(info: NodeInfo) -> Examined | None:
             try:
                 client = self._search.client(info.node_id)
-                question = MachineQuestion(peers=tuple(_others(infos, info)), patience_s=LOADED_S)
+                question = msgspec.structs.replace(
+                    wanted, peers=tuple(_others(infos, info)), patience_s=LOADED_S
+                )
                 return await ask_facts(client, await client.node_info(), question, self._clock)
             except MntrainError as error:
                 failed[info.name] = error.problem

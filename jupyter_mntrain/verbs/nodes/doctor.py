@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 
 import msgspec
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.doctor.every import EVERY
+from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.show.tables.doctor import doctor_table
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.find import joined_cluster, named_job
 from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.workload.asked_paths import question_of_job, question_of_recipe
+from jupyter_mntrain.workload.workload import from_path
 
 FOUND = 1
 """Exit code: something stops a launch."""
@@ -25,14 +29,37 @@ class DoctorVerb(Verb):
         parser.argument(
             "nodes", nargs="*", metavar="NODE", completes="node", help="only these (default: all)"
         )
+        parser.option(
+            "--for",
+            dest="wanted",
+            metavar="FILE|JOB",
+            help="also look for what this recipe, script or job reads and writes on the nodes",
+        )
+        parser.option("--python", metavar="PYTHON", help="the interpreter that it shall run with")
         parser.flag("--all", "-a", help="list the checks that all nodes passed, too")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        cluster = joined_cluster(context, args)
+        cluster, asked = joined_cluster(context, args), _asked(context, args)
         with context.screen.progress() as progress:
-            report = cluster.doctor.examine(args.nodes, progress=progress)
+            report = cluster.doctor.examine(args.nodes, asked=asked, progress=progress)
         return Outcome(
             doctor_table(report, EVERY, every=args.all),
             msgspec.to_builtins(report),
             exit_code=0 if report.can_launch else FOUND,
         )
+
+
+def _asked(context: Context, args: Namespace) -> MachineQuestion:
+    """What is asked besides the machine itself.
+
+    Raises:
+        SpecError, RecipeError: there is no such file, or it is no recipe and no script.
+        JobNotFoundError: neither is there such a job.
+    """
+    if args.wanted is None:
+        return MachineQuestion(python=args.python)
+    path = context.directory / Path(args.wanted).expanduser()
+    if path.exists() or path.suffix in (".toml", ".py"):
+        return question_of_recipe(from_path(path).recipe, args.python)
+    asked = question_of_job(named_job(context, args, args.wanted).spec())
+    return asked if args.python is None else msgspec.structs.replace(asked, python=args.python)

@@ -11,5 +11,6 @@ from tests.doctor.faults.network import NETWORK
 from tests.doctor.faults.software import SOFTWARE
 from tests.doctor.faults.surroundings import SURROUNDINGS
 from tests.doctor.faults.ways import WAYS
+from tests.doctor.faults.workload import WORKLOAD
 
-FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS, *NETWORK, *WAYS, *SOFTWARE)
+FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS, *NETWORK, *WAYS, *SOFTWARE, *WORKLOAD)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import JobSpec
 from tests.doctor.faults import FAULTS
 from tests.doctor.healthy import healthy
 from tests.wording import says
@@ -73,3 +76,33 @@ def test_programs_get_every_finding(do, as_json, cluster):
 
 def test_only_the_nodes_that_are_named_are_examined(do, as_json):
     assert as_json(do("doctor", "hal", "--json"))["nodes"] == ["hal"]
+
+
+def test_what_a_recipe_reads_and_writes_is_asked_for(do, cluster, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        '[model]\npath = "/models/m"\n[data]\nsource = "corpus.txt"\n'
+        '[output]\ndirectory = "~/out"\n'
+    )
+    do("doctor", "--for", "mine.toml", "--python", "conda:lab", directory=tmp_path)
+    asked = cluster.doctor.asked
+    assert [(one.use, one.path) for one in asked.paths] == [
+        ("model", "/models/m"),
+        ("data", str(tmp_path / "corpus.txt")),
+        ("output", "~/out"),
+    ]
+    assert asked.python == "conda:lab"
+
+
+def test_the_folder_and_the_interpreter_of_a_job_are_asked_for(do, cluster):
+    (job,) = cluster._jobs.values()
+    spec = JobSpec(entry=("train.py",), participants=(), workdir="/mnt/lab", python="/env")
+    job.spec = lambda: spec
+    do("doctor", "--for", job.id)
+    asked = cluster.doctor.asked
+    assert [(one.use, one.path) for one in asked.paths] == [("working directory", "/mnt/lab")]
+    assert asked.python == "/env"
+
+
+def test_what_is_neither_a_file_nor_a_job_is_refused(do):
+    with pytest.raises(MntrainError):
+        do("doctor", "--for", "none.toml")

@@ -1,0 +1,1 @@
+"""Checks of what a job needs on each of its nodes."""

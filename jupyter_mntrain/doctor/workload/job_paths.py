@@ -1,0 +1,69 @@
+"""Check of the paths that a job reads: each node has its own copy, or mounts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from jupyter_mntrain.doctor.check import Case, Check, Examined
+from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
+from jupyter_mntrain.model.text.foreign import shown_line
+
+READ: Final[tuple[PathUse, ...]] = ("working directory", "model", "data")
+"""What a job does with the paths that it reads."""
+
+
+class JobPaths(Check):
+    id = "job-paths"
+    title = "Job's files"
+    looks_at = "with --for: the model, data and working directory of a job, which it reads there"
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        for node in case.nodes:
+            read = [one for one in node.facts.paths if one.use in READ] if node.facts else []
+            lost = [one for one in read if one.kind in ("missing", "unreadable")]
+            yield from (self._judged(case, node, one) for one in lost)
+            if read and not lost:
+                yield self.passed(node, "there")
+
+    def _judged(self, case: Case, node: Examined, lost: FoundPath) -> Finding:
+        path = shown_line(lost.path)
+        if lost.kind == "unreadable":
+            user = node.facts.user if node.facts else "its user"
+            problem = Problem(
+                kind=Kind.NO_PERMISSION,
+                cause=f"{user} may not read {path}, the {lost.use} of the job",
+                fix=f"on {node.name}: sudo setfacl -R -m u:{user}:rX {path}",
+            )
+            return self.stops(node, lost.use, problem)
+        has = next((one for one in case.nodes if _has(one, lost)), None)
+        there = f", and is on {has.name}{_shown_target(has, lost)}" if has else " on any node"
+        problem = Problem(
+            kind=Kind.NO_FILE,
+            cause=f"{path}, the {lost.use} of the job, does not exist{there}",
+            fix=f"copy it to {node.name}, or mount it there, or correct the path"
+            if has
+            else "correct the path: it is one on the nodes",
+        )
+        return self.stops(node, lost.use, problem)
+
+
+def _found(node: Examined, like: FoundPath) -> FoundPath | None:
+    paths = node.facts.paths if node.facts else ()
+    return next((one for one in paths if (one.use, one.path) == (like.use, like.path)), None)
+
+
+def _has(node: Examined, like: FoundPath) -> bool:
+    found = _found(node, like)
+    return found is not None and found.kind in ("folder", "file")
+
+
+def _shown_target(node: Examined, like: FoundPath) -> str:
+    """Where it really lies, if a symbolic link leads there: what is missing may be the link."""
+    found = _found(node, like)
+    if found is None or found.real_path in ("", found.path):
+        return ""
+    return f" a link to {shown_line(found.real_path)}"

@@ -1,0 +1,43 @@
+"""Asked paths: those of a job that the doctor looks for on its nodes. Pure."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuestion, PathUse
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import written_recipe
+
+
+def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> MachineQuestion:
+    """What the doctor asks for a recipe; of a script (``None``), only about its interpreter.
+
+    Relative paths of a stored job are left out: they lie in its folder.
+    """
+    if recipe is None:
+        return MachineQuestion(python=python)
+    wanted: tuple[tuple[PathUse, str | None], ...] = (
+        ("model", recipe.model.path),
+        ("data", recipe.data.source),
+        ("data", recipe.data.chat_template),
+        ("checkpoints", recipe.checkpoint.directory),
+        ("output", recipe.output.directory),
+    )
+    paths = [
+        AskedPath(use=use, path=path)
+        for use, path in wanted
+        if path and path.startswith(("/", "~"))
+    ]
+    return MachineQuestion(paths=tuple(paths), python=python)
+
+
+def question_of_job(spec: JobSpec) -> MachineQuestion:
+    """What the doctor asks for a job that shall run again.
+
+    Raises:
+        RecipeError: its recipe is not valid.
+    """
+    asked = question_of_recipe(written_recipe(spec), spec.python)
+    if spec.workdir is None:
+        return asked
+    own = AskedPath(use="working directory", path=spec.workdir)
+    return MachineQuestion(paths=(own, *asked.paths), python=asked.python)
