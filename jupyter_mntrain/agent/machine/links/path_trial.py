@@ -37,8 +37,8 @@ from jupyter_mntrain.model.records.node import Interface
 
 PATIENCE_S = tunables.seconds("doctor.path_patience_s")
 LOAD_S = tunables.seconds("doctor.path_load_s")
-TRIED_BYTES = tunables.size("failure.link_trial_bytes")
-SMALL_PACKETS = tunables.count("failure.link_trial_small_packets")
+TRIED_BYTES = tunables.size("doctor.path_bytes")
+SMALL_PACKETS = tunables.count("doctor.path_small_packets")
 
 KNOCKS = 24
 """So many more are dropped by whoever lets none in; other packets that are dropped are few."""
