@@ -32,6 +32,8 @@ from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.achievements import Achievements
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
+from jupyter_mntrain.agent.machine.files.roots import LargeRoots
+from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
@@ -70,9 +72,7 @@ from jupyter_mntrain.trust.joining.announcer import Announcer
 log = logging.getLogger("mntrain.agent")
 
 POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
-
 JOIN_PORT_S = tunables.seconds("agent.join_port_s")
-
 INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
 
@@ -117,8 +117,7 @@ def perform(options: Options) -> Done:
     """
     state = options.state
     if options.action in ("install-service", "remove-service"):
-        is_removed = options.action == "remove-service"
-        lines = service.remove(state) if is_removed else _install(options)
+        lines = service.remove(state) if options.action == "remove-service" else _install(options)
         return Done("\n".join(lines), {"done": "; ".join(lines)})
     if options.owner is not None:
         name = membership.joined(state).settings.name
@@ -265,6 +264,7 @@ def _node(options: Options) -> LocalNode:
             errors=OwnErrors.listening(),
         ),
         blobs=BlobStore(options.state / BLOBS),
+        transfers=TransferBook(LargeRoots(options.state, told.roots)),
         listeners=listeners,
         audit=Audit(options.state / AUDIT_FILE),
         state=StateDirectory(options.state, node_id),

@@ -10,17 +10,13 @@ from dataclasses import dataclass, field
 import msgspec
 
 from jupyter_mntrain.agent.access.callers import TrustKeeper
-from jupyter_mntrain.agent.access.limits import (
-    Quota,
-    measure_quota,
-    sink_quota,
-    stream_quota,
-)
+from jupyter_mntrain.agent.access.limits import Quota, measure_quota, sink_quota, stream_quota
 from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
+from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.agent.machine.links.path_listener import PathListeners
@@ -79,6 +75,7 @@ class LocalNode:
     leases: LeaseBook
     jobs: JobBook
     blobs: BlobStore
+    transfers: TransferBook
     listeners: Listeners
     audit: Audit
     state: StateDirectory

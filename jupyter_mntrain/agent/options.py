@@ -19,6 +19,7 @@ from jupyter_mntrain.agent.membership.state import Settings, find, nodes_directo
 from jupyter_mntrain.command_line.agent import ACTIONS, DESCRIPTION, PROGRAM, Action, add_arguments
 from jupyter_mntrain.command_line.parser import Parser, check_choice, menu_parser, output_options
 from jupyter_mntrain.command_line.token_input import read_token_text
+from jupyter_mntrain.launch.files.names import parse_root
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity
@@ -80,6 +81,8 @@ def parse_options(argv: Sequence[str]) -> Options:
     settings = _settings(args, name, state)
     for text in settings.link_capacities:
         parse_link_capacity(text)
+    for text in settings.roots:
+        parse_root(text)
     return Options(
         action=action,
         state=state,
@@ -131,6 +134,7 @@ def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> S
         else kept.advertised,
         port=port,
         link_capacities=tuple(told("link_capacity", ()) or kept.link_capacities),
+        roots=tuple(told("root", ()) or kept.roots),
         python=told("python", kept.python),
     )
 

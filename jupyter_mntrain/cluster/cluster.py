@@ -10,11 +10,12 @@ from typing import Self
 
 from jupyter_mntrain.cluster.admission.membership import ClusterMembership
 from jupyter_mntrain.cluster.agents.address import parse_address
-from jupyter_mntrain.cluster.checkpoints import Checkpoints
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark
 from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
+from jupyter_mntrain.cluster.files.checkpoints import Checkpoints
+from jupyter_mntrain.cluster.files.large_files import ClusterFiles
 from jupyter_mntrain.cluster.history.usage import ClusterUsage
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launching_cluster import LaunchingCluster
@@ -90,6 +91,7 @@ class Cluster(LaunchingCluster):
         self.usage = ClusterUsage(self._driver, self._search, clock)
         self.doctor = ClusterDoctor(self._driver, self._search, clock)
         self.benchmark = ClusterBenchmark(self._driver, self._search, clock)
+        self.files = ClusterFiles(self._driver, self._search, clock)
         # Also at interpreter exit, while threads still run.
         self._closer = weakref.finalize(self, self._driver.close)
 

@@ -93,6 +93,12 @@ def _running_options(parser: Parser) -> None:
         metavar="IFACE=RATE",
         help="capacity of a link, like eth1=1gbit; default: measured",
     )
+    parser.repeatable(
+        "--root",
+        metavar="NAME=PATH",
+        help="folder of large files that mntrain push and pull use, like models=/data/models; "
+        "repeatable; default: models and data in its state directory",
+    )
     parser.option(
         "--python",
         metavar="FILE",

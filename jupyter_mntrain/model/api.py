@@ -39,6 +39,14 @@ POST    /v1/jobs/{job}/ranks/{rank}/kill           KillRequest → JobRecord; on
 POST    /v1/blobs                                  BlobQuery → BlobsMissing
 PUT     /v1/blobs/{sha256}?size=&offset=&key=      bytes → {}; parts of one upload, in order
 GET     /v1/blobs/{sha256}?offset=&limit=          → bytes
+POST    /v1/files/manifest                         "ROOT:NAME" → Hashing; ask until it is over
+POST    /v1/files/transfers                        Deposit → TransferState; ask while it checks
+PUT     /v1/files/transfers/{transfer}             → TransferState: what came whole is in place
+GET     /v1/files/transfers/{transfer}/pieces/{n}  → bytes
+PUT     /v1/files/transfers/{transfer}/pieces/{n}  bytes → {}
+POST    /v1/files/transfers/{transfer}/pieces/{n}  PieceSource → {}: fetches it from that node
+GET     /v1/files/space                            → NodeSpace
+POST    /v1/files/space                            CleanRequest → Cleaned
 GET     /v1/port/{port}?interface=                 → PortStatus, on that interface's address
 GET     /v1/trust                                  → TrustNews, what drivers left here
 PUT     /v1/trust                                  TrustNews → {}; what is newer is kept
@@ -50,7 +58,8 @@ PUT     /v1/probe/benched                          BenchedLinks → {}; kept wit
 ======  =========================================  ==============================================
 
 All connections are TLS with a certificate of the cluster on both sides. Drivers may send any
-request. A node may send other nodes ``POST /v1/probe/listen``, read and stop a job that both take
+request. A node may send other nodes ``POST /v1/probe/listen``, read pieces of a transfer that a
+driver has deposited there for it, read and stop a job that both take
 part in, and, as the head of a job that may be restarted, lease and start its next attempt exactly
 as a driver has deposited it; anything else is answered 403. Before it has joined, an agent answers
 only :mod:`jupyter_mntrain.trust.joining.messages`. Records come without the files of their spec,
@@ -107,6 +116,11 @@ class Route(enum.StrEnum):
     KILL_RANK = "/v1/jobs/{job_id}/ranks/{rank}/kill"
     BLOBS = "/v1/blobs"
     BLOB = "/v1/blobs/{sha256}"
+    MANIFEST = "/v1/files/manifest"
+    TRANSFERS = "/v1/files/transfers"
+    TRANSFER = "/v1/files/transfers/{transfer}"
+    PIECE = "/v1/files/transfers/{transfer}/pieces/{piece}"
+    SPACE = "/v1/files/space"
     PORT = "/v1/port/{port}"
     TRUST = "/v1/trust"
     PROBE_LEASE = "/v1/probe/lease"

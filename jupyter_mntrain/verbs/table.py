@@ -28,6 +28,10 @@ from jupyter_mntrain.verbs.nodes.add import AddVerb
 from jupyter_mntrain.verbs.nodes.agent import AgentVerb
 from jupyter_mntrain.verbs.nodes.bench import BenchVerb
 from jupyter_mntrain.verbs.nodes.doctor import DoctorVerb
+from jupyter_mntrain.verbs.nodes.files.du import DuVerb
+from jupyter_mntrain.verbs.nodes.files.gc import GcVerb
+from jupyter_mntrain.verbs.nodes.files.pull import PullVerb
+from jupyter_mntrain.verbs.nodes.files.push import PushVerb
 from jupyter_mntrain.verbs.nodes.forget import ForgetVerb
 from jupyter_mntrain.verbs.nodes.history import HistoryVerb
 from jupyter_mntrain.verbs.nodes.install import InstallVerb
@@ -60,6 +64,10 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     DriverVerb,
     AgentVerb,
     DoctorVerb,
+    PushVerb,
+    PullVerb,
+    DuVerb,
+    GcVerb,
     MeasureVerb,
     BenchVerb,
     HistoryVerb,

@@ -41,6 +41,7 @@ from jupyter_mntrain.plan.members import choose_participants, parse_member
 from jupyter_mntrain.recipe.devices.fitting import fitted
 from tests.standin.benchmark import StandInBenchmark
 from tests.standin.doctor import StandInDoctor
+from tests.standin.files import StandInFiles
 from tests.standin.job_handle import StandInJob
 from tests.standin.jobs import measured_links
 from tests.standin.pipeline import BEGIN_S, GIGABIT
@@ -138,6 +139,7 @@ class StandInCluster:
         self.usage = StandInUsage()
         self.doctor = StandInDoctor()
         self.benchmark = StandInBenchmark()
+        self.files = StandInFiles()
         self.projects: list[StagedProject | None] = []
         self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")
         self.closed = 0

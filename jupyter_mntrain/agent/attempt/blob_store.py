@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jupyter_mntrain.agent.access.limits import TooManyError
+from jupyter_mntrain.launch.files.arriving import SPARE_BYTES
+from jupyter_mntrain.launch.files.records import HeldThing
 from jupyter_mntrain.launch.project.tree import SHA256, Tree, read_tree
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError, SpecError
@@ -24,7 +26,6 @@ from jupyter_mntrain.model.files import PRIVATE, private_directory
 from jupyter_mntrain.model.quantities import rough_size
 
 STORE_BYTES = tunables.size("projects.store_bytes")
-SPARE_BYTES = tunables.size("projects.spare_bytes")
 KEPT_S = tunables.seconds("projects.kept_s")
 PATIENCE_S = tunables.seconds("projects.upload_patience_s")
 MOST_UPLOADS = tunables.count("projects.uploads")
@@ -139,6 +140,22 @@ class BlobStore:
                 self._append(path, part)
             if part.offset + len(part.content) == part.size_bytes:
                 self._finish(path, part)
+
+    def clean(self, in_use: Collection[str], is_trial: bool) -> list[HeldThing]:
+        """Delete, or only say, what no job needs and came a while ago.
+
+        Args:
+            in_use: trees of jobs that run or wait here.
+        """
+        with self._lock:
+            kept, now_s = self._kept(in_use), time.time()
+            told = {path: path.stat() for path in self._blobs() if path.name not in kept}
+            gone = {path: one for path, one in told.items() if now_s - one.st_mtime > KEPT_S}
+            for path in () if is_trial else gone:
+                path.unlink(missing_ok=True)
+            self._bytes = self._bytes if is_trial else None
+        size = sum(one.st_size for one in gone.values())
+        return [HeldThing("blobs", str(self.directory), size)] if gone else []
 
     def _touch(self, sha256: str, size: int) -> bool:
         path = self.path_of(sha256)

@@ -22,7 +22,8 @@ class WatchTasks:
 
     def __init__(self, node: LocalNode, peers: Peers) -> None:
         self._node = node
-        self._peers = peers
+        self.peers = peers
+        """Makes the client of another node."""
         self._restarter = Restarter(node, peers)
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
@@ -44,7 +45,7 @@ class WatchTasks:
             is_begun = not job.record.is_queued
             state = self._node.jobs.directory.parent
             notices = Notices(job, channels_of(job, state))
-            parts = await GangWatch(job, self._peers, notices).run() if is_begun else ()
+            parts = await GangWatch(job, self.peers, notices).run() if is_begun else ()
             restarted = None
             if _is_to_restart(job):
                 restarted = await self._restarter.run(job, parts)

@@ -11,7 +11,6 @@ from tornado.web import Application
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http.base import AgentHandler, NotFound, TooLarge, body_length
-from jupyter_mntrain.agent.http.blob_routes import BlobHandler, BlobsHandler
 from jupyter_mntrain.agent.http.checkpoint_routes import CheckpointsAtHandler, CheckpointsHandler
 from jupyter_mntrain.agent.http.deletion_routes import DeletionHandler, LabelHandler
 from jupyter_mntrain.agent.http.doctor_routes import (
@@ -19,6 +18,14 @@ from jupyter_mntrain.agent.http.doctor_routes import (
     PathsEndHandler,
     PathsListenHandler,
     PathsTryHandler,
+)
+from jupyter_mntrain.agent.http.files.blob_routes import BlobHandler, BlobsHandler
+from jupyter_mntrain.agent.http.files.transfer_routes import (
+    ManifestHandler,
+    PieceHandler,
+    SpaceHandler,
+    TransferHandler,
+    TransfersHandler,
 )
 from jupyter_mntrain.agent.http.history_routes import JobsHandler, SpecHandler
 from jupyter_mntrain.agent.http.job_routes import (
@@ -59,6 +66,8 @@ _PARTS = {
     "rank": r"(?P<rank>[0-9]{1,6})",
     "port": r"(?P<port>[1-9][0-9]{0,4})",
     "sha256": rf"(?P<sha256>{SHA256})",
+    "transfer": rf"(?P<transfer>{SHA256})",
+    "piece": r"(?P<piece>[0-9]{1,7})",
 }
 
 _HANDLERS: dict[Route, type[AgentHandler]] = {
@@ -76,6 +85,11 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.PORT: PortHandler,
     Route.BLOBS: BlobsHandler,
     Route.BLOB: BlobHandler,
+    Route.MANIFEST: ManifestHandler,
+    Route.TRANSFERS: TransfersHandler,
+    Route.TRANSFER: TransferHandler,
+    Route.PIECE: PieceHandler,
+    Route.SPACE: SpaceHandler,
     Route.JOBS: JobsHandler,
     Route.JOB: QueueHandler,
     Route.SPEC: SpecHandler,

@@ -30,11 +30,13 @@ class Settings(AddressSettings, frozen=True, kw_only=True):
         name: of this node.
         link_capacities: like ``eth1=1gbit``.
         python: interpreter that ranks run under.
+        roots: folders of large files, like ``models=/data/models``.
     """
 
     name: str
     python: str
     link_capacities: tuple[str, ...] = ()
+    roots: tuple[str, ...] = ()
 
 
 class Membership(Record, frozen=True):

@@ -8,7 +8,7 @@ written from it can leave its directory.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated
 
@@ -94,11 +94,19 @@ def check_tree(tree: Tree) -> None:
     count = len(tree.files) + len(tree.folders)
     if count > MOST_FILES:
         raise too_many_files(count)
-    paths = [one.path for one in tree.files]
-    for path in (*paths, *tree.folders):
+    check_paths([one.path for one in tree.files], tree.folders)
+
+
+def check_paths(paths: Sequence[str], folders: Sequence[str] = ()) -> None:
+    """Refuse paths of files and empty folders that cannot all be written below one folder.
+
+    Raises:
+        SpecError: naming the path.
+    """
+    for path in (*paths, *folders):
         _check_path(path)
     taken: set[str] = set()
-    for path in (*paths, *tree.folders):
+    for path in (*paths, *folders):
         if path in taken:
             raise _refusal(f"{path!r} stands twice in it")
         taken.add(path)

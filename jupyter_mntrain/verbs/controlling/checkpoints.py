@@ -13,7 +13,7 @@ from jupyter_mntrain.model.api import CheckpointAction
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.recipe.results import MOST_STEPS
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.tables.checkpoints import checkpoint_table
+from jupyter_mntrain.show.tables.kept.checkpoints import checkpoint_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.verb import Outcome, Verb

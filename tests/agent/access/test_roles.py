@@ -57,6 +57,7 @@ NODES = {
     (Route.ATTEMPT, "PUT"),
     (Route.STOP, "POST"),
     (Route.PROBE_LISTEN, "POST"),
+    (Route.PIECE, "GET"),
 }
 
 
@@ -111,7 +112,8 @@ def test_nobody_does_more_than_the_table_says(
     }
     with client_of(role, tmp_path) as client:
         for route, _, _ in ROUTES:
-            path = route.format(job_id=job, attempt="1", port="29500", rank="0", sha256="0" * 64)
+            parts = {"attempt": "1", "port": "29500", "rank": "0", "sha256": "0" * 64}
+            path = route.format(job_id=job, transfer="0" * 64, piece="0", **parts)
             for method in METHODS:
                 body = msgspec.json.encode(bodies.get(route, {}))
                 request = client.build_request(method, f"{agent.url}{path}", content=body)

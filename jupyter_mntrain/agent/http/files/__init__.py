@@ -1,0 +1,1 @@
+"""Routes of files: those of projects, and large ones."""

@@ -1,0 +1,1 @@
+"""Large files on this node: its roots, transfers and what uses its disks."""

@@ -1,0 +1,141 @@
+"""Space: what large things lie on this node, and which of them may go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from jupyter_mntrain.agent.attempt.blob_store import UPLOADS, BlobStore
+from jupyter_mntrain.agent.machine.files.transfers import TransferBook
+from jupyter_mntrain.launch.checkpoints.places import CHECKPOINTS, RUNS
+from jupyter_mntrain.launch.files.arriving import NAME, PARTIAL
+from jupyter_mntrain.launch.files.names import parse_large_name
+from jupyter_mntrain.launch.files.records import Cleaned, CleanRequest, HeldThing, NodeSpace
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError
+
+INCOMPLETE_S = tunables.seconds("files.incomplete_kept_s")
+
+
+class InUse(NamedTuple):
+    """What jobs that run or wait here need.
+
+    Args:
+        projects: trees of their projects.
+        words: their specs as JSON, to look for names and paths in.
+    """
+
+    projects: Collection[str]
+    words: str
+
+
+class FileSpace:
+    """Measures and frees space. Its methods read disks: call them in threads."""
+
+    def __init__(self, state: Path, transfers: TransferBook, blobs: BlobStore) -> None:
+        self._state, self._transfers, self._blobs = state, transfers, blobs
+
+    def look(self) -> NodeSpace:
+        """What lies here, by root; then projects' files, and checkpoints by run."""
+        folders = dict(self._folders())
+        return NodeSpace(
+            roots={name: str(folder) for name, folder in folders.items()},
+            free_bytes={name: shutil.disk_usage(one).free for name, one in folders.items()},
+            things=tuple(self._things()),
+        )
+
+    def clean(self, request: CleanRequest, in_use: InUse) -> Cleaned:
+        """Delete, or only say: what no job uses of projects' files, what did not come whole and
+        nobody goes on with, and what is named.
+
+        Raises:
+            SpecError: a name is none.
+        """
+        gone = [*self._old_partials(), *self._blobs.clean(in_use.projects, request.is_trial)]
+        kept: dict[str, str] = {}
+        named: list[HeldThing] = []
+        for text in dict.fromkeys(request.names):
+            name = parse_large_name(text)
+            try:
+                path = self._transfers.roots.existing(name)
+            except MntrainError as error:
+                kept[text] = error.cause
+                continue
+            if text in in_use.words or str(path) in in_use.words:
+                kept[text] = "a job that runs or waits here uses it"
+            else:
+                named.append(_thing(str(name), path))
+        for one in () if request.is_trial else [*gone, *named]:
+            if one.what != "blobs":
+                _delete(Path(one.path))
+        return Cleaned(things=(*gone, *named), kept=kept)
+
+    def _folders(self) -> Iterator[tuple[str, Path]]:
+        for name in self._transfers.roots.folders:
+            try:
+                yield name, self._transfers.roots.base(name)
+            except (MntrainError, OSError):  # not mounted
+                continue
+
+    def _things(self) -> Iterator[HeldThing]:
+        for name, folder in self._folders():
+            for path in sorted(folder.iterdir()):
+                if path.name != PARTIAL:
+                    yield _thing(f"{name}:{path.name}", path)
+        yield from self._partials()
+        yield _thing("blobs", self._blobs.directory)
+        runs = self._state / RUNS
+        for run in sorted(runs.iterdir()) if runs.is_dir() else ():
+            if (run / CHECKPOINTS).is_dir():
+                yield _thing(f"checkpoints of {run.name}", run / CHECKPOINTS)
+
+    def _partials(self) -> Iterator[HeldThing]:
+        for _, folder in self._folders():
+            partial = folder / PARTIAL
+            for path in sorted(partial.iterdir()) if partial.is_dir() else ():
+                try:
+                    about = (path / NAME).read_text()[:200].strip()
+                except OSError:
+                    about = path.name
+                yield _thing(f"incomplete {about}", path)
+
+    def _old_partials(self) -> list[HeldThing]:
+        busy, now_s = self._transfers.open_folders(), time.time()
+        return [
+            one
+            for one in self._partials()
+            if Path(one.path) not in busy and now_s - (one.used_s or 0.0) > INCOMPLETE_S
+        ]
+
+
+def _thing(what: str, path: Path) -> HeldThing:
+    """Its size as the disk has it: files that came in part have holes."""
+    size, used_s = 0, 0.0
+    for one in _files(path):
+        try:
+            told = one.lstat()
+        except OSError:
+            continue
+        size += told.st_blocks * 512
+        used_s = max(used_s, told.st_atime, told.st_mtime)
+    return HeldThing(what=what, path=str(path), size_bytes=size, used_s=used_s or None)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir() or path.is_symlink():
+        yield path
+        return
+    for parent, folders, names in os.walk(path):
+        folders[:] = [one for one in folders if one != UPLOADS]
+        yield from (Path(parent) / name for name in names)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,257 @@
+"""Transfers: what drivers send to this node or let it pass on, piece by piece.
+
+A driver deposits a transfer on all of its nodes; only then may the nodes that it names fetch pieces
+here. The driver says who fetches which piece from whom, so an agent that restarts has nothing to go
+on with: what arrived is on its disk. Methods that read or write disks run in threads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jupyter_mntrain.agent.access.limits import TooManyError
+from jupyter_mntrain.agent.machine.files.roots import LargeRoots
+from jupyter_mntrain.launch.files.arriving import Arriving, taken
+from jupyter_mntrain.launch.files.manifest import (
+    PieceFiles,
+    check_manifest,
+    list_files,
+    read_manifest,
+    transfer_of,
+)
+from jupyter_mntrain.launch.files.names import LargeName
+from jupyter_mntrain.launch.files.records import (
+    Deposit,
+    Hashing,
+    LargeFile,
+    PieceManifest,
+    TransferState,
+)
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+
+MOST = tunables.count("files.transfers")
+IDLE_S = tunables.seconds("files.transfer_idle_s")
+
+
+@dataclass
+class _HashedThing:
+    """What is under a name, being read in a thread.
+
+    Args:
+        stamp: sizes and times of its files: the result is good as long as they are the same.
+    """
+
+    stamp: object
+    total_bytes: int
+    done_bytes: int = 0
+    result: Future[PieceManifest] = field(default_factory=Future)
+
+    def tell(self, done_bytes: int) -> None:
+        self.done_bytes = done_bytes
+
+
+@dataclass
+class _Transfer:
+    deposit: Deposit
+    used_s: float
+    arriving: Arriving | None = None
+    """``None`` for what is in its place."""
+    whole: PieceFiles | None = None
+    preparing: Future[None] | None = None
+    checked_bytes: int = 0
+
+    def tell(self, done_bytes: int) -> None:
+        self.checked_bytes = done_bytes
+
+
+class TransferBook:
+    """Transfers of this start of the agent, by id. Safe from any thread."""
+
+    def __init__(self, roots: LargeRoots) -> None:
+        self.roots = roots
+        self._lock = threading.Lock()
+        self._transfers: dict[str, _Transfer] = {}
+        self._readings: dict[tuple[Path, int], _HashedThing] = {}
+        # One thread: two that hash read the same disk.
+        self._thread = ThreadPoolExecutor(1, "mntrain hashing")
+
+    def hashing(self, name: LargeName, piece_bytes: int = 0) -> Hashing:
+        """Begin to read what is under a name, or say how far that is.
+
+        Raises:
+            RefusedError, SpecError: it is not there, or cannot be read.
+        """
+        path, root = self.roots.existing(name), self.roots.base(name.root)
+        files = list_files(path, root)
+        stamp = tuple((one, _time_of(path, one)) for one in files)
+        with self._lock:
+            reading = self._readings.get((path, piece_bytes))
+            if reading is None or reading.stamp != stamp:
+                reading = _HashedThing(stamp, sum(one.size_bytes for one in files))
+                self._readings[path, piece_bytes] = reading
+                tell = reading.tell
+                reading.result = self._thread.submit(
+                    lambda: read_manifest(
+                        path, root, on_bytes=tell, files=files, piece_bytes=piece_bytes
+                    )
+                )
+        if not reading.result.done():
+            return Hashing(reading.done_bytes, reading.total_bytes)
+        if reading.result.exception() is not None:
+            self._readings.pop((path, piece_bytes), None)  # the next question begins anew
+        return Hashing(reading.total_bytes, reading.total_bytes, reading.result.result())
+
+    def deposit(self, deposit: Deposit) -> TransferState:
+        """Begin a transfer, or go on with it. Idempotent; to be repeated while it is checking.
+
+        Raises:
+            RefusedError: there is no room, or something else is in its place.
+            SpecError: the name or the list of files is not valid.
+            TooManyError: too many are open.
+        """
+        check_manifest(deposit.manifest)
+        name = LargeName(deposit.root, deposit.name)
+        goal, base = self.roots.path(name), self.roots.base(name.root)
+        key = transfer_of(deposit.root, deposit.name, deposit.manifest)
+        if goal.exists():
+            return self._in_place(key, goal, base, deposit)
+        with self._lock:
+            transfer = self._transfers.get(key)
+            if transfer is None or transfer.arriving is None:
+                self._refuse_crowd()
+                arriving = Arriving(goal, base, key, deposit.manifest)
+                transfer = _Transfer(deposit, time.monotonic(), arriving)
+                self._transfers[key] = transfer
+                about, tell = f"{name}\n", transfer.tell
+                transfer.preparing = self._thread.submit(lambda: arriving.prepare(about, tell))
+            transfer.deposit, transfer.used_s = deposit, time.monotonic()
+        return self._state(key, transfer)
+
+    def read(self, key: str, piece: int) -> bytes:
+        """A piece of a transfer.
+
+        Raises:
+            RefusedError: it is not here.
+        """
+        transfer = self._known(key)
+        if not 0 <= piece < len(transfer.deposit.manifest.pieces):
+            raise _missing()
+        if transfer.whole is not None:
+            return transfer.whole.read(piece)
+        if transfer.arriving is None or piece not in transfer.arriving.held:
+            raise _missing()
+        return transfer.arriving.read(piece)
+
+    def may_fetch(self, key: str, node_id: str) -> bool:
+        """Whether a driver has said so."""
+        transfer = self._transfers.get(key)
+        return transfer is not None and node_id in transfer.deposit.nodes
+
+    def write(self, key: str, piece: int, content: bytes) -> None:
+        """Keep a piece that has come.
+
+        Raises:
+            RefusedError, SpecError: as for :meth:`Arriving.write`.
+        """
+        transfer = self._known(key)
+        if transfer.arriving is not None:
+            transfer.arriving.write(piece, content)
+
+    def finish(self, key: str) -> TransferState:
+        """Put what has come whole into its place. A repeated call changes nothing."""
+        transfer = self._known(key)
+        with self._lock:
+            if transfer.arriving is not None:
+                goal = transfer.arriving.goal
+                transfer.arriving.finish()
+                base = self.roots.base(transfer.deposit.root)
+                transfer.whole = PieceFiles(goal, transfer.deposit.manifest, base)
+                transfer.arriving = None
+        return self._state(key, transfer)
+
+    def open_folders(self) -> set[Path]:
+        """Folders of what still comes: nobody may delete them."""
+        with self._lock:
+            self._forget_idle()
+            held = [one.arriving for one in self._transfers.values()]
+        return {one.folder for one in held if one is not None}
+
+    def _in_place(self, key: str, goal: Path, base: Path, deposit: Deposit) -> TransferState:
+        """The state of something that is there, if it is the same."""
+        manifest = deposit.manifest
+        with self._lock:
+            known = self._transfers.get(key)
+            if known is None:
+                self._refuse_crowd()
+        if list_files(goal, base) != manifest.files:
+            raise taken(goal)
+        hashing = self.hashing(LargeName(deposit.root, deposit.name), manifest.piece_bytes)
+        if hashing.manifest is None:
+            return TransferState(key, is_checking=True, checked_bytes=hashing.done_bytes)
+        if hashing.manifest.pieces != manifest.pieces:
+            raise taken(goal)
+        whole = PieceFiles(goal, manifest, base)
+        with self._lock:
+            transfer = _Transfer(deposit, time.monotonic(), whole=whole)
+            self._transfers[key] = transfer
+        return self._state(key, transfer)
+
+    def _state(self, key: str, transfer: _Transfer) -> TransferState:
+        count = len(transfer.deposit.manifest.pieces)
+        if transfer.arriving is None:
+            return TransferState(key, held=((0, count),), is_done=True)
+        if transfer.preparing is not None and not transfer.preparing.done():
+            return TransferState(key, is_checking=True, checked_bytes=transfer.checked_bytes)
+        if transfer.preparing is not None:
+            if transfer.preparing.exception() is not None:
+                self._transfers.pop(key, None)  # the next deposit begins anew
+            transfer.preparing.result()
+        return TransferState(key, held=_ranges(transfer.arriving.held))
+
+    def _known(self, key: str) -> _Transfer:
+        transfer = self._transfers.get(key)
+        if transfer is None:
+            raise RefusedError(
+                "this transfer is not known here: the agent has restarted",
+                kind=Kind.OUT_OF_TURN,
+                fix="push it again: it goes on where it was",
+            )
+        transfer.used_s = time.monotonic()
+        return transfer
+
+    def _refuse_crowd(self) -> None:
+        self._forget_idle()
+        if len(self._transfers) >= MOST:
+            raise TooManyError(
+                f"{len(self._transfers)} transfers are open", fix="try again when they have ended"
+            )
+
+    def _forget_idle(self) -> None:
+        now_s = time.monotonic()
+        for key, one in list(self._transfers.items()):
+            if now_s - one.used_s > IDLE_S:
+                del self._transfers[key]
+
+
+def _time_of(path: Path, one: LargeFile) -> int:
+    return (path / one.path if one.path else path).stat().st_mtime_ns
+
+
+def _ranges(pieces: set[int]) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    for piece in sorted(pieces):
+        if found and found[-1][1] == piece:
+            found[-1] = (found[-1][0], piece + 1)
+        else:
+            found.append((piece, piece + 1))
+    return tuple(found)
+
+
+def _missing() -> RefusedError:
+    return RefusedError("this piece is not here", kind=Kind.NO_FILE, fix="push it again")

@@ -1,0 +1,144 @@
+"""Schedule: which node gets which piece from whom next. Pure.
+
+The source sends each piece once, to one of the nodes; all others get it from nodes that have it. So
+the source's link is busy all the time, and the time is that of sending everything once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Set
+from typing import NamedTuple
+
+from jupyter_mntrain.model import tunables
+
+PEER_PIECES = tunables.count("files.peer_pieces")
+SOURCE_PIECES = tunables.count("files.source_pieces")
+
+
+class Send(NamedTuple):
+    """One piece on its way. An empty sender is the source."""
+
+    piece: int
+    sender: str
+    receiver: str
+
+
+SOURCE = ""
+
+
+class PieceSchedule:
+    """Pieces by node.
+
+    Args:
+        count: of all pieces.
+        held: what each receiver has already.
+    """
+
+    def __init__(self, count: int, held: Mapping[str, Set[int]]) -> None:
+        self._held = {node: set(pieces) for node, pieces in held.items()}
+        self._lacks = {node: set(range(count)) - pieces for node, pieces in self._held.items()}
+        self._flying: set[Send] = set()
+        self._coming: dict[str, set[int]] = {node: set() for node in self._held}
+        self._blocked: set[tuple[str, str]] = set()
+        self._from: dict[tuple[str, str], deque[int]] = {}
+        """Pieces that a node may get from a peer, or must get from the source."""
+        self._fresh: deque[int] = deque()
+        """Pieces that no receiver has, and that are not on their way."""
+        self._offer_all()
+
+    @property
+    def is_done(self) -> bool:
+        return not any(self._lacks.values())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._flying
+
+    def next(self) -> Send | None:
+        """What to send now besides what is on its way; ``None`` = wait, or it is over."""
+        send = self._from_source() or self._from_peer()
+        if send is not None:
+            self._flying.add(send)
+            self._coming[send.receiver].add(send.piece)
+        return send
+
+    def arrived(self, send: Send) -> None:
+        self._land(send)
+        if send.receiver in self._held:
+            self._held[send.receiver].add(send.piece)
+            self._lacks[send.receiver].discard(send.piece)
+            self._offer(send.receiver, send.piece)
+
+    def blocked(self, send: Send) -> None:
+        """The receiver cannot get anything from this sender: it asks others, at last the source."""
+        self._land(send)
+        self._blocked.add((send.sender, send.receiver))
+        queue = self._from.pop((send.sender, send.receiver), deque[int]())
+        for piece in (send.piece, *queue):
+            self._offer(send.sender, piece)
+
+    def drop(self, node: str) -> None:
+        """A node takes no further part. Call it once nothing is on its way to or from it."""
+        for known in (self._held, self._lacks, self._coming):
+            known.pop(node, None)
+        self._offer_all()
+
+    def _offer_all(self) -> None:
+        self._from.clear()
+        for node, pieces in self._held.items():
+            for piece in sorted(pieces):
+                self._offer(node, piece)
+        wanted = set[int]().union(*self._lacks.values())
+        self._fresh = deque(sorted(wanted.difference(*self._held.values(), *self._coming.values())))
+
+    def _land(self, send: Send) -> None:
+        self._flying.discard(send)
+        if send.receiver in self._coming:
+            self._coming[send.receiver].discard(send.piece)
+
+    def _offer(self, holder: str, piece: int) -> None:
+        """Let all who lack a piece get it from a node that has it."""
+        for node, lacks in self._lacks.items():
+            if piece not in lacks or node == holder:
+                continue
+            sender = holder
+            if (holder, node) in self._blocked:
+                others = (one for one, held in self._held.items() if piece in held)
+                sender = next((one for one in others if (one, node) not in self._blocked), SOURCE)
+            self._from.setdefault((sender, node), deque()).append(piece)
+
+    def _from_source(self) -> Send | None:
+        busy = [send.receiver for send in self._flying if send.sender == SOURCE]
+        if len(busy) >= max(SOURCE_PIECES, len(self._held)):
+            return None
+        for node in sorted(self._lacks, key=busy.count):
+            piece = self._take((SOURCE, node))
+            if piece is not None:
+                return Send(piece, SOURCE, node)
+        while self._fresh:
+            piece = self._fresh.popleft()
+            fit = [node for node, lacks in self._lacks.items() if piece in lacks]
+            if fit:
+                return Send(piece, SOURCE, min(fit, key=busy.count))
+        return None
+
+    def _from_peer(self) -> Send | None:
+        sent = [send.sender for send in self._flying]
+        got = [send.receiver for send in self._flying if send.sender != SOURCE]
+        for pair in sorted(self._from, key=lambda pair: sent.count(pair[0])):
+            sender, node = pair
+            if sender == SOURCE or sent.count(sender) >= PEER_PIECES:
+                continue
+            if got.count(node) < PEER_PIECES and (piece := self._take(pair)) is not None:
+                return Send(piece, sender, node)
+        return None
+
+    def _take(self, pair: tuple[str, str]) -> int | None:
+        queue, node = self._from.get(pair), pair[1]
+        while queue:
+            piece = queue.popleft()
+            if piece in self._lacks[node] and piece not in self._coming[node]:
+                return piece
+        return None

@@ -1,0 +1,1 @@
+"""Large files: models and data sets by name, cut into pieces that are checked by their hash."""

@@ -1,0 +1,163 @@
+"""Arriving: pieces that have come so far, in a folder beside the goal until all of them have.
+
+A piece is written only if its hash is right, so a folder that appears is whole. What arrived stays
+for the next time: its pieces are listed in a file, and read again before they count.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from jupyter_mntrain.launch.files.manifest import PieceFiles
+from jupyter_mntrain.launch.files.records import PieceManifest
+from jupyter_mntrain.launch.project.tree import sha256_of
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.quantities import rough_size
+
+SPARE_BYTES = tunables.size("projects.spare_bytes")
+
+PARTIAL = ".mntrain"
+"""Folder of what has not come whole, on the disk of what it becomes."""
+_TREE, _LIST, NAME = "tree", "arrived", "name"
+
+
+class Arriving:
+    """One folder or file that comes piece by piece. Safe from any thread.
+
+    Args:
+        goal: where it will be; it must not exist.
+        base: existing folder, on the same disk, whose ``.mntrain`` holds what came.
+    """
+
+    def __init__(self, goal: Path, base: Path, transfer: str, manifest: PieceManifest) -> None:
+        self.goal, self.manifest = goal, manifest
+        self.folder = base / PARTIAL / transfer[:32]
+        self._base = base
+        self._tree = self.folder / _TREE
+        self._pieces = PieceFiles(self._tree, manifest, self.folder)
+        self._lock = threading.Lock()
+        self.held: set[int] = set()
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.held) == len(self.manifest.pieces)
+
+    def prepare(self, about: str, on_bytes: Callable[[int], object] = bool) -> None:
+        """Check free space, make the files, and read again what came before.
+
+        Args:
+            about: what it is, for people who find the folder.
+
+        Raises:
+            RefusedError: the disk has no room, or cannot be written.
+        """
+        try:
+            listed = self._listed()
+            self._refuse_full(len(listed) * self.manifest.piece_bytes)
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / NAME).write_text(about)
+            for one in self.manifest.files:
+                path = self._tree / one.path if one.path else self._tree
+                path.parent.mkdir(parents=True, exist_ok=True)
+                mode = 0o755 if one.is_executable else 0o644
+                flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+                descriptor = os.open(path, flags, mode)
+                try:
+                    os.ftruncate(descriptor, one.size_bytes)
+                finally:
+                    os.close(descriptor)
+        except OSError as error:
+            raise RefusedError(
+                f"{self.folder} cannot be written: {error.strerror}",
+                kind=Kind.NO_PERMISSION,
+                fix="let the user of the agent write there, or name another folder: --root",
+            ) from error
+        for number, piece in enumerate(sorted(listed)):
+            try:
+                if sha256_of(self._pieces.read(piece)) == self.manifest.pieces[piece]:
+                    self.held.add(piece)
+            except MntrainError:  # it comes again
+                continue
+            on_bytes(number * self.manifest.piece_bytes)
+
+    def read(self, piece: int) -> bytes:
+        return self._pieces.read(piece)
+
+    def write(self, piece: int, content: bytes) -> None:
+        """Keep a piece; one that is here already changes nothing.
+
+        Raises:
+            SpecError: it has another hash.
+            RefusedError: it cannot be written.
+        """
+        if not 0 <= piece < len(self.manifest.pieces) or (
+            sha256_of(content) != self.manifest.pieces[piece]
+        ):
+            raise SpecError(
+                f"piece {piece} has another content than announced",
+                fix="try again once nothing writes to what is sent",
+            )
+        if piece in self.held:
+            return
+        self._pieces.write(piece, content)
+        with self._lock:
+            with (self.folder / _LIST).open("a") as file:
+                file.write(f"{piece}\n")
+            self.held.add(piece)
+
+    def finish(self) -> None:
+        """Put it into its place, on the disk for good.
+
+        Raises:
+            RefusedError: pieces are missing, or its place is taken meanwhile.
+        """
+        if not self.is_whole:
+            raise RefusedError("pieces are still missing", fix="push it again: it goes on")
+        if self.goal.exists() or self.goal.is_symlink():
+            raise taken(self.goal)
+        try:
+            for one in self.manifest.files:
+                path = self._tree / one.path if one.path else self._tree
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+            self.goal.parent.mkdir(parents=True, exist_ok=True)
+            self._tree.rename(self.goal)
+        except OSError as error:
+            raise RefusedError(
+                f"{self.goal} cannot be written: {error.strerror}", kind=Kind.NO_PERMISSION
+            ) from error
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _listed(self) -> set[int]:
+        """Pieces that came before, as far as anybody noted."""
+        try:
+            words = (self.folder / _LIST).read_text().split()
+        except OSError:
+            return set()
+        last = len(self.manifest.pieces)
+        return {int(one) for one in words if one.isdecimal() and int(one) < last}
+
+    def _refuse_full(self, held_bytes: int) -> None:
+        free = shutil.disk_usage(self._base).free
+        needed = max(0, self.manifest.size_bytes - held_bytes)
+        if needed + SPARE_BYTES > free:
+            raise RefusedError(
+                f"the disk of {self._base} has {rough_size(free)} free: too little for "
+                f"{rough_size(needed)} and a reserve of {rough_size(SPARE_BYTES)}",
+                kind=Kind.DISK_FULL,
+                fix="free space there: mntrain du says what lies on it, mntrain gc deletes",
+            )
+
+
+def taken(
+    goal: Path,
+    fix: str = "use another name: --to ROOT:NAME; or delete it first: mntrain gc ROOT:NAME --yes",
+) -> RefusedError:
+    """The error for a place where something else is."""
+    return RefusedError(f"{goal} is there already, with other content", fix=fix)

@@ -1,0 +1,78 @@
+"""Calls about large files to one agent: a driver's, and another node's for a piece."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from jupyter_mntrain.launch.files.records import (
+    Cleaned,
+    CleanRequest,
+    Deposit,
+    Hashing,
+    NodeSpace,
+    PieceSource,
+    TransferState,
+)
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.agent_calls import AgentCalls, not_an_agent, refusal
+from jupyter_mntrain.model.api import Route
+
+PIECE_S = tunables.seconds("files.piece_timeout_s")
+DISK_S = tunables.seconds("files.disk_timeout_s")
+
+T = TypeVar("T")
+
+
+class FileCalls:
+    """Methods raise as those of :class:`AgentCalls`."""
+
+    def __init__(self, agent: AgentCalls) -> None:
+        self._agent = agent
+        self.node = agent.node
+
+    async def hashing(self, name: str) -> Hashing:
+        """Begin to read what the node has under a name, or ask how far it is."""
+        return await self._ask("POST", Route.MANIFEST, Hashing, name)
+
+    async def deposit(self, deposit: Deposit) -> TransferState:
+        return await self._ask("POST", Route.TRANSFERS, TransferState, deposit)
+
+    async def put_piece(self, transfer: str, piece: int, content: bytes) -> None:
+        await self._send("PUT", _path(transfer, piece), content, PIECE_S)
+
+    async def piece(self, transfer: str, piece: int) -> bytes:
+        return await self._send("GET", _path(transfer, piece), None, PIECE_S)
+
+    async def fetch_piece(self, transfer: str, piece: int, source: PieceSource) -> None:
+        """Let the node fetch a piece from another one."""
+        await self._send("POST", _path(transfer, piece), msgspec.json.encode(source), 2 * PIECE_S)
+
+    async def finish(self, transfer: str) -> TransferState:
+        """Put what has come whole into its place."""
+        return await self._ask("PUT", Route.TRANSFER.format(transfer=transfer), TransferState)
+
+    async def space(self) -> NodeSpace:
+        return await self._ask("GET", Route.SPACE, NodeSpace)
+
+    async def clean(self, request: CleanRequest) -> Cleaned:
+        return await self._ask("POST", Route.SPACE, Cleaned, request)
+
+    async def _ask(self, method: str, path: str, answer: type[T], body: object = None) -> T:
+        content = None if method == "GET" else msgspec.json.encode(body)
+        reply = await self._send(method, path, content, DISK_S)
+        try:
+            return msgspec.json.decode(reply, type=answer)
+        except msgspec.DecodeError as error:
+            raise not_an_agent(self._agent.address, self.node) from error
+
+    async def _send(self, method: str, path: str, body: bytes | None, extra_s: float) -> bytes:
+        reply = await self._agent.send(method, path, body, extra_s)
+        if not reply.is_success:
+            raise refusal(reply.body, self._agent.address, self.node)
+        return reply.body
+
+
+def _path(transfer: str, piece: int) -> str:
+    return Route.PIECE.format(transfer=transfer, piece=piece)

@@ -1,0 +1,206 @@
+"""PieceManifest: reads a folder or file that is to be sent, and checks one that somebody sent."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.launch.files.names import inside
+from jupyter_mntrain.launch.files.records import LargeFile, PieceManifest
+from jupyter_mntrain.launch.project.tree import check_paths, sha256_of
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+
+MOST_FILES = tunables.count("files.files")
+PIECE_BYTES = tunables.size("files.piece_bytes")
+LARGE_BYTES = 64 << 30
+"""From here on pieces are twice as large, so that their list fits into one request."""
+
+
+def piece_bytes_of(size: int) -> int:
+    return PIECE_BYTES if size < LARGE_BYTES else 2 * PIECE_BYTES
+
+
+def list_files(path: Path, root: Path | None = None) -> tuple[LargeFile, ...]:
+    """The files of a folder, or a single one. Links to files are followed.
+
+    Args:
+        root: what they must not lead out of.
+
+    Raises:
+        SpecError: there is nothing, or too much.
+        RefusedError: a link leads out of the root.
+    """
+    if path.is_file():
+        return (_file(path, "", root),)
+    if not path.is_dir():
+        raise SpecError(f"{path}: there is no such file or folder", kind=Kind.NO_FILE)
+    found: list[LargeFile] = []
+    for one in _walk(path):
+        if len(found) == MOST_FILES:
+            raise SpecError(
+                f"{path} has more than {MOST_FILES} files",
+                fix="pack them into archives, or raise the setting files.files",
+            )
+        found.append(_file(one, one.relative_to(path).as_posix(), root))
+    if not found:
+        raise SpecError(f"{path} has no files", kind=Kind.NO_FILE)
+    return tuple(sorted(found, key=lambda one: one.path))
+
+
+def read_manifest(
+    path: Path,
+    root: Path | None = None,
+    *,
+    on_bytes: Callable[[int], object] = bool,
+    files: tuple[LargeFile, ...] | None = None,
+    piece_bytes: int = 0,
+) -> PieceManifest:
+    """Read everything and hash its pieces; takes seconds per GiB.
+
+    Args:
+        on_bytes: told how many bytes are read so far.
+        files: what :func:`list_files` has found.
+        piece_bytes: default: by its size.
+
+    Raises:
+        SpecError, RefusedError: as for :func:`list_files`; or a file changed meanwhile.
+    """
+    files = files or list_files(path, root)
+    size = sum(one.size_bytes for one in files)
+    piece_bytes = piece_bytes or piece_bytes_of(size)
+    blank = PieceManifest(files=files, piece_bytes=piece_bytes, pieces=())
+    reader = PieceFiles(path, blank, root)
+    pieces = []
+    for piece in range(-(-size // piece_bytes)):
+        pieces.append(sha256_of(reader.read(piece)))
+        on_bytes(min(size, (piece + 1) * piece_bytes))
+    return msgspec.structs.replace(blank, pieces=tuple(pieces))
+
+
+def check_manifest(manifest: PieceManifest) -> None:
+    """Refuse one that cannot be written below a folder as it is.
+
+    Raises:
+        SpecError: naming the path.
+    """
+    count = -(-manifest.size_bytes // manifest.piece_bytes)
+    if not manifest.files or len(manifest.files) > MOST_FILES or count != len(manifest.pieces):
+        raise SpecError("the list of what is sent is not valid")
+    if manifest.is_folder:
+        check_paths([one.path for one in manifest.files])
+
+
+def transfer_of(root: str, name: str, manifest: PieceManifest) -> str:
+    """Id of a transfer: the same for the same content under the same name."""
+    digest = hashlib.sha256(f"{root}:{name}\n".encode())
+    digest.update(msgspec.json.encode(manifest))
+    return digest.hexdigest()
+
+
+class PieceFiles:
+    """Pieces of the files below a folder, or of a single file. Safe from any thread.
+
+    Args:
+        root: what no link may lead out of; ``None`` = anything that this user may read.
+    """
+
+    def __init__(self, base: Path, manifest: PieceManifest, root: Path | None) -> None:
+        self._base, self._manifest, self._root = base, manifest, root
+        self._begins: list[int] = []
+        begin = 0
+        for one in manifest.files:
+            self._begins.append(begin)
+            begin += one.size_bytes
+
+    def read(self, piece: int) -> bytes:
+        """A piece as it is now.
+
+        Raises:
+            SpecError: a file is shorter than it was, or cannot be read.
+        """
+        parts = []
+        for path, offset, size in self._spans(piece):
+            try:
+                with path.open("rb") as file:
+                    part = os.pread(file.fileno(), size, offset)
+            except OSError as error:
+                raise SpecError(f"{path} cannot be read: {error.strerror}") from None
+            if len(part) != size:
+                raise SpecError(
+                    f"{path} changed while it was sent", fix="try again once nothing writes to it"
+                )
+            parts.append(part)
+        return b"".join(parts)
+
+    def write(self, piece: int, content: bytes) -> None:
+        """Write a piece into files that exist.
+
+        Raises:
+            RefusedError: the disk is full, or fails.
+        """
+        done = 0
+        for path, offset, size in self._spans(piece):
+            try:
+                with path.open("r+b") as file:
+                    written = os.pwrite(file.fileno(), content[done : done + size], offset)
+                if written != size:
+                    raise OSError(28, "No space left on device")
+            except OSError as error:
+                raise RefusedError(
+                    f"{path} cannot be written: {error.strerror}",
+                    kind=Kind.DISK_FULL,
+                    fix="free space on its disk",
+                ) from error
+            done += size
+
+    def _spans(self, piece: int) -> Iterator[tuple[Path, int, int]]:
+        """The parts of files that make up a piece: path, offset and size."""
+        begin = piece * self._manifest.piece_bytes
+        end = begin + self._manifest.size_of(piece)
+        index = bisect_right(self._begins, begin) - 1
+        while begin < end:
+            one = self._manifest.files[index]
+            offset = begin - self._begins[index]
+            size = min(one.size_bytes - offset, end - begin)
+            if size > 0:
+                path = self._base / one.path if one.path else self._base
+                yield inside(path, self._root) if self._root else path, offset, size
+                begin += size
+            index += 1
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """All files. Links to folders are not followed: they may lead in a circle."""
+    for parent, folders, names in os.walk(folder, onerror=_raise):
+        linked = next((one for one in folders if (Path(parent) / one).is_symlink()), None)
+        if linked is not None:
+            raise SpecError(
+                f"{Path(parent) / linked} is a symbolic link to a folder",
+                fix="replace it by the folder itself",
+            )
+        folders[:] = [one for one in folders if one != ".mntrain"]
+        yield from (Path(parent) / name for name in names)
+
+
+def _raise(error: OSError) -> None:
+    raise SpecError(f"{error.filename} cannot be read: {error.strerror}") from None
+
+
+def _file(path: Path, name: str, root: Path | None) -> LargeFile:
+    try:
+        told = (inside(path, root) if root else path).stat()
+    except OSError as error:
+        raise SpecError(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(told.st_mode):
+        raise SpecError(f"{path} is not a file", fix="move it out of the folder")
+    return LargeFile(
+        path=name, size_bytes=told.st_size, is_executable=bool(told.st_mode & stat.S_IXUSR)
+    )

@@ -1,0 +1,150 @@
+"""Records of large files: what is sent, what a node has of it, and what lies on a node."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from jupyter_mntrain.launch.project.tree import Sha256
+from jupyter_mntrain.model._record import Record
+
+LARGEST_PIECE_BYTES = 8 << 20
+"""As much as an agent takes in one request."""
+
+
+class LargeFile(Record, frozen=True):
+    """One file: its path from the folder that is sent, with ``/``; empty for a single file."""
+
+    path: str
+    size_bytes: Annotated[int, Meta(ge=0)]
+    is_executable: bool = False
+
+
+class PieceManifest(Record, frozen=True):
+    """What is sent: its files one after another, cut into pieces that are checked by their hash.
+
+    Args:
+        files: sorted by path; a single one with an empty path is not a folder.
+        pieces: SHA-256 of each, in order; all but the last have ``piece_bytes``.
+    """
+
+    files: tuple[LargeFile, ...]
+    piece_bytes: Annotated[int, Meta(ge=1, le=LARGEST_PIECE_BYTES)]
+    pieces: tuple[Sha256, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size_bytes for one in self.files)
+
+    @property
+    def is_folder(self) -> bool:
+        return [one.path for one in self.files] != [""]
+
+    def size_of(self, piece: int) -> int:
+        """Bytes of a piece."""
+        return min(self.piece_bytes, self.size_bytes - piece * self.piece_bytes)
+
+
+class Hashing(Record, frozen=True):
+    """How far a node is with reading what it has under a name.
+
+    Args:
+        manifest: the result; ``None`` until everything is read.
+    """
+
+    done_bytes: int
+    total_bytes: int
+    manifest: PieceManifest | None = None
+
+
+class Deposit(Record, frozen=True):
+    """A transfer that a driver begins, or goes on with, on one of its nodes.
+
+    Args:
+        nodes: ids of the nodes that may fetch pieces from this one.
+    """
+
+    root: str
+    name: str
+    manifest: PieceManifest
+    nodes: tuple[str, ...] = ()
+
+
+class TransferState(Record, frozen=True):
+    """What a node has of a transfer.
+
+    Args:
+        held: ranges of pieces, from the first up to the last, which is not included.
+        is_checking: it still reads what it has; ask again.
+        is_done: all of it is in its place.
+        checked_bytes: how far it is with that.
+    """
+
+    transfer: str
+    held: tuple[tuple[int, int], ...] = ()
+    is_checking: bool = False
+    is_done: bool = False
+    checked_bytes: int = 0
+
+    @property
+    def pieces(self) -> set[int]:
+        return {piece for begin, end in self.held for piece in range(begin, end)}
+
+
+class PieceSource(Record, frozen=True):
+    """The node to fetch a piece from."""
+
+    node: str
+    node_id: str
+    addresses: tuple[str, ...]
+
+
+class HeldThing(Record, frozen=True):
+    """Something that lies on a node.
+
+    Args:
+        what: ``models:NAME``; ``blobs``; ``incomplete models:…``; ``checkpoints of RUN``.
+        used_s: Unix time at which it was read or written last; ``None`` if that is unknown.
+    """
+
+    what: str
+    path: str
+    size_bytes: int
+    used_s: float | None = None
+
+
+class NodeSpace(Record, frozen=True):
+    """What large things lie on a node.
+
+    Args:
+        roots: path by name.
+        free_bytes: of the disk of each root.
+    """
+
+    roots: dict[str, str]
+    free_bytes: dict[str, int]
+    things: tuple[HeldThing, ...]
+
+
+class CleanRequest(Record, frozen=True):
+    """Request to delete what no job uses.
+
+    Args:
+        names: ``models:NAME`` to delete, too.
+        is_trial: only say what would go.
+    """
+
+    names: tuple[str, ...] = ()
+    is_trial: bool = True
+
+
+class Cleaned(Record, frozen=True):
+    """What was deleted, or would be.
+
+    Args:
+        kept: what was asked for and stays: why, by name.
+    """
+
+    things: tuple[HeldThing, ...]
+    kept: dict[str, str] = {}

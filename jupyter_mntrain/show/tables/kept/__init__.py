@@ -1,0 +1,1 @@
+"""Tables of what is kept on nodes: checkpoints and large files."""

@@ -1,0 +1,101 @@
+"""Tables of large files: what was brought where, what lies on nodes, and what may go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.launch.files.records import Cleaned, HeldThing, NodeSpace
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.text.foreign import shown_line, shown_name
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.show.tables._plain import folding, plain_table
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.files.large_files import Pulled, Pushed
+
+
+def pushed_text(pushed: Pushed) -> RenderableType:
+    """On which nodes it is now, how fast it came, and why it is not on the others."""
+    lines = []
+    came = [node for node in pushed.nodes if node not in pushed.had]
+    if came:
+        size, took = formats.memory(pushed.size_bytes), formats.duration(pushed.took_s)
+        speed = formats.byte_rate(pushed.size_bytes / max(pushed.took_s, 1e-3))
+        text = Text.assemble((pushed.name, "bold"), f" is on {_names(came)}")
+        lines.append(text.append(f": {size} in {took}, {speed} to each"))
+    if pushed.had:
+        lines.append(Text.assemble((pushed.name, "bold"), f" was on {_names(pushed.had)} already"))
+    lines += [_silence(node, problem) for node, problem in pushed.failed.items()]
+    if pushed.failed:
+        lines.append(Text("What arrived there stays: the same push goes on with it.", "dim"))
+    return folding(lines)
+
+
+def pulled_text(pulled: Pulled) -> RenderableType:
+    speed = formats.byte_rate(pulled.size_bytes / max(pulled.took_s, 1e-3))
+    size = formats.memory(pulled.size_bytes)
+    return folding(
+        [Text.assemble((shown_name(pulled.path), "bold"), f": {size} from {pulled.node}, {speed}")]
+    )
+
+
+def space_table(found: Mapping[str, NodeSpace | Problem], *, now_s: float) -> RenderableType:
+    """What lies on each node, with size and last use, and what its disks have free."""
+    table = plain_table("node", "what", "size", "last used")
+    below: list[Text] = []
+    for node, space in found.items():
+        if isinstance(space, Problem):
+            below.append(_silence(node, space))
+            continue
+        for thing in space.things:
+            used = "—" if thing.used_s is None else formats.age(max(0.0, now_s - thing.used_s))
+            what = shown_line(thing.what)
+            table.add_row(shown_name(node), what, formats.memory(thing.size_bytes), used)
+        free = ", ".join(
+            f"{name} {shown_name(path)} ({formats.memory(space.free_bytes.get(name))} free)"
+            for name, path in space.roots.items()
+        )
+        below.append(Text(f"{shown_name(node)}: {free}", "dim"))
+    return Group(table, folding(below))
+
+
+def cleaned_text(found: Mapping[str, Cleaned | Problem], command: str) -> RenderableType:
+    """What was deleted on each node, or would be by a command.
+
+    Args:
+        command: empty if it is done.
+    """
+    lines: list[Text] = []
+    does = "would delete" if command else "deleted"
+    for node, cleaned in found.items():
+        if isinstance(cleaned, Problem):
+            lines.append(_silence(node, cleaned))
+            continue
+        size = sum(one.size_bytes for one in cleaned.things)
+        what = f"{does} {formats.memory(size)}" if cleaned.things else "nothing to delete"
+        lines.append(Text.assemble((shown_name(node), "bold"), f": {what}"))
+        lines += [_thing(one) for one in cleaned.things]
+        lines += [
+            Text(f"  {shown_line(name)} stays: {shown_line(why)}", "yellow")
+            for name, why in cleaned.kept.items()
+        ]
+    if command:
+        lines.append(Text(f"nothing is deleted yet; to do it: {command}", "dim"))
+    return folding(lines)
+
+
+def _thing(one: HeldThing) -> Text:
+    return Text(f"  {shown_line(one.what)}, {formats.memory(one.size_bytes)}")
+
+
+def _silence(node: str, problem: Problem) -> Text:
+    return problem_text(problem, mark="✕", style="red", before=f"{shown_name(node)}: ")
+
+
+def _names(nodes: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(map(shown_name, nodes))

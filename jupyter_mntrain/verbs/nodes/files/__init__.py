@@ -1,0 +1,1 @@
+"""Verbs of large files on nodes."""

@@ -1,0 +1,29 @@
+"""``du``: lists what large things lie on nodes, with their sizes."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import msgspec
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.show.tables.kept.files import space_table
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class DuVerb(Verb):
+    name = "du"
+    help = "list what large things lie on nodes, with size and last use"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument(
+            "nodes", nargs="*", metavar="NODE", completes="node", help="only these (default: all)"
+        )
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        cluster = joined_cluster(context, args)
+        with context.screen.progress() as progress:
+            found = cluster.files.space(args.nodes, progress=progress)
+        return Outcome(space_table(found, now_s=context.clock()), msgspec.to_builtins(found))

@@ -1,0 +1,46 @@
+"""``gc``: deletes from nodes what no job uses, and the models and data sets that are named."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import msgspec
+
+from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.launch.files.names import parse_large_name
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.show.tables.kept.files import cleaned_text
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+
+class GcVerb(Verb):
+    name = "gc"
+    help = "delete from nodes what no job uses; first say what that would be"
+
+    def add_arguments(self, parser: Parser) -> None:
+        parser.argument(
+            "names",
+            nargs="*",
+            metavar="ROOT:NAME",
+            help="models and data sets to delete, too, like models:llama; mntrain du lists them",
+        )
+        parser.repeatable(
+            "--node", metavar="NODE", completes="node", help="only there; repeatable; default: all"
+        )
+        parser.flag("--yes", help="delete; without it, only say what would be deleted")
+        parser.flag("--dry-run", help="only say what would be deleted, as without --yes")
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        if args.yes and args.dry_run:
+            raise SpecError("--yes and --dry-run exclude each other", fix="use one")
+        names = [parse_large_name(text) for text in dict.fromkeys(args.names)]
+        cluster = joined_cluster(context, args)
+        with context.screen.progress() as progress:
+            found = cluster.files.clean(
+                names, args.node or (), is_trial=not args.yes, progress=progress
+            )
+        again = " ".join(["gc", *args.names, *(f"--node {one}" for one in args.node or ())])
+        text = cleaned_text(found, "" if args.yes else f"{context.program} {again} --yes")
+        return Outcome(text, {"is_done": args.yes, "nodes": msgspec.to_builtins(found)})

@@ -1,0 +1,100 @@
+"""Schedule of pieces: all arrive, the source sends each once, a node that fails stops no other."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from jupyter_mntrain.cluster.files.schedule import SOURCE, PieceSchedule, Send
+
+COUNT = 60
+
+
+def played(schedule: PieceSchedule, seed: int = 1) -> list[Send]:
+    """Everything that is sent, arriving in any order."""
+    order, flying, sent = random.Random(seed), list[Send](), list[Send]()
+    while True:
+        while (send := schedule.next()) is not None:
+            flying.append(send)
+        if not flying:
+            return sent
+        send = flying.pop(order.randrange(len(flying)))
+        schedule.arrived(send)
+        sent.append(send)
+
+
+def nodes(count: int) -> dict[str, set[int]]:
+    return {f"node{number}": set() for number in range(count)}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8])
+def test_the_source_sends_each_piece_once(count: int) -> None:
+    schedule = PieceSchedule(COUNT, nodes(count))
+    sent = played(schedule)
+    assert schedule.is_done
+    assert Counter(one.piece for one in sent if one.sender == SOURCE) == dict.fromkeys(
+        range(COUNT), 1
+    )
+    assert len(sent) == COUNT * count
+    assert len(set(sent)) == len(sent)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_all_nodes_pass_on_about_as_much(count: int) -> None:
+    by_node = Counter(one.sender for one in played(PieceSchedule(COUNT, nodes(count))))
+    assert max(by_node.values()) < 2 * COUNT
+
+
+def test_a_node_passes_on_only_what_it_has() -> None:
+    schedule = PieceSchedule(COUNT, nodes(3))
+    held: dict[str, set[int]] = nodes(3)
+    for send in played(schedule):
+        assert send.sender == SOURCE or send.piece in held[send.sender]
+        held[send.receiver].add(send.piece)
+
+
+def test_what_nodes_have_already_is_not_sent_again() -> None:
+    held = {"node0": set(range(COUNT)), "node1": set(range(10)), "node2": set()}
+    sent = played(PieceSchedule(COUNT, held))
+    assert {one.sender for one in sent} <= {"node0", "node1", "node2"}
+    assert len(sent) == 2 * COUNT - 10
+
+
+def test_nodes_that_cannot_reach_each_other_get_all_from_the_source() -> None:
+    schedule = PieceSchedule(COUNT, nodes(2))
+    sent: list[Send] = []
+    while (send := schedule.next()) is not None:
+        if send.sender == SOURCE:
+            schedule.arrived(send)
+            sent.append(send)
+        else:
+            schedule.blocked(send)
+    assert schedule.is_done
+    assert len(sent) == 2 * COUNT
+
+
+@pytest.mark.parametrize("after", [0, 5, 30, 70])
+def test_a_node_that_is_lost_takes_no_piece_with_it(after: int) -> None:
+    schedule = PieceSchedule(COUNT, nodes(3))
+    got: dict[str, set[int]] = nodes(3)
+    order, flying, arrived = random.Random(after), list[Send](), 0
+    while True:
+        while (send := schedule.next()) is not None:
+            flying.append(send)
+        if not flying:
+            break
+        send = flying.pop(order.randrange(len(flying)))
+        schedule.arrived(send)
+        got[send.receiver].add(send.piece)
+        arrived += 1
+        if arrived == after + 1:
+            schedule.drop("node1")
+    assert schedule.is_done
+    assert got["node0"] == got["node2"] == set(range(COUNT))
+
+
+def test_nothing_to_send_is_done_at_once() -> None:
+    assert PieceSchedule(0, nodes(2)).next() is None
+    assert PieceSchedule(5, {}).next() is None

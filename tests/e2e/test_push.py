@@ -1,0 +1,90 @@
+"""Large files in a simulated cluster: the source sends them once, whatever the number of nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import CLUSTER, invite, join, ours, up
+from tests.netlab import DATA, MANAGEMENT, Host, Lab, missing, own_lab
+from tests.waiting import until
+
+pytestmark = [
+    pytest.mark.netlab,
+    pytest.mark.slow,
+    pytest.mark.skipif(missing() is not None, reason=f"no lab: {missing()}"),
+]
+
+SIZE = 48 << 20
+RATE = "rate 200mbit burst 256kb latency 50ms"
+
+
+@pytest.fixture(scope="module")
+def lab(mntrain: str) -> Iterator[Lab]:
+    """Four hosts; the agents of three have joined, and node4 is the notebook's machine."""
+    with own_lab(4) as made:
+        driver = made.host("node4")
+        token = invite(driver, mntrain, "--uses", "3")
+        for host in made.hosts[:3]:
+            join(host, mntrain, token)
+        for interface in (DATA, MANAGEMENT):
+            made.reshape(interface, RATE)
+        until(lambda: len(up(driver, mntrain)) == 3, "three nodes to be up")
+        yield made
+
+
+def sent_bytes(host: Host) -> int:
+    return sum(
+        int(host.run(["cat", f"/sys/class/net/{one}/statistics/tx_bytes"]).stdout)
+        for one in (DATA, MANAGEMENT)
+    )
+
+
+def found(host: Host, name: str) -> Path:
+    (path,) = (one for one in host.home.rglob(name) if one.parent.name in ("models", "data"))
+    return path
+
+
+def test_a_model_comes_to_three_nodes_and_leaves_its_source_once(lab: Lab, mntrain: str):
+    driver, nodes = lab.host("node4"), lab.hosts[:3]
+    content = os.urandom(SIZE)
+    (driver.home / "llama.bin").write_bytes(content)
+    before = sent_bytes(driver)
+    pushed = ours(driver, mntrain, "push", str(driver.home / "llama.bin"), timeout_s=120)
+    assert sorted(pushed["nodes"]) == ["node1", "node2", "node3"]
+    assert pushed["failed"] == {}
+    assert sent_bytes(driver) - before < 1.3 * SIZE
+    for host in nodes:
+        assert found(host, "llama.bin").read_bytes() == content
+
+
+def test_a_node_is_the_source_of_what_it_has(lab: Lab, mntrain: str):
+    driver, source = lab.host("node4"), lab.host("node1")
+    content = os.urandom(SIZE // 2)
+    found(source, "llama.bin").with_name("other.bin").write_bytes(content)
+    before = sent_bytes(source), sent_bytes(driver)
+    pushed = ours(driver, mntrain, "push", "models:other.bin", "--from", "node1", timeout_s=120)
+    assert sorted(pushed["nodes"]) == ["node2", "node3"]
+    assert sent_bytes(source) - before[0] < 1.3 * len(content)
+    assert sent_bytes(driver) - before[1] < 0.1 * len(content)
+    for host in lab.hosts[1:3]:
+        assert found(host, "other.bin").read_bytes() == content
+
+
+def test_what_is_too_large_for_a_disk_is_not_sent(lab: Lab, mntrain: str):
+    driver, full = lab.host("node4"), lab.host("node2")
+    (driver.home / "big.bin").write_bytes(os.urandom(SIZE))
+    models = str(found(full, "llama.bin").parent)
+    done = full.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", models])
+    assert done.returncode == 0, done.stderr
+    before = sent_bytes(driver)
+    try:
+        words = [mntrain, "--cluster", CLUSTER, "--json", "push", str(driver.home / "big.bin")]
+        done = driver.run(words)
+        assert done.returncode == 4, done.stderr
+        assert sent_bytes(driver) - before < 0.1 * SIZE
+    finally:
+        full.run(["umount", models])

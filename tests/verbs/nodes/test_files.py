@@ -1,0 +1,108 @@
+"""``push``, ``pull``, ``du`` and ``gc``: what they ask of the cluster, and what they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.launch.files.names import LargeName
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from tests.wording import says
+
+LLAMA = LargeName("models", "llama")
+FULL = Problem(kind=Kind.DISK_FULL, cause="the disk has 1 GB free", fix="free space there")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "llama").mkdir()
+    return tmp_path
+
+
+def test_a_folder_is_a_model_of_its_name_on_all_nodes(do, text, cluster, folder):
+    outcome = do("push", "llama", directory=folder)
+    assert cluster.files.pushes == [(LLAMA, (), folder / "llama", None)]
+    shown = text(outcome.renderable, 80)
+    assert "models:llama is on wopr, muthur" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    assert outcome.exit_code == 0
+
+
+def test_another_name_and_some_nodes(do, cluster, folder):
+    do("push", "llama", "wopr", "hal", "--to", "data:set/one", directory=folder)
+    name = LargeName("data", "set/one")
+    assert cluster.files.pushes == [(name, ("wopr", "hal"), folder / "llama", None)]
+
+
+def test_a_node_may_be_the_source(do, text, cluster):
+    outcome = do("push", "models:llama", "muthur", "hal", "--from", "wopr")
+    assert cluster.files.pushes == [(LLAMA, ("muthur", "hal"), None, "wopr")]
+    assert says("was on hal already", text(outcome.renderable))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("push", "absent"),
+        ("push", "models:llama"),
+        ("push", "models:llama", "--from", "wopr", "--to", "models:x"),
+        ("push", "llama", "--to", "models:../x"),
+        ("push", "../llama", "--from", "wopr"),
+        ("pull", "models:llama"),
+        ("pull", "wopr:models:../x"),
+        ("gc", "llama"),
+        ("gc", "--yes", "--dry-run"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_asked(do, cluster, folder, words):
+    with pytest.raises(SpecError) as caught:
+        do(*words, directory=folder)
+    assert caught.value.fix
+    assert [*cluster.files.pushes, *cluster.files.pulls, *cluster.files.cleanings] == []
+
+
+def test_a_node_that_failed_is_named_with_the_fix(do, text, as_json, cluster, folder):
+    cluster.files.failed = {"muthur": FULL}
+    outcome = do("push", "llama", directory=folder)
+    shown = text(outcome.renderable, 80)
+    assert "muthur: the disk has 1 GB free" in shown
+    assert says("the same push goes on", shown)
+    assert outcome.exit_code == 1
+    assert as_json(outcome)["failed"]["muthur"]["kind"] == "disk-full"
+
+
+def test_what_a_node_has_is_pulled_into_this_folder(do, text, cluster, folder):
+    do("pull", "wopr:models:org/llama", directory=folder)
+    outcome = do("pull", "wopr:models:llama", "elsewhere/x", directory=folder)
+    assert cluster.files.pulls == [
+        ("wopr", LargeName("models", "org/llama"), folder / "llama"),
+        ("wopr", LLAMA, folder / "elsewhere" / "x"),
+    ]
+    assert "from wopr" in text(outcome.renderable)
+
+
+def test_what_lies_on_nodes_is_listed_with_size_and_age(do, text, as_json, cluster):
+    cluster.files.failed = {"hal": FULL}
+    outcome = do("du")
+    shown = text(outcome.renderable, 80)
+    assert "models:llama" in shown
+    assert "/data/models" in shown
+    assert "hal: the disk has 1 GB free" in shown
+    assert as_json(outcome)["wopr"]["things"][0]["what"] == "models:llama"
+
+
+def test_nothing_is_deleted_without_yes(do, text, as_json, cluster):
+    outcome = do("gc", "models:llama", "--node", "wopr")
+    assert cluster.files.cleanings == [(("models:llama",), ("wopr",), True)]
+    shown = text(outcome.renderable, 80)
+    assert says("nothing is deleted yet", shown)
+    assert "gc models:llama --node wopr --yes" in shown
+    assert says("models:llama stays: a job", shown)
+    assert as_json(outcome)["is_done"] is False
+
+
+def test_yes_deletes(do, text, cluster):
+    outcome = do("gc", "--yes")
+    assert cluster.files.cleanings == [((), (), False)]
+    assert "--yes" not in text(outcome.renderable)
