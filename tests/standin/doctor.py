@@ -12,6 +12,7 @@ from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
+from jupyter_mntrain.model.records.job import Participant
 from tests.doctor.healthy import healthy
 from tests.standin.pipeline import BEGIN_S
 
@@ -27,15 +28,22 @@ class StandInDoctor:
         self.case: Case = healthy()
         self.silent: dict[str, Problem] = {}
         self.asked: MachineQuestion | None = None
+        self.refuses: Exception | None = None
+        self.examinations: list[tuple[Participant, ...]] = []
 
     def examine(
         self,
         nodes: Sequence[str] = (),
         *,
         asked: MachineQuestion = MachineQuestion(),  # noqa: B008 - frozen
+        participants: Sequence[Participant] = (),
         progress: Progress = SILENT,
     ) -> DoctorReport:
         self.asked = asked
+        self.examinations.append(tuple(participants))
+        if self.refuses is not None:
+            raise self.refuses
+        nodes = [one.node for one in participants] or nodes
         chosen = tuple(one for one in self.case.nodes if not nodes or one.name in nodes)
         progress.report("examining the nodes", 0, len(chosen))
         return DoctorReport(

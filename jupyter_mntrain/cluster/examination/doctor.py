@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -20,8 +20,10 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
+from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
 
@@ -39,6 +41,7 @@ class ClusterDoctor:
         nodes: Sequence[str] = (),
         *,
         asked: MachineQuestion = MachineQuestion(),  # noqa: B008 - frozen
+        participants: Sequence[Participant] = (),
         progress: Progress = SILENT,
     ) -> DoctorReport:
         """Look for what keeps these nodes from training; starts and changes nothing.
@@ -46,6 +49,7 @@ class ClusterDoctor:
         Args:
             nodes: names, ids or host names; default: all that answer, and those that are silent.
             asked: what of a job is looked for besides: its paths, its interpreter.
+            participants: of a job, instead of nodes: judged is what it would use of them.
             progress: counts the nodes that have answered.
 
         Raises:
@@ -54,11 +58,13 @@ class ClusterDoctor:
             RefusedError: this driver is read-only.
         """
         self._driver.refuse_read_only()
+        nodes = [one.node for one in participants] or nodes
         self._search.settle(nodes, progress)
         self._search.refuse_awaited(nodes)
         begun_s = self._clock.time()
         infos, silent = self._chosen(nodes)
-        examined, failed = self._driver.loop.run(self._ask_all(infos, asked, progress))
+        used = dict(zip((one.node_id for one in infos), participants, strict=False))
+        examined, failed = self._driver.loop.run(self._ask_all(infos, used, asked, progress))
         progress.report("trying the network", 0, None)
         paths = self._driver.loop.run(self._try_paths(examined))
         findings = examine(Case(nodes=tuple(examined), paths=paths))
@@ -81,7 +87,11 @@ class ClusterDoctor:
         }
 
     async def _ask_all(
-        self, infos: Sequence[NodeInfo], wanted: MachineQuestion, progress: Progress
+        self,
+        infos: Sequence[NodeInfo],
+        used: Mapping[NodeId, Participant],
+        wanted: MachineQuestion,
+        progress: Progress,
     ) -> tuple[list[Examined], dict[str, Problem]]:
         """Ask all nodes at once; of those that do not answer, why."""
         asked = Count(progress, "examining the nodes", len(infos))
@@ -93,7 +103,9 @@ class ClusterDoctor:
                 question = msgspec.structs.replace(
                     wanted, peers=tuple(_others(infos, info)), patience_s=LOADED_S
                 )
-                return await ask_facts(client, await client.node_info(), question, self._clock)
+                return await ask_facts(
+                    client, await client.node_info(), question, self._clock, used.get(info.node_id)
+                )
             except MntrainError as error:
                 failed[info.name] = error.problem
                 return None

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import ipywidgets
 
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.notebook.background import background_thread
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.action import LAUNCHING, RESUMING, Action
+from jupyter_mntrain.notebook.panel.doctor_part import DoctorPart
 from jupyter_mntrain.notebook.panel.field_bar import RESTART_LABELS, FieldBar
 from jupyter_mntrain.notebook.panel.job_bar import JobBar
 from jupyter_mntrain.notebook.panel.launch_bar import LaunchBar
@@ -65,6 +67,7 @@ class WidgetPanel:
         self._form = panel.form()
         self._shown_for: object = None
         self._showing_thread: int | None = None
+        self._is_examining = False
         self._checks_shown: tuple[RowCheck, ...] = ()
         self._make_parts()
         self._show(self._form)
@@ -85,6 +88,7 @@ class WidgetPanel:
         self.settings = SettingsBar(self._listen, self._change)
         self.restarts = FieldBar(self._listen, self._change, RESTART_LABELS)
         self._checks = box("mnt-plain")
+        self.doctor = DoctorPart(lambda: self._do(self._examine_again), self._change)
         self.prediction = PredictionPart(lambda: self._do(self._measure))
         self.launch_bar = LaunchBar(self._do, self._launch, self._resume, self._change)
         bar = self.launch_bar
@@ -101,6 +105,7 @@ class WidgetPanel:
             box("mnt-fields", self.fields.root, self.settings.root, self.restarts.root),
             self.place.root,
             self._checks,
+            self.doctor.root,
             self.prediction.root,
             self.launch_bar.root,
             busy,
@@ -193,6 +198,28 @@ class WidgetPanel:
         if form.placements:
             self._action.begin("Measuring links", lambda: self._panel.measure(form, self._action))
 
+    def _examine(self, *, anew: bool = False) -> None:
+        """Ask the doctor about the chosen nodes, in a thread of its own, unless it is known."""
+        examine = None if self._is_examining else self._panel.examination(self._form, anew=anew)
+        if examine is None:
+            return
+        self._is_examining = True
+
+        def run() -> None:
+            try:
+                examine()
+            finally:
+                self._put(self._examined)
+
+        background_thread(run, "mntrain-panel-doctor").start()
+
+    def _examine_again(self) -> None:
+        self._examine(anew=True)
+
+    def _examined(self) -> None:
+        self._is_examining = False
+        self._forget_shown()  # other nodes may be chosen by now: drawing asks about them
+
     def _stop(self, job: Job) -> None:
         self._action.begin(f"Stopping {job.id}", lambda: job.stop(progress=self._action))
 
@@ -227,6 +254,7 @@ class WidgetPanel:
         if self._panel.look(self._form):
             self._look()
             self._show(self._form)
+        self._examine()
         # The state from before drawing: later changes cause the next redraw.
         self._shown_for = now
 
@@ -263,6 +291,7 @@ class WidgetPanel:
         if form.settings != self._checks_shown:
             self._checks_shown = form.settings
             put_lines(self._checks, [check_line(one, self._change) for one in form.settings])
+        self.doctor.show(form.doctor, panel.said, is_busy=self._is_examining)
         self.prediction.show(form.prediction, is_busy=is_busy)
         again = panel.target.job is not None
         self.launch_bar.show(form, self._action, panel.resume, again=again)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,7 @@ from jupyter_mntrain.recipe.devices.limits import refuse_unable
 from jupyter_mntrain.recipe.devices.seats import seats_of
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import RowCheck
+from jupyter_mntrain.verbs.panel.checks.doctor_check import check_doctor
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.checks.gpu_check import check_members, mark_busy
 from jupyter_mntrain.verbs.panel.checks.network_check import check_network
@@ -37,6 +38,7 @@ from jupyter_mntrain.verbs.panel.fields import (
     problems,
 )
 from jupyter_mntrain.verbs.panel.fields import usable as usable_fields
+from jupyter_mntrain.verbs.panel.looks.doctor_look import Examined
 from jupyter_mntrain.verbs.panel.looks.place import Place
 from jupyter_mntrain.verbs.panel.looks.plan_look import PlanQuestion
 from jupyter_mntrain.verbs.panel.node_row import (
@@ -68,6 +70,7 @@ class Form(Record, frozen=True):
         members: arguments of ``--member``, in rank order.
         head: the value of ``--head``; ``None`` if the first member is the head.
         schedule: in effect, the recipe's own or the chosen one; ``None`` for a script.
+        doctor: what the doctor found on the chosen nodes, in one line; empty without any.
         blocked: why it cannot be launched, with the row's name; ``None`` if it can.
         summary: what a launch starts.
         chosen: what the GPUs decide where the recipe leaves that to them; may be empty.
@@ -81,6 +84,8 @@ class Form(Record, frozen=True):
     schedule: str | None = None
     microbatches: int | None = None
     placements: tuple[Placement, ...] = ()
+    participants: tuple[Participant, ...] = ()
+    doctor: str = ""
     prediction: Prediction | None = None
     blocked: Problem | None = None
     summary: str = ""
@@ -97,15 +102,15 @@ def make_form(
     port: PortStatus | MntrainError | None = None,
     place: Place | None = None,
     planned: Planned = lambda _: None,
+    examined: Examined = lambda _: None,
 ) -> Form:
     """Make the form.
 
     Args:
         read: reads what to launch, or returns the error from reading it.
-        now_s: Unix time.
         port: the head's answer about the chosen port, once it has been asked.
         place: what is known of the job's own folder and interpreter, once it has been asked.
-        planned: the plan, once it has been made.
+        planned, examined: the plan, and what the doctor found, once they are there.
     """
     usable = [info for view in nodes if is_usable(view, choices) and (info := fresh(view))]
     rows = [node_row(view, choices, usable, now_s) for view in nodes]
@@ -120,6 +125,7 @@ def make_form(
     check_versions(fit, participants, choices, placed(usable, place), findings)
     if head is not None:
         check_port(head, choices, port, findings)
+    doctor = check_doctor(used, participants, choices, examined, findings)
     ranks = sum(participant.nproc for participant in participants)
     fields = make_fields(
         choices, read, nodes=len(participants), ranks=ranks, is_script=is_script, place=place
@@ -131,22 +137,37 @@ def make_form(
     prediction = _planned(prediction, found, participants, placements, usable, planned)
     _note_memory(prediction, findings)
     _check_settings(workload, 0 if placements else ranks, choices, findings, wrong)
-    recipe = None if isinstance(workload, MntrainError) else workload.recipe
-    lacking = None if used else _nobody(rows)
     return Form(
         rows=findings.rows(name_automatic(rows, placements)),
         settings=tuple(findings.settings),
         fields=fields,
         members=tuple(text for _, text in members),
         head=head.name if head and head is not used[0] else None,
-        schedule=recipe.pipeline.schedule if recipe else None,
-        microbatches=recipe.microbatches if recipe else None,
+        **_of_recipe(workload),
         placements=placements,
+        participants=participants,
+        doctor=doctor,
         prediction=prediction,
-        blocked=next(filter(None, (findings.first_error, *wrong, lacking)), None),
+        blocked=_blocked(rows, findings, wrong),
         summary=_summary(ranks, used, findings),
         chosen=found.said if found else "",
     )
+
+
+def _of_recipe(workload: Workload | MntrainError) -> dict[str, Any]:
+    """What the form shows of it; nothing of a script."""
+    recipe = None if isinstance(workload, MntrainError) else workload.recipe
+    if recipe is None:
+        return {}
+    return {"schedule": recipe.pipeline.schedule, "microbatches": recipe.microbatches}
+
+
+def _blocked(
+    rows: Sequence[FormRow], findings: Findings, wrong: Sequence[Problem]
+) -> Problem | None:
+    """The first reason for which nothing can be launched."""
+    lacking = None if any(row.takes_part for row in rows) else _nobody(rows)
+    return next(filter(None, (findings.first_error, *wrong, lacking)), None)
 
 
 def _mark_head(rows: list[FormRow], used: Sequence[FormRow], choices: Choices) -> FormRow | None:

@@ -50,6 +50,9 @@ class OpenPanelVerb(Verb):
         form = panel.form()
         if panel.look(form):
             form = panel.form()
+        if (examine := panel.examination(form)) is not None:
+            examine()
+            form = panel.form()
         text = form_text(panel, form, reason)
         data = msgspec.to_builtins(form) | {"command": panel.command(form)}
         if panel.resume is not None:

@@ -9,6 +9,7 @@ import dataclasses
 import shlex
 import time
 from argparse import Namespace
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from rich.console import RenderableType
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.recipe.changes.settings import set_in_panel
@@ -37,6 +39,7 @@ from jupyter_mntrain.verbs.panel.choices import (
 )
 from jupyter_mntrain.verbs.panel.form import Form, make_form
 from jupyter_mntrain.verbs.panel.last_choices import Memory
+from jupyter_mntrain.verbs.panel.looks.doctor_look import DoctorLook
 from jupyter_mntrain.verbs.panel.looks.place import PlaceLook
 from jupyter_mntrain.verbs.panel.looks.plan_look import PlanLook
 from jupyter_mntrain.verbs.panel.looks.port_look import PortLook
@@ -76,11 +79,14 @@ class Panel:
         self._place = PlaceLook(self.cluster)
         self._port = PortLook(self.cluster)
         self._plan = PlanLook()
+        self._doctor = DoctorLook(self.cluster)
         self.choices = Choices()
         self.note = ""
         """Where the choices come from."""
         self.started: tuple[JobId, str] | None = None
         """The job started last, and the equivalent command."""
+        self.said: tuple[Problem, ...] = ()
+        """What the launch of that job said of the nodes."""
         self.resume: Resumption | None = None
         """What the ended job of this recipe goes on from; :meth:`look` asks for it."""
         self._ended: Job | JobId | None = None
@@ -136,6 +142,7 @@ class Panel:
             port=self._port.answer,
             place=self._place.place,
             planned=self._plan.of,
+            examined=self._doctor.of,
         )
 
     def _read(self, choices: Choices) -> Workload | MntrainError:
@@ -153,6 +160,18 @@ class Panel:
         asked |= self._look_at_place(form) | self._look_at_run(form)
         question = form.prediction.question if form.prediction else None
         return self._plan.look(question) | asked
+
+    def examination(self, form: Form, *, anew: bool = False) -> Callable[[], None] | None:
+        """What asks the doctor about the chosen nodes, for seconds, in any thread.
+
+        ``None`` if the answer is known and not old.
+        """
+        if anew:
+            self._doctor.forget()
+        now_s = self._context.clock()
+        if not self._doctor.is_due(form.participants, now_s):
+            return None
+        return partial(self._doctor.ask, form.participants, now_s)
 
     def _look_at_place(self, form: Form) -> bool:
         """Read what is sent, and ask the nodes for the job's folder and interpreter, if any."""
@@ -243,7 +262,10 @@ class Panel:
         return self._start(form, built.with_spec(plan.spec), progress, resumes=job.id)
 
     def _start(self, form: Form, built: Built, progress: Progress, *, resumes: JobId | None) -> Job:
-        job = start(self._context, built, progress, waits=self.choices.waits)
+        said: list[Problem] = []
+        waits = self.choices.waits
+        job = start(self._context, built, progress, waits=waits, on_note=said.append)
+        self.said = tuple(said)
         self.started = (job.id, self._command(form, resumes=resumes))
         now_s = self._context.clock()
         self._ended = job

@@ -128,6 +128,8 @@ def _predicted(prediction: Prediction) -> list[Text]:
 
 def _ending(panel: Panel, form: Form) -> list[RenderableType]:
     lines: list[RenderableType] = [Text()]
+    if form.doctor:
+        lines.append(Text(form.doctor, style="dim"))
     if form.prediction is not None:
         lines += _predicted(form.prediction)
     if panel.started is not None:

@@ -14,6 +14,7 @@ from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
+from jupyter_mntrain.model.records.job import Participant
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
@@ -74,6 +75,14 @@ def test_only_named_nodes_are_asked(agents: Pair, open_cluster: Open):
     agents[1].facts = with_disk(agents[1].facts, 0)
     assert open_cluster(*agents).doctor.examine(["node1"]).nodes == ("node1",)
     assert agents[1].count("facts") == 0
+
+
+def test_of_a_jobs_participants_it_is_judged_what_the_job_would_use(
+    agents: Pair, open_cluster: Open
+):
+    many = Participant(node="node1", nproc=10_000)
+    report = open_cluster(*agents).doctor.examine(participants=(many,))
+    assert found(report) == [("cores", "node1", "slows")]
 
 
 def test_an_unknown_node_is_refused(agents: Pair, open_cluster: Open):
