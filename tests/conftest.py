@@ -105,7 +105,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _missed:
         terminalreporter.section("sentences that --scramble-words left readable")
         for literal, module in sorted(_missed.items(), key=lambda one: one[1]):
-            terminalreporter.line(f"{module}: {literal!r}")
+            terminalreporter.line(f"FAILED {module}: {literal!r}")
 
 
 @pytest.fixture
