@@ -67,6 +67,17 @@ def working_path(target: PathTarget) -> PathTrial:
     )
 
 
+def blocked_path(target: PathTarget) -> PathTrial:
+    """What is found of a way on which no connection gets an answer."""
+    return msgspec.structs.replace(
+        working_path(target),
+        tries=(PortTry(port=target.ticket.port, trouble="silent"),),
+        flow=None,
+        round_trip_s=None,
+        knocks=24,
+    )
+
+
 def with_trial(case: Case, node: str, peer: str, **fields: Any) -> Case:
     """The same, but for what one node found of the way to another."""
     trials = tuple(

@@ -86,6 +86,8 @@ class FakeAgent:
     """Checkpoints elsewhere, by directory."""
     facts: MachineFacts | None = field(default_factory=healthy_facts)
     """For the doctor; ``None`` = it is an older agent."""
+    blocked: set[str] = field(default_factory=set)
+    """Names of the nodes that it cannot connect to, for the doctor."""
     history: NodeHistory | None = None
     asked_history: dict[str, str] = field(default_factory=dict)
     """The newest query for it."""

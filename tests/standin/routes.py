@@ -29,7 +29,7 @@ from jupyter_mntrain.model.records.metrics import encoder
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, ProbeSend, ProbeTicket
 from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
-from tests.doctor.paths import RANDOM, working_path
+from tests.doctor.paths import RANDOM, blocked_path, working_path
 from tests.standin.faults import (
     Refuse,
     ScriptedRefusalError,
@@ -68,13 +68,19 @@ class _PathsListen(Handler):
 
 
 class _PathsTry(Handler):
-    """All of them work."""
+    """All of them work, but those that the test blocks."""
 
     route = "paths"
 
     def post(self) -> None:
         targets = msgspec.json.decode(self.request.body, type=PathsAsked).targets
-        self.answer([working_path(target) for target in targets])
+        blocked = self.agent.blocked
+        self.answer(
+            [
+                blocked_path(target) if target.peer in blocked else working_path(target)
+                for target in targets
+            ]
+        )
 
 
 class _PathsEnd(Handler):

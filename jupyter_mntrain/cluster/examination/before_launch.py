@@ -8,18 +8,23 @@ from collections.abc import Sequence
 import msgspec
 
 from jupyter_mntrain.cluster.examination.asking_facts import ask_facts
+from jupyter_mntrain.cluster.examination.path_trials import PathTrials
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.doctor.check import Case, Examined
 from jupyter_mntrain.doctor.every import EVERY, examine
+from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.pair.reach import ReachablePeers
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
+from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 
 PATIENCE_S = tunables.seconds("doctor.before_launch_s")
+NETWORK_PATIENCE_S = tunables.seconds("doctor.network_before_launch_s")
 
 TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
 
@@ -48,15 +53,42 @@ async def examine_before(
             return None
         return msgspec.structs.replace(found, given=spec.environment)
 
-    answers = await asyncio.gather(*map(ask, infos, spec.participants))
+    answers, paths = await asyncio.gather(
+        asyncio.gather(*map(ask, infos, spec.participants)),
+        _paths(live, infos, spec.participants),
+    )
     nodes = tuple(one for one in answers if one is not None and one.facts is not None)
-    found = examine(Case(nodes=nodes))
+    found = examine(Case(nodes=nodes, paths=paths))
     for one in found:
-        if one.level == "stops" and one.problem is not None:
+        if one.level == "stops" and one.problem is not None and not _works_by_luck(one, found):
             fix = f"{one.problem.fix}; or, if you know better, launch with --skip-doctor"
             raise RefusedError.of(msgspec.structs.replace(one.problem, fix=fix))
     return tuple(
         one.problem
         for one in found
-        if one.level == "slows" and one.check in TOLD and one.problem is not None
+        if one.problem is not None
+        and (one.level == "stops" or (one.level == "slows" and one.check in TOLD))
     )
+
+
+async def _paths(
+    live: ClusterView, infos: Sequence[NodeInfo], participants: Sequence[Participant]
+) -> PathsFound:
+    """The ways between the participants, without a load; nothing if that takes too long."""
+    clients = {info.node_id: live.client_at(info.node_id) for info in infos}
+    able = {node_id: client for node_id, client in clients.items() if client is not None}
+    if len(able) < max(2, len(infos)):
+        return PathsFound()
+    trials = PathTrials(infos, able).run([one.interface for one in participants], is_loaded=False)
+    try:
+        return await asyncio.wait_for(trials, NETWORK_PATIENCE_S)
+    except (MntrainError, TimeoutError):
+        return PathsFound()
+
+
+def _works_by_luck(one: Finding, found: Sequence[Finding]) -> bool:
+    """Whether only one of two directions is blocked: who connects to whom is chance."""
+    if one.check != ReachablePeers.id:
+        return False
+    back = (one.check, one.peer, one.node)
+    return not any((other.check, other.node, other.peer) == back for other in found)

@@ -54,6 +54,7 @@ class RendezvousPort(PairCheck):
 
     id = "rendezvous-port"
     title = "Rendezvous port"
+    is_for_launch = False
     looks_at = "the ports 29400 and 29500, or a job's own: for launches with --port, and scripts"
 
     def concerns(self, case: Case, trial: PathTrial) -> bool:

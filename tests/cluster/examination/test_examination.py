@@ -143,3 +143,19 @@ def test_a_node_that_does_not_tell_in_time_is_not_judged(
     }[how]
     tell()
     assert launched(open_cluster, agents) == []
+
+
+def test_nodes_that_cannot_reach_each_other_start_nothing(agents: Pair, open_cluster: Open):
+    agents[0].blocked, agents[1].blocked = {"node2"}, {"node1"}
+    with pytest.raises(RefusedError) as caught:
+        launched(open_cluster, agents)
+    assert caught.value.kind in (Kind.LINK_BLOCKED, Kind.PORT_BLOCKED)
+    assert [agent.count("lease") for agent in agents] == [0, 0]
+
+
+def test_where_one_can_reach_the_other_a_launch_says_so_and_starts(
+    agents: Pair, open_cluster: Open
+):
+    agents[0].blocked = {"node2"}
+    (note,) = launched(open_cluster, agents)
+    assert note.kind in (Kind.ONE_WAY_LINK, Kind.LINK_BLOCKED, Kind.PORT_BLOCKED)

@@ -3,6 +3,9 @@
 Plays the cases of N seeds on a simulated cluster and appends a line for each to a file; seeds that
 are in the file already are not played again. Prints a line per case and the share per stratum.
 
+``--doctor`` launches nothing: it plays only the faults that are in place before a launch, and
+judges what ``mntrain doctor`` says of them.
+
 ``played.ndjson`` beside this file holds cases of unseen seeds that earlier sittings played, without
 their verdicts: give a copy of it as ``--file`` to go on with them.
 """
@@ -15,6 +18,7 @@ from pathlib import Path
 
 from tests.faults.search import results
 from tests.faults.search.case import STRATA
+from tests.faults.search.examination import BEFORE, examine
 from tests.faults.search.grammar import draw
 from tests.faults.search.play import Result, play
 from tests.faults.search.stage import Stage
@@ -30,6 +34,7 @@ def main() -> int:
     parser.add_argument("--file", type=Path, default=Path("results.ndjson"))
     parser.add_argument("--patience", type=float, default=1.0, help="for a busy machine")
     parser.add_argument("--list", action="store_true", help="only say what would be played")
+    parser.add_argument("--doctor", action="store_true", help="only ask the doctor before a launch")
     parser.add_argument("--again", action="store_true", help="play seeds of the file again")
     parser.add_argument("--page", action="store_true", help="write docs/faults.md, play nothing")
     options = parser.parse_args()
@@ -47,6 +52,8 @@ def main() -> int:
         return 2
     known = set() if options.again else {one.seed for one in results.read(options.file)}
     left = [seed for seed in seeds if seed not in known]
+    if options.doctor:
+        left = [seed for seed in left if draw(seed, options.stratum).moment in BEFORE]
     if left:
         _play(left, options)
     asked = [one for one in results.read(options.file) if one.seed in seeds]
@@ -59,7 +66,8 @@ def _play(seeds: list[int], options: argparse.Namespace) -> None:
     stage = Stage(mntrain, options.patience)
     try:
         for seed in seeds:
-            result = play(stage, draw(seed, options.stratum))
+            played = examine if options.doctor else play
+            result = played(stage, draw(seed, options.stratum))
             results.append(options.file, result)
             _say(result)
     finally:
