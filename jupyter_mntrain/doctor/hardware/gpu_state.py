@@ -7,16 +7,14 @@ from typing import Final
 from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck, chosen, leased
-from jupyter_mntrain.model import tunables
+from jupyter_mntrain.doctor.hardware.kernel_log import FAULT_S
+from jupyter_mntrain.model.failure.causes.gpus import SHARE_OF_OTHERS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import duration_text, numbered, rough_size
 from jupyter_mntrain.model.records.doctor.hardware import Hardware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
-
-RECENT_S = tunables.seconds("doctor.recent_fault_s")
-SHARE_OF_OTHERS = tunables.ratio("failure.gpu_share_of_others")
 
 UNSEEN_SHARE: Final = 0.1
 UNSEEN_BYTES: Final = 2 << 30
@@ -46,7 +44,7 @@ class XidErrors(HardwareCheck):
             return None
         found = [one for one in hardware.kernel if one.kind == "GPU" and one.xid is not None]
         grave = [
-            one for one in found if one.xid not in BY_PROGRAMS | REPAIRED and one.age_s < RECENT_S
+            one for one in found if one.xid not in BY_PROGRAMS | REPAIRED and one.age_s < FAULT_S
         ]
         if not grave:
             numbers = sorted({one.xid for one in found if one.xid is not None})

@@ -15,6 +15,9 @@ from jupyter_mntrain.model.failure.kinds import Kind
 
 ROOT = Path(jupyter_mntrain.__file__).parent
 
+OWN_FIXES = ROOT / "doctor"
+"""Each check has the fix of what it finds; docs/doctor.md has all of them."""
+
 FAILURES = [*Kind][[*Kind].index(Kind.EXCEPTION) :]
 """In their order: causes of failed attempts, doubts about numbers, causes of stalls."""
 
@@ -37,6 +40,7 @@ def test_no_problem_brings_a_fix_of_its_own() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{call.lineno}: {kind}"
         for path in ROOT.rglob("*.py")
+        if OWN_FIXES not in path.parents
         for call, kind in problems(ast.parse(path.read_text()))
         if kind in {one.name for one in FAILURES}
     ]
