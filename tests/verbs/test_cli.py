@@ -148,7 +148,7 @@ def test_help_is_no_error(run):
         ),
         (["agent", "rum"], "no action 'rum'. Fix: use run"),
         (["agnet", "run"], "no verb 'agnet'. Fix: use agent"),
-        (["agent", "run", "--prot", "1"], "no such option '--prot'. Fix: use --port"),
+        (["agent", "run", "--pport", "1"], "no such option '--pport'. Fix: use --port"),
         (["agent", "run", "--port", "0"], "--port: '0' is not a whole number from 1 to 65535"),
         (["agent", "run", "--cluster", "lab"], "no such option '--cluster'"),
     ],

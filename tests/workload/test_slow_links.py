@@ -56,5 +56,5 @@ def test_links_that_have_changed_are_named_with_the_reason() -> None:
 def test_more_links_than_a_launch_measures_are_left_to_the_person() -> None:
     found = note(linked("a", "b", "c", "d", age_s=8 * 86400.0))
     assert found is not None
-    assert "8 days" in found[0]
+    assert says("8 days", found[0])
     assert says("measure --links --due", found[1])

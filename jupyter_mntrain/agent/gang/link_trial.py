@@ -15,7 +15,6 @@ import time
 from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
-from jupyter_mntrain.agent.machine.links.path_trial import SMALL_PACKETS, TRIED_BYTES
 from jupyter_mntrain.agent.machine.links.probe import resent, unacknowledged
 from jupyter_mntrain.agent.machine.neighbors import neighbors
 from jupyter_mntrain.model import tunables
@@ -26,6 +25,8 @@ from jupyter_mntrain.model.records.probes import ProbeListen, ProbeTicket
 
 PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
 
+TRIED_BYTES = tunables.size("failure.link_trial_bytes")
+SMALL_PACKETS = tunables.count("failure.link_trial_small_packets")
 SMALL_BYTES = 32
 SHORTEST_PAUSE_S = 0.001
 LOOK_EVERY_S = tunables.seconds("failure.link_trial_look_interval_s")

@@ -20,6 +20,7 @@ from jupyter_mntrain.plan.networks.outdated import (
 )
 from jupyter_mntrain.plan.prediction.link_speeds import link_speeds
 from tests.standin.nodes import nic, node
+from tests.wording import says
 
 CHANGES = [
     ({"mac": "other"}, "another card"),
@@ -60,18 +61,18 @@ def test_nothing_changed() -> None:
 
 @pytest.mark.parametrize(("change", "words"), CHANGES)
 def test_a_change_at_either_end(change: dict[str, Any], words: str) -> None:
-    assert words in seen(eth1(1, **change), eth1(2))
-    assert "b: eth1" in seen(eth1(1), eth1(2, **change))
-    assert words in seen(eth1(1), eth1(2, **change))
+    assert says(words, seen(eth1(1, **change), eth1(2)))
+    assert says("b: eth1", seen(eth1(1), eth1(2, **change)))
+    assert says(words, seen(eth1(1), eth1(2, **change)))
 
 
 def test_an_address_that_moved() -> None:
     moved = msgspec.structs.replace(eth1(1), addresses=("10.0.0.7/24",))
-    assert "addresses" in seen(moved, eth1(2))
+    assert says("addresses", seen(moved, eth1(2)))
     moved = msgspec.structs.replace(eth1(2), addresses=("10.0.0.8/24",))
-    assert "addresses" in seen(eth1(1), moved), "the same card"
+    assert says("addresses", seen(eth1(1), moved)), "the same card"
     moved = msgspec.structs.replace(moved, mac="other")
-    assert "no longer has 10.0.0.2" in seen(eth1(1), moved)
+    assert says("no longer has 10.0.0.2", seen(eth1(1), moved))
 
 
 def test_a_receiver_that_is_not_there_changes_nothing() -> None:
@@ -99,7 +100,7 @@ def test_what_is_outdated_chooses_and_predicts_nothing() -> None:
 def test_a_week_later_it_is_old_and_still_the_best_that_is_known() -> None:
     one = link(eth1(1), eth1(2))
     assert old(one, 1000.0 + VALID_S) == ""
-    assert "7 days" in old(one, 1001.0 + VALID_S)
+    assert says("7 days", old(one, 1001.0 + VALID_S))
     assert known_links([one]) == (one,)
 
 

@@ -6,6 +6,7 @@ import pytest
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.model.records.node import Capacity, Condition, Interface, LinkMeasurement
 from jupyter_mntrain.plan.networks.outdated import link_end
+from tests.wording import says
 
 
 def link(
@@ -71,7 +72,7 @@ def test_what_was_measured_before_a_card_changed_is_marked_and_not_used(tmp_path
     assert [one.streams for one in book.attach([before])[0].links] == [1, 4]
     assert [one.streams for one in book.measured("eth1")] == [1]
     [now] = book.attach([after])
-    assert all("was down" in one.outdated for one in now.links)
+    assert all(says("was down", one.outdated) for one in now.links)
     assert book.measured("eth1") == ()
     lower = msgspec.structs.replace(
         link("node2", 1e7, "beside a job"), ends=(link_end(after), None)
