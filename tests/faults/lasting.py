@@ -18,6 +18,7 @@ class Stalls(NamedTuple):
 
     Args:
         is_typed: the fix's command alone mends it.
+        refused_as: kind by which the doctor refuses a launch into it.
     """
 
     fault: str
@@ -29,6 +30,7 @@ class Stalls(NamedTuple):
     node: str | None = "node2"
     rank: int | None = None
     is_typed: bool = False
+    refused_as: str = ""
 
 
 def report_stall(row: Stalls, took_s: float, seen: dict[str, Any]) -> None:

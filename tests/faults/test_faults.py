@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from jupyter_mntrain.model.errors import RefusedError
 from tests.faults.bench import Bench
 from tests.faults.lasting import STALLS, Stalls, report_stall
 from tests.faults.limits import LOST_WITHIN_S, PATIENCE_S
@@ -178,6 +179,7 @@ STARTS = [
         60,
         "hangs in init_process_group or at the first send",
         node="node1",
+        refused_as="link-blocked",
     ),
     Stalls(
         "two nodes use a larger MTU than the switch",
@@ -187,6 +189,7 @@ STARTS = [
         60,
         "connects, then hangs at the first megabyte",
         node=None,  # either: both have it
+        refused_as="mtu-too-large",
     ),
 ]
 
@@ -195,8 +198,9 @@ STARTS = [
 def test_what_keeps_a_job_from_its_first_step_is_named(bench: Bench, row: Stalls) -> None:
     with bench.cleaned_up(), row.do(bench):
         since_s = time.time()
-        words = ("--member", "node1:1:eth1", "--member", "node2:1:eth1")
-        bench.launch(*words, "--port", str(PORT))
+        words = ("--member", "node1:1:eth1", "--member", "node2:1:eth1", "--port", str(PORT))
+        assert bench.launch(*words, code=RefusedError.exit_code)["kind"] == row.refused_as
+        bench.launch(*words, "--skip-doctor")
         took_s, seen = bench.first_time(
             since_s,
             lambda o: o.get("job") == bench.job and o["stall_kind"] == row.kind,

@@ -14,7 +14,8 @@ from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.doctor.check import Case, Examined
 from jupyter_mntrain.doctor.every import EVERY, examine
 from jupyter_mntrain.doctor.finding import Finding
-from jupyter_mntrain.doctor.pair.reach import ReachablePeers
+from jupyter_mntrain.doctor.pair.dialing import is_dialed
+from jupyter_mntrain.doctor.pair.reach import PortRange, ReachablePeers
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
@@ -60,7 +61,7 @@ async def examine_before(
     nodes = tuple(one for one in answers if one is not None and one.facts is not None)
     found = examine(Case(nodes=nodes, paths=paths))
     for one in found:
-        if one.level == "stops" and one.problem is not None and not _works_by_luck(one, found):
+        if one.problem and one.level == "stops" and _is_dialed(one, paths, infos, spec):
             fix = f"{one.problem.fix}; or, if you know better, launch with --skip-doctor"
             raise RefusedError.of(msgspec.structs.replace(one.problem, fix=fix))
     return tuple(
@@ -86,9 +87,10 @@ async def _paths(
         return PathsFound()
 
 
-def _works_by_luck(one: Finding, found: Sequence[Finding]) -> bool:
-    """Whether only one of two directions is blocked: who connects to whom is chance."""
-    if one.check != ReachablePeers.id:
-        return False
-    back = (one.check, one.peer, one.node)
-    return not any((other.check, other.node, other.peer) == back for other in found)
+def _is_dialed(one: Finding, paths: PathsFound, infos: Sequence[NodeInfo], spec: JobSpec) -> bool:
+    """Whether the job connects the way that a finding is about; all others matter anyway."""
+    if one.check not in (ReachablePeers.id, PortRange.id):
+        return True
+    is_gloo = not any(participant.gpus for participant in spec.participants)
+    ways = [way for way in paths.trials if (way.node, way.peer) == (one.node, one.peer)]
+    return any(is_dialed(way, infos[0].name, is_gloo=is_gloo) for way in ways)
