@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.launch.spec_file import write_spec
+from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.faults.bench import Bench
 from tests.faults.limits import PATIENCE_S
@@ -182,7 +183,9 @@ def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_job(
 
 def test_a_disk_that_logs_have_filled_ends_the_job_with_its_reason(bench: Bench) -> None:
     with bench.cleaned_up(), mounted(bench.second, bench.jobs_directory(bench.second), "size=4m"):
-        bench.launch_and_step()
+        refused = bench.launch(*BOTH, code=RefusedError.exit_code)
+        assert (refused["kind"], refused["node"]) == ("disk-full", "node2")
+        bench.launch_and_step("--skip-doctor")
         since_s = time.time()
         bench.inject(bench.second, "for _ in range(400): print('x' * 100_000)")
         took_s, seen = bench.first_time(
