@@ -32,7 +32,7 @@ from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.achievements import Achievements
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
-from jupyter_mntrain.agent.machine.files.roots import LargeRoots
+from jupyter_mntrain.agent.machine.files.roots import roots_told_to_jobs
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
@@ -264,7 +264,7 @@ def _node(options: Options) -> LocalNode:
             errors=OwnErrors.listening(),
         ),
         blobs=BlobStore(options.state / BLOBS),
-        transfers=TransferBook(LargeRoots(options.state, told.roots)),
+        transfers=TransferBook(roots_told_to_jobs(options.state, told.roots)),
         listeners=listeners,
         audit=Audit(options.state / AUDIT_FILE),
         state=StateDirectory(options.state, node_id),

@@ -50,6 +50,9 @@ TIMEOUT_VARIABLE = "MNTRAIN_COLLECTIVE_TIMEOUT_S"
 PEAK_VARIABLE = "MNTRAIN_PEAK_TFLOPS"
 """Peak of each of a node's devices, in the dtype that it trains in, where the user knows better."""
 
+ROOTS_VARIABLE = "MNTRAIN_ROOTS"
+"""Folders of a node's large files by their roots' names, as JSON: where ``models:llama`` is."""
+
 CLOCK_VARIABLE = "MNTRAIN_CLOCK"
 """Unix time, by the attempt's clock, at which this machine's monotonic clock was zero."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuestion, PathUse
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.recipe.sections import Recipe
@@ -25,7 +26,7 @@ def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> Mach
     paths = [
         AskedPath(use=use, path=path)
         for use, path in wanted
-        if path and path.startswith(("/", "~"))
+        if path and (path.startswith(("/", "~")) or is_large_name(path))
     ]
     return MachineQuestion(paths=tuple(paths), python=python)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, SetIn
@@ -245,6 +246,8 @@ def _absolute(recipe: Recipe, directory: Path) -> list[str]:
         if given not in (None, PYTHON_LIBRARY)
         # ~ is the home of the agent's user: the trainer expands it on the node.
         and not given.startswith(("/", "~"))
+        # Each node has its own place for models:llama.
+        and not is_large_name(given)
     ]
 
 

@@ -19,6 +19,19 @@ pytestmark = [
 ]
 
 SIZE = 48 << 20
+
+RECIPE = """
+[model]
+preset = "llama-tiny"
+[data]
+source = "data:books"
+sequence_length = 32
+[train]
+steps = 2
+batch_size = 4
+[report]
+to = []
+"""
 RATE = "rate 200mbit burst 256kb latency 50ms"
 
 
@@ -29,7 +42,10 @@ def lab(mntrain: str) -> Iterator[Lab]:
         driver = made.host("node4")
         token = invite(driver, mntrain, "--uses", "3")
         for host in made.hosts[:3]:
-            join(host, mntrain, token)
+            # One keeps its data elsewhere: a recipe names it all the same.
+            (host.home / "disk").mkdir()
+            own = ["--root", f"data={host.home / 'disk'}"] if host.name == "node2" else []
+            join(host, mntrain, token, *own)
         for interface in (DATA, MANAGEMENT):
             made.reshape(interface, RATE)
         until(lambda: len(up(driver, mntrain)) == 3, "three nodes to be up")
@@ -88,3 +104,15 @@ def test_what_is_too_large_for_a_disk_is_not_sent(lab: Lab, mntrain: str):
         assert sent_bytes(driver) - before < 0.1 * SIZE
     finally:
         full.run(["umount", models])
+
+
+def test_a_recipe_names_what_lies_elsewhere_on_each_node(lab: Lab, mntrain: str):
+    driver = lab.host("node4")
+    books, recipe = driver.home / "books", driver.home / "books.toml"
+    books.mkdir()
+    (books / "one.txt").write_text("A pipeline has stages, and a stage has layers. " * 400)
+    recipe.write_text(RECIPE)
+    ours(driver, mntrain, "push", str(books), "--to", "data:books", timeout_s=120)
+    assert (lab.host("node2").home / "disk" / "books" / "one.txt").exists()
+    words = ["launch", str(recipe), "--member", "node1:1", "--member", "node2:1", "--wait"]
+    assert ours(driver, mntrain, *words, timeout_s=240)["state"] == "succeeded"

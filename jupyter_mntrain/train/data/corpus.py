@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, DataSection
@@ -74,7 +75,7 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
     if section.source == PYTHON_LIBRARY:
         root = Path(sysconfig.get_path("stdlib"))
         return _corpus("the Python library", root, _library_files(root), section, progress)
-    path = Path(section.source).expanduser()
+    path = place_of(section.source)
     if path.is_file():
         if path.suffix not in DATA_FILES:
             cause = f"data.source = {section.source}: not a .txt, .jsonl, .json or .parquet file"

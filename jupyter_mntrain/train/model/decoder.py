@@ -18,6 +18,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parse import preset_config
 from jupyter_mntrain.recipe.presets import FAMILIES
@@ -126,7 +127,7 @@ def model_directory(section: ModelSection) -> Path:
     Raises:
         RecipeError: it does not exist, or has no config.json.
     """
-    directory = Path(section.path or "").expanduser()
+    directory = place_of(section.path or "")
     if not directory.is_dir():
         cause = f"model.path = {section.path}: no such directory"
         raise RecipeError(cause, fix="use a Hugging Face model directory that exists on every node")

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from jupyter_mntrain.launch.files.large_places import place_of
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, PathKind
 
 
@@ -16,10 +18,11 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
         types: of file systems, by mount point.
     """
     try:
-        path = Path(asked.path).expanduser()
+        path = place_of(asked.path)
         real = path.resolve()
         kind = _kind(path)
-    except (OSError, RuntimeError):  # a loop of links, a name that is too long, ~nobody
+    # A loop of links, a name that is too long, ~nobody, a root that is not here.
+    except (OSError, RuntimeError, MntrainError):
         return FoundPath(use=asked.use, path=asked.path, kind="unreadable")
     there = next((one for one in (real, *real.parents) if one.exists()), real)
     free = total = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from jupyter_mntrain.launch.files.large_places import told_roots
 from jupyter_mntrain.launch.files.names import (
     ROOTS,
     LargeName,
@@ -77,3 +79,10 @@ class LargeRoots:
                 f"has no {name} ({path})", kind=Kind.NO_FILE, fix="mntrain du lists what is where"
             )
         return path
+
+
+def roots_told_to_jobs(state: Path, named: Iterable[str]) -> LargeRoots:
+    """The roots of an agent, whose jobs learn them from its environment."""
+    roots = LargeRoots(state, named)
+    os.environ.update(told_roots(roots.folders))
+    return roots
