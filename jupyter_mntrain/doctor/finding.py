@@ -14,6 +14,25 @@ ORDER: Final[tuple[Level, ...]] = ("stops", "slows", "unknown", "passed")
 """Worst first."""
 
 
+class Remedy(Record, frozen=True):
+    """What mends it at once: it needs no root, and changes nothing that others use.
+
+    Args:
+        push: name of a model or data set that the node lacks, like ``models:llama``.
+        source: name of a node that has it.
+        node: name of the one that lacks it.
+    """
+
+    push: str
+    source: str
+    node: str
+
+    @property
+    def command(self) -> str:
+        """What does it, after ``mntrain``."""
+        return f"push {self.push} {self.node} --from {self.source}"
+
+
 class Finding(Record, frozen=True):
     """What a check says.
 
@@ -23,6 +42,7 @@ class Finding(Record, frozen=True):
         said: what was found, in a few words, like ``16.1 GB free``.
         peer: name of the other node, where a check is about a pair.
         problem: of all levels but ``passed``; without a fix if it is ``unknown``.
+        remedy: ``None`` if a person has to do it.
     """
 
     check: str
@@ -31,6 +51,7 @@ class Finding(Record, frozen=True):
     said: str
     peer: str = ""
     problem: Problem | None = None
+    remedy: Remedy | None = None
 
 
 class DoctorReport(Record, frozen=True):

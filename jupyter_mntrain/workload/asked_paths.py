@@ -2,11 +2,48 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 from jupyter_mntrain.launch.files.names import is_large_name
-from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuestion, PathUse
+from jupyter_mntrain.model.records.doctor.machine import (
+    MOST_MODULES,
+    AskedPath,
+    MachineQuestion,
+    PathUse,
+)
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import written_recipe
+
+
+def question_of_script(text: str, folder: Path, python: str | None = None) -> MachineQuestion:
+    """What the doctor asks for a script: its interpreter, and the modules that it imports.
+
+    Not asked for are those beside it, which may be sent with it, and those whose import the
+    script itself catches.
+    """
+    names = {
+        name
+        for name in imported_names(text)
+        if not (folder / f"{name}.py").exists() and not (folder / name).is_dir()
+    }
+    return MachineQuestion(python=python, modules=tuple(sorted(names))[:MOST_MODULES])
+
+
+def imported_names(text: str) -> set[str]:
+    """First names of the modules that Python code imports, but for what a ``try`` guards."""
+    found: set[str] = set()
+    todo: list[ast.AST] = [ast.parse(text)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+        elif not isinstance(node, ast.Try):
+            todo += ast.iter_child_nodes(node)
+    return found - {"__future__"}
 
 
 def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> MachineQuestion:

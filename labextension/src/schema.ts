@@ -225,6 +225,7 @@ export interface Everything {
   Examination?: Examination;
   DoctorReport?: DoctorReport;
   Finding?: Finding;
+  Remedy?: Remedy;
   CheckTitle?: CheckTitle;
   Examine?: Examine;
   ChangedMachine?: ChangedMachine;
@@ -1849,6 +1850,7 @@ export interface DoctorReport {
  *         said: what was found, in a few words, like ``16.1 GB free``.
  *         peer: name of the other node, where a check is about a pair.
  *         problem: of all levels but ``passed``; without a fix if it is ``unknown``.
+ *         remedy: ``None`` if a person has to do it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Finding".
@@ -1860,6 +1862,23 @@ export interface Finding {
   said: string;
   peer?: string;
   problem?: Problem | null;
+  remedy?: Remedy | null;
+}
+/**
+ * What mends it at once: it needs no root, and changes nothing that others use.
+ *
+ *     Args:
+ *         push: name of a model or data set that the node lacks, like ``models:llama``.
+ *         source: name of a node that has it.
+ *         node: name of the one that lacks it.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Remedy".
+ */
+export interface Remedy {
+  push: string;
+  source: string;
+  node: string;
 }
 /**
  * A row of the doctor's table.

@@ -6,6 +6,8 @@ import asyncio
 from contextlib import ExitStack
 from functools import partial
 
+import msgspec
+
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.machine.facts.reading import MachineReader
 from jupyter_mntrain.agent.machine.links.path_trial import try_paths
@@ -18,7 +20,9 @@ class FactsHandler(AgentHandler):
     async def post(self) -> None:
         asked, node = self.body_as(MachineQuestion), self.node
         machine = MachineReader(node.jobs.directory, node.inventory.gpus, node.workplaces.loaded)
-        self.answer(await asyncio.to_thread(machine.read, asked))
+        facts = await asyncio.to_thread(machine.read, asked)
+        lacking = await asyncio.to_thread(node.workplaces.lacking, asked.python, asked.modules)
+        self.answer(msgspec.structs.replace(facts, lacking=lacking))
 
 
 class PathsListenHandler(AgentHandler):

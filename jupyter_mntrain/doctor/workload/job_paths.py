@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from jupyter_mntrain.doctor.check import Case, Check, Examined
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.finding import Finding, Remedy
+from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
@@ -41,19 +44,26 @@ class JobPaths(Check):
             return self.stops(node, lost.use, problem)
         has = next((one for one in case.nodes if _has(one, lost)), None)
         there = f", and is on {has.name}{_shown_target(has, lost)}" if has else " on any node"
-        problem = Problem(
-            kind=Kind.NO_FILE,
-            cause=f"{path}, the {lost.use} of the job, does not exist{there}",
-            fix=f"copy it to {node.name}, or mount it there, or correct the path"
-            if has
-            else "correct the path: it is one on the nodes",
-        )
-        return self.stops(node, lost.use, problem)
+        remedy = None
+        fix = "correct the path: it is one on the nodes"
+        if has is not None:
+            fix = f"copy it to {node.name}, or mount it there, or correct the path"
+        if has is not None and is_large_name(_asked(lost)):
+            remedy = Remedy(push=_asked(lost), source=has.name, node=node.name)
+            fix = f"mntrain {remedy.command}, or the doctor's --apply"
+        cause = f"{path}, the {lost.use} of the job, does not exist{there}"
+        problem = Problem(kind=Kind.NO_FILE, cause=cause, fix=fix)
+        return msgspec.structs.replace(self.stops(node, lost.use, problem), remedy=remedy)
+
+
+def _asked(one: FoundPath) -> str:
+    """An older agent does not repeat it."""
+    return one.asked or one.path
 
 
 def _found(node: Examined, like: FoundPath) -> FoundPath | None:
     paths = node.facts.paths if node.facts else ()
-    return next((one for one in paths if (one.use, one.path) == (like.use, like.path)), None)
+    return next((one for one in paths if (one.use, _asked(one)) == (like.use, _asked(like))), None)
 
 
 def _has(node: Examined, like: FoundPath) -> bool:

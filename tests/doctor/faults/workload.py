@@ -21,7 +21,52 @@ def reading(case: Case, kind: PathKind, *, elsewhere: PathKind = "folder") -> Ca
     return case
 
 
+def copies(case: Case, own: dict[str, str]) -> Case:
+    """Each node has a copy of a model; the second one's has these files."""
+    files = {"config.json": "600 ab", "model.safetensors": "16000000000"}
+    for at, node in enumerate(case.nodes):
+        assert node.facts is not None
+        found = FoundPath(
+            use="model",
+            path=f"/disk{at}/llama",
+            kind="folder",
+            asked="models:llama",
+            files=own if at == 1 else files,
+        )
+        case = changed(case, at, paths=(*node.facts.paths, found))
+    return case
+
+
+def without_model(case: Case) -> Case:
+    """Only the second node lacks a model that each keeps at a place of its own."""
+    for at, node in enumerate(case.nodes):
+        assert node.facts is not None
+        kind: PathKind = "missing" if at == 1 else "folder"
+        found = FoundPath(use="model", path=f"/disk{at}/llama", kind=kind, asked="models:llama")
+        case = changed(case, at, paths=(*node.facts.paths, found))
+    return case
+
+
 WORKLOAD = (
+    Fault("job-paths", "it lacks the model that the others have", "stops", without_model),
+    Fault(
+        "same-files",
+        "the configuration of its copy of the model is another one",
+        "stops",
+        lambda case: copies(case, {"config.json": "600 cd", "model.safetensors": "16000000000"}),
+    ),
+    Fault(
+        "same-files",
+        "its copy of the model came in part",
+        "stops",
+        lambda case: copies(case, {"config.json": "600 ab"}),
+    ),
+    Fault(
+        "imported-modules",
+        "a script imports pandas, which it lacks",
+        "stops",
+        lambda case: changed(case, lacking=("pandas",)),
+    ),
     Fault(
         "job-paths",
         "a job's data is a link on the other nodes, and missing on one",

@@ -10,6 +10,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
 from tests.doctor.faults import FAULTS
+from tests.doctor.faults.workload import without_model
 from tests.doctor.healthy import healthy
 from tests.wording import says
 
@@ -106,3 +107,20 @@ def test_the_folder_and_the_interpreter_of_a_job_are_asked_for(do, cluster):
 def test_what_is_neither_a_file_nor_a_job_is_refused(do):
     with pytest.raises(MntrainError):
         do("doctor", "--for", "none.toml")
+
+
+def test_the_modules_of_a_script_are_asked_for(do, cluster, tmp_path):
+    (tmp_path / "train.py").write_text("import torch, no_such_module\n")
+    do("doctor", "--for", "train.py", directory=tmp_path)
+    assert cluster.doctor.asked.modules == ("no_such_module", "torch")
+
+
+def test_what_needs_no_root_is_mended_at_once(do, cluster):
+    cluster.doctor.case = without_model(healthy())
+    assert do("doctor").exit_code == 1
+    assert cluster.files.pushes == []
+    do("doctor", "--apply")
+    ((name, nodes, _, source),) = cluster.files.pushes
+    assert (str(name), nodes) == ("models:llama", ("muthur",))
+    assert source in ("wopr", "hal")
+    assert len(cluster.doctor.examinations) == 3, "and looked at again"

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
+from jupyter_mntrain.agent.machine.facts.contents import contents
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, PathKind
+from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, PathKind, PathUse
+
+COMPARED: Final[tuple[PathUse, ...]] = ("model", "data")
+"""What has to be the same on all nodes."""
 
 
 def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
@@ -23,7 +28,7 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
         kind = _kind(path)
     # A loop of links, a name that is too long, ~nobody, a root that is not here.
     except (OSError, RuntimeError, MntrainError):
-        return FoundPath(use=asked.use, path=asked.path, kind="unreadable")
+        return FoundPath(use=asked.use, path=asked.path, kind="unreadable", asked=asked.path)
     there = next((one for one in (real, *real.parents) if one.exists()), real)
     free = total = None
     try:
@@ -41,6 +46,8 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
         free_bytes=free,
         total_bytes=total,
         file_system=_type_of(there, types),
+        asked=asked.path,
+        files=contents(real) if asked.use in COMPARED and kind in ("folder", "file") else {},
     )
 
 

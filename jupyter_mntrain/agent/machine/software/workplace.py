@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.agent.machine.software.loaded_book import LoadedBook
+from jupyter_mntrain.agent.machine.software.modules import lacking_modules
 from jupyter_mntrain.agent.machine.software.pythons import PythonReader, activated, find_python
 from jupyter_mntrain.agent.machine.software.versions import Installed
 from jupyter_mntrain.model import tunables
@@ -52,6 +53,16 @@ class Workplaces:
         if patience_s is None:
             return self._loaded.known(path)
         return self._loaded.ask(path, patience_s)
+
+    def lacking(self, python: str | None, modules: Sequence[str]) -> tuple[str, ...] | None:
+        """Which modules an interpreter does not find, as :meth:`loaded` is given it."""
+        if not modules:
+            return None
+        try:
+            path = self._python if python is None else str(find_python(python))
+        except RefusedError:
+            return None
+        return lacking_modules(path, modules)
 
     def load_anew(self) -> None:
         """Have the usual interpreter asked what it loads if that may have changed."""

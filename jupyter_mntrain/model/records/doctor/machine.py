@@ -12,6 +12,10 @@ from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.evidence import GpuHealth
 
 MOST_ASKED = 64
+MOST_MODULES = 512
+MOST_FILES = 500
+
+ModuleName = Annotated[str, Meta(min_length=1, max_length=200)]
 
 PathUse = Literal[
     "jobs",
@@ -43,6 +47,7 @@ class MachineQuestion(Record, frozen=True):
         python: interpreter of a job, as it asks for it; ``None`` = that of jobs that ask for none.
         patience_s: wait so long for what an interpreter loads, if it has to be asked; ``None`` =
             tell only what is known.
+        modules: that a job's script imports, by their first names.
     """
 
     paths: Annotated[tuple[AskedPath, ...], Meta(max_length=MOST_ASKED)] = ()
@@ -50,6 +55,7 @@ class MachineQuestion(Record, frozen=True):
     looks_up_names: bool = True
     python: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
     patience_s: Annotated[float, Meta(ge=0, le=60)] | None = None
+    modules: Annotated[tuple[ModuleName, ...], Meta(max_length=MOST_MODULES)] = ()
 
 
 class FoundPath(Record, frozen=True):
@@ -60,6 +66,9 @@ class FoundPath(Record, frozen=True):
         is_writable: also for a path that does not exist, if it can be made.
         free_bytes, total_bytes: of its file system, for this user.
         file_system: its type, like ``ext4`` or ``nfs4``; empty if unknown.
+        asked: the path as it was asked for: ``models:llama`` is another one on each node.
+        files: of a model or data set, by their names in it: size, and of small ones the beginning
+            of their SHA-256; the first 500.
     """
 
     use: PathUse
@@ -70,6 +79,8 @@ class FoundPath(Record, frozen=True):
     free_bytes: int | None = None
     total_bytes: int | None = None
     file_system: str = ""
+    asked: str = ""
+    files: dict[str, str] = {}
 
 
 class ProcessLimits(Record, frozen=True):
@@ -131,6 +142,7 @@ class MachineFacts(Record, frozen=True):
         gpus: what each GPU says of itself.
         hardware: ``None`` if an older agent tells.
         loaded: what the interpreter of jobs loads; ``None`` while that is unknown.
+        lacking: those of the modules that it does not find; ``None`` if it was not asked.
     """
 
     time_s: float
@@ -149,3 +161,4 @@ class MachineFacts(Record, frozen=True):
     gpus: tuple[GpuHealth, ...] = ()
     hardware: Hardware | None = None
     loaded: LoadedSoftware | None = None
+    lacking: tuple[str, ...] | None = None

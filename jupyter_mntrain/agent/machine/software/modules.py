@@ -1,0 +1,27 @@
+"""Modules: which of those that a script imports an interpreter of jobs does not find."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jupyter_mntrain.agent.machine.software.versions import ask_python
+from jupyter_mntrain.model.errors import SpecError
+
+_QUERY = """
+import importlib.util, json
+def lacks(name):
+    try: return importlib.util.find_spec(name) is None
+    except Exception: return False
+print(json.dumps({"lacking": [name for name in NAMES if lacks(name)]}))
+"""
+
+
+def lacking_modules(python: str, names: Sequence[str]) -> tuple[str, ...] | None:
+    """Find them without importing anything; ``None`` if the interpreter does not run. Blocks."""
+    # To look for what lies in a package, Python would import that.
+    names = [name for name in names if name.isidentifier()]
+    try:
+        found = ask_python(python, _QUERY.replace("NAMES", repr(names)))
+    except SpecError:
+        return None
+    return tuple(found["lacking"])

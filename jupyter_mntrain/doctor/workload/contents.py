@@ -1,0 +1,84 @@
+"""Checks of what a job imports, and whether what it reads is the same on all nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
+from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts
+from jupyter_mntrain.model.text.foreign import shown_line
+
+MOST_NAMED = 5
+
+
+class ImportedModules(NodeCheck):
+    id = "imported-modules"
+    title = "Modules"
+    looks_at = "with --for: whether the interpreter of jobs finds what a script imports"
+
+    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+        if facts.lacking is None:
+            return None
+        if not facts.lacking:
+            return self.passed(node, "found")
+        names = ", ".join(map(shown_line, facts.lacking[:MOST_NAMED]))
+        python = facts.loaded.python if facts.loaded else "the interpreter of its jobs"
+        problem = Problem(
+            kind=Kind.NO_MODULE,
+            cause=f"{python} does not find {names}, which the script imports",
+            fix=f"on {node.name}: {python if facts.loaded else 'python'} -m pip install the "
+            "packages that have them; or send your own modules: --project DIR",
+        )
+        return self.stops(node, f"no {names}", problem)
+
+
+class SameContents(Check):
+    id = "same-files"
+    title = "Same files"
+    looks_at = (
+        "with --for: whether a job's model and data are the same on all nodes, by names, sizes and "
+        "the content of small files"
+    )
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        by_path: dict[tuple[str, str], list[tuple[Examined, FoundPath]]] = {}
+        for node in case.nodes:
+            for one in node.facts.paths if node.facts else ():
+                if one.files:
+                    by_path.setdefault((one.use, one.asked), []).append((node, one))
+        for copies in by_path.values():
+            if len(copies) > 1:
+                yield from self._compared(copies)
+
+    def _compared(self, copies: Sequence[tuple[Examined, FoundPath]]) -> Iterable[Finding]:
+        counted = Counter(tuple(sorted(one.files.items())) for _, one in copies).most_common(1)
+        usual = dict(counted[0][0])
+        holder = next(node for node, one in copies if one.files == usual)
+        for node, one in copies:
+            if one.files == usual:
+                yield self.passed(node, "the same")
+                continue
+            what = _difference(one.files, usual)
+            problem = Problem(
+                kind=Kind.NO_FILE,
+                cause=f"{shown_line(one.path)}, the {one.use} of the job, is not the same as on "
+                f"{holder.name}: {what}",
+                fix=f"copy it anew from {holder.name}: rsync -a --checksum, or mntrain push "
+                "under another name",
+            )
+            yield self.stops(node, what, problem)
+
+
+def _difference(own: dict[str, str], usual: dict[str, str]) -> str:
+    """The first file that differs."""
+    lost = next((name for name in usual if name not in own), None)
+    if lost is not None:
+        return f"it lacks {shown_line(lost)}"
+    changed = next((name for name in usual if own[name] != usual[name]), None)
+    if changed is not None:
+        return f"{shown_line(changed)} differs"
+    return f"it has {shown_line(next(name for name in own if name not in usual))} besides"

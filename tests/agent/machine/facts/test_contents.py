@@ -1,0 +1,66 @@
+"""Contents of models and data sets, and modules that an interpreter finds."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.agent.machine.facts import contents as contents_module
+from jupyter_mntrain.agent.machine.facts.contents import contents
+from jupyter_mntrain.agent.machine.facts.paths import find_path
+from jupyter_mntrain.agent.machine.software.modules import lacking_modules
+from jupyter_mntrain.launch.files.large_places import told_roots
+from jupyter_mntrain.model.records.doctor.machine import AskedPath
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "llama" / "sub").mkdir(parents=True)
+    (tmp_path / "llama" / "config.json").write_text("{}")
+    (tmp_path / "llama" / "sub" / "weights").write_bytes(bytes(100))
+    return tmp_path / "llama"
+
+
+def test_small_files_are_told_by_content_and_large_ones_by_size(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(contents_module, "HASHED_BYTES", 50)
+    before = contents(model)
+    assert before["sub/weights"] == "100"
+    (model / "config.json").write_text("[]")
+    after = contents(model)
+    assert after["config.json"] != before["config.json"]
+    assert after["config.json"].startswith("2 ")
+
+
+def test_one_file_is_told_by_its_name(model: Path):
+    assert list(contents(model / "config.json")) == ["config.json"]
+
+
+def test_many_files_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(contents_module, "MOST_FILES", 3)
+    for number in range(5):
+        (tmp_path / f"{number}").touch()
+    assert list(contents(tmp_path)) == ["0", "1", "2"]
+
+
+def test_a_large_thing_is_found_by_its_name(model: Path, monkeypatch: pytest.MonkeyPatch):
+    for name, value in told_roots({"models": model.parent}).items():
+        monkeypatch.setenv(name, value)
+    found = find_path(AskedPath(use="model", path="models:llama"), {})
+    assert (found.path, found.asked, found.kind) == (str(model), "models:llama", "folder")
+    assert set(found.files) == {"config.json", "sub/weights"}
+    lost = find_path(AskedPath(use="model", path="scratch:llama"), {})
+    assert lost.kind == "unreadable"
+
+
+def test_what_is_only_written_to_is_not_read(model: Path):
+    assert find_path(AskedPath(use="output", path=str(model)), {}).files == {}
+
+
+def test_modules_that_are_not_found_are_told():
+    names = ("json", "msgspec", "no_such_module", "os; import this", "torch.nn")
+    assert lacking_modules(sys.executable, names) == ("no_such_module",)
+    assert lacking_modules("/bin/false", names) is None
