@@ -41,7 +41,7 @@ from jupyter_mntrain.doctor.pair.reach import PortRange, ReachablePeers, Rendezv
 from jupyter_mntrain.doctor.pair.routes import RouteToPeers
 from jupyter_mntrain.doctor.software.cuda_loads import CudaArchitectures, CudaStart, NcclLoaded
 from jupyter_mntrain.doctor.software.torch_loads import TorchImport, TorchVersion
-from jupyter_mntrain.doctor.workload.contents import ImportedModules, SameContents
+from jupyter_mntrain.doctor.workload.contents import ImportedModules, SameContents, WholeModel
 from jupyter_mntrain.doctor.workload.job_paths import JobPaths
 
 EVERY: Final[Sequence[Check]] = (
@@ -98,6 +98,7 @@ EVERY: Final[Sequence[Check]] = (
     AdapterNames(),
     InterfaceNames(),
     JobPaths(),
+    WholeModel(),
     SameContents(),
     ImportedModules(),
 )

@@ -8,12 +8,20 @@ from __future__ import annotations
 from pathlib import Path
 
 from jupyter_mntrain.doctor.every import EVERY, examine
+from tests.doctor.checklists import checklist_table
 from tests.doctor.faults import FAULTS
 from tests.doctor.healthy import healthy
 
 PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 
 BEGIN = "<!-- written by python -m tests.doctor.page -->\n"
+
+LISTS = """
+## Checklists
+
+What people go through by hand before they trust several machines, and what does it here.
+
+"""
 
 LEVELS = {"stops": "stops a launch", "slows": "slows"}
 
@@ -42,7 +50,7 @@ def table() -> str:
 
 def written() -> str:
     """The page as it has to be."""
-    return PAGE.read_text().partition(BEGIN)[0] + BEGIN + table()
+    return PAGE.read_text().partition(BEGIN)[0] + BEGIN + table() + LISTS + checklist_table()
 
 
 if __name__ == "__main__":

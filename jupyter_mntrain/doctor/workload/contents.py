@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
@@ -13,6 +15,16 @@ from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
 
 MOST_NAMED = 5
+
+INDICES: Final = {
+    "model.safetensors.index.json": "safetensors",
+    "pytorch_model.bin.index.json": "bin",
+}
+_SHARD: Final = {
+    "safetensors": re.compile(r"model-(\d+)-of-(\d+)\.safetensors"),
+    "bin": re.compile(r"pytorch_model-(\d+)-of-(\d+)\.bin"),
+}
+"""Names of weights in several files, by format, as transformers writes them."""
 
 
 class ImportedModules(NodeCheck):
@@ -34,6 +46,29 @@ class ImportedModules(NodeCheck):
             "packages that have them; or send your own modules: --project DIR",
         )
         return self.stops(node, f"no {names}", problem)
+
+
+class WholeModel(NodeCheck):
+    """As after a download that left one format out: its index is there, its weights are not."""
+
+    id = "whole-model"
+    title = "Weights"
+    looks_at = (
+        "with --for: whether a model's folder has all weights that its index and names tell of"
+    )
+
+    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+        models = [one for one in facts.paths if one.use == "model" and one.files]
+        for one in models:
+            if (lack := _lack(one.files)) is not None:
+                problem = Problem(
+                    kind=Kind.NO_FILE,
+                    cause=f"{shown_line(one.path)} lacks weights: {lack}",
+                    fix="download the model anew, with its .safetensors files; or delete the index "
+                    "of the format whose weights are not there",
+                )
+                return self.stops(node, lack, problem)
+        return self.passed(node, "all there") if models else None
 
 
 class SameContents(Check):
@@ -71,6 +106,19 @@ class SameContents(Check):
                 "under another name",
             )
             yield self.stops(node, what, problem)
+
+
+def _lack(files: dict[str, str]) -> str | None:
+    """What is missing of the weights; ``None`` if nothing that names can tell."""
+    for name in files:
+        if name in INDICES and not any(map(_SHARD[INDICES[name]].fullmatch, files)):
+            return f"it has {name}, and none of the files that this lists"
+    for shard in _SHARD.values():
+        found = {match[1]: match[2] for name in files if (match := shard.fullmatch(name))}
+        count = int(next(iter(found.values()), "0"))
+        if len(found) < count:
+            return f"{len(found)} of {count} files are there"
+    return None
 
 
 def _difference(own: dict[str, str], usual: dict[str, str]) -> str:

@@ -37,6 +37,14 @@ def copies(case: Case, own: dict[str, str]) -> Case:
     return case
 
 
+def with_copy(case: Case, files: dict[str, str]) -> Case:
+    """Only the second node has a copy of the model, of these files."""
+    node = case.nodes[1]
+    assert node.facts is not None
+    found = FoundPath(use="model", path="/models/llama", kind="folder", files=files)
+    return changed(case, 1, paths=(*node.facts.paths, found))
+
+
 def without_model(case: Case) -> Case:
     """Only the second node lacks a model that each keeps at a place of its own."""
     for at, node in enumerate(case.nodes):
@@ -60,6 +68,20 @@ WORKLOAD = (
         "its copy of the model came in part",
         "stops",
         lambda case: copies(case, {"config.json": "600 ab"}),
+    ),
+    Fault(
+        "whole-model",
+        "a download left out the weights, and not their index",
+        "stops",
+        lambda case: with_copy(case, {"config.json": "1", "model.safetensors.index.json": "1"}),
+    ),
+    Fault(
+        "whole-model",
+        "one of three files of its weights is missing",
+        "stops",
+        lambda case: with_copy(
+            case, {f"model-0000{at}-of-00003.safetensors": "9" for at in (1, 3)}
+        ),
     ),
     Fault(
         "imported-modules",
