@@ -113,7 +113,8 @@ def pairs() -> list[tuple[str, str]]:
         path = re.sub(r"\(\?P<attempt>(\[[^\]]*\]|[^)])*\)", "1", path)
         path = re.sub(r"\(\?P<rank>(\[[^\]]*\]|[^)])*\)", "0", path)
         path = re.sub(r"\(\?P<port>(\[[^\]]*\]|[^)])*\)", "29500", path)
-        path = re.sub(r"\(\?P<sha256>(\[[^\]]*\]|[^)])*\)", "0" * 64, path)
+        path = re.sub(r"\(\?P<(sha256|transfer)>(\[[^\]]*\]|[^)])*\)", "0" * 64, path)
+        path = re.sub(r"\(\?P<piece>(\[[^\]]*\]|[^)])*\)", "0", path)
         assert "(" not in path, path
         found += [(verb, path) for verb in VERBS]
     return [*found, ("GET", "/v1/elsewhere"), ("POST", "/v1/join"), ("PUT", "/v1/join")]
