@@ -188,6 +188,7 @@ class AgentLauncher:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
         infos = await self._agreeing(spec, progress)
+        arrange(spec.participants, infos)  # what the spec itself makes impossible is said first
         if self.is_checked:
             for note in await examine_before(self.live, self.clock, infos, spec):
                 self.on_note(note)
