@@ -26,6 +26,7 @@ preset = "llama-tiny"
 [data]
 source = "data:books"
 sequence_length = 32
+vocabulary_size = 257
 [train]
 steps = 2
 batch_size = 4
