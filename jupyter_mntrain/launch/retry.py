@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError
-from jupyter_mntrain.model.failure.kinds import MAYBE_DONE, Kind
+from jupyter_mntrain.model.failure.kind_groups import MAYBE_DONE
+from jupyter_mntrain.model.failure.kinds import Kind
 
 T = TypeVar("T")
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from jupyter_mntrain.metrics.summary import JobEvent
 from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.failure.kinds import SLOWNESS, Kind
+from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 
 TRAFFIC_SHARE = tunables.ratio("figures.traffic_share")

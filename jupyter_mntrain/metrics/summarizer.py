@@ -23,7 +23,7 @@ from jupyter_mntrain.metrics.summary import (
 )
 from jupyter_mntrain.metrics.trace.off_plan import measured_of, off_plan
 from jupyter_mntrain.metrics.trace.recorded import Pair, SentMessages
-from jupyter_mntrain.model.failure.kinds import SLOWNESS
+from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import TERMINAL, JobView

@@ -12,7 +12,8 @@ import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RefusedError, SpecError, bad_argument
-from jupyter_mntrain.model.failure.kinds import PASSING, Kind
+from jupyter_mntrain.model.failure.kind_groups import PASSING
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo

@@ -17,7 +17,8 @@ from jupyter_mntrain.cluster.view.liveness import CONNECT_S, PROBE_TIMEOUT_S, ju
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LOST_AFTER_S, Goodbye, Hello, NodeChanged, StreamMessage
 from jupyter_mntrain.model.errors import MntrainError, NodeError
-from jupyter_mntrain.model.failure.kinds import ANSWERS, Kind
+from jupyter_mntrain.model.failure.kind_groups import ANSWERS
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
