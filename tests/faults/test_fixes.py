@@ -58,6 +58,9 @@ UNTRIED: dict[Kind, str] = {
         "its fix only says where to look for what takes the time",
     ),
     Kind.WAITED_TOO_LONG: "its fix only asks for more time, or for what it waited for",
+    **dict.fromkeys(
+        (Kind.TIME_LIMIT, Kind.PREEMPTED, Kind.NODES_TAKEN), "needs nodes of a scheduler"
+    ),
     Kind.NO_PROGRESS: "its fix only asks for more evidence",
     **dict.fromkeys(
         (

@@ -63,6 +63,11 @@ FIXES: dict[Kind, str] = {
     Kind.WAITED_TOO_LONG: "launch it again with a longer --queue-limit, or once that is free",
     Kind.NODE_LOST: "'nodes' shows why; once the node is back the job goes on, or begins again "
     "with --restarts",
+    Kind.TIME_LIMIT: "go on in a new allocation: 'resume', with a longer --time",
+    Kind.PREEMPTED: "go on in a new allocation: 'resume'; the administrators know which queue is "
+    "not preempted",
+    Kind.NODES_TAKEN: "ask the administrators if nobody of you ended it; go on in a new "
+    "allocation: 'resume'",
     Kind.ENDED_EARLY: "check why its loop ended before the others': it may have had fewer batches",
     Kind.UNKNOWN_CAUSE: "measure the links, and read the other ranks' logs; --restarts continues "
     "by itself",

@@ -95,6 +95,17 @@ class Kind(StrEnum):
     NOT_LENT = "not-lent"
     """The node's owner does not lend this GPU, or what is lent cannot be read."""
 
+    # Nodes that a scheduler gives.
+
+    NO_SCHEDULER = "no-scheduler"
+    """This machine cannot ask a scheduler for nodes: its commands or rights are missing."""
+    SCHEDULER_REFUSED = "scheduler-refused"
+    """A scheduler refused the request for nodes as it stands."""
+    WAITS_FOR_NODES = "waits-for-nodes"
+    """A scheduler will give the nodes later."""
+    NEVER_GRANTED = "never-granted"
+    """A scheduler has queued a request that it will never grant, however long one waits."""
+
     # A node cannot be reached; see SILENCES.
 
     CONNECTION_REFUSED = "connection-refused"
@@ -232,6 +243,12 @@ class Kind(StrEnum):
     NODE_LOST = "node-lost"
     """A participant does not answer, and the others wait for it or lost their connection."""
 
+    TIME_LIMIT = "time-limit"
+    """The time for which a scheduler gave the nodes was over."""
+    PREEMPTED = "preempted"
+    """A scheduler took the nodes for a request of higher priority."""
+    NODES_TAKEN = "nodes-taken"
+    """The allocation was ended from outside: by a person, an administrator or the scheduler."""
     UNKNOWN_CAUSE = "unknown-cause"
     """Ranks lost their connections, and nothing that was found explains it."""
     CONNECTION_BROKE = "connection-broke"

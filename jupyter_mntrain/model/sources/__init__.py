@@ -1,0 +1,1 @@
+"""Sources of nodes: what each is asked for, what it tells, and how it takes nodes back. Pure."""

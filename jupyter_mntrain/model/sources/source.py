@@ -1,0 +1,73 @@
+"""Source of nodes: asks a scheduler for them, says how they are, and gives them back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from jupyter_mntrain.model.sources.allocation import Allocation
+from jupyter_mntrain.model.sources.options import SourceOption
+from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
+
+
+class NodeSource(ABC):
+    """A scheduler that people already have: it queues, places and isolates.
+
+    What it gives are slots: ``NAME-0`` to ``NAME-(N-1)``. In each runs the command of the request,
+    an agent, whose node in the cluster has the slot's name. A source keeps no state of its own:
+    any process that knows an allocation's id and request can look at it, and give it back.
+
+    Args of every method that takes an id: the id of an allocation, and the request for it.
+    """
+
+    name: str
+    """As in ``--on NAME``, and the first part of the slots' names."""
+    title: str
+    """As it is written in sentences: SLURM."""
+
+    @abstractmethod
+    def options(self) -> tuple[SourceOption, ...]:
+        """What a person can choose besides nodes, GPUs and time. Asks nothing."""
+
+    @abstractmethod
+    async def check(self, request: NodesRequest) -> None:
+        """Return if the scheduler would take the request; nothing is queued.
+
+        Raises:
+            SpecError: an option, or the form of the GPUs, cannot be meant.
+            RefusedError: ``no-scheduler``: there is none here. ``scheduler-refused``: it says why;
+                the fix names what to change, or what to ask its administrators for.
+        """
+
+    @abstractmethod
+    def render(self, request: NodesRequest, command: SlotCommand) -> str:
+        """What would be submitted, for a person to read. Holds no secret, and asks nothing."""
+
+    @abstractmethod
+    async def submit(self, request: NodesRequest, command: SlotCommand) -> Allocation:
+        """Queue the request: all nodes, or none. Returns as soon as the scheduler has it.
+
+        Raises:
+            As :meth:`check`. Nothing is queued then, and no secret is left.
+        """
+
+    @abstractmethod
+    async def look(self, allocation_id: str, request: NodesRequest) -> Allocation:
+        """How it is now. One question to the scheduler, cheap enough for every few seconds.
+
+        An allocation that the scheduler knows no more, or cannot be asked about, is ``unknown``,
+        with the reason as its problem.
+        """
+
+    @abstractmethod
+    async def save(self, allocation_id: str) -> None:
+        """Tell whatever runs in it to save and end, as the scheduler does before a time limit."""
+
+    @abstractmethod
+    async def give_back(self, allocation_id: str, request: NodesRequest) -> None:
+        """End it, pending or not, with all that runs in it. One that has ended stays as it is.
+
+        Secrets are removed. Records and logs stay.
+
+        Raises:
+            RefusedError: the scheduler does not let this user end it.
+        """
