@@ -8,8 +8,8 @@ from collections.abc import Callable
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
+from jupyter_mntrain.http.agent_calls import AgentCalls, Reply
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.agent_calls import AgentCalls, Reply
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import Placement

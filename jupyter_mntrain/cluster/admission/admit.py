@@ -14,7 +14,7 @@ from jupyter_mntrain.cluster.agents.transport import (
     shown_certificate,
     transport_error,
 )
-from jupyter_mntrain.model.agent_calls import not_an_agent, refusal
+from jupyter_mntrain.http.agent_calls import not_an_agent, refusal
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.credentials import blind_context

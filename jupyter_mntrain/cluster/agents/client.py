@@ -22,10 +22,10 @@ from jupyter_mntrain.cluster.agents.transport import (
     split_lines,
     transport_error,
 )
+from jupyter_mntrain.http.agent_calls import AgentCalls, Reply, not_an_agent, refusal
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api, tunables
-from jupyter_mntrain.model.agent_calls import AgentCalls, Reply, not_an_agent, refusal
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind

@@ -13,8 +13,8 @@ import httpx
 from cryptography import x509
 
 from jupyter_mntrain.cluster.agents.address import host_of
+from jupyter_mntrain.http.agent_calls import not_an_agent
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.agent_calls import not_an_agent
 from jupyter_mntrain.model.api import LOST_AFTER_S
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind

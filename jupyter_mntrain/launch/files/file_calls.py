@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
+from jupyter_mntrain.http.agent_calls import AgentCalls, not_an_agent, refusal
 from jupyter_mntrain.launch.files.records import (
     Cleaned,
     CleanRequest,
@@ -16,7 +17,6 @@ from jupyter_mntrain.launch.files.records import (
     TransferState,
 )
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.agent_calls import AgentCalls, not_an_agent, refusal
 from jupyter_mntrain.model.api import Route
 
 PIECE_S = tunables.seconds("files.piece_timeout_s")
