@@ -17,10 +17,10 @@ from typing import Any, Self, SupportsFloat, TypeVar
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import rank_file
-from jupyter_mntrain.model.clock import Clock, clock_of
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.files import PRIVATE, private_directory
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
 from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankEvaluation,

@@ -31,11 +31,11 @@ from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.project.tree import BLOBS
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.clock import Clock, clock_of, epoch_s
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of, epoch_s
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY

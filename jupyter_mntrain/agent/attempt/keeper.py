@@ -34,8 +34,8 @@ from jupyter_mntrain.agent.attempt.processes import (
     signal_all,
 )
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.clock import Clock, clock_of
 from jupyter_mntrain.model.files import PRIVATE, write_atomically
+from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.clock import Clock
 from jupyter_mntrain.model.files import PRIVATE, write_atomically
+from jupyter_mntrain.model.lifecycle.clock import Clock
 
 MOST_MARKS = tunables.count("logs.time_marks")
 

@@ -8,7 +8,7 @@ from collections import deque
 
 from jupyter_mntrain.agent.failure.printed import LINE_LIMIT
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.clock import Clock
+from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.text.foreign import shown_line
 
 MOST_ERRORS = tunables.count("failure.agent_errors")

@@ -10,9 +10,9 @@ from statistics import median
 from jupyter_mntrain.agent.failure.exchange_pace import ExchangePace
 from jupyter_mntrain.agent.failure.stacks import ANSWER_S, StackRequest
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.clock import Clock
 from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.lifecycle.events import PartEvent, Resumed, Stalled
 from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
 

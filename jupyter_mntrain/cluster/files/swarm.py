@@ -14,9 +14,9 @@ from jupyter_mntrain.launch.files.manifest import PieceFiles
 from jupyter_mntrain.launch.files.records import PieceManifest, PieceSource
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
-from jupyter_mntrain.model.clock import Clock
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.quantities import rough_size
 
 MIB = 1 << 20

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from jupyter_mntrain.model.clock import clock_of, epoch_s
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
+from jupyter_mntrain.model.lifecycle.clock import clock_of, epoch_s
 from jupyter_mntrain.telemetry import Recorder
 
 

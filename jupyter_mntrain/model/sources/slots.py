@@ -1,0 +1,106 @@
+"""Slots: the files by which the agents of an allocation and those who use them find each other.
+
+An allocation has a directory on a shared file system::
+
+    allocation.json    what its source knows: when it ends, which slots are gone, and why
+    slurm-0/slot.json  written by the agent: where it is reached
+    slurm-0/…          the rest of the agent's state directory
+
+The records are the file format that agents, sources and drivers agree on.
+
+A slot keeps its name when another machine takes it over. Every file is replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.ids import NodeId
+
+T = TypeVar("T")
+
+SLOT_FILE = "slot.json"
+ALLOCATION_FILE = "allocation.json"
+
+AgentState = Literal["joining", "up", "gone"]
+
+
+class SlotFile(Record, frozen=True):
+    """An agent's place in an allocation, as the agent tells it.
+
+    Args:
+        slot: its name in the allocation, and the node's.
+        node_id: whom the certificate at these addresses must name.
+        addresses: ``host:port``, the most likely to work first.
+        hostname: of the machine that has the slot now.
+        state: ``joining`` until a driver has admitted it; ``gone`` once it has ended.
+        written_s: Unix time.
+        problem: why it is gone.
+    """
+
+    slot: str
+    node_id: NodeId
+    addresses: tuple[str, ...]
+    hostname: str
+    state: AgentState
+    written_s: float
+    problem: Problem | None = None
+
+
+class AllocationFile(Record, frozen=True):
+    """What the source of an allocation knows and its agents cannot.
+
+    Args:
+        ends_s: Unix time at which it is over at the latest.
+        ending: why it ends now or has ended; its kind says how. ``None`` until then.
+        is_canceled: whether a person ended it: then its jobs have not failed.
+        gone: slots that were taken from it, by name, each with why.
+    """
+
+    ends_s: float | None = None
+    ending: Problem | None = None
+    is_canceled: bool = False
+    gone: dict[str, Problem] = {}
+
+    def why_gone(self, slot: str) -> Problem | None:
+        """Why a slot is not to be had any more; ``None`` if nothing is known of that."""
+        return self.gone.get(slot) or self.ending
+
+
+def write_slot(directory: Path, slot: SlotFile) -> None:
+    """Tell where a slot's agent is reached.
+
+    Args:
+        directory: of the allocation.
+    """
+    write_atomically(directory / slot.slot / SLOT_FILE, msgspec.json.encode(slot))
+
+
+def read_slots(directory: Path) -> tuple[SlotFile, ...]:
+    """The slots of an allocation whose agents have started, in the order of their numbers."""
+    found = [_read(path, SlotFile) for path in directory.glob(f"*/{SLOT_FILE}")]
+    return tuple(sorted(filter(None, found), key=lambda one: (len(one.slot), one.slot)))
+
+
+def write_allocation(directory: Path, allocation: AllocationFile) -> None:
+    """Tell the agents of an allocation what its source knows now."""
+    write_atomically(directory / ALLOCATION_FILE, msgspec.json.encode(allocation))
+
+
+def read_allocation(directory: Path) -> AllocationFile:
+    """What the source of an allocation has told; nothing if there is no such file."""
+    return _read(directory / ALLOCATION_FILE, AllocationFile) or AllocationFile()
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    """A file that is not there, or is not one of ours, tells nothing."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError):
+        return None
