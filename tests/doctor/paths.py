@@ -39,7 +39,7 @@ def healthy_paths(names: Sequence[str]) -> PathsFound:
                 flow="works",
                 path_mtu=1500,
                 round_trip_s=0.0002,
-                load=Resent(packets=4000, again=0),
+                load=Resent(packets=2000, again=1),
                 leaves_by="eno1",
                 neighbor=Neighbor(
                     address=f"10.0.0.{other + 1}", mac=f"02:00:00:00:00:0{other + 1}"

@@ -34,7 +34,7 @@ class PathsListenHandler(AgentHandler):
             end = partial(node.sinks.give_back, who)
             ticket = node.path_listeners.open(asked, node.name, end)
             undoing.pop_all()  # the listener gives it back
-        self.answer(ticket)
+        self.answer(msgspec.structs.replace(ticket, is_busy=node.has_job()))
 
 
 class PathsTryHandler(AgentHandler):

@@ -13,7 +13,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.doctor.paths import PathTrial
+from jupyter_mntrain.model.records.doctor.paths import PathTrial, Resent
 from jupyter_mntrain.model.records.node import Interface, LinkMeasurement
 from jupyter_mntrain.plan.networks.outdated import known_links
 
@@ -35,14 +35,12 @@ class ResentPackets(PairCheck):
         return trial.flow == "lossy" or (trial.load is not None and trial.load.packets > 0)
 
     def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:  # noqa: ARG002
-        load = trial.load
-        said = f"lost to {trial.peer}"
-        if load is not None:
-            share = load.again / load.packets
-            if load.again < LEAST_RESENT or share < MOST_RESENT_SHARE:
+        lost, said = "even small packets", f"lost to {trial.peer}"
+        if trial.load is not None:
+            if not is_lossy(trial.load):
                 return None
-            said = f"{share:.1%} to {trial.peer}"
-        lost = f"{said.split()[0]} of the packets" if load is not None else "even small packets"
+            share = f"{trial.load.again / trial.load.packets:.1%}"
+            lost, said = f"{share} of the packets", f"{share} to {trial.peer}"
         problem = Problem(
             kind=Kind.LINK_SLOW,
             cause=f"{lost} to {trial.peer} over {trial.interface} are lost, and sent again",
@@ -109,6 +107,11 @@ class MeasuredLinks(Check):
             fix=fix_of(Kind.LINK_SLOW),
         )
         return self.slows(node, f"{_rate(carried)} to {link.receiver}", problem, peer=link.receiver)
+
+
+def is_lossy(load: Resent) -> bool:
+    """Whether it lost so many packets that TCP is slow, more than a good cable ever does."""
+    return load.again >= max(LEAST_RESENT, MOST_RESENT_SHARE * load.packets)
 
 
 def _nominal(own: Interface, other: Interface | None) -> float | None:

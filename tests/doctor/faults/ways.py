@@ -195,6 +195,12 @@ WAYS = (
     ),
     Fault(
         "resent-packets",
+        "a worn plug loses 0.5 % of the packets",
+        "slows",
+        lambda case: with_trial(case, "muthur", "hal", load=Resent(packets=2000, again=10)),
+    ),
+    Fault(
+        "resent-packets",
         "a bad cable loses a third of the packets",
         "slows",
         lambda case: with_trial(case, "muthur", "hal", flow="lossy", load=None),

@@ -41,12 +41,14 @@ class PathTicket(Record, frozen=True):
         port: a random one, for TCP and UDP.
         ports: of those asked for, and some of the range that the kernel chooses ports from.
         range: that range, first and last port.
+        is_busy: a job trains there: a load would disturb it, and what is lost says nothing.
     """
 
     token: str
     port: int
     ports: tuple[int, ...] = ()
     range: tuple[int, int] | None = None
+    is_busy: bool = False
 
 
 class PathTarget(Record, frozen=True):
@@ -68,7 +70,7 @@ class PathsAsked(Record, frozen=True):
     """Request to try the ways to some peers, all at once.
 
     Args:
-        is_loaded: also send as much as goes for a moment, if no job trains there.
+        is_loaded: also send as much as goes for a moment, if no job trains at either end.
     """
 
     targets: Annotated[tuple[PathTarget, ...], Meta(max_length=MOST_PEERS)]
