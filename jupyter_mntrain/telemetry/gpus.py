@@ -16,6 +16,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 from jupyter_mntrain.telemetry.interfaces import SYSFS
+from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """Hardware slowdown, thermal limit of the driver and of the hardware, power brake: ``nvml.h``,
@@ -55,18 +56,11 @@ def has_amd_gpu(sysfs: Path = SYSFS) -> bool:
         sysfs: mount point of sysfs.
     """
     return any(
-        _line(device / "vendor") == _AMD
-        and _line(device / "class").startswith(_GPU_CLASSES)
-        and int(_line(device / "mem_info_vram_total") or _ENOUGH) >= _ENOUGH
+        kernel_text(device / "vendor") == _AMD
+        and kernel_text(device / "class").startswith(_GPU_CLASSES)
+        and int(kernel_text(device / "mem_info_vram_total") or _ENOUGH) >= _ENOUGH
         for device in (sysfs / "bus" / "pci" / "devices").glob("*")
     )
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
 
 
 def visible_gpus(value: str | None, uuids: Mapping[int, str]) -> frozenset[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jupyter_mntrain.model.records.node import InterfaceKind
+from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 SYSFS = Path("/sys")
 _LOOPBACK_TYPE = "772"
@@ -22,7 +23,7 @@ def interface_kind(name: str, sysfs: Path = SYSFS) -> InterfaceKind:
     ethernet, too: it is a container's own network card.
     """
     device = sysfs / "class" / "net" / name
-    kind = _read(device / "type")
+    kind = kernel_text(device / "type")
     if kind == _LOOPBACK_TYPE:
         return "loopback"
     if (device / "wireless").exists() or (device / "phy80211").exists():
@@ -46,12 +47,5 @@ def _has_card(bridge: Path) -> bool:
 
 
 def _devtype(device: Path) -> str:
-    lines = _read(device / "uevent").splitlines()
+    lines = kernel_text(device / "uevent").splitlines()
     return next((line[8:] for line in lines if line.startswith("DEVTYPE=")), "")
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""

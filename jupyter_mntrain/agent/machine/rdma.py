@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jupyter_mntrain.model.records.node import RdmaPort, RoceGid
 from jupyter_mntrain.telemetry.interfaces import SYSFS
+from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 DEV = Path("/dev")
 ROCE_V2 = "RoCE v2"
@@ -38,15 +39,15 @@ def read_rdma_ports(
 
 
 def _read_port(adapter: Path, port: Path, obstacle: str | None) -> RdmaPort:
-    is_infiniband = _read(port / "link_layer") == "InfiniBand"
+    is_infiniband = kernel_text(port / "link_layer") == "InfiniBand"
     return RdmaPort(
         device=adapter.name,
         number=int(port.name),
         link="InfiniBand" if is_infiniband else "RoCE",
         # Its number stands before the name.
-        state=_read(port / "state").rpartition(" ")[2] or "unknown",
+        state=kernel_text(port / "state").rpartition(" ")[2] or "unknown",
         # The upper half of a GID is the prefix of its subnet.
-        subnet=_read(port / "gids" / "0")[:19] if is_infiniband else "",
+        subnet=kernel_text(port / "gids" / "0")[:19] if is_infiniband else "",
         gids=() if is_infiniband else tuple(_roce_gids(port)),
         obstacle=obstacle,
     )
@@ -55,11 +56,11 @@ def _read_port(adapter: Path, port: Path, obstacle: str | None) -> RdmaPort:
 def _roce_gids(port: Path) -> Iterator[RoceGid]:
     empty = 0
     for index in range(sum(1 for _ in (port / "gids").glob("*"))):
-        gid = IPv6Address(_read(port / "gids" / str(index)) or "::")
+        gid = IPv6Address(kernel_text(port / "gids" / str(index)) or "::")
         empty = 0 if int(gid) else empty + 1
         if empty > MOST_EMPTY:
             return
-        if gid.ipv4_mapped and _read(port / "gid_attrs" / "types" / str(index)) == ROCE_V2:
+        if gid.ipv4_mapped and kernel_text(port / "gid_attrs" / "types" / str(index)) == ROCE_V2:
             yield RoceGid(index=index, address=str(gid.ipv4_mapped))
 
 
@@ -72,10 +73,3 @@ def _why_closed(adapter: Path, dev: Path) -> str | None:
     if not node.exists():
         return f"has no {node} here"
     return None if os.access(node, os.R_OK | os.W_OK) else f"has a {node} that may not be opened"
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:  # also that of an empty GID's type
-        return ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model import tunables
@@ -11,6 +9,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts, NameLookup
 from jupyter_mntrain.model.text.foreign import shown_name
+from jupyter_mntrain.plan.agent_hosts import is_loopback
 
 SLOW_S = tunables.seconds("doctor.slow_name_s")
 
@@ -29,7 +28,7 @@ class OwnName(NodeCheck):
         if (slow := _slow(own)) is not None:
             return self.slows(node, slow, _slow_problem(node, own, slow))
         said = ", ".join(map(shown_name, own.found[:2])) or "no address"
-        foreign = [one for one in own.found if not _is_loopback(one) and one not in addresses]
+        foreign = [one for one in own.found if not _is_usual(one) and one not in addresses]
         if not own.found or len(foreign) < len(own.found) or not addresses:
             return self.passed(node, said)
         problem = Problem(
@@ -81,10 +80,6 @@ def _slow_problem(node: Examined, one: NameLookup, said: str) -> Problem:
     )
 
 
-def _is_loopback(address: str) -> bool:
-    """IPv6 is not looked at: inventories have IPv4."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    return found.is_loopback or found.version == 6
+def _is_usual(address: str) -> bool:
+    """Whether a host's own name may lead there; IPv6 is not judged: inventories have IPv4."""
+    return is_loopback(address) or ":" in address

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -19,9 +21,9 @@ class LoadedCheck(NodeCheck):
             return None
         return self.judge(node, facts.loaded)
 
+    @abstractmethod
     def judge(self, node: Examined, loaded: LoadedSoftware) -> Finding | None:
         """What there is to say of it; ``None`` if it does not concern the node."""
-        raise NotImplementedError
 
 
 class TorchImport(NodeCheck):

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import psutil
 
+from jupyter_mntrain.telemetry.kernel_files import kernel_text
+
 PROC = Path("/proc")
 CPUS = Path("/sys/devices/system/cpu")
 CGROUPS = Path("/sys/fs/cgroup")
@@ -22,7 +24,7 @@ _STATE, _MAJOR_FAULTS, _USER, _SYSTEM = 0, 9, 11, 12
 
 def stat_of(pid: int) -> list[str]:
     """Fields of a process after its name; empty if it is gone."""
-    text = _read(PROC / str(pid) / "stat")
+    text = kernel_text(PROC / str(pid) / "stat")
     return text[text.rindex(")") + 2 :].split() if ")" in text else []
 
 
@@ -44,7 +46,7 @@ def faults_of(fields: list[str]) -> int:
 
 def scheduled(pid: int) -> tuple[float, float]:
     """Seconds that a process's main thread ran, and that it was ready and had no core."""
-    words = _read(PROC / str(pid) / "schedstat").split()
+    words = kernel_text(PROC / str(pid) / "schedstat").split()
     if len(words) < 2:
         return 0.0, 0.0
     return int(words[0]) * NANOSECONDS, int(words[1]) * NANOSECONDS
@@ -52,13 +54,13 @@ def scheduled(pid: int) -> tuple[float, float]:
 
 def read_bytes(pid: int) -> int:
     """Bytes that a process has read from disks: not from the page cache, nor from sockets."""
-    found = re.search(r"^read_bytes: (\d+)", _read(PROC / str(pid) / "io"), re.MULTILINE)
+    found = re.search(r"^read_bytes: (\d+)", kernel_text(PROC / str(pid) / "io"), re.MULTILINE)
     return int(found[1]) if found else 0
 
 
 def throttled(pid: int) -> float:
     """Seconds for which CPU limits of a process's control group, or of one above, held it."""
-    for line in _read(PROC / str(pid) / "cgroup").splitlines():
+    for line in kernel_text(PROC / str(pid) / "cgroup").splitlines():
         number, controllers, name = line.split(":", 2)
         if number == "0" and not controllers:
             root, what, unit_s = CGROUPS, "throttled_usec", MICROSECONDS
@@ -67,7 +69,7 @@ def throttled(pid: int) -> float:
         else:
             continue
         own = Path(name.lstrip("/"))
-        texts = [_read(root / group / "cpu.stat") for group in (own, *own.parents)]
+        texts = [kernel_text(root / group / "cpu.stat") for group in (own, *own.parents)]
         found = [re.search(rf"^{what} (\d+)", text, re.MULTILINE) for text in texts]
         if any(found):
             return sum(int(one[1]) for one in found if one) * unit_s
@@ -76,21 +78,21 @@ def throttled(pid: int) -> float:
 
 def pressure_of(what: str) -> float:
     """Seconds in which some process of this machine waited for ``io``, ``memory`` or ``cpu``."""
-    found = re.search(r"^some .*total=(\d+)", _read(PROC / "pressure" / what), re.MULTILINE)
+    found = re.search(r"^some .*total=(\d+)", kernel_text(PROC / "pressure" / what), re.MULTILINE)
     return int(found[1]) * MICROSECONDS if found else 0.0
 
 
 def machine_cpu() -> float:
     """CPU seconds that all programs of this machine have used, of all its containers, too."""
-    first = _read(PROC / "stat").partition("\n")[0].split()[1:9]
+    first = kernel_text(PROC / "stat").partition("\n")[0].split()[1:9]
     # Guests' time is part of user time; idle time and waits for disks are none. See proc(5).
     return sum(int(one) for one in [*first[:3], *first[5:]]) * TICK_S
 
 
 def clock_hz() -> float:
     """Mean clock of the processors; 0 if the kernel does not tell."""
-    texts = [_read(one) for one in CPUS.glob("cpu[0-9]*/cpufreq/scaling_cur_freq")]
-    known = [int(text) * 1e3 for text in texts if text.strip().isdecimal()]
+    texts = [kernel_text(one) for one in CPUS.glob("cpu[0-9]*/cpufreq/scaling_cur_freq")]
+    known = [int(text) * 1e3 for text in texts if text.isdecimal()]
     return sum(known) / len(known) if known else 0.0
 
 
@@ -114,7 +116,7 @@ class Competitors:
             if pid in before and pid not in besides
         }
         pid = max(grown, key=lambda one: grown[one], default=0)
-        name = _read(PROC / str(pid) / "comm").strip()
+        name = kernel_text(PROC / str(pid) / "comm")
         return (f"{name}, pid {pid}", grown[pid]) if name else ("", 0.0)
 
     def forget(self) -> None:
@@ -127,10 +129,3 @@ def family(pid: int) -> set[int]:
         return {pid, *(one.pid for one in psutil.Process(pid).children(recursive=True))}
     except psutil.Error:
         return {pid}
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except (OSError, ValueError):
-        return ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from jupyter_mntrain.telemetry.kernel_files import kernel_text
+
 CGROUPS = Path("/sys/fs/cgroup")
 OWN = Path("/proc/self/cgroup")
 
@@ -23,7 +25,7 @@ def cores() -> float:
 def _limits() -> list[float | None]:
     """Limit of each control group that this process is in, and of those above it."""
     found: list[float | None] = []
-    for line in _read(OWN).splitlines():
+    for line in kernel_text(OWN).splitlines():
         number, controllers, name = line.split(":", 2)
         own = Path(name.lstrip("/"))
         if number == "0" and not controllers:
@@ -35,18 +37,11 @@ def _limits() -> list[float | None]:
 
 def _second(group: Path) -> float | None:
     """Limit of a group of version 2: ``50000 100000`` is half a core, ``max 100000`` is none."""
-    words = _read(group / "cpu.max").split()
+    words = kernel_text(group / "cpu.max").split()
     return int(words[0]) / int(words[1]) if len(words) == 2 and words[0] != "max" else None
 
 
 def _first(group: Path) -> float | None:
     """Limit of a group of version 1, where -1 is none."""
-    quota, period = (_read(group / f"cpu.cfs_{one}_us").strip() for one in ("quota", "period"))
+    quota, period = (kernel_text(group / f"cpu.cfs_{one}_us") for one in ("quota", "period"))
     return int(quota) / int(period) if quota.isdecimal() and period.isdecimal() else None
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -16,6 +16,7 @@ from jupyter_mntrain.model.records.doctor.hardware import (
     GpuDriver,
     GpuSetup,
 )
+from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 _NVIDIA: Final = "0x10de"
 _GPU_CLASS: Final = "0x03"
@@ -50,13 +51,14 @@ def read_gpu_driver(error: int | None, sysfs: Path, proc: Path) -> GpuDriver:
     has_switches = any((proc / "driver" / "nvidia-nvswitch" / "devices").glob("*"))
     return GpuDriver(
         cards=sum(
-            _line(device / "vendor") == _NVIDIA and _line(device / "class").startswith(_GPU_CLASS)
+            kernel_text(device / "vendor") == _NVIDIA
+            and kernel_text(device / "class").startswith(_GPU_CLASS)
             for device in (sysfs / "bus" / "pci" / "devices").glob("*")
         ),
         error=error,
         has_switches=has_switches,
         has_fabric_manager=has_switches
-        and any(_line(one) == _FABRIC_MANAGER for one in proc.glob("[0-9]*/comm")),
+        and any(kernel_text(one) == _FABRIC_MANAGER for one in proc.glob("[0-9]*/comm")),
     )
 
 
@@ -130,16 +132,9 @@ def _numa_node(pci: Any, sysfs: Path) -> int | None:
 
 def read_numa_node(device: Path) -> int | None:
     """The NUMA node that a device is attached to."""
-    found = _line(device / "numa_node")
+    found = kernel_text(device / "numa_node")
     return int(found) if found.isdecimal() else None
 
 
 def _watts(milliwatts: int | None) -> float | None:
     return None if milliwatts is None else milliwatts / 1000
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

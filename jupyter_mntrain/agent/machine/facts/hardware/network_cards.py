@@ -13,6 +13,7 @@ from jupyter_mntrain.agent.machine.facts.hardware.link_settings import (
 from jupyter_mntrain.model.records.doctor.hardware import NetworkCard
 from jupyter_mntrain.model.records.node import InterfaceKind
 from jupyter_mntrain.telemetry.interfaces import interface_kind
+from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 _SENT_OR_RECEIVED = ("rx_packets", "tx_packets")
 _ERRORS = ("rx_errors", "tx_errors")
@@ -60,7 +61,10 @@ def read_adapter_numa_nodes(sysfs: Path) -> dict[str, int]:
 
 def _interfaces(sysfs: Path) -> Iterator[Path]:
     for one in sorted((sysfs / "class" / "net").glob("*")):
-        is_up = _line(one / "operstate") in ("up", "unknown") and _line(one / "carrier") == "1"
+        is_up = (
+            kernel_text(one / "operstate") in ("up", "unknown")
+            and kernel_text(one / "carrier") == "1"
+        )
         # A card of a bond belongs to the bond.
         if is_up and not (one / "master").exists() and interface_kind(one.name, sysfs) == CARD:
             yield one
@@ -76,7 +80,7 @@ def _cards(interface: Path) -> list[Path]:
 def _read(card: Path, interface: str, before: int | None, ask: Ask) -> NetworkCard:
     link = ask(card.name) or LinkSettings()
     errors = _sum(card, _ERRORS + _MISSED)
-    ups = _line(card / "carrier_up_count")
+    ups = kernel_text(card / "carrier_up_count")
     return NetworkCard(
         name=card.name,
         interface=interface,
@@ -93,12 +97,5 @@ def _read(card: Path, interface: str, before: int | None, ask: Ask) -> NetworkCa
 
 
 def _sum(card: Path, names: tuple[str, ...]) -> int:
-    counts = (_line(card / "statistics" / name) for name in names)
+    counts = (kernel_text(card / "statistics" / name) for name in names)
     return sum(int(one) for one in counts if one.isdecimal())
-
-
-def _line(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:  # also the carrier of an interface that is down
-        return ""
