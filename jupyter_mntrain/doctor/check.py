@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import ClassVar
 
-from jupyter_mntrain.doctor.finding import Finding
+import msgspec
+
+from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -83,18 +85,28 @@ class Check(ABC):
     def passed(self, node: Examined, said: str, *, peer: str = "") -> Finding:
         return Finding(check=self.id, node=node.name, level="passed", said=said, peer=peer)
 
-    def slows(self, node: Examined, said: str, problem: Problem, *, peer: str = "") -> Finding:
+    def slows(
+        self, node: Examined, said: str, kind: Kind, *, cause: str, fix: str, peer: str = ""
+    ) -> Finding:
         """Training may be slow because of it, or fail later."""
-        return Finding(self.id, node.name, "slows", said, peer, _placed(problem, node))
+        return self.found("slows", node, said, Problem(kind=kind, cause=cause, fix=fix), peer=peer)
 
-    def stops(self, node: Examined, said: str, problem: Problem, *, peer: str = "") -> Finding:
+    def stops(
+        self, node: Examined, said: str, kind: Kind, *, cause: str, fix: str, peer: str = ""
+    ) -> Finding:
         """A launch would fail because of it, or hang."""
-        return Finding(self.id, node.name, "stops", said, peer, _placed(problem, node))
+        return self.found("stops", node, said, Problem(kind=kind, cause=cause, fix=fix), peer=peer)
+
+    def found(
+        self, level: Level, node: Examined, said: str, problem: Problem, *, peer: str = ""
+    ) -> Finding:
+        """A problem as somebody else says it, who may blame another node."""
+        placed = msgspec.structs.replace(problem, node=problem.node or node.name)
+        return Finding(self.id, node.name, level, said, peer, placed)
 
     def unknown(self, node: Examined, why: str, *, peer: str = "") -> Finding:
         """It could not be found out."""
-        problem = Problem(kind=Kind.NODE, cause=why, node=node.name)
-        return Finding(self.id, node.name, "unknown", "unknown", peer, problem)
+        return self.found("unknown", node, "unknown", Problem(kind=Kind.NODE, cause=why), peer=peer)
 
 
 class NodeCheck(Check):
@@ -110,9 +122,3 @@ class NodeCheck(Check):
     @abstractmethod
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
         """What there is to say of a node; ``None`` if it does not concern it."""
-
-
-def _placed(problem: Problem, node: Examined) -> Problem:
-    return Problem(
-        kind=problem.kind, cause=problem.cause, fix=problem.fix, node=problem.node or node.name
-    )

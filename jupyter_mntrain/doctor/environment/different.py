@@ -12,7 +12,6 @@ from jupyter_mntrain.doctor.check import Case, Check, Examined
 from jupyter_mntrain.doctor.environment.single import DEBUG, NEED_GPUS
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.text.foreign import shown_line
 
 COMPARED: Final = re.compile(
@@ -59,14 +58,15 @@ class _Differing(Check):
     def _differs(
         self, node: Examined, name: str, value: str | None, other: Examined, usual: str | None
     ) -> Finding:
-        problem = Problem(
-            kind=Kind.NODE,
+        return (self.stops if self.ends(name) else self.slows)(
+            node,
+            name,
+            Kind.NODE,
             cause=f"{name} is {_shown(value)} here, and {_shown(usual)} on {other.name}: "
             f"{self.why(name)}",
             fix=f"set it alike where the agents start, and restart the one of {node.name}: in its "
             "service with systemctl --user edit, else in the shell that starts it",
         )
-        return (self.stops if self.ends(name) else self.slows)(node, name, problem)
 
     @abstractmethod
     def names(self, nodes: Sequence[Examined]) -> Iterable[str]:

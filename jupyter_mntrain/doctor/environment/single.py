@@ -8,7 +8,6 @@ from typing import Final
 from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
 
@@ -39,13 +38,14 @@ class DebugVariables(NodeCheck):
                 continue
             if name.startswith(NEED_GPUS) and not node.uses_gpus:
                 continue
-            problem = Problem(
-                kind=Kind.NODE,
+            return self.slows(
+                node,
+                name,
+                Kind.NODE,
                 cause=f"{name}={value} is set for ranks there: {why}",
                 fix=f"on {node.name}: take it out of what starts the agent, and restart that; or "
                 f"launch with --env {name}=",
             )
-            return self.slows(node, name, problem)
         return self.passed(node, "none")
 
 
@@ -66,14 +66,15 @@ class AdapterNames(NodeCheck):
             if name in there or (not is_exact and any(one.startswith(name) for one in there)):
                 return self.passed(node, shown_line(given))
         has = ", ".join(sorted(there)) or "none"
-        problem = Problem(
-            kind=Kind.NCCL,
+        return self.slows(
+            node,
+            "no such port",
+            Kind.NCCL,
             cause=f"NCCL_IB_HCA={shown_line(given)} names no active port of it (it has {has}): "
             "NCCL takes the slower sockets, without a word",
             fix=f"on {node.name}: name one, or take it out of what starts the agent, and restart "
             "that: a launch chooses the ports itself",
         )
-        return self.slows(node, "no such port", problem)
 
 
 class InterfaceNames(Check):
@@ -94,14 +95,15 @@ class InterfaceNames(Check):
 
     def _judged(self, node: Examined, name: str, given: str) -> Finding:
         has = [one.name for one in node.info.inventory.interfaces if one.is_up]
-        problem = Problem(
-            kind=Kind.NO_INTERFACE,
+        return self.stops(
+            node,
+            "not there",
+            Kind.NO_INTERFACE,
             cause=f"{name}={shown_line(given)} names no interface of it that is up and leads to "
             f"other nodes (it has {', '.join(has) or 'none'})",
             fix="launch without it: each node's interface is set for it; or choose it with "
             f"--member {node.name}:N:INTERFACE",
         )
-        return self.stops(node, "not there", problem)
 
 
 def _leads(name: str, given: str, node: Examined, nodes: int) -> bool:

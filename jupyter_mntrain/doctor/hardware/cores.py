@@ -5,7 +5,6 @@ from __future__ import annotations
 from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 
@@ -24,10 +23,11 @@ class CoresForRanks(NodeCheck):
         # A quota of control groups may be a little less than a core.
         if round(cores) >= ranks or ranks == 1:
             return self.passed(node, said)
-        problem = Problem(
-            kind=Kind.SLOW_RANK,
+        return self.slows(
+            node,
+            said,
+            Kind.SLOW_RANK,
             cause=f"{ranks} ranks share {cores:g} cores: each needs one even to keep a GPU busy",
             fix=f"use fewer ranks on {node.name}, or allow more cores: docker run --cpus, "
             "CPUQuota= of the agent's service, or --cpus-per-task of SLURM",
         )
-        return self.slows(node, said, problem)

@@ -8,7 +8,6 @@ from jupyter_mntrain.doctor.check import Examined
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck, chosen
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.doctor.hardware import Hardware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
@@ -48,11 +47,11 @@ class WorkingDriver(HardwareCheck):
                 "driver and library differ"
             )
             fix = f"on {node.name}: sudo reboot"
-        problem = Problem(kind=Kind.GPU_ERROR, cause=cause, fix=fix)
         said = "versions differ" if driver.error == VERSION_MISMATCH else "does not answer"
         # A job that wants no GPU of this node can do without.
         is_wanted = not is_absent and (node.participant is None or node.participant.gpus)
-        return (self.stops if is_wanted else self.slows)(node, said, problem)
+        judge = self.stops if is_wanted else self.slows
+        return judge(node, said, Kind.GPU_ERROR, cause=cause, fix=fix)
 
 
 class AnsweringGpus(HardwareCheck):
@@ -71,25 +70,27 @@ class AnsweringGpus(HardwareCheck):
         silent = [one for one in hardware.gpus if one.trouble]
         if silent:
             name = numbered("GPU", [one.index for one in silent])
-            problem = Problem(
-                kind=Kind.GPU_LOST,
+            is_wanted = node.participant is not None and chosen(node, silent)
+            return (self.stops if is_wanted else self.slows)(
+                node,
+                name,
+                Kind.GPU_LOST,
                 cause=f"{name} does not answer: {silent[0].trouble}",
                 fix=f"on {node.name}: sudo reboot; if it does so again, check its seat, power and "
                 "cooling",
             )
-            is_wanted = node.participant is not None and chosen(node, silent)
-            return (self.stops if is_wanted else self.slows)(node, name, problem)
         split = [one.index for one in hardware.gpus if one.is_split]
         if len(split) < len(hardware.gpus):
             names = sorted({one.name for one in hardware.gpus if not one.is_split})
             more = f", {numbered('GPU', split)} split" if split else ""
             return self.passed(node, f"{len(hardware.gpus)} × {' and '.join(names)}{more}")
-        problem = Problem(
-            kind=Kind.NO_GPU,
+        return self.slows(
+            node,
+            "split",
+            Kind.NO_GPU,
             cause="all of its GPUs are split into MIG instances, which mntrain does not use",
             fix=f"on {node.name}: sudo nvidia-smi -mig 0",
         )
-        return self.slows(node, "split", problem)
 
 
 class Fabric(HardwareCheck):
@@ -108,22 +109,24 @@ class Fabric(HardwareCheck):
         if apart := [one for one in gpus if one.fabric != "completed" or one.fabric_error]:
             state = apart[0].fabric or ""
             said = f"error {apart[0].fabric_error}" if state == "completed" else state
-            problem = Problem(
-                kind=Kind.GPU_ERROR,
+            return self.stops(
+                node,
+                said,
+                Kind.GPU_ERROR,
                 cause=f"{numbered('GPU', [one.index for one in apart])} cannot use the fabric of "
                 f"NVSwitches ({said}): CUDA and NCCL fail to start, or hang",
                 fix=fix,
             )
-            return self.stops(node, said, problem)
         if slow := [one.index for one in gpus if one.is_fabric_slow]:
-            problem = Problem(
-                kind=Kind.SLOW_RANK,
+            return self.slows(
+                node,
+                "reduced",
+                Kind.SLOW_RANK,
                 cause=f"{numbered('GPU', slow)} has less bandwidth in the fabric of NVSwitches "
                 "than it should",
                 fix=f"on {node.name}: see nvidia-smi -q and nvidia-smi nvlink -s; reset the "
                 "machine's GPUs",
             )
-            return self.slows(node, "reduced", problem)
         if gpus:
             return self.passed(node, "completed")
         # GPUs before H100 do not tell. A container does not see the machine's service.
@@ -131,10 +134,11 @@ class Fabric(HardwareCheck):
             return None
         if driver.has_fabric_manager:
             return self.passed(node, "manager runs")
-        problem = Problem(
-            kind=Kind.GPU_ERROR,
+        return self.stops(
+            node,
+            "no manager",
+            Kind.GPU_ERROR,
             cause="the fabric manager does not run, and its GPUs are joined by NVSwitches: CUDA "
             "and NCCL fail to start, or hang",
             fix=fix,
         )
-        return self.stops(node, "no manager", problem)

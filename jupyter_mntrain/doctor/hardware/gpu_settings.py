@@ -9,7 +9,6 @@ from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck, chosen, leased
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.doctor.hardware import Hardware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
@@ -50,13 +49,14 @@ class GpuComputeMode(HardwareCheck):
         return self.passed(node, f"{modes}; persistence off" if off else modes)
 
     def _refused(self, node: Examined, gpus: list[int], cause: str, said: str) -> Finding:
-        problem = Problem(
-            kind=Kind.GPU_TAKEN,
+        # Without a job it may be that nobody wants this GPU.
+        return (self.slows if node.participant is None else self.stops)(
+            node,
+            said,
+            Kind.GPU_TAKEN,
             cause=f"{cause}, by its compute mode",
             fix=f"on {node.name}: sudo nvidia-smi -i {','.join(map(str, gpus))} -c DEFAULT",
         )
-        # Without a job it may be that nobody wants this GPU.
-        return (self.slows if node.participant is None else self.stops)(node, said, problem)
 
 
 class GpuPowerLimit(HardwareCheck):
@@ -82,12 +82,13 @@ class GpuPowerLimit(HardwareCheck):
         said = f"{limit_w:.0f} W" if limit_w == default_w else f"{limit_w:.0f} of {default_w:.0f} W"
         if limit_w >= LEAST_POWER_SHARE * default_w:
             return self.passed(node, said)
-        problem = Problem(
-            kind=Kind.SLOW_RANK,
+        return self.slows(
+            node,
+            said,
+            Kind.SLOW_RANK,
             cause=f"GPU {index} may draw {limit_w:.0f} W, and {default_w:.0f} W by default",
             fix=f"on {node.name}: sudo nvidia-smi -i {index} -pl {default_w:.0f}",
         )
-        return self.slows(node, said, problem)
 
 
 class GpuPcieLink(HardwareCheck):
@@ -115,10 +116,11 @@ class GpuPcieLink(HardwareCheck):
         said = f"{width} of {most}"
         if width >= LEAST_PCIE_SHARE * most:
             return self.passed(node, said)
-        problem = Problem(
-            kind=Kind.SLOW_RANK,
+        return self.slows(
+            node,
+            said,
+            Kind.SLOW_RANK,
             cause=f"GPU {index} is connected by {width} lanes of PCIe, and could use {most}",
             fix=f"on {node.name}: put the card into another slot, and check its seat and its riser "
             "cable; sudo lspci -vv shows LnkSta",
         )
-        return self.slows(node, said, problem)

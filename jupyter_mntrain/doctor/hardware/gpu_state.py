@@ -10,7 +10,6 @@ from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck, chosen
 from jupyter_mntrain.doctor.hardware.kernel_log import FAULT_S
 from jupyter_mntrain.model.failure.causes.gpus import SHARE_OF_OTHERS
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import duration_text, numbered, rough_size
 from jupyter_mntrain.model.records.doctor.hardware import Hardware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
@@ -50,14 +49,15 @@ class XidErrors(HardwareCheck):
             numbers = sorted({one.xid for one in found if one.xid is not None})
             return self.passed(node, f"{numbered('Xid', numbers)}, passed" if numbers else "none")
         last = grave[-1]
-        problem = Problem(
-            kind=Kind.GPU_ERROR,
+        return self.slows(
+            node,
+            f"Xid {last.xid}",
+            Kind.GPU_ERROR,
             cause=f"the driver has logged an error of a GPU, Xid {last.xid}, "
             f"{duration_text(last.age_s)} ago: {shown_line(last.line, 120)}",
             fix=f"on {node.name}: sudo reboot; if it comes again, replace the card or the driver; "
             "https://docs.nvidia.com/deploy/xid-errors says what the number means",
         )
-        return self.slows(node, f"Xid {last.xid}", problem)
 
 
 class GpuMemoryErrors(NodeCheck):
@@ -76,13 +76,14 @@ class GpuMemoryErrors(NodeCheck):
         count = sum(one.uncorrected_errors or 0 for one in failed)
         cause = f"{count} uncorrectable errors" if count else "memory that waits to be replaced"
         name = numbered("GPU", [one.index for one in failed])
-        problem = Problem(
-            kind=Kind.GPU_MEMORY_ERROR,
+        return self.slows(
+            node,
+            cause,
+            Kind.GPU_MEMORY_ERROR,
             cause=f"the memory of {name} has {cause}: ranks may crash",
             fix=f"on {node.name}, while nobody uses it: sudo nvidia-smi --gpu-reset -i "
             f"{failed[0].index}, or restart the machine; if it comes again, replace the card",
         )
-        return self.slows(node, cause, problem)
 
 
 class GpuClocks(NodeCheck):
@@ -100,14 +101,15 @@ class GpuClocks(NodeCheck):
         if not slowed:
             return self.passed(node, f"{hottest:.0f} °C" if hottest else "not lowered")
         why = ", ".join(sorted({why for whys in slowed.values() for why in whys}))
-        problem = Problem(
-            kind=Kind.SLOW_RANK,
+        return self.slows(
+            node,
+            why,
+            Kind.SLOW_RANK,
             cause=f"the clocks of {numbered('GPU', sorted(slowed))} are lowered: {why}; "
             f"{hottest:.0f} °C",
             fix=f"on {node.name}: check its fans, the air around it and its power cables; "
             "nvidia-smi -q -d TEMPERATURE,PERFORMANCE",
         )
-        return self.slows(node, why, problem)
 
 
 class GpuUsers(NodeCheck):
@@ -133,11 +135,12 @@ class GpuUsers(NodeCheck):
                 continue
             who = " and ".join(users) or "a desktop, or a process of another container,"
             fix = f"on {node.name}: end it, or choose another GPU; nvidia-smi lists the processes"
-            problem = Problem(
-                kind=Kind.GPU_TAKEN,
+            return self.slows(
+                node,
+                f"{rough_size(held)} used",
+                Kind.GPU_TAKEN,
                 cause=f"{who} holds memory of GPU {one.index}: {rough_size(held)} of "
                 f"{rough_size(total)} are used",
                 fix=fix,
             )
-            return self.slows(node, f"{rough_size(held)} used", problem)
         return self.passed(node, "yes")

@@ -9,7 +9,6 @@ from jupyter_mntrain.doctor.check import Case, Check, Examined
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.doctor.hardware import KernelFault, KernelFaultKind
 from jupyter_mntrain.model.text.foreign import shown_line
@@ -88,10 +87,11 @@ class KernelLog(Check):
             yield self.passed(node, f"{passed}; long ago" if newest else "no faults")
         for one in recent:
             meaning = MEANINGS[one.kind]
-            problem = Problem(
-                kind=meaning.kind,
+            yield self.slows(
+                node,
+                one.kind,
+                meaning.kind,
                 cause=f"{meaning.cause}, {duration_text(one.age_s)} ago: "
                 f"{shown_line(one.line, MOST_CHARACTERS)}",
                 fix=f"on {node.name}: {meaning.fix}",
             )
-            yield self.slows(node, one.kind, problem)

@@ -10,7 +10,6 @@ from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.hardware import Hardware, NetworkCard
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.node import Interface
@@ -45,13 +44,14 @@ class NetworkDuplex(HardwareCheck):
         if half is None:
             return self.passed(node, "full")
         name = shown_name(half.name)
-        problem = Problem(
-            kind=Kind.LINK_SLOW,
+        return self.slows(
+            node,
+            "half",
+            Kind.LINK_SLOW,
             cause=f"{name} has agreed on half duplex: it loses packets as soon as both ends send",
             fix=f"on {node.name}: sudo ethtool -s {name} autoneg on; also set the switch's port to "
             "auto",
         )
-        return self.slows(node, "half", problem)
 
 
 class NetworkSpeed(Check):
@@ -91,13 +91,14 @@ class NetworkSpeed(Check):
             cause += f"runs at {_speed(others)}"
         if not cause:
             return self.passed(node, text)
-        problem = Problem(
-            kind=Kind.LINK_SLOW,
+        return self.slows(
+            node,
+            text,
+            Kind.LINK_SLOW,
             cause=cause,
             fix=f"change the cable of {node.name}'s {name}, then its port of the switch; "
             f"sudo ethtool {name} shows what both ends offer",
         )
-        return self.slows(node, text, problem)
 
 
 class NetworkErrors(HardwareCheck):
@@ -121,14 +122,15 @@ class NetworkErrors(HardwareCheck):
             return self.passed(node, f"{worst.errors:,}")
         name = shown_name(worst.name)
         since = "since boot" if not is_growing else f"{worst.new_errors:,} just now"
-        problem = Problem(
-            kind=Kind.LINK_SLOW,
+        return self.slows(
+            node,
+            f"{worst.errors:,}",
+            Kind.LINK_SLOW,
             cause=f"{name} has received damaged, or missed, {worst.errors:,} of {worst.packets:,} "
             f"packets ({since})",
             fix=f"change the cable of {node.name}'s {name}, then its port of the switch; "
             f"ethtool -S {name} and ip -s -s link show {name} count them by cause",
         )
-        return self.slows(node, f"{worst.errors:,}", problem)
 
 
 class NetworkCarrier(HardwareCheck):
@@ -152,13 +154,14 @@ class NetworkCarrier(HardwareCheck):
         if count <= max(MOST_STARTS, MOST_STARTS_PER_DAY * hardware.up_s / DAY_S):
             return self.passed(node, "none" if count <= 1 else f"{count - 1}")
         name = shown_name(name)
-        problem = Problem(
-            kind=Kind.LINK_DOWN,
+        return self.slows(
+            node,
+            f"{count - 1}",
+            Kind.LINK_DOWN,
             cause=f"the link of {name} has broken {count - 1} times since boot",
             fix=f"change the cable of {node.name}'s {name}, then its port of the switch; "
             f"sudo dmesg | grep {name} tells when",
         )
-        return self.slows(node, f"{count - 1}", problem)
 
 
 class NetworkAddress(Check):
@@ -182,14 +185,15 @@ class NetworkAddress(Check):
                 yield self.passed(node, good[0].addresses[0])
             elif up:
                 name = shown_name(up[0].name)
-                problem = Problem(
-                    kind=Kind.NO_INTERFACE,
+                # Its agent was reached over something else, which a job may name.
+                yield (self.stops if named else self.slows)(
+                    node,
+                    "none",
+                    Kind.NO_INTERFACE,
                     cause=f"{name} is up, and has no IPv4 address",
                     fix=f"on {node.name}: sudo dhclient {name}, or sudo ip addr add ADDRESS/24 dev "
                     f"{name}; nmcli or netplan keep it",
                 )
-                # Its agent was reached over something else, which a job may name.
-                yield (self.stops if named else self.slows)(node, "none", problem)
 
 
 def _usable(node: Examined, hardware: Hardware) -> list[NetworkCard]:

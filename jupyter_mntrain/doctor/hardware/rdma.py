@@ -9,7 +9,6 @@ from jupyter_mntrain.doctor.check import Case, Check, Examined
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck, chosen
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import numbered
 from jupyter_mntrain.model.records.doctor.hardware import Hardware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
@@ -50,13 +49,14 @@ class RdmaPorts(Check):
         if node.facts is not None and node.facts.environment.get("NCCL_IB_DISABLE") == "1":
             return self.passed(node, "switched off")
         best = min(own, key=lambda port: (port.state != ACTIVE, port.state == DOWN))
-        problem = Problem(
-            kind=Kind.SLOW_LINK,
+        return self.slows(
+            node,
+            best.state,
+            Kind.SLOW_LINK,
             cause=f"{best.device} port {best.number} {port_trouble(best, node.info)}: NCCL uses "
             f"TCP instead of {link}",
             fix=f"on {node.name}: {_fix(best)}",
         )
-        return self.slows(node, best.state, problem)
 
 
 class GpuDirectRdma(HardwareCheck):
@@ -78,28 +78,30 @@ class GpuDirectRdma(HardwareCheck):
             return None
         way = node.info.inventory.gpu_direct
         if way is None:
-            problem = Problem(
-                kind=Kind.SLOW_LINK,
+            return self.slows(
+                node,
+                "none",
+                Kind.SLOW_LINK,
                 cause="neither nvidia-peermem nor dma-buf: what ranks send over "
                 f"{ports[0].link} is copied through the host's memory",
                 fix=f"on {node.name}: sudo modprobe nvidia-peermem, or install NVIDIA's open "
                 "kernel modules on Linux 5.12 or newer",
             )
-            return self.slows(node, "none", problem)
         known = hardware.adapter_numa_nodes
         near = {known[port.device] for port in ports if port.device in known}
         far = [one.index for one in gpus if near and one.numa_node not in {None, *near}]
         if len(far) < len(gpus):
             more = f"; {numbered('GPU', far)} across" if far else ""
             return self.passed(node, f"{way}{more}")
-        problem = Problem(
-            kind=Kind.SLOW_LINK,
+        return self.slows(
+            node,
+            "across",
+            Kind.SLOW_LINK,
             cause=f"{numbered('GPU', far)} and {ports[0].device} are attached to different "
             "processors: what ranks send crosses the link between these",
             fix=f"choose GPUs of NUMA node {min(near)} of {node.name}, or put the adapter next to "
             "these; nvidia-smi topo -m shows where each is",
         )
-        return self.slows(node, "across", problem)
 
 
 def _ports(node: Examined) -> tuple[RdmaPort, ...]:

@@ -9,7 +9,6 @@ from typing import Final
 from jupyter_mntrain.doctor.check import Case, Check, Examined
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 
 SHARED: Final = (
@@ -53,15 +52,16 @@ class SharedAccount(Check):
         own = f"{facts.uid}:{facts.gid}"
         if facts.uid == first.uid:
             return self.passed(node, own)
-        problem = Problem(
-            kind=Kind.NO_PERMISSION,
+        return self.slows(
+            node,
+            own,
+            Kind.NO_PERMISSION,
             cause=f"its agent's user has the id {own}, that of {other.name} "
             f"{first.uid}:{first.gid}: in {path}, which they share, neither may change the other's "
             "files",
             fix=f"run both agents as users with one id, or on {node.name}: sudo usermod -u "
             f"{first.uid} {facts.user}",
         )
-        return self.slows(node, own, problem)
 
 
 def _is_shared(file_system: str) -> bool:

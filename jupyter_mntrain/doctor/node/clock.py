@@ -9,7 +9,6 @@ from jupyter_mntrain.doctor.check import Case, Check, Examined
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 
 MOST_S = tunables.seconds("doctor.most_clock_difference_s")
 
@@ -32,9 +31,10 @@ class ClockCheck(Check):
         said = f"{abs(ahead_s):.1f} s {word}"
         if abs(ahead_s) - node.clock_error_s <= MOST_S:
             return self.passed(node, "agrees")
-        problem = Problem(
-            kind=Kind.CLOCK_OFF,
+        return self.slows(
+            node,
+            said,
+            Kind.CLOCK_OFF,
             cause=f"its clock is {said}",
             fix=f"on {node.name}: sudo timedatectl set-ntp true",
         )
-        return self.slows(node, said, problem)

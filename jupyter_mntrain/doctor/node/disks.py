@@ -8,7 +8,6 @@ from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts, PathUse
 
@@ -31,8 +30,7 @@ class WritablePaths(NodeCheck):
                 fix = f"on {node.name}: sudo chown {facts.user} {one.path}"
                 if one.kind == "missing":
                     fix = f"on {node.name}: sudo install -d -o {facts.user} {one.path}"
-                problem = Problem(kind=Kind.NO_PERMISSION, cause=cause, fix=fix)
-                return self.stops(node, one.path, problem)
+                return self.stops(node, one.path, Kind.NO_PERMISSION, cause=cause, fix=fix)
         return self.passed(node, "yes")
 
 
@@ -50,13 +48,14 @@ class DiskSpace(NodeCheck):
         said = rough_size(free)
         if free >= USUAL_BYTES:
             return self.passed(node, said)
-        problem = Problem(
-            kind=Kind.DISK_FULL,
+        return (self.stops if free < LEAST_BYTES else self.slows)(
+            node,
+            said,
+            Kind.DISK_FULL,
             cause=f"{said} are free at {least.path}, which is for {least.use}",
             fix=f"on {node.name}: du -xh {least.path} | sort -h | tail; delete old runs with "
             "mntrain rm JOB --checkpoints, or put checkpoints on a larger disk",
         )
-        return (self.stops if free < LEAST_BYTES else self.slows)(node, said, problem)
 
 
 def _written(facts: MachineFacts) -> list[FoundPath]:

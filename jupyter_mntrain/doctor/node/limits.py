@@ -6,7 +6,6 @@ from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 
@@ -22,13 +21,14 @@ class OpenFileLimit(NodeCheck):
         limit = facts.limits.open_files
         if limit is None or limit >= OPEN_FILES:
             return self.passed(node, "unlimited" if limit is None else f"{limit:,}")
-        problem = Problem(
-            kind=Kind.TOO_MANY_FILES,
+        return self.slows(
+            node,
+            f"{limit:,}",
+            Kind.TOO_MANY_FILES,
             cause=f"a process may open {limit:,} files; ranks with data loaders need more",
             fix=f"on {node.name}: set LimitNOFILE=65536 for the agent's service, or ulimit -Hn "
             "65536 in the shell that starts it",
         )
-        return self.slows(node, f"{limit:,}", problem)
 
 
 class LockedMemory(NodeCheck):
@@ -42,14 +42,15 @@ class LockedMemory(NodeCheck):
         limit = facts.limits.locked_memory_bytes
         if limit is None:
             return self.passed(node, "unlimited")
-        problem = Problem(
-            kind=Kind.NCCL,
+        return self.stops(
+            node,
+            rough_size(limit),
+            Kind.NCCL,
             cause=f"a process may lock {rough_size(limit)} of memory, and NCCL locks its buffers "
             "for RDMA",
             fix=f"on {node.name}: set LimitMEMLOCK=infinity for the agent's service, or ulimit -l "
             "unlimited; in a container --ulimit memlock=-1",
         )
-        return self.stops(node, rough_size(limit), problem)
 
 
 class CoreFiles(NodeCheck):
@@ -64,10 +65,11 @@ class CoreFiles(NodeCheck):
         free = min((one.free_bytes for one in facts.paths if one.free_bytes is not None), default=0)
         if limit == 0 or (limit or node.info.inventory.memory_total_bytes) < free:
             return self.passed(node, said)
-        problem = Problem(
-            kind=Kind.DISK_FULL,
+        return self.slows(
+            node,
+            said,
+            Kind.DISK_FULL,
             cause=f"core files are on, and one of a rank may be larger than the {rough_size(free)} "
             "that are free",
             fix=f"on {node.name}: set LimitCORE=0 for the agent's service, or ulimit -c 0",
         )
-        return self.slows(node, said, problem)

@@ -6,7 +6,6 @@ from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 
@@ -26,12 +25,13 @@ class HostMemory(NodeCheck):
         said = f"{rough_size(available)} of {rough_size(total)}"
         if available >= min(LEAST_MEMORY_BYTES, total * LEAST_MEMORY_SHARE):
             return self.passed(node, said)
-        problem = Problem(
-            kind=Kind.OUT_OF_MEMORY,
+        return self.slows(
+            node,
+            said,
+            Kind.OUT_OF_MEMORY,
             cause=f"only {said} of memory are available",
             fix=f"on {node.name}: end what uses it: ps aux --sort=-rss | head",
         )
-        return self.slows(node, said, problem)
 
 
 class SharedMemorySize(NodeCheck):
@@ -51,11 +51,12 @@ class SharedMemorySize(NodeCheck):
         in_container = "start its container with --ipc=host, or with --shm-size=8g"
         on_machine = f"on {node.name}: sudo mount -o remount,size=50% {found.path}"
         fix = in_container if facts.container else on_machine
-        problem = Problem(
-            kind=Kind.SHARED_MEMORY,
+        return self.slows(
+            node,
+            said,
+            Kind.SHARED_MEMORY,
             cause=f"{found.path} has {rough_size(found.total_bytes)}"
             if is_small
             else f"only {said} of {found.path} are free",
             fix=fix if is_small else f"on {node.name}: delete what lies in {found.path}",
         )
-        return self.slows(node, said, problem)

@@ -26,18 +26,19 @@ class OwnName(NodeCheck):
         if own is None:
             return None
         if (slow := _slow(own)) is not None:
-            return self.slows(node, slow, _slow_problem(node, own, slow))
+            return self.found("slows", node, slow, _slow_problem(node, own, slow))
         said = ", ".join(map(shown_name, own.found[:2])) or "no address"
         foreign = [one for one in own.found if not _is_usual(one) and one not in addresses]
         if not own.found or len(foreign) < len(own.found) or not addresses:
             return self.passed(node, said)
-        problem = Problem(
-            kind=Kind.NO_ROUTE,
+        return self.slows(
+            node,
+            said,
+            Kind.NO_ROUTE,
             cause=f"its host name {own.asked} leads to {said}, which is none of its addresses: "
             "who connects to that name reaches another machine, or none",
             fix=f"on {node.name}, in /etc/hosts: {next(iter(addresses))} {own.asked}",
         )
-        return self.slows(node, said, problem)
 
 
 class PeerNames(NodeCheck):
@@ -50,7 +51,7 @@ class PeerNames(NodeCheck):
             return None
         worst = max(facts.peer_names, key=lambda one: one.took_s)
         if (slow := _slow(worst)) is not None:
-            return self.slows(node, slow, _slow_problem(node, worst, slow))
+            return self.found("slows", node, slow, _slow_problem(node, worst, slow))
         return self.passed(node, f"{worst.took_s * 1000:.0f} ms")
 
 

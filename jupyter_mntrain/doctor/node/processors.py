@@ -7,7 +7,6 @@ from typing import Final
 from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_name
 
@@ -36,12 +35,13 @@ class Governor(NodeCheck):
         slow = SLOW.intersection(processors.governors)
         if not slow or processors.driver in OWN_CHOICE:
             return self.passed(node, said)
-        problem = Problem(
-            kind=Kind.SLOW_RANK,
+        return self.slows(
+            node,
+            said,
+            Kind.SLOW_RANK,
             cause=f"its CPU governor is {', '.join(sorted(slow))}, which keeps the frequency low",
             fix=f"on {node.name}: sudo cpupower frequency-set -g performance",
         )
-        return self.slows(node, said, problem)
 
 
 class FirstProcess(NodeCheck):
@@ -58,10 +58,11 @@ class FirstProcess(NodeCheck):
         if not is_known and facts.zombies <= MOST_ZOMBIES:
             return self.passed(node, shown_name(name or "unknown"))
         left = f": {facts.zombies} are left" if facts.zombies else ""
-        problem = Problem(
-            kind=Kind.TOO_MANY_PROCESSES,
+        return self.slows(
+            node,
+            shown_name(name),
+            Kind.TOO_MANY_PROCESSES,
             cause=f"its container's first process is {name}, which does not reap ended processes "
             f"of others{left}",
             fix="start the container with --init",
         )
-        return self.slows(node, shown_name(name), problem)

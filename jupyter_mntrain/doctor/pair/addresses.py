@@ -48,7 +48,7 @@ class SharedNetwork(Check):
 
     def _none(self, case: Case, told: list[Examined], problem: Problem) -> Finding:
         at = case.named(problem.node or "") or min(told, key=lambda node: _neighbors(node, told))
-        return self.stops(at, "shares none", problem)
+        return self.found("stops", at, "shares none", problem)
 
 
 class SubnetMask(Check):
@@ -66,15 +66,17 @@ class SubnetMask(Check):
 
     def _judged(self, node: Examined, own: Owned, other: Owned) -> Finding:
         prefix = other.address.network.prefixlen
-        problem = Problem(
-            kind=Kind.NO_ROUTE,
+        return self.slows(
+            node,
+            f"/{own.address.network.prefixlen}",
+            Kind.NO_ROUTE,
             cause=f"its {own.interface.name} has the address {own.address}, and "
             f"{other.node.name}'s {other.interface.name} {other.address}: by their masks these are "
             "two networks, so that no job is run over them, and some packets find no way",
             fix=f"on {node.name}: sudo ip addr add {own.host}/{prefix} dev {own.interface.name} && "
             f"sudo ip addr del {own.address} dev {own.interface.name}; and in its network settings",
+            peer=other.node.name,
         )
-        return self.slows(node, f"/{own.address.network.prefixlen}", problem, peer=other.node.name)
 
 
 class AddressTwice(Check):
@@ -109,24 +111,28 @@ class AddressTwice(Check):
             if is_ip
             else f"give {other.interface.name} another one, as a copied virtual machine needs"
         )
-        problem = Problem(
-            kind=Kind.DUPLICATE_ADDRESS,
+        judge = self.stops if {first.host, other.host} & _used(case) else self.slows
+        return judge(
+            other.node,
+            f"also {first.node.name}'s",
+            Kind.DUPLICATE_ADDRESS,
             cause=f"its {other.interface.name} has the {what}, which {first.node.name}'s "
             f"{first.interface.name} has, too: what is sent to it reaches now one, now the other",
             fix=f"on {other.node.name}: {change}",
+            peer=first.node.name,
         )
-        judge = self.stops if {first.host, other.host} & _used(case) else self.slows
-        return judge(other.node, f"also {first.node.name}'s", problem, peer=first.node.name)
 
     def _answered_by(self, node: Examined, address: str, mac: str, seen_by: str) -> Finding:
-        problem = Problem(
-            kind=Kind.DUPLICATE_ADDRESS,
+        return self.stops(
+            node,
+            "also another's",
+            Kind.DUPLICATE_ADDRESS,
             cause=f"a machine that is not in the cluster, with the MAC address {mac}, answers "
             f"{seen_by} for its address {address}",
             fix=f"find it by its MAC address {mac}, in the switch's table or the router's list of "
             f"leases, and give it, or {node.name}, another address",
+            peer=seen_by,
         )
-        return self.stops(node, "also another's", problem, peer=seen_by)
 
 
 def _used(case: Case) -> set[str]:

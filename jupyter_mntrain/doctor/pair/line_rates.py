@@ -12,7 +12,6 @@ from jupyter_mntrain.doctor.pair.pair_check import PairCheck
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.paths import PathTrial, Resent
 from jupyter_mntrain.model.records.node import Interface, LinkMeasurement
 from jupyter_mntrain.plan.networks.outdated import known_links
@@ -41,12 +40,14 @@ class ResentPackets(PairCheck):
                 return None
             share = f"{trial.load.again / trial.load.packets:.1%}"
             lost, said = f"{share} of the packets", f"{share} to {trial.peer}"
-        problem = Problem(
-            kind=Kind.LINK_SLOW,
+        return self.slows(
+            node,
+            said,
+            Kind.LINK_SLOW,
             cause=f"{lost} to {trial.peer} over {trial.interface} are lost, and sent again",
             fix=fix_of(Kind.LINK_SLOW, "resent"),
+            peer=trial.peer,
         )
-        return self.slows(node, said, problem, peer=trial.peer)
 
     def well(self, trials: Sequence[PathTrial]) -> str:
         packets = sum(one.load.packets for one in trials if one.load)
@@ -100,13 +101,15 @@ class MeasuredLinks(Check):
             beside = f"the other direction carries {_rate(back)}"
         else:
             return None
-        problem = Problem(
-            kind=Kind.LINK_SLOW,
+        return self.slows(
+            node,
+            f"{_rate(carried)} to {link.receiver}",
+            Kind.LINK_SLOW,
             cause=f"{interface.name} was measured to carry {_rate(carried)} to {link.receiver}, "
             f"and {beside}",
             fix=fix_of(Kind.LINK_SLOW),
+            peer=link.receiver,
         )
-        return self.slows(node, f"{_rate(carried)} to {link.receiver}", problem, peer=link.receiver)
 
 
 def is_lossy(load: Resent) -> bool:

@@ -9,7 +9,6 @@ from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.pair.owners import interface_at
 from jupyter_mntrain.doctor.pair.pair_check import PairCheck
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.paths import PathTrial
 
 USUAL_MTU = 1500
@@ -38,14 +37,16 @@ class PathMtu(PairCheck):
         both, passes = _least_mtu(case, trial), trial.path_mtu
         largest = f"packets of more than {passes:,} bytes" if passes else "large packets"
         said = f"{passes:,} of {both:,} to {trial.peer}" if passes else f"stuck to {trial.peer}"
-        problem = Problem(
-            kind=Kind.MTU_TOO_LARGE,
+        return self.stops(
+            node,
+            said,
+            Kind.MTU_TOO_LARGE,
             cause=f"{largest} do not arrive at {trial.peer} over {trial.interface}, whose MTU is "
             f"{both:,}, though small ones do: a job starts, and hangs at its first large message",
             fix=f"on {node.name} and {trial.peer}: sudo ip link set {trial.interface} mtu "
             f"{_round(passes)}; or set the switch between them to {both:,} bytes",
+            peer=trial.peer,
         )
-        return self.stops(node, said, problem, peer=trial.peer)
 
     def well(self, trials: Sequence[PathTrial]) -> str:
         known = [one.path_mtu for one in trials if one.path_mtu]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from jupyter_mntrain.doctor.check import Case, Examined
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.pair.firewalls import blocked
 from jupyter_mntrain.doctor.pair.pair_check import PairCheck
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.paths import PathTrial, PortTry
 
 
@@ -32,17 +33,20 @@ class ReachablePeers(PairCheck):
             return None
         said = f"not to {trial.peer}"
         if trial.trouble == "no source":
-            problem = Problem(
-                kind=Kind.NO_INTERFACE,
+            return self.stops(
+                node,
+                said,
+                Kind.NO_INTERFACE,
                 cause=f"{trial.interface} has lost its address {trial.source}",
                 fix=f"on {node.name}: ip addr show {trial.interface}; give it a fixed address",
+                peer=trial.peer,
             )
-            return self.stops(node, said, problem, peer=trial.peer)
         open_ports = [one.port for one in trial.tries[1:] if one.trouble is None]
         ports = "high ports"
         if open_ports:
             ports += f" (only {', '.join(map(str, open_ports))} of those tried is open)"
-        return self.stops(node, said, blocked(case.paths, trial, ports), peer=trial.peer)
+        problem = blocked(case.paths, trial, ports)
+        return self.found("stops", node, said, problem, peer=trial.peer)
 
     def well(self, trials: Sequence[PathTrial]) -> str:
         known = [one.round_trip_s for one in trials if one.round_trip_s is not None]
@@ -66,8 +70,8 @@ class RendezvousPort(PairCheck):
             return None
         found = blocked(case.paths, trial, f"port {' and '.join(map(str, closed))}")
         fix = f"launch without --port, which takes a free one; or {found.fix}"
-        problem = Problem(kind=Kind.PORT_BLOCKED, cause=found.cause, fix=fix, node=found.node)
-        return self.slows(node, f"not to {trial.peer}", problem, peer=trial.peer)
+        problem = msgspec.structs.replace(found, kind=Kind.PORT_BLOCKED, fix=fix)
+        return self.found("slows", node, f"not to {trial.peer}", problem, peer=trial.peer)
 
     def well(self, trials: Sequence[PathTrial]) -> str:
         return f"open to {len(trials)}"
@@ -92,15 +96,15 @@ class PortRange(PairCheck):
             return None
         first, last = case.paths.ranges[trial.peer]
         found = blocked(case.paths, trial, f"port {' and '.join(map(str, closed))}")
-        problem = Problem(
+        problem = msgspec.structs.replace(
+            found,
             kind=Kind.PORT_BLOCKED,
             cause=f"{found.cause}; a job's ports are anywhere in {first} to {last}, so that it "
             "works by luck",
             fix=f"{found.fix}; or on {trial.peer}, to use only the ports that are open: sudo "
             'sysctl net.ipv4.ip_local_port_range="FIRST LAST"',
-            node=found.node,
         )
-        return self.stops(node, f"not all to {trial.peer}", problem, peer=trial.peer)
+        return self.found("stops", node, f"not all to {trial.peer}", problem, peer=trial.peer)
 
     def well(self, trials: Sequence[PathTrial]) -> str:
         return f"open to {len(trials)}"

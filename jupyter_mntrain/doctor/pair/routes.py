@@ -8,7 +8,6 @@ from jupyter_mntrain.doctor.check import Case, Examined
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.pair.pair_check import PairCheck
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.paths import PathTrial
 
 
@@ -28,16 +27,18 @@ class RouteToPeers(PairCheck):
     def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:  # noqa: ARG002
         if trial.leaves_by == trial.interface:
             return None
-        problem = Problem(
-            kind=Kind.NO_ROUTE,
+        return self.slows(
+            node,
+            f"over {trial.leaves_by}",
+            Kind.NO_ROUTE,
             cause=f"packets to {trial.peer} ({trial.address}) leave over {trial.leaves_by}, not "
             f"over {trial.interface}, which a job would use: answers take another way, and the run "
             "is as fast as the wrong network",
             fix=f"on {node.name}: ip route get {trial.address} shows the way; correct it with sudo "
             f"ip route replace {trial.address}/32 dev {trial.interface}, or give the two "
             "interfaces different networks",
+            peer=trial.peer,
         )
-        return self.slows(node, f"over {trial.leaves_by}", problem, peer=trial.peer)
 
     def well(self, trials: Sequence[PathTrial]) -> str:
         return ", ".join(dict.fromkeys(one.leaves_by for one in trials))

@@ -10,7 +10,6 @@ from jupyter_mntrain.doctor.check import Case, Check, Examined
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.software.torch_loads import LoadedCheck
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.text.foreign import shown_line
@@ -28,22 +27,24 @@ class CudaStart(LoadedCheck):
         if not gpus or not node.uses_gpus:
             return None
         if loaded.cuda is None:
-            problem = Problem(
-                kind=Kind.NO_CUDA,
+            return self.stops(
+                node,
+                "not built for it",
+                Kind.NO_CUDA,
                 cause=f"it has {gpus[0].name}, and its torch {loaded.torch} is built without CUDA",
                 fix=f"on {node.name}: install the CUDA build of torch for {loaded.python}",
             )
-            return self.stops(node, "not built for it", problem)
         if not loaded.cuda_error and loaded.devices != 0:
             return self.passed(node, loaded.cuda)
         cause = shown_line(loaded.cuda_error) or "it sees no GPU"
-        problem = Problem(
-            kind=Kind.NO_CUDA,
+        return self.stops(
+            node,
+            "does not start",
+            Kind.NO_CUDA,
             cause=f"CUDA does not start in {loaded.python}: {cause}",
             fix=f"on {node.name}: see nvidia-smi; after an update of the driver, reboot; with "
             "NVSwitch: sudo systemctl start nvidia-fabricmanager; in a container: --gpus all",
         )
-        return self.stops(node, "does not start", problem)
 
 
 class CudaArchitectures(LoadedCheck):
@@ -59,13 +60,14 @@ class CudaArchitectures(LoadedCheck):
         if foreign is None:
             return self.passed(node, "yes")
         of_card = ".".join(map(str, foreign.compute_capability or ()))
-        problem = Problem(
-            kind=Kind.NO_CUDA,
+        return self.stops(
+            node,
+            f"not {of_card}",
+            Kind.NO_CUDA,
             cause=f"torch {loaded.torch} is compiled for {', '.join(loaded.architectures)}, and "
             f"{foreign.name} has compute capability {of_card}",
             fix=f"on every node, install a torch that is built for it; or leave out {node.name}",
         )
-        return self.stops(node, f"not {of_card}", problem)
 
 
 class NcclLoaded(Check):
@@ -87,17 +89,18 @@ class NcclLoaded(Check):
                 yield self.passed(node, own)
                 continue
             other = next((one.name, version) for one, version in known if version != own)
-            yield self.stops(node, own, _differs(node, own, *other))
+            yield self._differs(node, own, *other)
 
-
-def _differs(node: Examined, own: str, other: str, version: str) -> Problem:
-    return Problem(
-        kind=Kind.MIXED_VERSIONS,
-        cause=f"its torch loads NCCL {own}, that of {other} NCCL {version}: they do not talk to "
-        "each other",
-        fix=f"install the same torch on every node; on {node.name}, look for another libnccl.so.2 "
-        "in LD_LIBRARY_PATH and LD_PRELOAD",
-    )
+    def _differs(self, node: Examined, own: str, other: str, version: str) -> Finding:
+        return self.stops(
+            node,
+            own,
+            Kind.MIXED_VERSIONS,
+            cause=f"its torch loads NCCL {own}, that of {other} NCCL {version}: they do not talk "
+            "to each other",
+            fix=f"install the same torch on every node; on {node.name}, look for another "
+            "libnccl.so.2 in LD_LIBRARY_PATH and LD_PRELOAD",
+        )
 
 
 def _is_compiled(gpu: Gpu, loaded: LoadedSoftware) -> bool:

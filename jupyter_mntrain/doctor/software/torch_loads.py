@@ -7,7 +7,6 @@ from abc import abstractmethod
 from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
@@ -37,13 +36,14 @@ class TorchImport(NodeCheck):
             return self.unknown(node, "its interpreter is being asked: examine it again")
         if not loaded.error:
             return self.passed(node, loaded.torch or "yes")
-        problem = Problem(
-            kind=Kind.NO_MODULE,
+        return self.stops(
+            node,
+            "not imported",
+            Kind.NO_MODULE,
             cause=f"{loaded.python} cannot import torch: {shown_line(loaded.error)}",
             fix=f'on {node.name}, see all of it with {loaded.python} -c "import torch", and '
             "install torch anew for that interpreter",
         )
-        return self.stops(node, "not imported", problem)
 
 
 class TorchVersion(LoadedCheck):
@@ -57,14 +57,15 @@ class TorchVersion(LoadedCheck):
             return None
         if _release(installed) == _release(found):
             return self.passed(node, found)
-        problem = Problem(
-            kind=Kind.MIXED_VERSIONS,
+        return self.slows(
+            node,
+            found,
+            Kind.MIXED_VERSIONS,
             cause=f"torch {installed} is installed, but {found} is imported, from "
             f"{shown_line(loaded.torch_file)}",
             fix=f"on {node.name}: take that folder out of PYTHONPATH, or restart the agent if "
             "torch was installed since it started",
         )
-        return self.slows(node, found, problem)
 
 
 def _release(version: str) -> str:

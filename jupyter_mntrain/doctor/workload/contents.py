@@ -10,7 +10,6 @@ from typing import Final
 from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
 
@@ -39,13 +38,14 @@ class ImportedModules(NodeCheck):
             return self.passed(node, "found")
         names = ", ".join(map(shown_line, facts.lacking[:MOST_NAMED]))
         python = facts.loaded.python if facts.loaded else "the interpreter of its jobs"
-        problem = Problem(
-            kind=Kind.NO_MODULE,
+        return self.stops(
+            node,
+            f"no {names}",
+            Kind.NO_MODULE,
             cause=f"{python} does not find {names}, which the script imports",
             fix=f"on {node.name}: {python if facts.loaded else 'python'} -m pip install the "
             "packages that have them; or send your own modules: --project DIR",
         )
-        return self.stops(node, f"no {names}", problem)
 
 
 class WholeModel(NodeCheck):
@@ -61,13 +61,14 @@ class WholeModel(NodeCheck):
         models = [one for one in facts.paths if one.use == "model" and one.files]
         for one in models:
             if (lack := _lack(one.files)) is not None:
-                problem = Problem(
-                    kind=Kind.NO_FILE,
+                return self.stops(
+                    node,
+                    lack,
+                    Kind.NO_FILE,
                     cause=f"{shown_line(one.path)} lacks weights: {lack}",
                     fix="download the model anew, with its .safetensors files; or delete the index "
                     "of the format whose weights are not there",
                 )
-                return self.stops(node, lack, problem)
         return self.passed(node, "all there") if models else None
 
 
@@ -98,14 +99,15 @@ class SameContents(Check):
                 yield self.passed(node, "the same")
                 continue
             what = _difference(one.files, usual)
-            problem = Problem(
-                kind=Kind.NO_FILE,
+            yield self.stops(
+                node,
+                what,
+                Kind.NO_FILE,
                 cause=f"{shown_line(one.path)}, the {one.use} of the job, is not the same as on "
                 f"{holder.name}: {what}",
                 fix=f"copy it anew from {holder.name}: rsync -a --checksum, or mntrain push "
                 "under another name",
             )
-            yield self.stops(node, what, problem)
 
 
 def _lack(files: dict[str, str]) -> str | None:

@@ -11,7 +11,6 @@ from jupyter_mntrain.doctor.check import Case, Check, Examined
 from jupyter_mntrain.doctor.finding import Finding, Remedy
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
 from jupyter_mntrain.model.text.foreign import shown_line
 
@@ -36,12 +35,13 @@ class JobPaths(Check):
         path = shown_line(lost.path)
         if lost.kind == "unreadable":
             user = node.facts.user if node.facts else "its user"
-            problem = Problem(
-                kind=Kind.NO_PERMISSION,
+            return self.stops(
+                node,
+                lost.use,
+                Kind.NO_PERMISSION,
                 cause=f"{user} may not read {path}, the {lost.use} of the job",
                 fix=f"on {node.name}: sudo setfacl -R -m u:{user}:rX {path}",
             )
-            return self.stops(node, lost.use, problem)
         has = next((one for one in case.nodes if _has(one, lost)), None)
         there = f", and is on {has.name}{_shown_target(has, lost)}" if has else " on any node"
         remedy = None
@@ -52,8 +52,9 @@ class JobPaths(Check):
             remedy = Remedy(push=_asked(lost), source=has.name, node=node.name)
             fix = f"mntrain {remedy.command}, or the doctor's --apply"
         cause = f"{path}, the {lost.use} of the job, does not exist{there}"
-        problem = Problem(kind=Kind.NO_FILE, cause=cause, fix=fix)
-        return msgspec.structs.replace(self.stops(node, lost.use, problem), remedy=remedy)
+        return msgspec.structs.replace(
+            self.stops(node, lost.use, Kind.NO_FILE, cause=cause, fix=fix), remedy=remedy
+        )
 
 
 def _asked(one: FoundPath) -> str:
