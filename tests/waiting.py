@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 
@@ -16,3 +17,13 @@ def until(
     while not condition():
         assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
         time.sleep(0.02)
+
+
+async def coming(
+    condition: Callable[[], object], what: str = "it", patience_s: float = PATIENCE_S
+) -> None:
+    """As :func:`until`, while the event loop runs on."""
+    deadline = time.monotonic() + patience_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {patience_s} s: {what}"
+        await asyncio.sleep(0.005)

@@ -4,7 +4,6 @@ real ones.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 import time
@@ -58,14 +57,6 @@ def cluster(agents: list[LiveAgent]) -> Iterator[Cluster]:
     with Cluster(agents[0].cluster, addresses=[agent.where for agent in agents]) as made:
         wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
         yield made
-
-
-async def until(is_true: Callable[[], Any]) -> None:
-    """Wait for a condition, never for a time."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < deadline, "never came true"
-        await asyncio.sleep(0.005)
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ import pytest
 from jupyter_mntrain.server import updates as updates_module
 from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.messages import page_json
-from tests.cluster.conftest import until
 from tests.hostile import HOSTILE, assert_safe, strings
 from tests.server.test_updates import JOB, agents, new_opening, two_nodes
 from tests.standin.elsewhere import Elsewhere
+from tests.waiting import coming
 
 __all__ = ["agents", "new_opening"]
 
@@ -29,11 +29,11 @@ async def test_no_message_to_a_page_has_text_of_others_as_it_is(
     for agent in both:
         agents.do(poison_jobs, agent)
     updates = await new_opening(connect).updates()
-    await until(lambda: updates.job(JOB) is not None and len(updates.nodes) == 2)
+    await coming(lambda: updates.job(JOB) is not None and len(updates.nodes) == 2)
     told: list[bytes] = []
     updates.listen(told.append)
     updates.watch(JOB, lambda series: told.append(page_json(series)), "", 0)
-    await until(lambda: any(b"evil" in one for one in updates.greeting("", 0)))
+    await coming(lambda: any(b"evil" in one for one in updates.greeting("", 0)))
     for message in (*updates.greeting("", 0), *told):
         for text in strings(json.loads(message)):
             assert_safe(text)

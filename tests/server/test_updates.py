@@ -21,9 +21,9 @@ from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.handlers import events
 from jupyter_mntrain.server.series_feed import JobFeed
 from jupyter_mntrain.server.updates import PageUpdates
-from tests.cluster.conftest import until
 from tests.server.conftest import CLUSTER, put_job
 from tests.standin.elsewhere import Elsewhere
+from tests.waiting import coming
 
 pytestmark = pytest.mark.anyio
 
@@ -69,10 +69,10 @@ async def test_nothing_runs_before_the_first_who_asks_nor_after_the_end(agents: 
     assert threads() == before
     one, two = await asyncio.gather(opening.updates(), opening.updates())
     assert one is two
-    await until(lambda: all(agent._listeners for agent in both))
+    await coming(lambda: all(agent._listeners for agent in both))
     await opening.close()
-    await until(lambda: not any(agent._listeners for agent in both))
-    await until(lambda: not {t for t in threads() - before if t.is_alive()})
+    await coming(lambda: not any(agent._listeners for agent in both))
+    await coming(lambda: not {t for t in threads() - before if t.is_alive()})
 
 
 async def test_an_opening_that_failed_is_tried_again(
@@ -125,7 +125,7 @@ async def test_nothing_is_derived_while_no_page_is_open(
 ) -> None:
     both, connect = two_nodes(agents)
     updates = await new_opening(connect).updates()
-    await until(lambda: (entry := updates.job(JOB)) and entry.numbers.step == 10)
+    await coming(lambda: (entry := updates.job(JOB)) and entry.numbers.step == 10)
     await asyncio.sleep(2 * updates_module.ROUND_S)  # a round that had begun ends
     looked: list[JobFeed] = []
     look = JobFeed.look
@@ -138,13 +138,13 @@ async def test_nothing_is_derived_while_no_page_is_open(
     before, changes = updates._seq, changes_of(updates.cluster)
     for number, agent in enumerate(both):
         agents.do(agent.steps, JOB, number, range(11, 21))
-    await until(lambda: changes() >= 20)
+    await coming(lambda: changes() >= 20)
     assert (updates._seq, looked) == (before, [])
     # Whoever asks is told the present state.
-    await until(lambda: (entry := updates.job(JOB)) and entry.numbers.step == 20)
+    await coming(lambda: (entry := updates.job(JOB)) and entry.numbers.step == 20)
     updates.listen(ignore)
     seen = len(looked)
-    await until(lambda: len(looked) > seen + 1 and updates._seq > before + 4)
+    await coming(lambda: len(looked) > seen + 1 and updates._seq > before + 4)
     updates.forget(ignore)
 
 
@@ -154,7 +154,7 @@ async def test_rows_that_nobody_asks_for_are_taken_now_and_then(
     monkeypatch.setattr(updates_module, "UNSEEN_ROUND_S", 0.05)
     _, connect = two_nodes(agents)
     updates = await new_opening(connect).updates()
-    await until(lambda: JOB in updates._feeds and updates._feeds[JOB].numbers)
+    await coming(lambda: JOB in updates._feeds and updates._feeds[JOB].numbers)
 
 
 async def test_a_page_away_for_too_long_gets_everything(
@@ -163,7 +163,7 @@ async def test_a_page_away_for_too_long_gets_everything(
     monkeypatch.setattr(updates_module, "MOST_KEPT", 3)
     updates = await new_opening(two_nodes(agents)[1]).updates()
     updates.listen(ignore)
-    await until(lambda: updates._seq >= 6)
+    await coming(lambda: updates._seq >= 6)
     kinds = [
         msgspec.json.decode(m)["kind"] for m in updates.greeting(updates.stream, updates._seq - 3)
     ]
@@ -180,7 +180,7 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
 ) -> None:
     both, connect = two_nodes(agents)
     updates = await new_opening(connect).updates()
-    await until(lambda: updates.job(JOB))
+    await coming(lambda: updates.job(JOB))
     feed = JobFeed(updates.cluster.known_job(JOB), "stream")
     early: list[JobSeries] = []
     late: list[JobSeries] = []
@@ -193,7 +193,7 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
         ranks = feed.series("", 0, None).ranks
         return [tuple(rank.step)[-1:] for rank in ranks] == [(count,), (count,)]
 
-    await until(lambda: has_all(10))
+    await coming(lambda: has_all(10))
     feed.watch(late.append, early[-1].stream, early[-1].seq)
     assert not late[0].job.step
     sent = len(early)
@@ -209,7 +209,7 @@ async def test_a_feed_sends_each_watcher_what_it_has_not_had(
         feed.send()
         return any(11.0 in series.job.step for series in late)
 
-    await until(has_new)
+    await coming(has_new)
     assert all(before.seq == after.since for before, after in itertools.pairwise(late))
 
 
@@ -221,16 +221,16 @@ async def test_the_rows_of_a_job_that_has_ended_are_forgotten_but_not_where_it_s
     both, connect = two_nodes(agents)
     updates = await new_opening(connect).updates()
     updates.listen(ignore)
-    await until(lambda: updates.job(JOB))
+    await coming(lambda: updates.job(JOB))
     rows: list[JobSeries] = []
     unwatch = updates.watch(JOB, rows.append, "", 0)
     for agent in both:
         agents.do(agent.finish, JOB)
-    await until(lambda: updates._feeds[JOB].is_over)
+    await coming(lambda: updates._feeds[JOB].is_over)
     await asyncio.sleep(2 * updates_module.ROUND_S)
     assert JOB in updates._feeds, "a page still watches it"
     unwatch()
-    await until(lambda: JOB not in updates._feeds)
+    await coming(lambda: JOB not in updates._feeds)
     assert updates.cluster._driver._followers == {}
     entry = updates.job(JOB)
     assert entry is not None
@@ -240,7 +240,7 @@ async def test_the_rows_of_a_job_that_has_ended_are_forgotten_but_not_where_it_s
     before = rows[-1].stream
     rows.clear()
     updates.watch(JOB, rows.append, before, 10_000)
-    await until(lambda: sum(len(series.job.step) for series in rows) == 10)
+    await coming(lambda: sum(len(series.job.step) for series in rows) == 10)
     assert before not in {series.stream for series in rows if series.job.step}
 
 
@@ -252,7 +252,7 @@ async def test_a_job_that_ended_before_anybody_looked_shows_where_it_stood(
     for agent in both:
         agents.do(agent.finish, JOB)
     updates = await new_opening(connect).updates()
-    await until(lambda: (entry := updates.job(JOB)) and entry.numbers.step == 10)
+    await coming(lambda: (entry := updates.job(JOB)) and entry.numbers.step == 10)
 
 
 class Deaf(events.Events):
@@ -280,16 +280,16 @@ async def test_a_page_that_does_not_read_gets_everything_anew(
 ) -> None:
     monkeypatch.setattr(events, "MOST_WAITING", 5)
     updates = await new_opening(two_nodes(agents)[1]).updates()
-    await until(lambda: updates.job(JOB))
+    await coming(lambda: updates.job(JOB))
     page = Deaf(updates)
     page.on_message(msgspec.json.encode({"kind": "watch", "job_id": JOB}))
     updates.listen(page._queue)
     begin = updates._seq
-    await until(lambda: updates._seq > begin + 30)
+    await coming(lambda: updates._seq > begin + 30)
     assert len(page._waiting) <= 5
     page.reads.set()
-    await until(lambda: any(m["kind"] == "snapshot" for m in page.written))
-    await until(lambda: page.written[-1].get("seq", 0) > updates._seq - 2)
+    await coming(lambda: any(m["kind"] == "snapshot" for m in page.written))
+    await coming(lambda: page.written[-1].get("seq", 0) > updates._seq - 2)
     at = max(n for n, m in enumerate(page.written) if m["kind"] == "snapshot")
     numbers = [m["seq"] for m in page.written[at:] if m["kind"] != "series"]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
@@ -304,7 +304,7 @@ async def test_a_page_that_does_not_read_and_watches_a_job_that_is_gone_stops_no
     monkeypatch.setattr(events, "MOST_WAITING", 5)
     both, connect = two_nodes(agents)
     updates = await new_opening(connect).updates()
-    await until(lambda: updates.job(JOB))
+    await coming(lambda: updates.job(JOB))
     page = Deaf(updates)
     page.on_message(msgspec.json.encode({"kind": "watch", "job_id": JOB}))
     updates.listen(page._queue)
@@ -312,12 +312,12 @@ async def test_a_page_that_does_not_read_and_watches_a_job_that_is_gone_stops_no
         agents.do(agent.die)
         agents.do(agent.jobs.clear)
         agents.do(agent.start)
-    await until(lambda: updates.job(JOB) is None)
+    await coming(lambda: updates.job(JOB) is None)
     begin = updates._seq
-    await until(lambda: updates._seq > begin + 10)
+    await coming(lambda: updates._seq > begin + 10)
     assert not updates._task.done()
     page.reads.set()
-    await until(lambda: page.written and page.written[-1]["kind"] == "beat")
+    await coming(lambda: page.written and page.written[-1]["kind"] == "beat")
     assert {m["problem"]["kind"] for m in page.written if m["kind"] == "problem"} <= {"no-such-job"}
     updates.forget(page._queue)
 
@@ -327,7 +327,7 @@ async def test_who_asks_for_everything_while_being_told_is_not_behind(
 ) -> None:
     both, connect = two_nodes(agents)
     updates = await new_opening(connect).updates()
-    await until(lambda: updates.job(JOB))
+    await coming(lambda: updates.job(JOB))
     heard: list[tuple[bool, str]] = []
 
     def tell(message: bytes) -> None:
@@ -339,6 +339,6 @@ async def test_who_asks_for_everything_while_being_told_is_not_behind(
     updates.listen(tell)
     for agent in both:
         agents.do(agent.finish, JOB)
-    await until(lambda: heard and heard[-1][1] == "succeeded")
+    await coming(lambda: heard and heard[-1][1] == "succeeded")
     assert all(is_in for is_in, _ in heard)
     updates.forget(tell)

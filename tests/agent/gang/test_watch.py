@@ -22,6 +22,7 @@ from jupyter_mntrain.model.records.job import Attempt, JobRecord, JobSpec, PartS
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from jupyter_mntrain.trust.credentials import blind_context
 from tests.standin.jobs import TWO, record
+from tests.waiting import coming
 from tests.wording import says
 
 
@@ -89,9 +90,18 @@ async def test_a_closed_connection_alone_ends_nobody_before_its_cause_could_be_t
 
 
 class Forgetful(AgentCalls):
-    """An agent whose state directory was emptied."""
+    """An agent whose state directory was emptied.
+
+    Args:
+        asked: gets the path of each request.
+    """
+
+    def __init__(self, address: str, node: str, asked: list[str]) -> None:
+        super().__init__(address, node)
+        self._asked = asked
 
     async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+        self._asked.append(path)
         return Reply(
             is_success=False,
             body=msgspec.json.encode(Problem(kind=Kind.NO_SUCH_JOB, cause="not known here")),
@@ -100,25 +110,30 @@ class Forgetful(AgentCalls):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("own", [0, 1])
-async def test_a_participant_without_a_record_ends_the_others_as_failed(tmp_path, monkeypatch, own):
+@pytest.mark.parametrize(
+    ("age_s", "state"), [(0.0, "running"), (watch.START_PATIENCE_S + 1, "failed")]
+)
+async def test_a_participant_without_a_record_ends_the_others_as_failed(
+    tmp_path, monkeypatch, own, age_s, state
+):
     """Once no start of the attempt can be on its way: before, its silence proves nothing."""
     monkeypatch.setattr(watch, "WATCH_INTERVAL_S", 0.01)
     lost = TWO[1 - own]
-    for age_s, state in ((0.0, "running"), (watch.START_PATIENCE_S + 1, "failed")):
-        known = record(own, submitted_s=time.time() - age_s)
-        job = LocalJob(tmp_path, known, GpuReader())
-        watching = asyncio.ensure_future(
-            GangWatch(job, lambda at: Forgetful(at.agent[0], at.node)).run()
-        )
-        await asyncio.sleep(0.2)
-        if state == "failed":
-            job.poll(0.0)
-        part = job.record.part
-        assert part.state == state
-        if state == "failed":
-            assert (part.problem.kind, part.problem.node) == (Kind.NO_RECORD, lost.node)
-            parts = await watching
-            restarting = record(own, "failed", spec={"max_restarts": 3})
-            assert next_restart(restarting, parts, 0.0) is None, "it could not start there"
-        watching.cancel()
-        job.close()
+    job = LocalJob(tmp_path, record(own, submitted_s=time.time() - age_s), GpuReader())
+    asked: list[str] = []
+    watching = asyncio.ensure_future(
+        GangWatch(job, lambda at: Forgetful(at.agent[0], at.node, asked)).run()
+    )
+    # When it asks again, it has judged the answer before.
+    await coming(lambda: len(asked) > 2 or watching.done(), "the watch to ask again")
+    if state == "failed":
+        job.poll(0.0)
+    part = job.record.part
+    assert part.state == state
+    if state == "failed":
+        assert (part.problem.kind, part.problem.node) == (Kind.NO_RECORD, lost.node)
+        parts = await watching
+        restarting = record(own, "failed", spec={"max_restarts": 3})
+        assert next_restart(restarting, parts, 0.0) is None, "it could not start there"
+    watching.cancel()
+    job.close()

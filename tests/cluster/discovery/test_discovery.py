@@ -23,9 +23,9 @@ from jupyter_mntrain.cluster.discovery.discovery import (
 from jupyter_mntrain.cluster.discovery.local_interfaces import browsing_addresses
 from jupyter_mntrain.model.api import SERVICE_TYPE
 from jupyter_mntrain.trust.driver_membership import DriverMembership
-from tests.cluster.conftest import until
 from tests.hostile import HOSTILE, LONG, assert_safe, strings
 from tests.sysfs import sysfs
+from tests.waiting import coming
 
 __all__ = ["sysfs"]
 
@@ -149,12 +149,12 @@ async def test_an_announced_agent_is_found_by_multicast(loopback_addresses: Iter
     try:
         await before.start(heard["before"].append)
         await (await announcer.async_register_service(info))  # type: ignore[arg-type]
-        await until(lambda: ours("before"))
+        await coming(lambda: ours("before"))
         await after.start(heard["after"].append)
-        await until(lambda: ours("after"))
+        await coming(lambda: ours("after"))
         assert ours("after")[0] == read_announcement(info)  # type: ignore[arg-type]
         await (await announcer.async_unregister_service(info))  # type: ignore[arg-type]
-        await until(lambda: any(one.is_gone for one in ours("after")))
+        await coming(lambda: any(one.is_gone for one in ours("after")))
     finally:
         await announcer.async_close()
         await before.close()

@@ -17,9 +17,9 @@ from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.metrics import LinkSample
-from tests.cluster.conftest import until
 from tests.standin.agent import FakeAgent
 from tests.standin.faults import Hang, LoseReply, LoseRequest
+from tests.waiting import coming
 
 pytestmark = pytest.mark.anyio
 MakeAgent = Callable[..., Awaitable[FakeAgent]]
@@ -54,7 +54,7 @@ class Running:
             agent.finish(JOB)
 
     async def completed(self) -> JobHistory:
-        await until(lambda: self.follower.snapshot().is_complete)
+        await coming(lambda: self.follower.snapshot().is_complete)
         return self.follower.snapshot()
 
 
@@ -69,7 +69,7 @@ async def running(anyio_backend: str, agent_here: MakeAgent) -> AsyncIterator[Ru
     agents = [await agent_here(name, beat_every_s=0.3) for name in ("node1", "node2")]
     live = ClusterView("default", discovery=StaticDiscovery(), clock=time)
     await live.start([(agent.where, "typed") for agent in agents])
-    await until(lambda: [view.liveness for view in live.nodes] == ["up", "up"])
+    await coming(lambda: [view.liveness for view in live.nodes] == ["up", "up"])
     participants = (Participant(node="node1"), Participant(node="node2"))
     spec = JobSpec(entry=("-m", "trainer"), participants=participants)
     await AgentLauncher(live, clock=time).launch(spec, JOB)
@@ -82,14 +82,14 @@ async def running(anyio_backend: str, agent_here: MakeAgent) -> AsyncIterator[Ru
 async def test_lines_come_as_they_are_written(running: Running) -> None:
     running.one.steps(JOB, 0, [1])
     running.follower.follow()
-    await until(lambda: running.steps() == {0: [1]})
+    await coming(lambda: running.steps() == {0: [1]})
     running.two.steps(JOB, 1, [1, 2])
     running.one.write(
         JOB,
         LinkSample(time_s=1.0, interface="lo", interval_s=1.0, sent_bytes=1, received_bytes=1),
     )
-    await until(lambda: running.steps() == {0: [1], 1: [1, 2]})
-    await until(lambda: list(running.follower.snapshot().links) == ["node1"])
+    await coming(lambda: running.steps() == {0: [1], 1: [1, 2]})
+    await coming(lambda: list(running.follower.snapshot().links) == ["node1"])
     assert running.changes > 0
     assert not running.follower.snapshot().is_complete
 
@@ -100,7 +100,7 @@ async def test_it_is_complete_when_every_part_has_ended_and_every_line_is_read(
     running.follower.follow()
     running.one.steps(JOB, 0, [1, 2])
     running.one.finish(JOB)
-    await until(lambda: running.live.jobs[JOB].parts[0].state == "succeeded")
+    await coming(lambda: running.live.jobs[JOB].parts[0].state == "succeeded")
     assert not running.follower.snapshot().is_complete, "node2 still runs"
     running.two.steps(JOB, 1, [1, 2])
     running.two.finish(JOB)
@@ -117,7 +117,7 @@ async def test_a_connection_that_breaks_after_every_line_costs_no_line_and_doubl
     running.one.faults["journal"] += [fault] * 10
     running.one.steps(JOB, 0, range(1, 31))
     running.follower.follow()
-    await until(lambda: running.steps().get(0) == list(range(1, 31)))
+    await coming(lambda: running.steps().get(0) == list(range(1, 31)))
     running.finish()
     await running.completed()
     assert running.steps()[0] == list(range(1, 31))
@@ -127,28 +127,28 @@ async def test_a_connection_that_breaks_after_every_line_costs_no_line_and_doubl
 async def test_an_agent_that_restarts_is_read_on_from_where_it_was_left(running: Running) -> None:
     running.follower.follow()
     running.one.steps(JOB, 0, [1, 2])
-    await until(lambda: running.steps() == {0: [1, 2]})
+    await coming(lambda: running.steps() == {0: [1, 2]})
     await running.one.die()
     running.one.steps(JOB, 0, [3])
     await running.one.start()
-    await until(lambda: running.steps() == {0: [1, 2, 3]})
+    await coming(lambda: running.steps() == {0: [1, 2, 3]})
 
 
 async def test_one_silent_agent_does_not_hold_up_the_other(running: Running) -> None:
     running.one.faults["journal"].append(Hang())
     running.follower.follow()
     running.two.steps(JOB, 1, [1])
-    await until(lambda: running.steps() == {1: [1]})
+    await coming(lambda: running.steps() == {1: [1]})
 
 
 async def test_a_second_reader_gets_the_whole_history_of_a_finished_job(running: Running) -> None:
     running.one.steps(JOB, 0, [1, 2, 3])
     running.two.steps(JOB, 1, [1, 2, 3])
     running.finish()
-    await until(lambda: running.live.jobs[JOB].state == "succeeded")
+    await coming(lambda: running.live.jobs[JOB].state == "succeeded")
     late = running.another()
     late.follow()
-    await until(lambda: late.snapshot().is_complete)
+    await coming(lambda: late.snapshot().is_complete)
     assert {rank: len(one.steps) for rank, one in late.snapshot().ranks.items()} == {0: 3, 1: 3}
     late.follow()
     await late.close()
@@ -158,14 +158,14 @@ async def test_following_twice_reads_once(running: Running) -> None:
     running.follower.follow()
     running.follower.follow()
     running.one.steps(JOB, 0, [1])
-    await until(lambda: running.steps() == {0: [1]})
+    await coming(lambda: running.steps() == {0: [1]})
     assert running.one.count("journal") == 1
 
 
 async def test_a_job_that_a_node_has_deleted_is_read_as_far_as_there_is(running: Running) -> None:
     running.two.steps(JOB, 1, [1])
     running.finish()
-    await until(lambda: running.live.jobs[JOB].state == "succeeded")
+    await coming(lambda: running.live.jobs[JOB].state == "succeeded")
     running.one.journals.clear()
     running.follower.follow()
     await running.completed()

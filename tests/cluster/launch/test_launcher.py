@@ -18,10 +18,10 @@ from jupyter_mntrain.model.errors import NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from tests.cluster.conftest import until
 from tests.standin.agent import FakeAgent
 from tests.standin.faults import Hang, Held, LoseReply, LoseRequest, Refuse, Slow
 from tests.standin.heard import Heard
+from tests.waiting import coming
 from tests.wording import says, wording
 
 pytestmark = pytest.mark.anyio
@@ -41,7 +41,7 @@ class Lab:
 
     async def begin(self) -> None:
         await self.live.start([(agent.where, "typed") for agent in self.agents])
-        await until(lambda: [view.liveness for view in self.live.nodes] == ["up"] * 3)
+        await coming(lambda: [view.liveness for view in self.live.nodes] == ["up"] * 3)
         for agent in self.agents:
             agent.requests.clear()  # who it is
 
@@ -211,12 +211,12 @@ async def test_a_start_that_arrives_after_the_roll_back_is_refused(lab: Lab) -> 
     held = Held()
     lab.agents[1].faults["start"].append(held)
     launching = asyncio.create_task(lab.launcher.launch(lab.spec(), JOB))
-    await until(lambda: lab.agents[1].count("start") == 1)
+    await coming(lambda: lab.agents[1].count("start") == 1)
     launching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await launching
     held.released.set()
-    await until(lambda: "start" in lab.agents[1].answered)
+    await coming(lambda: "start" in lab.agents[1].answered)
     assert JOB not in lab.agents[1].jobs
     lab.assert_nothing_is_left()
 
@@ -224,7 +224,7 @@ async def test_a_start_that_arrives_after_the_roll_back_is_refused(lab: Lab) -> 
 async def test_ctrl_c_gives_everything_back(lab: Lab) -> None:
     lab.agents[1].faults["start"].append(Hang())
     launching = asyncio.create_task(lab.launcher.launch(lab.spec(), JOB))
-    await until(lambda: JOB in lab.agents[0].jobs and JOB in lab.agents[2].jobs)
+    await coming(lambda: JOB in lab.agents[0].jobs and JOB in lab.agents[2].jobs)
     launching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await launching
@@ -291,7 +291,7 @@ async def test_two_machines_with_one_id_take_part_in_nothing(
 ) -> None:
     copy = await agent_here("copy", node_id="id-of-node2", hostname="clone", beat_every_s=0.3)
     lab.live.watch(copy.where, "typed")
-    await until(lambda: any(view.is_conflict for view in lab.live.nodes))
+    await coming(lambda: any(view.is_conflict for view in lab.live.nodes))
     for name in ("node2", "copy"):
         with pytest.raises(NodeError, match=wording("same node id")) as caught:
             await lab.launcher.launch(lab.spec("node1", name), JOB)

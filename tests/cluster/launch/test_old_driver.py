@@ -14,9 +14,9 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from tests.cluster.conftest import until
 from tests.standin.agent import FakeAgent
 from tests.standin.nodes import gpu
+from tests.waiting import coming
 
 pytestmark = pytest.mark.anyio
 JOB = JobId("j-0000beef")
@@ -34,7 +34,7 @@ async def test_a_driver_older_than_torchs_cuda_is_refused_and_counts_for_gpus_on
     live = ClusterView("default", discovery=StaticDiscovery(), clock=time)
     await live.start([(agent.where, "typed")])
     try:
-        await until(lambda: [view.liveness for view in live.nodes] == ["up"])
+        await coming(lambda: [view.liveness for view in live.nodes] == ["up"])
         launcher = AgentLauncher(live, clock=time)
         with pytest.raises(SpecError) as refused:
             await launcher.render(spec(0))

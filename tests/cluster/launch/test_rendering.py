@@ -19,9 +19,9 @@ from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
 from jupyter_mntrain.model.records.node import Tools
 from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, SET
-from tests.cluster.conftest import until
 from tests.standin.agent import FakeAgent
 from tests.standin.nodes import gpu
+from tests.waiting import coming
 from tests.wording import says
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def rendered(agent: FakeAgent, spec: JobSpec) -> tuple[NodeCommand, ...]:
     live = ClusterView("default", discovery=StaticDiscovery(), clock=time)
     await live.start([(agent.where, "typed")])
     try:
-        await until(lambda: [view.liveness for view in live.nodes] == ["up"])
+        await coming(lambda: [view.liveness for view in live.nodes] == ["up"])
         return await AgentLauncher(live, clock=time).render(spec)
     finally:
         await live.close()

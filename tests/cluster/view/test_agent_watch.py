@@ -18,9 +18,10 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.driver_membership import DriverMembership
-from tests.cluster.conftest import FakeClock, until
+from tests.cluster.conftest import FakeClock
 from tests.standin.agent import FakeAgent
 from tests.standin.faults import Hang, Refuse
+from tests.waiting import coming
 
 pytestmark = pytest.mark.anyio
 MakeAgent = Callable[..., Awaitable[FakeAgent]]
@@ -77,7 +78,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def up(watch: AgentWatch) -> None:
-    await until(lambda: watch.view.liveness == "up")
+    await coming(lambda: watch.view.liveness == "up")
 
 
 def kind_of(watch: AgentWatch) -> Kind | None:
@@ -101,7 +102,7 @@ async def test_a_beat_is_a_word(watched: Watched, agent_here: MakeAgent) -> None
     await up(watch)
     watched.clock.now += 2.0
     agent.beat()
-    await until(lambda: watch.view.beat)
+    await coming(lambda: watch.view.beat)
     watched.clock.now += 2.0
     watch.tick()
     assert watch.view.liveness == "up"
@@ -176,12 +177,12 @@ async def test_a_goodbye_is_believed_until_it_speaks_again(
     await up(watch)
     agent.faults["stream"] += [Refuse()] * 1000
     agent.say(Goodbye(reason="maintenance"))
-    await until(lambda: watch.view.liveness == "lost")
+    await coming(lambda: watch.view.liveness == "lost")
     assert kind_of(watch) is Kind.AGENT_STOPPED
     assert "maintenance" in str(watch.view.problem)
     agent.faults["stream"][:] = [Refuse(kind=Kind.CLOCK_OFF)] * 1000
     watch.try_now()
-    await until(lambda: kind_of(watch) is Kind.CLOCK_OFF)
+    await coming(lambda: kind_of(watch) is Kind.CLOCK_OFF)
     agent.faults["stream"].clear()
     await agent.die()
     await agent.start()
@@ -213,7 +214,7 @@ async def test_a_node_never_heard_of_is_connecting_with_its_reason_and_lost_late
     agent = await agent_here()
     await agent.die()
     watch = watched.begin(agent.where)
-    await until(lambda: watch.view.problem)
+    await coming(lambda: watch.view.problem)
     assert watch.view.liveness == "connecting"
     assert watch.view.name == agent.where
     await watched.silence(watch, 6.0)
@@ -247,7 +248,7 @@ async def test_a_new_announcement_brings_a_new_address(
     await up(watch)
     await old.die()
     watch.expect(FoundAgent(addresses=(new.where,), node_id=NodeId("same")))
-    await until(lambda: watch.view.address == new.where and watch.view.info == new.info)
+    await coming(lambda: watch.view.address == new.where and watch.view.info == new.info)
 
 
 async def test_changes_of_the_node_are_taken(watched: Watched, agent_here: MakeAgent) -> None:
@@ -256,7 +257,7 @@ async def test_changes_of_the_node_are_taken(watched: Watched, agent_here: MakeA
     await up(watch)
     agent.started_s = 42.0
     agent.say(NodeChanged(node=agent.info))
-    await until(lambda: watch.view.info and watch.view.info.started_s == 42.0)
+    await coming(lambda: watch.view.info and watch.view.info.started_s == 42.0)
 
 
 async def test_of_another_cluster_is_a_reason_and_never_up(
@@ -264,7 +265,7 @@ async def test_of_another_cluster_is_a_reason_and_never_up(
 ) -> None:
     agent = await agent_here(authority=Authority.make("theirs"))
     watch = watched.begin(agent.where)
-    await until(lambda: watch.view.problem)
+    await coming(lambda: watch.view.problem)
     assert kind_of(watch) is Kind.WRONG_CLUSTER
     assert "theirs" in str(watch.view.problem)
     assert watch.view.liveness == "connecting"
