@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import msgspec
 
@@ -14,7 +14,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
-from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 
 
@@ -53,11 +53,36 @@ class Examined(Record, frozen=True):
         return self.info.name
 
 
+class JobAhead(Record, frozen=True):
+    """A job that is to be launched on the nodes of a case.
+
+    Args:
+        head: name of the node with rank 0, which everybody connects to.
+        is_gloo: whether Gloo alone connects the ranks.
+        port: of the rendezvous; ``None`` = the head takes a free one.
+    """
+
+    head: str
+    is_gloo: bool = False
+    port: int | None = None
+
+    @classmethod
+    def of(cls, spec: JobSpec, head: str) -> Self:
+        """A job as it is specified."""
+        is_gloo = not any(participant.gpus for participant in spec.participants)
+        return cls(head=head, is_gloo=is_gloo, port=spec.port)
+
+
 class Case(Record, frozen=True):
-    """All that an examination found out, before the checks judge it."""
+    """All that an examination found out, before the checks judge it.
+
+    Args:
+        job: that is judged for; ``None`` = any that may run there.
+    """
 
     nodes: tuple[Examined, ...]
     paths: PathsFound = PathsFound()
+    job: JobAhead | None = None
 
     def named(self, name: str) -> Examined | None:
         return next((node for node in self.nodes if node.name == name), None)

@@ -8,14 +8,11 @@ from collections.abc import Sequence
 import msgspec
 
 from jupyter_mntrain.cluster.examination.asking_facts import ask_facts
-from jupyter_mntrain.cluster.examination.path_trials import PathTrials
+from jupyter_mntrain.cluster.examination.path_trials import PathTrials, ports_of
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.doctor.check import Case, Examined
+from jupyter_mntrain.doctor.check import Case, Examined, JobAhead
 from jupyter_mntrain.doctor.every import EVERY, examine
-from jupyter_mntrain.doctor.finding import Finding
-from jupyter_mntrain.doctor.pair.dialing import is_dialed
-from jupyter_mntrain.doctor.pair.reach import PortRange, ReachablePeers
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
@@ -56,41 +53,30 @@ async def examine_before(
 
     answers, paths = await asyncio.gather(
         asyncio.gather(*map(ask, infos, spec.participants)),
-        _paths(live, infos, spec.participants),
+        _paths(live, infos, spec),
     )
     nodes = tuple(one for one in answers if one is not None and one.facts is not None)
-    found = examine(Case(nodes=nodes, paths=paths))
+    found = examine(Case(nodes=nodes, paths=paths, job=JobAhead.of(spec, infos[0].name)))
     for one in found:
-        if one.problem and one.level == "stops" and _is_dialed(one, paths, infos, spec):
+        if one.problem and one.level == "stops":
             fix = f"{one.problem.fix}; or, if you know better, launch with --skip-doctor"
             raise RefusedError.of(msgspec.structs.replace(one.problem, fix=fix))
     return tuple(
         one.problem
         for one in found
-        if one.problem is not None
-        and (one.level == "stops" or (one.level == "slows" and one.check in TOLD))
+        if one.problem is not None and one.level == "slows" and one.check in TOLD
     )
 
 
-async def _paths(
-    live: ClusterView, infos: Sequence[NodeInfo], participants: Sequence[Participant]
-) -> PathsFound:
+async def _paths(live: ClusterView, infos: Sequence[NodeInfo], spec: JobSpec) -> PathsFound:
     """The ways between the participants, without a load; nothing if that takes too long."""
     clients = {info.node_id: live.client_at(info.node_id) for info in infos}
     able = {node_id: client for node_id, client in clients.items() if client is not None}
     if len(able) < max(2, len(infos)):
         return PathsFound()
-    trials = PathTrials(infos, able).run([one.interface for one in participants], is_loaded=False)
+    trials = PathTrials(infos, able, ports_of(spec))
+    wanted = [one.interface for one in spec.participants]
     try:
-        return await asyncio.wait_for(trials, NETWORK_PATIENCE_S)
+        return await asyncio.wait_for(trials.run(wanted, is_loaded=False), NETWORK_PATIENCE_S)
     except (MntrainError, TimeoutError):
         return PathsFound()
-
-
-def _is_dialed(one: Finding, paths: PathsFound, infos: Sequence[NodeInfo], spec: JobSpec) -> bool:
-    """Whether the job connects the way that a finding is about; all others matter anyway."""
-    if one.check not in (ReachablePeers.id, PortRange.id):
-        return True
-    is_gloo = not any(participant.gpus for participant in spec.participants)
-    ways = [way for way in paths.trials if (way.node, way.peer) == (one.node, one.peer)]
-    return any(is_dialed(way, infos[0].name, is_gloo=is_gloo) for way in ways)

@@ -13,6 +13,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.doctor.paths import (
+    LEAST_PORT,
     PathEnd,
     PathHeard,
     PathListen,
@@ -22,11 +23,21 @@ from jupyter_mntrain.model.records.doctor.paths import (
     PathTicket,
     PathTrial,
 )
+from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.networks.trial_ends import TrialEnds, trial_ends
 
 USUAL_PORTS = (29400, 29500)
 """That torchrun and scripts use for the rendezvous if no other is given."""
+
+
+def ports_of(spec: JobSpec | None) -> tuple[int, ...]:
+    """Those that a job uses for the rendezvous, and were not chosen free; without a job, the usual
+    ones.
+    """
+    if spec is None:
+        return USUAL_PORTS
+    return () if spec.port is None else (spec.port,)
 
 
 class _Listening(Record, frozen=True):
@@ -40,18 +51,18 @@ class PathTrials:
 
     Args:
         clients: of their agents, by node id.
-        port: that a job will use for the rendezvous, too.
+        ports: that a job may use for the rendezvous.
     """
 
     def __init__(
         self,
         nodes: Sequence[NodeInfo],
         clients: Mapping[NodeId, AgentClient],
-        port: int | None = None,
+        ports: Sequence[int] = USUAL_PORTS,
     ) -> None:
         self._nodes = nodes
         self._clients = [clients[node.node_id] for node in nodes]
-        self._ports = tuple(dict.fromkeys(filter(None, (port, *USUAL_PORTS))))
+        self._ports = tuple(one for one in ports if one >= LEAST_PORT)
         self._failed: dict[str, str] = {}
 
     async def run(self, wanted: Sequence[str | None], *, is_loaded: bool = True) -> PathsFound:

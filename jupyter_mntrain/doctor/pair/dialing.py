@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import ipaddress
 
+from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.model.records.doctor.paths import PathTrial
 
 
-def is_dialed(trial: PathTrial, head: str, *, is_gloo: bool) -> bool:
-    """Whether a job connects this way: everybody to the head's store; Gloo from the higher address
-    to the lower one; NCCL both ways.
-
-    Args:
-        head: name of the node with rank 0.
-        is_gloo: whether that is all that connects the ranks.
+def is_dialed(case: Case, trial: PathTrial) -> bool:
+    """Whether the job ahead connects this way: everybody to the head's store; Gloo from the higher
+    address to the lower one; NCCL both ways. Some job may connect any way.
     """
-    if not is_gloo or trial.peer == head:
+    job = case.job
+    if job is None or not job.is_gloo or trial.peer == job.head:
         return True
     return ipaddress.IPv4Address(trial.source) > ipaddress.IPv4Address(trial.address)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.paths import PathsFound, PathTrial
@@ -22,6 +24,13 @@ def blocked(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
     Args:
         ports: of the peer, in words.
     """
+    found, back = _blocker(paths, trial, ports), _back(paths, trial)
+    if found.kind is Kind.LINK_BLOCKED and back is not None and back.trouble is None:
+        return msgspec.structs.replace(found, kind=Kind.ONE_WAY_LINK)
+    return found
+
+
+def _blocker(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
     node, peer = trial.node, trial.peer
     how = "refuses" if trial.trouble in ("refused", "unreachable") else "drops"
     if trial.is_kept:
@@ -65,7 +74,7 @@ def blocked(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
 def _unanswered(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
     """They arrive, and the answers do not."""
     node, peer = trial.node, trial.peer
-    back = next((one for one in paths.trials if (one.node, one.peer) == (peer, node)), None)
+    back = _back(paths, trial)
     if back is not None and back.is_kept:
         return _problem(
             peer,
@@ -84,6 +93,12 @@ def _unanswered(paths: PathsFound, trial: PathTrial, ports: str) -> Problem:
         f"its connections arrive at {peer}, whose answers are lost in something between the two",
         f"check the switch, and the firewalls between {node} and {peer}",
     )
+
+
+def _back(paths: PathsFound, trial: PathTrial) -> PathTrial | None:
+    """The other way."""
+    ends = (trial.peer, trial.node)
+    return next((one for one in paths.trials if (one.node, one.peer) == ends), None)
 
 
 def _has_dropped(paths: PathsFound, peer: str) -> bool:

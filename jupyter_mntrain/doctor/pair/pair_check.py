@@ -5,9 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from jupyter_mntrain.doctor.check import Case, Check, Examined
 from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.pair.dialing import is_dialed
 from jupyter_mntrain.doctor.pair.owners import is_somebody_elses
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.paths import PathTrial
 
 
@@ -32,6 +36,16 @@ class PairCheck(Check):
     def concerns(self, case: Case, trial: PathTrial) -> bool:  # noqa: ARG002 - some look at it
         """Whether it can be judged."""
         return True
+
+    def closed(
+        self, case: Case, node: Examined, trial: PathTrial, said: str, problem: Problem
+    ) -> Finding:
+        """Connections fail: that stops a launch whose ranks connect this way."""
+        if is_dialed(case, trial):
+            return self.found("stops", node, said, problem, peer=trial.peer)
+        cause = f"{problem.cause}; the ranks of this job connect the other way, so it runs"
+        problem = msgspec.structs.replace(problem, cause=cause)
+        return self.found("slows", node, said, problem, peer=trial.peer)
 
     @abstractmethod
     def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:

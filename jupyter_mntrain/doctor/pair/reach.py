@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from jupyter_mntrain.doctor.check import Case, Examined
-from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.doctor.pair.firewalls import blocked
 from jupyter_mntrain.doctor.pair.pair_check import PairCheck
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -45,8 +45,7 @@ class ReachablePeers(PairCheck):
         ports = "high ports"
         if open_ports:
             ports += f" (only {', '.join(map(str, open_ports))} of those tried is open)"
-        problem = blocked(case.paths, trial, ports)
-        return self.found("stops", node, said, problem, peer=trial.peer)
+        return self.closed(case, node, trial, said, blocked(case.paths, trial, ports))
 
     def well(self, trials: Sequence[PathTrial]) -> str:
         known = [one.round_trip_s for one in trials if one.round_trip_s is not None]
@@ -54,7 +53,7 @@ class ReachablePeers(PairCheck):
 
 
 class RendezvousPort(PairCheck):
-    """Of a way whose random port is open."""
+    """Of a way whose random port is open. Of a job, its own is tried, on its head."""
 
     id = "rendezvous-port"
     title = "Rendezvous port"
@@ -62,7 +61,9 @@ class RendezvousPort(PairCheck):
     looks_at = "the ports 29400 and 29500, or a job's own: for launches with --port, and scripts"
 
     def concerns(self, case: Case, trial: PathTrial) -> bool:
-        return trial.trouble is None and bool(_tries(case, trial, is_in_range=False))
+        if trial.trouble is not None or (case.job and trial.peer != case.job.head):
+            return False
+        return bool(_tries(case, trial, is_in_range=False))
 
     def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:
         closed = _closed(_tries(case, trial, is_in_range=False))
@@ -71,7 +72,8 @@ class RendezvousPort(PairCheck):
         found = blocked(case.paths, trial, f"port {' and '.join(map(str, closed))}")
         fix = f"launch without --port, which takes a free one; or {found.fix}"
         problem = msgspec.structs.replace(found, kind=Kind.PORT_BLOCKED, fix=fix)
-        return self.found("slows", node, f"not to {trial.peer}", problem, peer=trial.peer)
+        level: Level = "stops" if case.job else "slows"
+        return self.found(level, node, f"not to {trial.peer}", problem, peer=trial.peer)
 
     def well(self, trials: Sequence[PathTrial]) -> str:
         return f"open to {len(trials)}"
@@ -104,7 +106,7 @@ class PortRange(PairCheck):
             fix=f"{found.fix}; or on {trial.peer}, to use only the ports that are open: sudo "
             'sysctl net.ipv4.ip_local_port_range="FIRST LAST"',
         )
-        return self.found("stops", node, f"not all to {trial.peer}", problem, peer=trial.peer)
+        return self.closed(case, node, trial, f"not all to {trial.peer}", problem)
 
     def well(self, trials: Sequence[PathTrial]) -> str:
         return f"open to {len(trials)}"

@@ -156,7 +156,7 @@ def test_nodes_that_cannot_reach_each_other_start_nothing(agents: Pair, open_clu
 def test_a_way_that_the_ranks_do_not_go_is_told_and_starts(agents: Pair, open_cluster: Open):
     agents[0].blocked = {"node2"}  # it is the head, with the lower address: node2 connects to it
     (note,) = launched(open_cluster, agents)
-    assert note.kind is Kind.LINK_BLOCKED
+    assert note.kind is Kind.ONE_WAY_LINK
 
 
 def test_the_way_that_they_go_has_to_be_open(agents: Pair, open_cluster: Open):

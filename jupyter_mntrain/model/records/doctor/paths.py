@@ -12,7 +12,10 @@ from jupyter_mntrain.model.records.evidence import Neighbor
 MOST_PORTS = 8
 MOST_PEERS = 64
 
-Port = Annotated[int, Meta(ge=1024, le=65535)]
+LEAST_PORT = 1024
+"""Lower ones need root."""
+
+Port = Annotated[int, Meta(ge=LEAST_PORT, le=65535)]
 
 PortTrouble = Literal["silent", "refused", "unreachable", "no source", "another machine"]
 """``unreachable``: an answer says so, or nobody has the address. ``no source``: the trying node has
