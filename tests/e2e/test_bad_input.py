@@ -131,19 +131,30 @@ def test_a_script_that_fails_at_start_says_so_first(agents, mntrain, tmp_path, s
     nothing_left(agents)
 
 
+def test_a_model_that_is_nowhere_is_refused_with_its_node(agents, mntrain, tmp_path):
+    (tmp_path / "model.toml").write_text('[model]\npath = "/nowhere/model"\n')
+    done = mntrain("launch", "model.toml", "--wait")
+    assert done.returncode == 4
+    (line,) = done.stderr.strip().splitlines()
+    assert "mntrain: node" in line
+    assert "/nowhere/model" in line
+    assert says("correct the path", line)
+    nothing_left(agents)
+
+
 @pytest.mark.parametrize(
-    ("directory", "named"),
-    [("/nowhere/model", "/nowhere/model"), ("unknown", "mamba")],
+    ("directory", "words", "named"),
+    [("/nowhere/model", ["--skip-doctor"], "/nowhere/model"), ("unknown", [], "mamba")],
 )
 def test_a_model_directory_that_cannot_be_used_is_named(
-    agents, mntrain, tmp_path, directory, named
+    agents, mntrain, tmp_path, directory, words, named
 ):
     (tmp_path / "unknown").mkdir()
     config = '{"architectures": ["MambaForCausalLM"], "model_type": "mamba"}'
     (tmp_path / "unknown" / "config.json").write_text(config)
     path = directory if directory.startswith("/") else tmp_path / directory
     (tmp_path / "model.toml").write_text(f'[model]\npath = "{path}"\n')
-    done = mntrain("launch", "model.toml", "--wait")
+    done = mntrain("launch", "model.toml", "--wait", *words)
     assert done.returncode in {1, 2}
     assert named in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -126,8 +127,11 @@ def test_a_directory_for_checkpoints_that_is_read_only_is_told_before_the_first_
 ) -> None:
     where = tmp_path / "kept"
     with bench.cleaned_up(), mounted(bench.second, where, "ro"):
+        refused = train(bench, where, code=RefusedError.exit_code)
+        assert (refused["kind"], refused["node"]) == ("no-permission", "node2")
+        assert str(where) in refused["cause"]
         since_s = time.time()
-        train(bench, where)
+        train(bench, where, "--skip-doctor")
         took_s, seen = bench.first_time(
             since_s,
             lambda o: o.get("cause_kind") == "bad-recipe",
@@ -154,8 +158,10 @@ def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_job(
 ) -> None:
     where = tmp_path / "kept"
     with bench.cleaned_up(), mounted(bench.second, where, "size=1m"):
+        refused = train(bench, where, code=RefusedError.exit_code)
+        assert (refused["kind"], refused["node"]) == ("disk-full", "node2")
         since_s = time.time()
-        train(bench, where)
+        train(bench, where, "--skip-doctor")
         until(
             lambda: f"node2: {where}" in bench.log(bench.first),
             "it to be told",
@@ -209,13 +215,14 @@ def test_a_disk_that_logs_have_filled_ends_the_job_with_its_reason(bench: Bench)
         bench.nothing_is_left()
 
 
-def train(bench: Bench, where: Path) -> None:
-    """With the built-in trainer, which saves its checkpoints there."""
+def train(bench: Bench, where: Path, *words: str, code: int = 0) -> dict[str, Any]:
+    """With the built-in trainer, which saves there; its problem if it is refused."""
     recipe = bench.driver.home / "recipe.toml"
     recipe.write_text('[model]\npreset = "llama-tiny"\n')
     place = f"checkpoint.directory={where}"
-    said = bench.run("launch", str(recipe), *TRAINER, "--set", place, "--detach")
-    bench.job = said["job_id"]
+    said = bench.run("launch", str(recipe), *TRAINER, "--set", place, "--detach", *words, code=code)
+    bench.job = said.get("job_id", "")
+    return dict(said)
 
 
 # Clocks and names

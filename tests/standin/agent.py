@@ -88,6 +88,8 @@ class FakeAgent:
     """For the doctor; ``None`` = it is an older agent."""
     blocked: set[str] = field(default_factory=set)
     """Names of the nodes that it cannot connect to, for the doctor."""
+    lacks: set[str] = field(default_factory=set)
+    """Paths of a job that are not there; all others are."""
     history: NodeHistory | None = None
     asked_history: dict[str, str] = field(default_factory=dict)
     """The newest query for it."""

@@ -23,13 +23,12 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
-from jupyter_mntrain.model.records.doctor.paths import PathHeard, PathsAsked, PathTicket
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.metrics import encoder
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, ProbeSend, ProbeTicket
 from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
-from tests.doctor.paths import RANDOM, blocked_path, working_path
+from tests.standin.doctor_routes import DOCTOR_ROUTES
 from tests.standin.faults import (
     Refuse,
     ScriptedRefusalError,
@@ -47,47 +46,6 @@ class _Node(Handler):
 
     def get(self) -> None:
         self.answer(self.agent.info)
-
-
-class _Facts(Handler):
-    route = "facts"
-
-    def post(self) -> None:
-        if (facts := self.agent.facts) is None:
-            raise ScriptedRefusalError(
-                Refuse(cause="no such route", kind=Kind.NO_SUCH_ROUTE, status=404)
-            )
-        self.answer(msgspec.structs.replace(facts, time_s=time.time()))
-
-
-class _PathsListen(Handler):
-    route = "paths"
-
-    def post(self) -> None:
-        self.answer(PathTicket(token="0" * 16, port=RANDOM))
-
-
-class _PathsTry(Handler):
-    """All of them work, but those that the test blocks."""
-
-    route = "paths"
-
-    def post(self) -> None:
-        targets = msgspec.json.decode(self.request.body, type=PathsAsked).targets
-        blocked = self.agent.blocked
-        self.answer(
-            [
-                blocked_path(target) if target.peer in blocked else working_path(target)
-                for target in targets
-            ]
-        )
-
-
-class _PathsEnd(Handler):
-    route = "paths"
-
-    def post(self) -> None:
-        self.answer(PathHeard())
 
 
 class _History(Handler):
@@ -315,10 +273,7 @@ def application(agent: FakeAgent) -> Application:
     routes: list[tuple[str, type[Handler]]] = [
         (r"/v1/node", _Node),
         (r"/v1/stream", _Stream),
-        (r"/v1/node/facts", _Facts),
-        (r"/v1/node/paths/listen", _PathsListen),
-        (r"/v1/node/paths/try", _PathsTry),
-        (r"/v1/node/paths/end", _PathsEnd),
+        *DOCTOR_ROUTES,
         (r"/v1/history", _History),
         (r"/v1/leases", _Leases),
         (r"/v1/leases/(?P<job>[^/]+)/(?P<attempt>\d+)", _Lease),

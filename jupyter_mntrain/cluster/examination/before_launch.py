@@ -13,10 +13,10 @@ from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.doctor.check import Case, Examined, JobAhead
 from jupyter_mntrain.doctor.every import EVERY, examine
+from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
@@ -37,13 +37,14 @@ async def examine_before(
 
     Raises:
         RefusedError: with the first cause for which it would fail, or hang.
+        RecipeError: its recipe is not valid.
     """
+    question = msgspec.structs.replace(question_of_job(spec), looks_up_names=False)
 
     async def ask(info: NodeInfo, participant: Participant) -> Examined | None:
         client = live.client_at(info.node_id)
         if client is None:
             return None
-        question = MachineQuestion(looks_up_names=False, python=spec.python)
         try:
             asked = ask_facts(client, info, question, clock, participant)
             found = await asyncio.wait_for(asked, PATIENCE_S)

@@ -10,17 +10,17 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.doctor.every import EVERY
+from jupyter_mntrain.doctor.workload.asked_paths import (
+    question_of_job,
+    question_of_recipe,
+    question_of_script,
+)
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.show.tables.doctor import doctor_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster, named_job
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.workload.asked_paths import (
-    question_of_job,
-    question_of_recipe,
-    question_of_script,
-)
 from jupyter_mntrain.workload.workload import from_path
 
 FOUND = 1

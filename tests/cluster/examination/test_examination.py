@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.workload.workload import from_cell
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
@@ -109,6 +111,20 @@ def test_a_launch_is_refused_before_anything_is_leased(agents: Pair, open_cluste
     with pytest.raises(RefusedError) as caught:
         launched(open_cluster, agents)
     assert (caught.value.kind, caught.value.node) == (Kind.DISK_FULL, "node2")
+    assert [agent.count("lease") for agent in agents] == [0, 0]
+
+
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_a_launch_without_its_model_on_a_node_is_refused(
+    is_queued: bool, agents: Pair, open_cluster: Open, tmp_path: Path
+):
+    agents[1].lacks = {"/models/llama"}
+    workload = from_cell('[model]\npath = "/models/llama"\n', directory=tmp_path)
+    job = msgspec.structs.replace(spec(), entry=workload.entry, files=workload.files)
+    with pytest.raises(RefusedError) as caught:
+        open_cluster(*agents).launch(job, is_queued=is_queued)
+    assert (caught.value.kind, caught.value.node) == (Kind.NO_FILE, "node2")
+    assert "/models/llama" in caught.value.cause
     assert [agent.count("lease") for agent in agents] == [0, 0]
 
 

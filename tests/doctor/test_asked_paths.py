@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.workload.asked_paths import (
+from jupyter_mntrain.doctor.workload.asked_paths import (
     imported_names,
     question_of_recipe,
     question_of_script,

@@ -1,0 +1,75 @@
+"""A scripted agent's routes for the doctor: facts that the test changes, and ways that work."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, MachineQuestion
+from jupyter_mntrain.model.records.doctor.paths import PathHeard, PathsAsked, PathTicket
+from tests.doctor.paths import RANDOM, blocked_path, working_path
+from tests.standin.faults import Refuse, ScriptedRefusalError
+from tests.standin.handler import Handler
+
+
+class _Facts(Handler):
+    route = "facts"
+
+    def post(self) -> None:
+        if (facts := self.agent.facts) is None:
+            raise ScriptedRefusalError(
+                Refuse(cause="no such route", kind=Kind.NO_SUCH_ROUTE, status=404)
+            )
+        asked = self.body_as(MachineQuestion).paths
+        paths = (*facts.paths, *map(self._found, asked))
+        self.answer(msgspec.structs.replace(facts, time_s=time.time(), paths=paths))
+
+    def _found(self, asked: AskedPath) -> FoundPath:
+        lacks = asked.path in self.agent.lacks
+        return FoundPath(
+            use=asked.use,
+            path=asked.path,
+            kind="missing" if lacks else "folder",
+            is_writable=not lacks,
+            asked=asked.path,
+        )
+
+
+class _PathsListen(Handler):
+    route = "paths"
+
+    def post(self) -> None:
+        self.answer(PathTicket(token="0" * 16, port=RANDOM))
+
+
+class _PathsTry(Handler):
+    """All of them work, but those that the test blocks."""
+
+    route = "paths"
+
+    def post(self) -> None:
+        targets = self.body_as(PathsAsked).targets
+        blocked = self.agent.blocked
+        self.answer(
+            [
+                blocked_path(target) if target.peer in blocked else working_path(target)
+                for target in targets
+            ]
+        )
+
+
+class _PathsEnd(Handler):
+    route = "paths"
+
+    def post(self) -> None:
+        self.answer(PathHeard())
+
+
+DOCTOR_ROUTES = [
+    (r"/v1/node/facts", _Facts),
+    (r"/v1/node/paths/listen", _PathsListen),
+    (r"/v1/node/paths/try", _PathsTry),
+    (r"/v1/node/paths/end", _PathsEnd),
+]
