@@ -6,7 +6,10 @@ The only place where journals become numbers: every page, table and picture take
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from jupyter_mntrain.metrics.events import OtherTraffic
 from jupyter_mntrain.metrics.history import JobHistory
@@ -27,7 +30,7 @@ from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
 from jupyter_mntrain.metrics.trace.recorded import NewestTransfers
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.model.records.metrics import RankStart, RankText
+from jupyter_mntrain.model.records.metrics import RankEvaluation, RankStart, RankText
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.telemetry import formulas
@@ -44,6 +47,11 @@ FULL_TABLES = 8
 """So many ranks have as many rows as a chart can show; of more, fewer each."""
 
 Read = Callable[[Table], dict[str, list[float]]]
+
+Heard = tuple[Rank | None, int]
+"""Which rank told it, and how much of it has been read."""
+
+Written = TypeVar("Written", RankEvaluation, RankText)
 
 Told = tuple[str, Capacity | None, tuple[LinkMeasurement, ...]]
 """A node, and what it says of the capacity of its links."""
@@ -85,9 +93,9 @@ class SeriesBuilder:
         self._ranks: dict[Rank, RankRows] = {}
         self._job = JobRows()
         self._evaluations = Table(EVALUATION_COLUMNS)
-        self._evaluated = 0
+        self._evaluated: Heard = (None, 0)
         self._texts: deque[tuple[int, WrittenText]] = deque(maxlen=MOST_TEXTS)
-        self._read_texts = 0
+        self._read_texts: Heard = (None, 0)
         self._links: dict[str, LinkRows] = {}
         self._traffic: dict[str, OtherTraffic] = {}
         self._transfers = NewestTransfers()
@@ -102,7 +110,7 @@ class SeriesBuilder:
         Args:
             now_s: Unix time, for how long an unfinished job has been running.
         """
-        attempt = history.view.attempt
+        attempt, before = history.view.attempt, self.seq
         if attempt.number != self._attempt:
             self._begin(attempt.number)
         room, is_fine = room_of(attempt.world_size), attempt.world_size <= FINE_TABLES
@@ -119,7 +127,7 @@ class SeriesBuilder:
         self._extend_job(history)
         self._extend_evaluations(history)
         self._extend_texts(history)
-        self._summary = summarize(
+        summary = summarize(
             history,
             now_s=now_s,
             ranks=self._ranks,
@@ -133,6 +141,9 @@ class SeriesBuilder:
             traffic=[one for traffic in self._traffic.values() for one in traffic.events],
             transfers=self._transfers.of(history),
         )
+        if self.seq == before and self._summary and not _is_alike(summary, self._summary):
+            self.seq += 1  # readers lack no row, but what is said of all of them
+        self._summary = summary
 
     def whole(self, points: int = POINTS) -> JobSeries:
         """Everything, thinned to at most ``points`` rows per table; of very many ranks, fewer."""
@@ -159,7 +170,11 @@ class SeriesBuilder:
                 self._traffic[placement.node] = OtherTraffic(placement.node)
                 self._links[placement.node] = LinkRows(placement, room_of(len(placements)))
             before, link = self.seq, self._links[placement.node]
+            table, count = link.table, len(link.table)
             self.seq = link.extend(history, before)
+            if link.table is not table:
+                self._traffic[placement.node] = OtherTraffic(placement.node)
+                self._replaced(count, before)
             if link.basis == "interface" and self.seq > before:
                 rows = link.table.since(max(before, link.table.joined_up_to))
                 self._traffic[placement.node].see(rows, link.capacity_bytes_per_s)
@@ -179,23 +194,30 @@ class SeriesBuilder:
         stages = Counter(known.start.stages for known in self._ranks.values() if known.start)
         depth, is_whole = self._pipeline_stages(), history.is_whole
         for rank, known in self._ranks.items():
-            before, has_earlier = self.seq, len(known.table) > 0
+            before, table, count = self.seq, known.table, len(known.table)
             alike = stages[known.start.stages] if known.start else 1
             replicas = alike if is_whole else None
             bubble = _schedule_bubble(known.start, depth)
             self.seq = known.extend(
                 history.ranks[rank], self.seq, bubble, self._capacity_from(known.placement.node)
             )
-            if known.take_drawn_peak() or (has_earlier and known.replicas != replicas):
-                # The MFU or the tokens of every earlier row have changed.
-                self._whole_up_to = before + 1
+            is_other = known.take_drawn_peak() or known.replicas != replicas
+            if is_other or known.table is not table:
+                # The MFU, the tokens or the shares of every earlier row have changed.
+                self._replaced(count, before)
             known.replicas = replicas
 
     def _extend_job(self, history: JobHistory) -> None:
-        before, table = self.seq, self._job.table
+        before, table, count = self.seq, self._job.table, len(self._job.table)
         self.seq = self._job.extend(history, before)
-        if self._job.table is not table and len(table):
+        if self._job.table is not table:
+            self._replaced(count, before)
+
+    def _replaced(self, count: int, before: int) -> None:
+        """So many rows, numbered up to ``before``, are not what they were."""
+        if count:
             self._whole_up_to = before + 1
+            self.seq = max(self.seq, self._whole_up_to)  # nobody is sent what has no number
 
     def _capacity_from(self, node: str) -> Callable[[int], float | None]:
         """Payload per second from a node to that of another rank."""
@@ -224,17 +246,25 @@ class SeriesBuilder:
         return sum(told) if told and len(told) == len(peaks) else None
 
     def _extend_evaluations(self, history: JobHistory) -> None:
-        for one in history.evaluations[self._evaluated :]:
+        told = history.evaluations
+        new, self._evaluated = _new(told, self._evaluated)
+        if len(new) == len(told):
+            self._replaced(len(self._evaluations), self.seq)
+            self._evaluations = Table(EVALUATION_COLUMNS)
+        for one in new:
             self.seq += 1
             row = {"time_s": one.time_s, "step": one.step, "loss": float(one.loss)}
             self._evaluations.append(self.seq, row)
-            self._evaluated += 1
 
     def _extend_texts(self, history: JobHistory) -> None:
-        for one in history.texts[self._read_texts :]:
+        told = history.texts
+        new, self._read_texts = _new(told, self._read_texts)
+        if len(new) == len(told):
+            self._replaced(len(self._texts), self.seq)
+            self._texts.clear()
+        for one in new:
             self.seq += 1
             self._texts.append((self.seq, _sample(one)))
-            self._read_texts += 1
 
     def _series(self, since: int, read: Read) -> JobSeries:
         return JobSeries(
@@ -256,6 +286,18 @@ class SeriesBuilder:
             evaluation=EvaluationColumns(**page_columns(read(self._evaluations))),
             texts=tuple(text for seq, text in self._texts if seq > since),
         )
+
+
+def _is_alike(one: JobSummary, other: JobSummary) -> bool:
+    """Whether they differ at most by the time that has passed."""
+    return msgspec.structs.replace(one, elapsed_s=other.elapsed_s) == other
+
+
+def _new(told: Sequence[Written], read: Heard) -> tuple[Sequence[Written], Heard]:
+    """What has not been read of what a rank told; everything, if another one tells now."""
+    rank = told[0].rank if told else None
+    done = read[1] if read[0] == rank else 0
+    return told[done:], (rank, len(told))
 
 
 def room_of(tables: int) -> float:

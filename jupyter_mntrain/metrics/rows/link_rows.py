@@ -49,16 +49,25 @@ class LinkRows:
         self.given: Capacity | None = None
         self.links: tuple[LinkMeasurement, ...] = ()
         """Measured when the node sent."""
-        self.table = Table(COLUMNS, extremes=("sent", "received"), room=room)
-        self._samples = 0
+        self._room = room
+        self._begin(0)
         self._steps = 0
-        self._times: array[float] = array("d")
-        self._totals: dict[str, array[float]] = {one: array("d") for one in DIRECTIONS}
         self._most: dict[Direction, float] = dict.fromkeys(DIRECTIONS, 0.0)
         """The highest rates seen over :data:`LEAST_WINDOW_S` or longer."""
+        self._gathered, self._gathered_s = dict.fromkeys(DIRECTIONS, 0.0), 0.0
         self._accounts: dict[tuple[Rank, Direction], tuple[Mapping[int, int], int]] = {}
         """What each rank exchanged last, and the part of it that other nodes got: neighboring steps
         that exchange the same share one account."""
+
+    def _begin(self, writers: int) -> None:
+        self._writers = writers
+        """Of the node's ranks, those that have made a step. With another one all rows are made
+        again: what a sample says is of the steps that ran then, and lines may come later.
+        """
+        self.table = Table(COLUMNS, extremes=("sent", "received"), room=self._room)
+        self._samples = 0
+        self._times: array[float] = array("d")
+        self._totals: dict[str, array[float]] = {one: array("d") for one in DIRECTIONS}
 
     @property
     def capacity_bytes_per_s(self) -> float | None:
@@ -68,6 +77,13 @@ class LinkRows:
 
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take what is new; returns the number of the last row."""
+        ranks = [
+            series
+            for rank in self._ranks
+            if (series := history.ranks.get(Rank(rank))) is not None and series.count
+        ]
+        if self.basis == "interface" and len(ranks) != self._writers:
+            self._begin(len(ranks))
         samples = history.links.get(self.placement.node, ())
         gone = getattr(samples, "gone", 0)
         new = samples[max(0, self._samples - gone) :]
@@ -75,11 +91,6 @@ class LinkRows:
         for sample in new:
             self.given = sample.given or self.given
             self.links = self.links if sample.links is None else sample.links
-        ranks = [
-            series
-            for rank in self._ranks
-            if (series := history.ranks.get(Rank(rank))) is not None and series.count
-        ]
         if self.basis == "ranks":
             return self._extend_by_steps(ranks, seq)
         for sample in new:
@@ -107,16 +118,28 @@ class LinkRows:
 
     def _row_of(self, steps: Sequence[RankStep]) -> dict[str, float | None]:
         rates = self._payload(steps)
+        self._gather(rates, max(step.step_s for step in steps))
         return {"time_s": max(step.time_s for step in steps)} | _named(rates, rates)
 
     def _row(self, sample: LinkSample, ranks: Sequence[RankSeries]) -> dict[str, float | None]:
-        # A step that has not ended yet is taken to be like the one before it.
-        steps = [series.step_at(sample.time_s) for series in ranks]
+        # The step that runs is taken to be like the one before it: it has told nothing yet.
+        steps = [series.step_before(sample.time_s) for series in ranks]
         self._count(sample)
         window = max([LEAST_WINDOW_S, *(2 * step.step_s for step in steps)])
         end = self._times[-1]
-        counted = self._rates(end - min(window, MOST_WINDOW_S), end)
+        counted, seconds = self._rates(end - min(window, MOST_WINDOW_S), end)
+        self._see(counted, seconds)
         return {"time_s": sample.time_s} | _named(counted, _own(self._payload(steps), counted))
+
+    def _gather(self, rates: Rates, seconds: float) -> None:
+        """See the rates of neighboring steps together, once they took long enough."""
+        self._gathered_s += seconds
+        for one in DIRECTIONS:
+            self._gathered[one] += (rates[one] or 0.0) * seconds
+        if self._gathered_s >= LEAST_WINDOW_S:
+            means: Rates = {one: of / self._gathered_s for one, of in self._gathered.items()}
+            self._see(means, self._gathered_s)
+            self._gathered, self._gathered_s = dict.fromkeys(DIRECTIONS, 0.0), 0.0
 
     def _payload(self, steps: Sequence[RankStep]) -> Rates:
         """Bytes per second that ranks exchange with other nodes, in one step of each of them;
@@ -160,36 +183,43 @@ class LinkRows:
             for column in (self._times, *self._totals.values()):
                 del column[:old]
 
-    def _rates(self, begin_s: float, end_s: float) -> Rates:
-        """Mean rates between two times: of the samples within, or those that touch it."""
+    def _rates(self, begin_s: float, end_s: float) -> tuple[Rates, float]:
+        """Mean rates between two times, and over how many seconds: of the samples within, or those
+        that touch it.
+        """
         begin = bisect_left(self._times, begin_s)
         end = bisect_right(self._times, end_s) - 1
         if end <= begin:
             begin, end = max(0, begin - 1), min(end + 1, len(self._times) - 1)
         if end <= begin:
-            return NO_RATES
+            return NO_RATES, 0.0
         seconds = self._times[end] - self._times[begin]
         rates: Rates = {
             direction: (totals[end] - totals[begin]) / seconds
             for direction, totals in self._totals.items()
         }
-        self._see(rates, seconds)
-        return rates
+        return rates, seconds
 
     def _see(self, rates: Rates, seconds: float) -> None:
         # A shorter burst says nothing: buffers take it.
         for one in DIRECTIONS if seconds >= LEAST_WINDOW_S else ():
             self._most[one] = max(self._most[one], rates[one] or 0.0)
 
-    def _capacity(self, direction: Direction, known: Capacity | None) -> Capacity | None:
-        """The capacity in the unit of this link's rates; the highest rate seen, if that is more."""
+    def _capacity(
+        self, direction: Direction, known: Capacity | None, rate: float
+    ) -> Capacity | None:
+        """The capacity in the unit of this link's rates; the highest rate seen, if that is more.
+
+        Args:
+            rate: the recent one.
+        """
         if known is None:
             return None
         if self.basis == "ranks":
             known = msgspec.structs.replace(
                 known, bytes_per_s=known.payload_bytes_per_s, payload_share=1.0
             )
-        most = self._most[direction]
+        most = max(rate, self._most[direction])
         if most <= known.bytes_per_s:
             return known
         return msgspec.structs.replace(known, bytes_per_s=most, is_exceeded=True)
@@ -214,14 +244,15 @@ class LinkRows:
         if len(ranks) == self.placement.nproc and all_tell(steps) and steps:
             seconds = sum(step.step_s for step in steps) / len(ranks)
             payload = {one: self._all_across(steps, one) / seconds for one in DIRECTIONS}
-        rates, own = payload, payload
+        rates, own, over_s = payload, payload, span[1] - span[0] if span else 0.0
         if self.basis == "interface":
-            rates = self._rates(*span) if span else NO_RATES
+            rates, over_s = self._rates(*span) if span else (NO_RATES, 0.0)
             own = _own(payload, rates)
-        elif span:
-            self._see(rates, span[1] - span[0])
         for one in DIRECTIONS:
-            rate, capacity, used = rates[one], self._capacity(one, capacities[one]), None
+            rate, used = rates[one], None
+            # A shorter burst says nothing: buffers take it.
+            lasting = (rate or 0.0) if over_s >= LEAST_WINDOW_S else 0.0
+            capacity = self._capacity(one, capacities[one], lasting)
             if rate is not None and capacity is not None:
                 used = formulas.link_utilization(rate, capacity.bytes_per_s)
             yield LinkSummary(

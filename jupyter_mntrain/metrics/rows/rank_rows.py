@@ -53,19 +53,27 @@ class RankRows:
         self.placement = placement
         self._neighbors = placement.ranks
         """Ranks on the same node, this one among them."""
-        kept = EXTREMES if has_extremes else ()
-        self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=kept, room=room)
+        self._extremes = EXTREMES if has_extremes else ()
+        self._room = room
         self.series: RankSeries | None = None
         self.replicas: int | None = None
         """Ranks with the same stages, this one among them: each has tokens of its own. ``None``
         while a rank has written nothing.
         """
-        self._taken = 0
+        self._begin(0.0)
         self._best_flops_per_s = 0.0
         self._drawn_peak: float | None = None
         self._most_memory: int | None = None
         self._summarized: tuple[object, RankSummary] | None = None
         """The newest summary, and what it was made of."""
+
+    def _begin(self, bubble: float) -> None:
+        self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=self._extremes, room=self._room)
+        self._taken = 0
+        self._bubble = bubble
+        self._capacities: dict[int, float | None] = {}
+        """To peers, that rows were made with. Other nodes tell of them and of the schedule, at any
+        time: with others all rows are made again, so that no figure depends on who told first."""
 
     @property
     def start(self) -> RankStart | None:
@@ -109,6 +117,9 @@ class RankRows:
             capacity: payload per second to another rank's node, where that is known.
         """
         self.series = series
+        told = self._capacities.items()
+        if bubble != self._bubble or any(capacity(peer) != one for peer, one in told):
+            self._begin(bubble)
         rows = []
         for both in together([series], self._taken) if self._taken < series.first else ():
             block, self._taken = both.rows[0], both.end
@@ -164,7 +175,9 @@ class RankRows:
         seconds = 0.0
         for peer, size in step.sent_bytes.items():
             if peer not in self._neighbors:  # those cross no link
-                bytes_per_s = capacity(peer)
+                if peer not in self._capacities:
+                    self._capacities[peer] = capacity(peer)
+                bytes_per_s = self._capacities[peer]
                 if not bytes_per_s:
                     return None
                 seconds += size / bytes_per_s
@@ -194,7 +207,7 @@ class RankRows:
         """The rank as it is now; made anew only when something of it has changed."""
         series = self.series
         told = (series.start, series.end, series.progress) if series else ()
-        basis = (state, pid, told, self._taken, self.replicas, self.peak_flops_per_s)
+        basis = (state, pid, told, self.table, self._taken, self.replicas, self.peak_flops_per_s)
         if self._summarized is None or self._summarized[0] != basis:
             self._summarized = basis, self._summarize(state, pid)
         return self._summarized[1]

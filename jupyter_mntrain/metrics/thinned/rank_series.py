@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -88,14 +88,14 @@ class RankSeries:
         """A block of its steps as the step that it is on average."""
         return mean_step(row, self.rank or Rank(0), self.sent_bytes, self.received_bytes)
 
-    def step_at(self, time_s: float) -> RankStep:
-        """The step that ran at a time, or the last one before it that has ended."""
+    def step_before(self, time_s: float) -> RankStep:
+        """The last step that had ended at a time; the first one, if none had."""
         blocks, steps = self.blocks, self.steps
-        if len(blocks) and (not steps or time_s <= blocks.time_s(len(blocks) - 1)):
-            index = bisect_left(range(len(blocks)), time_s, key=blocks.time_s)
-            return self.mean(blocks[min(index, len(blocks) - 1)])
+        if len(blocks) and (not steps or time_s < steps[0].time_s):
+            index = bisect_right(range(len(blocks)), time_s, key=blocks.time_s)
+            return self.mean(blocks[max(0, index - 1)])
         newest = self._newest_since(time_s)
-        return newest[min(bisect_left(newest, time_s, key=TIME), len(newest) - 1)]
+        return newest[max(0, bisect_right(newest, time_s, key=TIME) - 1)]
 
     def within(self, begin_s: float, end_s: float) -> Sequence[RankStep]:
         """Its single steps that ended after one time, and not after another."""
