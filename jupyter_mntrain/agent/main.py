@@ -238,8 +238,8 @@ def _node(options: Options) -> LocalNode:
     links = LinkBook(options.state / "links.json", options.capacities)
     told, owner = options.settings, OwnersWord(options.state)
     devices = DeviceBook(options.state / "devices.json")
-    inventory = InventoryReader(told.python, links, devices)
     workplaces = Workplaces(told.python, lambda: inventory.gpus.driver, options.state)
+    inventory = InventoryReader(told.python, links, devices, workplaces.usual)
     return LocalNode(
         node_id=node_id,
         name=told.name,

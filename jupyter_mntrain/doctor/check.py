@@ -60,17 +60,19 @@ class JobAhead(Record, frozen=True):
         head: name of the node with rank 0, which everybody connects to.
         is_gloo: whether Gloo alone connects the ranks.
         port: of the rendezvous; ``None`` = the head takes a free one.
+        mixed_versions: it was acknowledged that versions differ.
     """
 
     head: str
     is_gloo: bool = False
     port: int | None = None
+    mixed_versions: bool = False
 
     @classmethod
     def of(cls, spec: JobSpec, head: str) -> Self:
         """A job as it is specified."""
         is_gloo = not any(participant.gpus for participant in spec.participants)
-        return cls(head=head, is_gloo=is_gloo, port=spec.port)
+        return cls(head=head, is_gloo=is_gloo, port=spec.port, mixed_versions=spec.mixed_versions)
 
 
 class Case(Record, frozen=True):

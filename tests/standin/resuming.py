@@ -41,14 +41,18 @@ class StandInCheckpoints:
     def __init__(self, calls: list[tuple[str, Any]], job_id: JobId) -> None:
         self._calls, self._job_id = calls, job_id
 
-    def copy(self, path: str, *, step: int | None = None, progress: Progress) -> KeptCheckpoint:
-        return self._kept("copy", path, step)
+    def copy(
+        self, path: str, *, step: int | None = None, mixed_versions: bool, progress: Progress
+    ) -> KeptCheckpoint:
+        return self._kept("copy", path, step, mixed_versions)
 
-    def export(self, path: str, *, step: int | None = None, progress: Progress) -> KeptCheckpoint:
-        return self._kept("export", path, step)
+    def export(
+        self, path: str, *, step: int | None = None, mixed_versions: bool, progress: Progress
+    ) -> KeptCheckpoint:
+        return self._kept("export", path, step, mixed_versions)
 
-    def _kept(self, what: str, path: str, step: int | None) -> KeptCheckpoint:
-        self._calls.append((what, (path, step)))
+    def _kept(self, what: str, path: str, step: int | None, mixed_versions: bool) -> KeptCheckpoint:
+        self._calls.append((what, (path, step, mixed_versions)))
         return KeptCheckpoint(CHECKPOINTS.run, step or 400, path, ("wopr",), self._job_id)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -16,7 +16,8 @@ from jupyter_mntrain.agent.machine.gpu_direct import read_gpu_direct
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.agent.machine.rdma import read_rdma_ports
-from jupyter_mntrain.agent.machine.software.versions import read_installed, with_driver
+from jupyter_mntrain.agent.machine.software.versions import as_loaded, read_installed, with_driver
+from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.node import Gpu, Inventory, Versions
 from jupyter_mntrain.plan.software.gpu_builds import VENDORS
 from jupyter_mntrain.telemetry.gpus import GpuReader, has_amd_gpu
@@ -29,9 +30,17 @@ class InventoryReader:
         python: interpreter that ranks run with; its packages define the node's versions.
         links: measured or given link capacities.
         devices: what was measured of them.
+        loaded: tells what that interpreter loads; ``None`` if it was not asked yet.
     """
 
-    def __init__(self, python: str, links: LinkBook, devices: DeviceBook) -> None:
+    def __init__(
+        self,
+        python: str,
+        links: LinkBook,
+        devices: DeviceBook,
+        loaded: Callable[[], LoadedSoftware | None] = lambda: None,
+    ) -> None:
+        self._loaded = loaded
         self.gpus = GpuReader(os.environ.get("CUDA_VISIBLE_DEVICES"))
         self._links = links
         self._devices = devices
@@ -42,7 +51,8 @@ class InventoryReader:
     @property
     def versions(self) -> Versions:
         """As of the agent's start; a driver may have been loaded, or a compiler installed since."""
-        return with_driver(self._installed.with_tools(), self.gpus.driver)
+        versions = as_loaded(self._installed.with_tools(), self._loaded())
+        return with_driver(versions, self.gpus.driver)
 
     def read(self) -> Inventory:
         memory, gpus = psutil.virtual_memory(), self.gpus.read()

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal, Protocol
 
+import msgspec
+
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model._record import Record
@@ -68,7 +70,12 @@ class Checkpoints:
         return self._job.change_checkpoint(step, action)
 
     def copy(
-        self, path: str, *, step: int | None = None, progress: Progress = SILENT
+        self,
+        path: str,
+        *,
+        step: int | None = None,
+        mixed_versions: bool = False,
+        progress: Progress = SILENT,
     ) -> KeptCheckpoint:
         """Copy one to a directory on the nodes, and prove every shard there. Waits for the end.
 
@@ -78,6 +85,8 @@ class Checkpoints:
         Args:
             path: absolute, or from ``~``; one that all nodes share, or each has its own.
             step: default: the newest that is whole.
+            mixed_versions: do it although versions of torch and the like differ between its nodes;
+                that this was said of the run's own launch does not count.
 
         Raises:
             RefusedError: there is none, the nodes that answer do not have all of it, or it could
@@ -85,23 +94,37 @@ class Checkpoints:
             SpecError: the job runs a script, whose checkpoints are its own; or a relative path.
             NodeError: as for :meth:`Cluster.launch`.
         """
-        return self._keep("copy", path, step, progress)
+        return self._keep("copy", path, step, progress, mixed_versions=mixed_versions)
 
     def export(
-        self, directory: str, *, step: int | None = None, progress: Progress = SILENT
+        self,
+        directory: str,
+        *,
+        step: int | None = None,
+        mixed_versions: bool = False,
+        progress: Progress = SILENT,
     ) -> KeptCheckpoint:
         """Write one as a Hugging Face directory on one node. Asks no GPU. Waits for the end.
 
         Args:
             directory: absolute, or from ``~``; new or empty.
             step: default: the newest that is whole.
+            mixed_versions: as for :meth:`copy`.
 
         Raises:
             RefusedError, SpecError, NodeError: as for :meth:`copy`.
         """
-        return self._keep("export", directory, step, progress)
+        return self._keep("export", directory, step, progress, mixed_versions=mixed_versions)
 
-    def _keep(self, what: What, path: str, step: int | None, progress: Progress) -> KeptCheckpoint:
+    def _keep(
+        self,
+        what: What,
+        path: str,
+        step: int | None,
+        progress: Progress,
+        *,
+        mixed_versions: bool,
+    ) -> KeptCheckpoint:
         if not path.startswith(("/", "~")):
             cause = f"{path}: not an absolute path"
             raise SpecError(cause, fix="give one on the nodes, from / or ~")
@@ -111,7 +134,9 @@ class Checkpoints:
             cause = f"job {view.job_id} runs a script, whose checkpoints are its own"
             raise SpecError(cause, fix="copy or convert them as that script says")
         one = whole_checkpoint(self.list(), step)
-        keeping = self._spec(what, spec, view, one, path)
+        keeping = msgspec.structs.replace(
+            self._spec(what, spec, view, one, path), mixed_versions=mixed_versions
+        )
         with self._pinned(one):
             job = self._cluster.launch(keeping, progress=progress)
             try:
@@ -156,7 +181,6 @@ class Checkpoints:
             python=spec.python,
             environment=spec.environment,
             from_environment=spec.from_environment,
-            mixed_versions=spec.mixed_versions,  # it only reads and writes what these nodes wrote
         )
 
     @contextmanager

@@ -89,10 +89,11 @@ class NcclLoaded(Check):
                 yield self.passed(node, own)
                 continue
             other = next((one.name, version) for one, version in known if version != own)
-            yield self._differs(node, own, *other)
+            yield self._differs(case, node, own, *other)
 
-    def _differs(self, node: Examined, own: str, other: str, version: str) -> Finding:
-        return self.stops(
+    def _differs(self, case: Case, node: Examined, own: str, other: str, version: str) -> Finding:
+        is_acknowledged = case.job is not None and case.job.mixed_versions
+        return (self.slows if is_acknowledged else self.stops)(
             node,
             own,
             Kind.MIXED_VERSIONS,

@@ -54,6 +54,10 @@ class CheckpointsVerb(Verb):
             metavar="STEP",
             help="which one to copy or export; default: the newest that is whole",
         )
+        parser.flag(
+            "--mixed-versions",
+            help="copy or export although versions of torch, Python or others differ between nodes",
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         asked = [what for what in WHAT if getattr(args, what)]
@@ -64,6 +68,9 @@ class CheckpointsVerb(Verb):
             raise SpecError(f"--{asked[0]}: no job given", fix="name the job of the checkpoint")
         if args.step is not None and asked not in (["copy"], ["export"]):
             raise SpecError("--step says what to copy or export", fix="add --copy or --export")
+        if args.mixed_versions and asked not in (["copy"], ["export"]):
+            cause = "--mixed-versions is about nodes that copy or export"
+            raise SpecError(cause, fix="add --copy or --export")
         job = find_job(context, args)
         if args.copy or args.export:
             return _kept(context, args, job)
@@ -79,11 +86,14 @@ class CheckpointsVerb(Verb):
 
 def _kept(context: Context, args: Namespace, job: Job) -> Outcome:
     checkpoints = context.cluster(args).checkpoints(job.id)
+    keep = checkpoints.copy if args.copy else checkpoints.export
     with context.screen.progress() as progress:
-        if args.copy:
-            kept = checkpoints.copy(args.copy, step=args.step, progress=progress)
-        else:
-            kept = checkpoints.export(args.export, step=args.step, progress=progress)
+        kept = keep(
+            args.copy or args.export,
+            step=args.step,
+            mixed_versions=args.mixed_versions,
+            progress=progress,
+        )
     text = Text.assemble(
         "copied" if args.copy else "exported",
         f" step {formats.count(kept.step)} of run {kept.run} to ",

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.agent.attempt.topology import topology_line
@@ -15,6 +16,7 @@ from jupyter_mntrain.agent.machine.software import versions
 from jupyter_mntrain.agent.machine.software.versions import Installed, cuda_of, read_installed
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.job import Attempt, Placement
 from jupyter_mntrain.model.records.node import Versions
 from jupyter_mntrain.plan.software.gpu_builds import VENDORS
@@ -52,6 +54,21 @@ def test_only_gpus_that_the_agent_may_use_are_there_and_a_later_driver_counts(
     cards.trouble = None
     assert len(reader.read().gpus) == 2
     assert reader.versions.driver == "570.1"
+
+
+def test_the_nccl_that_is_loaded_counts_once_it_is_known(tmp_path):
+    loaded: list[LoadedSoftware] = []
+    reader = InventoryReader(
+        sys.executable,
+        LinkBook(tmp_path / "links.json", {}),
+        DeviceBook(tmp_path / "devices.json"),
+        lambda: loaded[0] if loaded else None,
+    )
+    installed = reader.versions
+    loaded[:] = [LoadedSoftware(python=sys.executable, error="ImportError: libc10.so")]
+    assert reader.versions == installed
+    loaded[:] = [LoadedSoftware(python=sys.executable, torch="2.13.0", nccl="2.99.1")]
+    assert reader.read().versions == msgspec.structs.replace(installed, nccl="2.99.1")
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.machine.software.pythons import PythonReader, find_python, python_of
+from jupyter_mntrain.agent.machine.software.torch_question import MARK
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import Workplace
 from jupyter_mntrain.telemetry.gpus import Driver
+from tests.waiting import until
 
 
 def interpreter(folder: Path) -> Path:
@@ -88,6 +90,31 @@ def test_all_that_a_node_lacks_is_told_at_once(tmp_path: Path, bare: Path) -> No
     assert all(str(bare) in one.fix for one in lacking.lacks[1:])
     assert len(places.look(Workplace(python=str(bare))).lacks) == 1
     assert places.look(Workplace(python="/bin/false")).lacks[0].kind is Kind.NO_PYTHON
+
+
+def test_nccl_is_the_one_that_is_loaded_once_that_is_known(tmp_path: Path) -> None:
+    """Asked of a job's own interpreter in the background, when a launch first names it."""
+    program = tmp_path / "python"
+    asked = tmp_path / "asked"
+    answer = '{"site": "/tmp", "torch": "2.13.0", "nccl": "2.99.1"}'
+    program.write_text(
+        f"""#!/bin/sh
+case "$*" in
+*{MARK.strip()}*) touch {asked}; echo '{MARK}{answer}' ;;
+*) exec {sys.executable} "$@" ;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    places = Workplaces(sys.executable, lambda: None, tmp_path)
+    first = places.look(Workplace(python=str(program))).versions
+    assert first is not None
+    assert first.nccl != "2.99.1"
+    until(lambda: places.loaded(str(program)), "it to be asked")
+    assert asked.exists()
+    found = places.look(Workplace(python=str(program))).versions
+    assert found is not None
+    assert (found.nccl, found.torch) == ("2.99.1", first.torch)
 
 
 def test_what_was_installed_meanwhile_is_read_again(bare: Path) -> None:

@@ -14,6 +14,7 @@ from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.workload.workload import from_cell
@@ -21,6 +22,7 @@ from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.faults import Hang, Refuse
+from tests.standin.nodes import gpu
 
 Pair = tuple[FakeAgent, FakeAgent]
 
@@ -146,6 +148,25 @@ def test_a_launch_says_nothing_of_what_no_job_minds(agents: Pair, open_cluster: 
         agents[1].facts, container="docker", first_process="sleep"
     )
     assert launched(open_cluster, agents) == []
+
+
+def test_that_nccl_differs_as_it_is_loaded_is_acknowledged_with_the_other_versions(
+    agents: Pair, open_cluster: Open
+):
+    for agent, nccl in zip(agents, ("2.27.5", "2.20.3"), strict=True):
+        assert agent.facts is not None
+        agent.gpus = (gpu(0),)
+        loaded = LoadedSoftware(python="/usr/bin/python", torch="2.13.0", cuda="12.8", nccl=nccl)
+        agent.facts = msgspec.structs.replace(agent.facts, loaded=loaded)
+    used = tuple(Participant(node=agent.name, gpus=(0,)) for agent in agents)
+    job = msgspec.structs.replace(spec(), participants=used)
+    with pytest.raises(RefusedError) as caught:
+        open_cluster(*agents).launch(job)
+    assert caught.value.kind is Kind.MIXED_VERSIONS
+    notes: list[Problem] = []
+    job = msgspec.structs.replace(job, mixed_versions=True)
+    open_cluster(*agents).launch(job, on_note=notes.append)
+    assert {note.kind for note in notes} == {Kind.MIXED_VERSIONS}
 
 
 @pytest.mark.parametrize("how", ["hangs", "is older"])

@@ -193,8 +193,8 @@ def test_a_checkpoint_is_copied_or_exported_where_it_was_asked(do, job, text, as
     outcome = do("checkpoints", job.id, "--copy", "/far/away")
     assert as_json(outcome)["path"] == "/far/away"
     assert says(f"resume {job.id} --from /far/away", text(outcome.renderable))
-    do("checkpoints", job.id, "--export", "/hf", "--step", "200")
-    assert job.calls == [("copy", ("/far/away", None)), ("export", ("/hf", 200))]
+    do("checkpoints", job.id, "--export", "/hf", "--step", "200", "--mixed-versions")
+    assert job.calls == [("copy", ("/far/away", None, False)), ("export", ("/hf", 200, True))]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +203,7 @@ def test_a_checkpoint_is_copied_or_exported_where_it_was_asked(do, job, text, as
         ("--copy", "/a", "--export", "/b"),
         ("--copy", "/a", "--pin", "400"),
         ("--step", "400"),
+        ("--mixed-versions",),
         ("--pin", "400", "--step", "400"),
     ],
 )

@@ -20,6 +20,7 @@ from jupyter_mntrain.launch.toolchain import PACKAGES, find_tools
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.node import GpuPlatform, Versions
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.telemetry.gpus import Driver
@@ -108,6 +109,15 @@ def read_installed(python: str, driver: Driver | None) -> Installed:
         driver,
     )
     return Installed(versions, has_package, site_packages, include, packages)
+
+
+def as_loaded(versions: Versions, loaded: LoadedSoftware | None) -> Versions:
+    """Return the versions with that of NCCL which ranks load, if it is known: LD_LIBRARY_PATH and
+    LD_PRELOAD may name another one than the installed package's.
+    """
+    if loaded is None or loaded.error:
+        return versions
+    return msgspec.structs.replace(versions, nccl=loaded.nccl)
 
 
 def with_driver(versions: Versions, driver: Driver | None) -> Versions:

@@ -11,7 +11,7 @@ from jupyter_mntrain import __version__
 from jupyter_mntrain.agent.machine.software.loaded_book import LoadedBook
 from jupyter_mntrain.agent.machine.software.modules import lacking_modules
 from jupyter_mntrain.agent.machine.software.pythons import PythonReader, activated, find_python
-from jupyter_mntrain.agent.machine.software.versions import Installed
+from jupyter_mntrain.agent.machine.software.versions import Installed, as_loaded
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.fixes import fix_of
@@ -54,6 +54,10 @@ class Workplaces:
             return self._loaded.known(path)
         return self._loaded.ask(path, patience_s)
 
+    def usual(self) -> LoadedSoftware | None:
+        """What the interpreter of jobs that ask for none loads, if that is known."""
+        return self._loaded.known(self._python)
+
     def lacking(self, python: str | None, modules: Sequence[str]) -> tuple[str, ...] | None:
         """Which modules an interpreter does not find, as :meth:`loaded` is given it."""
         if not modules:
@@ -83,7 +87,8 @@ class Workplaces:
             return FoundWorkplace(lacks=(*lacks, error.problem))
         lacks += _lacking(python, installed, asked)
         environment = {**os.environ, **activated(Path(python))} if asked.python else os.environ
-        versions = installed.with_tools(environment)
+        self._loaded.refresh(python)  # the next launch, and the queue, know what it loads
+        versions = as_loaded(installed.with_tools(environment), self._loaded.known(python))
         return FoundWorkplace(python=python, versions=versions, lacks=tuple(lacks))
 
     async def checked(
