@@ -81,10 +81,19 @@ class Parser(argparse.ArgumentParser):
             SpecError: something is unknown, missing or of the wrong form.
             HelpWanted: ``--help`` was among it.
         """
-        args, rest = self.parse_known_args(list(self._attached(argv)), namespace)
+        words = list(self._attached(argv))
+        # Else argparse gives all positionals their words at the first of them, also the optional
+        # ones: of "push PATH --from NODE NODE" the last would be left over.
+        parse = self.parse_known_args if self._leaves_rest else self.parse_known_intermixed_args
+        args, rest = parse(words, namespace)
         if rest:
             raise self._unknown(rest[0])
         return args
+
+    @property
+    def _leaves_rest(self) -> bool:
+        """Whether the words after a positional are for another parser."""
+        return any(one.nargs == argparse.REMAINDER for one in self._get_positional_actions())
 
     def _attached(self, argv: Sequence[str]) -> Iterator[str]:
         """The words, with each value like ``-5m`` attached to its option: argparse takes it for an

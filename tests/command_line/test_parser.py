@@ -52,6 +52,18 @@ def test_options_stand_before_and_after_the_positional(parser: Parser) -> None:
         assert (args.target, args.steps, args.wait) == ("a.toml", 3, True)
 
 
+@pytest.mark.parametrize(
+    "line", ["a.toml --steps 3 one two", "a.toml one --steps 3 two", "--steps 3 a.toml one two"]
+)
+def test_an_option_stands_between_positionals(line: str) -> None:
+    parser = Parser("mntrain try")
+    parser.argument("target")
+    parser.argument("nodes", nargs="*")
+    parser.option("--steps", type=bounded_int(1, 100))
+    args = parsed(parser, line)
+    assert (args.target, args.nodes, args.steps) == ("a.toml", ["one", "two"], 3)
+
+
 def test_what_is_not_given_has_its_default(parser: Parser) -> None:
     args = parsed(parser, "a.toml")
     assert (args.steps, args.node, args.member, args.wait) == (None, None, [], False)
