@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import psutil
@@ -15,6 +17,8 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.metrics import LinkSample
 from jupyter_mntrain.model.records.node import Beat, InterfaceRate, LinkMeasurement
 from jupyter_mntrain.plan.agent_hosts import listed_interfaces
+
+log = logging.getLogger("mntrain.agent")
 
 INTERFACES_S = tunables.seconds("history.interfaces_interval_s")
 
@@ -117,3 +121,17 @@ class BeatSampler:
             cpu_share=psutil.cpu_percent() / 100,
             memory_available_bytes=psutil.virtual_memory().available,
         )
+
+
+async def every(interval_s: float, work: Callable[[], object]) -> None:
+    """``work`` that returns ``True`` is not done: it goes on once everybody else had a turn."""
+    trouble, is_behind = "", False
+    while True:
+        await asyncio.sleep(0 if is_behind else interval_s)
+        try:
+            is_behind = False  # also after an error
+            is_behind = work() is True
+        except Exception as error:  # one failed reading must not end the agent; the error is logged
+            if repr(error) != trouble:  # once, not ten times a second
+                log.exception("a periodic task failed")
+            trouble = repr(error)

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,9 +20,9 @@ import msgspec
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.log import set_up_log
 from jupyter_mntrain.agent.attempt.blob_store import BlobStore
-from jupyter_mntrain.agent.beat import BeatSampler
+from jupyter_mntrain.agent.beat import BeatSampler, every
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
-from jupyter_mntrain.agent.gang.peer_client import PeerClient
+from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
@@ -202,7 +202,8 @@ async def _serve(options: Options) -> Problem | None:
 async def _run(options: Options, sockets: list[socket.socket], announcer: Announcer) -> None:
     node = _node(options)
     credentials = node.trust.credentials
-    watch_tasks = WatchTasks(node, partial(PeerClient, credentials.client))
+    peers = PeerClients(credentials.client)
+    watch_tasks = WatchTasks(node, peers)
     node.jobs.load()
     for job in node.jobs.all():
         watch_tasks.watch(job)
@@ -223,6 +224,7 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
     for task in tasks:
         task.cancel()
     watch_tasks.close()
+    peers.close()
     server.stop()
     node.listeners.publish(Goodbye(reason="the agent was stopped"))
     await asyncio.gather(node.listeners.close(), announcer.close())
@@ -298,20 +300,6 @@ def _greet(node: LocalNode) -> None:
         cause = "no network interface is up: no other machine can reach this node"
         fix = "connect it, or give its address with --address"
         log.warning("%s", Problem(kind=Kind.NO_INTERFACE, cause=cause, fix=fix))
-
-
-async def every(interval_s: float, work: Callable[[], object]) -> None:
-    """``work`` that returns ``True`` is not done: it goes on once everybody else had a turn."""
-    trouble, is_behind = "", False
-    while True:
-        await asyncio.sleep(0 if is_behind else interval_s)
-        try:
-            is_behind = False  # also after an error
-            is_behind = work() is True
-        except Exception as error:  # one failed reading must not end the agent; the error is logged
-            if repr(error) != trouble:  # once, not ten times a second
-                log.exception("a periodic task failed")
-            trouble = repr(error)
 
 
 async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:

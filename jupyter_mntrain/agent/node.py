@@ -11,6 +11,7 @@ import msgspec
 
 from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.limits import Quota, measure_quota, sink_quota, stream_quota
+from jupyter_mntrain.agent.access.threads import Threads
 from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import Lease, LeaseBook
@@ -86,6 +87,7 @@ class LocalNode:
     streams: Quota = field(default_factory=stream_quota)
     sinks: Quota = field(default_factory=sink_quota)
     measurements: Quota = field(default_factory=measure_quota)
+    threads: Threads = field(default_factory=Threads)
     turn: MeasureTurn = field(default_factory=MeasureTurn)
     path_listeners: PathListeners = field(default_factory=PathListeners)
     instance: str = field(default_factory=lambda: secrets.token_hex(8))

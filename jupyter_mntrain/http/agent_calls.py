@@ -94,6 +94,10 @@ class AgentCalls(ABC):
             NodeError: no answer.
         """
 
+    async def send_large(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+        """Like :meth:`send`, for many requests with large bodies, all of them safe to repeat."""
+        return await self.send(method, path, body, extra_s)
+
     async def lease(self, request: api.LeaseRequest) -> api.LeaseGrant:
         return await self._ask("POST", Route.LEASES, api.LeaseGrant, request)
 

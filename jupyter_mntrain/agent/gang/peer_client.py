@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
@@ -15,6 +17,9 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.trust.certificates import Subject
 
+if TYPE_CHECKING:
+    from jupyter_mntrain.http.kept_connections import KeptConnections
+
 REQUEST_TIMEOUT_S = tunables.seconds("connection.peer_timeout_s")
 NO_ANSWER = 599
 
@@ -24,12 +29,19 @@ class PeerClient(AgentCalls):
 
     Args:
         context: shows this node's certificate.
+        kept: connections for large bodies.
     """
 
-    def __init__(self, context: ssl.SSLContext, placement: Placement) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        placement: Placement,
+        kept: Callable[[], KeptConnections] | None = None,
+    ) -> None:
         super().__init__(placement.agent[0], placement.node)
         self._context = context
         self._placement = placement
+        self._kept = kept
 
     async def send(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
         for address in self._placement.agent:
@@ -37,12 +49,26 @@ class PeerClient(AgentCalls):
                 return reply
         raise silence(self.node)
 
+    async def send_large(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+        if self._kept is None:
+            return await self.send(method, path, body, extra_s)
+        silent_s = REQUEST_TIMEOUT_S + extra_s
+        for address in self._placement.agent:
+            reply = await self._kept().reply(address, self._name, method, path, body, silent_s)
+            if reply is not None:
+                return reply
+        raise silence(self.node)
+
+    @property
+    def _name(self) -> str:
+        """Only the certificate knows it: it proves that the right node answers."""
+        return Subject(role="node", name=self._placement.node_id).dns_name
+
     async def _send_to(
         self, address: str, method: str, path: str, body: bytes | None, extra_s: float
     ) -> Reply | None:
-        name = Subject(role="node", name=self._placement.node_id).dns_name
+        name = self._name
         host, _, port = address.rpartition(":")
-        # Only the certificate knows the name: it proves that the right node answers.
         client = SimpleAsyncHTTPClient(force_instance=True, hostname_mapping={name: host})
         try:
             request = HTTPRequest(
@@ -56,7 +82,9 @@ class PeerClient(AgentCalls):
             )
             answer = await client.fetch(request, raise_error=False)
             # tornado's own code 599 stands for every failure to get an answer.
-            return None if answer.code == NO_ANSWER else Reply(answer.code < 400, answer.body)
+            if answer.code == NO_ANSWER:
+                return None
+            return Reply(answer.code < HTTPStatus.BAD_REQUEST, answer.body)
         except (HTTPClientError, OSError, ValueError):  # ValueError: a bad address
             return None
         finally:
@@ -65,6 +93,33 @@ class PeerClient(AgentCalls):
 
 Peers = Callable[[Placement], AgentCalls]
 """Makes the client of a participant."""
+
+
+class PeerClients:
+    """Makes clients of other nodes, which share their connections for large bodies.
+
+    Args:
+        context: shows this node's certificate.
+    """
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._opened: KeptConnections | None = None
+
+    def __call__(self, placement: Placement) -> PeerClient:
+        return PeerClient(self._context, placement, self._kept)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def _kept(self) -> KeptConnections:
+        if self._opened is None:
+            # An agent at rest does without it.
+            from jupyter_mntrain.http.kept_connections import KeptConnections
+
+            self._opened = KeptConnections(self._context)
+        return self._opened
 
 
 def silence(node: str) -> NodeError:

@@ -40,7 +40,6 @@ from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Pl
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.software.gpu_builds import refuse_leased_builds
 from jupyter_mntrain.plan.software.versions import refuse_mixed_versions
-from jupyter_mntrain.recipe.devices.fitting import refuse_leased
 
 log = logging.getLogger("mntrain.agent")
 
@@ -241,6 +240,9 @@ def _refuse_unfit(job: LocalJob, places: Sequence[Placement], grants: Sequence[L
     """Refuse nodes whose versions differ, whose torch cannot use their GPUs, or whose GPUs cannot
     run the recipe: one may have been upgraded, or got other cards, while the job waited.
     """
+    # An agent whose jobs never wait or restart does without it.
+    from jupyter_mntrain.recipe.devices.fitting import refuse_leased
+
     spec, given = job.record.spec, zip(places, grants, strict=True)
     known = [(place, grant.versions) for place, grant in given if grant.versions]
     if not spec.mixed_versions:

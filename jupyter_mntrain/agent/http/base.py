@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from tornado.http1connection import HTTP1Connection
 from tornado.httputil import HTTPHeaders
@@ -30,6 +32,9 @@ from jupyter_mntrain.model.records.job import JobRecord
 from jupyter_mntrain.trust.certificates import Role, Subject
 
 log = logging.getLogger("mntrain.agent")
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _LENGTH = re.compile(r"[0-9]{1,19}")
 
@@ -119,6 +124,10 @@ class AgentHandler(JsonHandler):
     def on_connection_close(self) -> None:
         self.has_hung_up = True
 
+    async def slowly(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+        """The result of what may take long, in a thread of its own kind."""
+        return await in_threads(self.node.threads.slow, work, *args, **named)
+
     @property
     def caller_name(self) -> str:
         """The caller, for the audit log."""
@@ -154,6 +163,12 @@ class AgentHandler(JsonHandler):
         except TimeoutError:
             self.detach().close()
             raise StreamClosedError from None
+
+
+async def in_threads(of: Executor, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """The result of work that blocks."""
+    ready = partial(work, *args, **named)
+    return await asyncio.get_running_loop().run_in_executor(of, ready)
 
 
 def body_length(headers: HTTPHeaders) -> int | None:

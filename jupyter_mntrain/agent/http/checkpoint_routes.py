@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.jobs.run_checkpoints import (
     change_checkpoint,
@@ -25,7 +23,7 @@ class CheckpointsHandler(AgentHandler):
         record = jobs.get(self.job_id(job_id)).record
         is_running = any(job.is_active for job in jobs.of_run(record.run))
         with self.audited(f"{change.action} checkpoint", job=job_id, step=str(change.step)):
-            await asyncio.to_thread(
+            await self.slowly(
                 change_checkpoint, record, jobs.directory, change, is_running=is_running
             )
         await self._answer_with_list(job_id)
@@ -33,7 +31,7 @@ class CheckpointsHandler(AgentHandler):
     async def _answer_with_list(self, job_id: str) -> None:
         jobs = self.node.jobs
         record = jobs.get(self.job_id(job_id)).record
-        self.answer(await asyncio.to_thread(checkpoints_here, record, jobs.directory))
+        self.answer(await self.slowly(checkpoints_here, record, jobs.directory))
 
 
 class CheckpointsAtHandler(AgentHandler):
@@ -42,4 +40,4 @@ class CheckpointsAtHandler(AgentHandler):
         if not path.startswith(("/", "~")) or "\0" in path:
             fix = "give a path from / or ~"
             raise refusal(400, Kind.BAD_REQUEST, f"path={path!r} is not absolute", fix)
-        self.answer(await asyncio.to_thread(checkpoints_in, path))
+        self.answer(await self.slowly(checkpoints_in, path))

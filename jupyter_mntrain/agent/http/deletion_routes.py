@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.jobs.forgetting import delete, deletion_of
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
@@ -27,7 +25,7 @@ class DeletionHandler(AgentHandler):
 
     async def _measured(self, job_id: str) -> JobDeletion:
         record = self.node.jobs.get(self.job_id(job_id)).record
-        return await asyncio.to_thread(deletion_of, self.node.jobs, record)
+        return await self.slowly(deletion_of, self.node.jobs, record)
 
 
 class LabelHandler(AgentHandler):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
 from functools import partial
 
@@ -20,8 +19,8 @@ class FactsHandler(AgentHandler):
     async def post(self) -> None:
         asked, node = self.body_as(MachineQuestion), self.node
         machine = MachineReader(node.jobs.directory, node.inventory.gpus, node.workplaces.loaded)
-        facts = await asyncio.to_thread(machine.read, asked)
-        lacking = await asyncio.to_thread(node.workplaces.lacking, asked.python, asked.modules)
+        facts = await self.slowly(machine.read, asked)
+        lacking = await self.slowly(node.workplaces.lacking, asked.python, asked.modules)
         self.answer(msgspec.structs.replace(facts, lacking=lacking))
 
 
@@ -42,7 +41,7 @@ class PathsTryHandler(AgentHandler):
         asked, node = self.body_as(PathsAsked), self.node
         with node.measurements.held(self.caller.uri):
             may_load = not node.has_job() and self._is_nobody_measuring()
-            found = await asyncio.to_thread(try_paths, asked, node.name, may_load=may_load)
+            found = await self.slowly(try_paths, asked, node.name, may_load=may_load)
         self.answer(found)
 
     def _is_nobody_measuring(self) -> bool:
@@ -56,4 +55,4 @@ class PathsTryHandler(AgentHandler):
 class PathsEndHandler(AgentHandler):
     async def post(self) -> None:
         asked = self.body_as(PathEnd)
-        self.answer(await asyncio.to_thread(self.node.path_listeners.end, asked.token))
+        self.answer(await self.slowly(self.node.path_listeners.end, asked.token))

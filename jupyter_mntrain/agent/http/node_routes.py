@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 
 import msgspec
@@ -21,13 +20,13 @@ class NodeHandler(AgentHandler):
 
 class DescriptionHandler(AgentHandler):
     async def get(self) -> None:
-        self.answer(await asyncio.to_thread(describe_machine, self.node.python))
+        self.answer(await self.slowly(describe_machine, self.node.python))
 
 
 class WorkplaceHandler(AgentHandler):
     async def post(self) -> None:
         asked = self.body_as(Workplace)
-        self.answer(await asyncio.to_thread(self.node.workplaces.look, asked))
+        self.answer(await self.slowly(self.node.workplaces.look, asked))
 
 
 class NodeStreamHandler(AgentHandler):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import ExitStack
 from functools import partial
 
@@ -57,7 +56,7 @@ class ProbeSendHandler(AgentHandler):
             raise refusal(400, Kind.BAD_REQUEST, f"there is no interface {request.interface!r}")
         own_end = link_end(found[request.interface])
         with node.measurements.held(self.caller.uri):
-            link = await asyncio.to_thread(probe.measure, request, node.name, node.has_job, own_end)
+            link = await self.slowly(probe.measure, request, node.name, node.has_job, own_end)
         node.links.keep(link)
         node.changed()
         self.answer(link)

@@ -177,6 +177,16 @@ class AgentClient(AgentCalls):
         )
         return Reply(response.is_success, response.content)
 
+    async def send_large(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+        kept, silent_s = self._connector.kept, ANSWER_TIMEOUT_S + extra_s
+        if self.node_id is not None:
+            name = _dns_name(self.node_id)
+            reply = await kept.reply(self.address, name, method, path, body, silent_s)
+            if reply is not None:
+                return reply
+        # Without an answer, this finds out why.
+        return await self.send(method, path, body, extra_s)
+
     async def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
         try:
             return await self._connector.http.request(
@@ -219,7 +229,7 @@ class AgentClient(AgentCalls):
         """The TLS name that the certificate must have, at any address."""
         if self.node_id is None:
             self.node_id = await self._connector.identify(self.address)
-        return {"sni_hostname": Subject(role="node", name=self.node_id).dns_name}
+        return {"sni_hostname": _dns_name(self.node_id)}
 
     async def _explained(self, error: Exception) -> NodeError:
         # An agent that refuses our certificate sends an alert, but pending writes may hide it.
@@ -229,3 +239,7 @@ class AgentClient(AgentCalls):
             if reason is not None:
                 return reason
         return transport_error(error, self.address, self.node)
+
+
+def _dns_name(node_id: NodeId) -> str:
+    return Subject(role="node", name=node_id).dns_name

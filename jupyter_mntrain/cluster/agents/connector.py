@@ -6,6 +6,7 @@ from cryptography import x509
 
 from jupyter_mntrain.cluster.agents.distrust import explain
 from jupyter_mntrain.cluster.agents.transport import open_http, shown_certificate
+from jupyter_mntrain.http.kept_connections import KeptConnections
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -20,11 +21,13 @@ class Connector:
     def __init__(self, identity: DriverMembership) -> None:
         self.identity = identity
         self.http = open_http(identity.credentials.client)
+        self.kept = KeptConnections(identity.credentials.client)
         self._unnamed = open_http(identity.credentials.unnamed_client)
 
     async def close(self) -> None:
         await self.http.aclose()
         await self._unnamed.aclose()
+        self.kept.close()
 
     async def identify(self, address: str) -> NodeId:
         """Id of the node of the cluster that answers at an address.

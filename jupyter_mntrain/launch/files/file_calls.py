@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from jupyter_mntrain.http.agent_calls import AgentCalls, not_an_agent, refusal
+from jupyter_mntrain.http.agent_calls import AgentCalls, Reply, not_an_agent, refusal
 from jupyter_mntrain.launch.files.records import (
     Cleaned,
     CleanRequest,
@@ -40,14 +40,15 @@ class FileCalls:
         return await self._ask("POST", Route.TRANSFERS, TransferState, deposit)
 
     async def put_piece(self, transfer: str, piece: int, content: bytes) -> None:
-        await self._send("PUT", _path(transfer, piece), content, PIECE_S)
+        await self._send_piece("PUT", _path(transfer, piece), content, PIECE_S)
 
     async def piece(self, transfer: str, piece: int) -> bytes:
-        return await self._send("GET", _path(transfer, piece), None, PIECE_S)
+        return await self._send_piece("GET", _path(transfer, piece), None, PIECE_S)
 
     async def fetch_piece(self, transfer: str, piece: int, source: PieceSource) -> None:
         """Let the node fetch a piece from another one."""
-        await self._send("POST", _path(transfer, piece), msgspec.json.encode(source), 2 * PIECE_S)
+        asked = msgspec.json.encode(source)
+        await self._send_piece("POST", _path(transfer, piece), asked, 2 * PIECE_S)
 
     async def finish(self, transfer: str) -> TransferState:
         """Put what has come whole into its place."""
@@ -68,7 +69,14 @@ class FileCalls:
             raise not_an_agent(self._agent.address, self.node) from error
 
     async def _send(self, method: str, path: str, body: bytes | None, extra_s: float) -> bytes:
-        reply = await self._agent.send(method, path, body, extra_s)
+        return self._body(await self._agent.send(method, path, body, extra_s))
+
+    async def _send_piece(
+        self, method: str, path: str, body: bytes | None, extra_s: float
+    ) -> bytes:
+        return self._body(await self._agent.send_large(method, path, body, extra_s))
+
+    def _body(self, reply: Reply) -> bytes:
         if not reply.is_success:
             raise refusal(reply.body, self._agent.address, self.node)
         return reply.body

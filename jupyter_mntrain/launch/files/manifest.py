@@ -7,6 +7,7 @@ import os
 import stat
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -20,12 +21,23 @@ from jupyter_mntrain.model.failure.kinds import Kind
 
 MOST_FILES = tunables.count("files.files")
 PIECE_BYTES = tunables.size("files.piece_bytes")
+LEAST_PIECE_BYTES = tunables.size("files.least_piece_bytes")
+ENOUGH_PIECES = tunables.count("files.enough_pieces")
+HASHING_THREADS = tunables.count("files.hashing_threads")
 LARGE_BYTES = 64 << 30
 """From here on pieces are twice as large, so that their list fits into one request."""
 
 
 def piece_bytes_of(size: int) -> int:
-    return PIECE_BYTES if size < LARGE_BYTES else 2 * PIECE_BYTES
+    """Small pieces for small things: a node passes a piece on only once it has all of it, so one
+    piece's time per node is lost at the end.
+    """
+    if size >= LARGE_BYTES:
+        return 2 * PIECE_BYTES
+    piece_bytes = PIECE_BYTES
+    while piece_bytes > LEAST_PIECE_BYTES and size < ENOUGH_PIECES * piece_bytes:
+        piece_bytes //= 2
+    return piece_bytes
 
 
 def list_files(path: Path, root: Path | None = None) -> tuple[LargeFile, ...]:
@@ -79,9 +91,13 @@ def read_manifest(
     blank = PieceManifest(files=files, piece_bytes=piece_bytes, pieces=())
     reader = PieceFiles(path, blank, root)
     pieces = []
-    for piece in range(-(-size // piece_bytes)):
-        pieces.append(sha256_of(reader.read(piece)))
-        on_bytes(min(size, (piece + 1) * piece_bytes))
+    with ThreadPoolExecutor(HASHING_THREADS, "mntrain hashing") as threads:
+        count = -(-size // piece_bytes)
+        for piece, digest in enumerate(
+            threads.map(lambda one: sha256_of(reader.read(one)), range(count))
+        ):
+            pieces.append(digest)
+            on_bytes(min(size, (piece + 1) * piece_bytes))
     return msgspec.structs.replace(blank, pieces=tuple(pieces))
 
 
@@ -150,7 +166,10 @@ class PieceFiles:
         for path, offset, size in self._spans(piece):
             try:
                 with path.open("r+b") as file:
-                    written = os.pwrite(file.fileno(), content[done : done + size], offset)
+                    part = memoryview(content)[done : done + size]
+                    written = os.pwrite(file.fileno(), part, offset)
+                    # The disk begins at once: else all of it is still to be written at the end.
+                    os.posix_fadvise(file.fileno(), offset, size, os.POSIX_FADV_DONTNEED)
                 if written != size:
                     raise OSError(28, "No space left on device")
             except OSError as error:

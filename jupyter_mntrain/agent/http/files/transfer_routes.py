@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
-from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.http.base import AgentHandler, in_threads
 from jupyter_mntrain.agent.machine.files.space import FileSpace, InUse
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.launch.files.file_calls import FileCalls
@@ -27,32 +25,36 @@ class _TransferBase(AgentHandler):
 class ManifestHandler(_TransferBase):
     async def post(self) -> None:
         name = parse_large_name(self.body_as(str))
-        self.answer(await asyncio.to_thread(self.transfers.hashing, name))
+        self.answer(await self.slowly(self.transfers.hashing, name))
 
 
 class TransfersHandler(_TransferBase):
     async def post(self) -> None:
         deposit = self.body_as(Deposit)
         with self.audited("transfer", of=f"{deposit.root}:{deposit.name}"):
-            self.answer(await asyncio.to_thread(self.transfers.deposit, deposit))
+            self.answer(await self.slowly(self.transfers.deposit, deposit))
 
 
 class TransferHandler(_TransferBase):
     async def put(self, transfer: str) -> None:
-        self.answer(await asyncio.to_thread(self.transfers.finish, transfer))
+        self.answer(await self.slowly(self.transfers.finish, transfer))
 
 
 class PieceHandler(_TransferBase):
     async def get(self, transfer: str, piece: str) -> None:
         if self.caller.role == "node" and not self.transfers.may_fetch(transfer, self.caller.name):
             raise self.not_allowed()
-        content = await asyncio.to_thread(self.transfers.read, transfer, int(piece))
+        content = await in_threads(
+            self.node.threads.pieces, self.transfers.read, transfer, int(piece)
+        )
         self.set_header("Content-Type", "application/octet-stream")
         self.write(content)
 
     async def put(self, transfer: str, piece: str) -> None:
         content = self.request.body
-        await asyncio.to_thread(self.transfers.write, transfer, int(piece), content)
+        await in_threads(
+            self.node.threads.pieces, self.transfers.write, transfer, int(piece), content
+        )
         self.answer({})
 
     async def post(self, transfer: str, piece: str) -> None:
@@ -67,13 +69,15 @@ class PieceHandler(_TransferBase):
                 kind=Kind.LINK_BLOCKED,
                 fix="check the network between the two nodes",
             ) from error
-        await asyncio.to_thread(self.transfers.write, transfer, int(piece), content)
+        await in_threads(
+            self.node.threads.pieces, self.transfers.write, transfer, int(piece), content
+        )
         self.answer({})
 
 
 class SpaceHandler(_TransferBase):
     async def get(self) -> None:
-        self.answer(await asyncio.to_thread(self._space().look))
+        self.answer(await self.slowly(self._space().look))
 
     async def post(self) -> None:
         request = self.body_as(CleanRequest)
@@ -81,7 +85,7 @@ class SpaceHandler(_TransferBase):
         projects = {spec.project for spec in jobs if spec.project is not None}
         in_use = InUse(projects, msgspec.json.encode(jobs).decode())
         with self.audited("clean", of=" ".join(request.names) or "unused"):
-            self.answer(await asyncio.to_thread(self._space().clean, request, in_use))
+            self.answer(await self.slowly(self._space().clean, request, in_use))
 
     def _space(self) -> FileSpace:
         state = self.node.jobs.directory.parent

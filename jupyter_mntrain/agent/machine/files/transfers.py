@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,6 +36,8 @@ from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 
 MOST = tunables.count("files.transfers")
+ASK_S = tunables.seconds("files.reading_s")
+"""Reading that takes less is over when it is answered: nobody has to ask again."""
 IDLE_S = tunables.seconds("files.transfer_idle_s")
 
 
@@ -101,6 +103,7 @@ class TransferBook:
                         path, root, on_bytes=tell, files=files, piece_bytes=piece_bytes
                     )
                 )
+        wait([reading.result], ASK_S)
         if not reading.result.done():
             return Hashing(reading.done_bytes, reading.total_bytes)
         if reading.result.exception() is not None:
@@ -131,6 +134,8 @@ class TransferBook:
                 about, tell = f"{name}\n", transfer.tell
                 transfer.preparing = self._thread.submit(lambda: arriving.prepare(about, tell))
             transfer.deposit, transfer.used_s = deposit, time.monotonic()
+        if transfer.preparing is not None:
+            wait([transfer.preparing], ASK_S)
         return self._state(key, transfer)
 
     def read(self, key: str, piece: int) -> bytes:

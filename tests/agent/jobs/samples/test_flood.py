@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.attempt.metrics_tail import LINES_PER_TURN, MetricsTail
+from jupyter_mntrain.agent.beat import every
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.agent.main import every
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankStep, encoder, read_journal_line
 from tests.agent.jobs.books import end_all, make_book, polled, start

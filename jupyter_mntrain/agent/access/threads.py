@@ -1,0 +1,20 @@
+"""Threads: of requests that may take long, so that nothing that people wait for waits for those."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from jupyter_mntrain.model import tunables
+
+SLOW_THREADS = tunables.count("limits.slow_threads")
+PIECE_THREADS = tunables.count("limits.piece_threads")
+
+
+class Threads:
+    """Bounded: what is more waits. Logs and samples are read in the loop's own threads."""
+
+    def __init__(self) -> None:
+        self.slow: Executor = ThreadPoolExecutor(SLOW_THREADS, "slow")
+        """For a doctor's questions, interpreters and disks."""
+        self.pieces: Executor = ThreadPoolExecutor(PIECE_THREADS, "piece")
+        """For pieces of large files, one read or write each."""
