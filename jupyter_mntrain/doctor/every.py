@@ -27,6 +27,7 @@ from jupyter_mntrain.doctor.hardware.network_cards import (
     NetworkSpeed,
 )
 from jupyter_mntrain.doctor.hardware.rdma import GpuDirectRdma, RdmaPorts
+from jupyter_mntrain.doctor.hardware.unlike import SameFirmware, SameTopology
 from jupyter_mntrain.doctor.node.account import SharedAccount
 from jupyter_mntrain.doctor.node.clock import ClockCheck
 from jupyter_mntrain.doctor.node.disks import DiskSpace, WritablePaths
@@ -39,6 +40,7 @@ from jupyter_mntrain.doctor.pair.line_rates import MeasuredLinks, ResentPackets
 from jupyter_mntrain.doctor.pair.path_mtu import PathMtu
 from jupyter_mntrain.doctor.pair.reach import PortRange, ReachablePeers, RendezvousPort
 from jupyter_mntrain.doctor.pair.routes import RouteToPeers
+from jupyter_mntrain.doctor.software.agreeing_versions import AgreeingVersions
 from jupyter_mntrain.doctor.software.cuda_loads import CudaArchitectures, CudaStart, NcclLoaded
 from jupyter_mntrain.doctor.software.torch_loads import TorchImport, TorchVersion
 from jupyter_mntrain.doctor.workload.contents import ImportedModules, SameContents, WholeModel
@@ -77,6 +79,8 @@ EVERY: Final[Sequence[Check]] = (
     NetworkCarrier(),
     RdmaPorts(),
     GpuDirectRdma(),
+    SameFirmware(),
+    SameTopology(),
     SharedNetwork(),
     SubnetMask(),
     AddressTwice(),
@@ -87,6 +91,7 @@ EVERY: Final[Sequence[Check]] = (
     RouteToPeers(),
     ResentPackets(),
     MeasuredLinks(),
+    AgreeingVersions(),
     TorchImport(),
     TorchVersion(),
     CudaStart(),

@@ -6,6 +6,7 @@ of what a vendor lets itself be accepted by.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -111,9 +112,9 @@ CHECKLISTS: tuple[Item, ...] = (
 )
 
 
-def checklist_table() -> str:
-    lines = ["| checked by hand | here |", "| --- | --- |"]
-    for item in CHECKLISTS:
+def checklist_table(items: Iterable[Item], title: str) -> str:
+    lines = [f"| {title} | here |", "| --- | --- |"]
+    for item in items:
         named = ", ".join(f"`{check}`" for check in item.checks)
         here = "; ".join(filter(None, (named, item.besides)))
         mark = "–" if here.endswith("not offered") else "✓"

@@ -8,9 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from jupyter_mntrain.doctor.every import EVERY, examine
-from tests.doctor.checklists import checklist_table
+from tests.doctor.checklists import CHECKLISTS, checklist_table
 from tests.doctor.faults import FAULTS
 from tests.doctor.healthy import healthy
+from tests.doctor.subjects import SUBJECTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "doctor.md"
 
@@ -20,6 +21,13 @@ LISTS = """
 ## Checklists
 
 What people go through by hand before they trust several machines, and what does it here.
+
+"""
+
+EXAMINED = """
+## What is examined
+
+Each point, and the checks that examine it.
 
 """
 
@@ -50,7 +58,17 @@ def table() -> str:
 
 def written() -> str:
     """The page as it has to be."""
-    return PAGE.read_text().partition(BEGIN)[0] + BEGIN + table() + LISTS + checklist_table()
+    return "".join(
+        (
+            PAGE.read_text().partition(BEGIN)[0],
+            BEGIN,
+            table(),
+            EXAMINED,
+            checklist_table(SUBJECTS, "point"),
+            LISTS,
+            checklist_table(CHECKLISTS, "checked by hand"),
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from jupyter_mntrain.model.records.node import GpuProcess, LeaseInfo
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.doctor.faults.gpus import GB, driver, setup, state, wanted, xid
 from tests.doctor.faults.network import adapters, card, logged
+from tests.doctor.faults.unlike import with_firmware, with_places, with_versions
 from tests.doctor.healthy import (
     changed,
     healthy,
@@ -55,9 +56,21 @@ USUAL: dict[str, Callable[[Case], Case]] = {
         adapters(obstacle="is off")(case), environment={"NCCL_IB_DISABLE": "1"}
     ),
     "no processor is told of": lambda case: with_hardware(adapters()(case), adapter_numa_nodes={}),
-    "GPUs on two processors": lambda case: with_hardware(
-        setup(numa_node=1)(adapters()(case)), adapter_numa_nodes={"mlx5_0": 0}
+    "GPUs on two processors": lambda case: with_places(adapters()(case), (0, 1), (0, 1)),
+    "GPUs of one node on two processors": setup(numa_node=1),
+    "other GPUs on other processors": lambda case: with_gpus(
+        with_places(case, (0, 1), (0, 1)), name="NVIDIA L40S", numa_node=1
     ),
+    "a graphics card of another maker": lambda case: with_firmware(
+        case, "GPU", "GPU 0", "NVIDIA GeForce RTX 4090", "95.02.3C.40.0B", "95.02.3C.C0.8E"
+    ),
+    "network cards of a gigabit of two mainboards": lambda case: with_firmware(
+        case, "network card", "eno1", "8086:1533", "3.25, 0x800005d0", "3.16, 0x800004d6"
+    ),
+    "the same firmware": lambda case: with_firmware(
+        case, "adapter", "mlx5_0", "MT_0000000838", "28.39.1002", "28.39.1002"
+    ),
+    "another patch of Python": lambda case: with_versions(case, python="3.11.9"),
     "a virtual card": card(
         speed_mbit_per_s=None,
         most_mbit_per_s=None,
@@ -119,6 +132,7 @@ def test_of_an_older_agent_hardware_is_unknown():
         ),
         (Cards(pids=(), throttle_reasons=0x40), ["gpu-clocks"]),
         (Cards(pids=(), fabric=(1, 0, 0)), ["gpu-fabric"]),
+        (Cards(pids=(), fabric=(2, 0, 0)), ["gpu-fabric"]),
         (Cards(pids=(), fabric=(3, 0, 0)), []),
         (Cards(pids=(), fabric=(1, 0, 0), split=(0,), uuids=("GPU-1", "GPU-2")), ["gpu-fabric"]),
         (Cards(pids=(), told={"nvmlDeviceGetTotalEccErrors": 2}), ["gpu-memory-errors"]),

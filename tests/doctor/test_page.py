@@ -7,6 +7,7 @@ import pytest
 from jupyter_mntrain.doctor.every import EVERY
 from tests.doctor.checklists import CHECKLISTS
 from tests.doctor.page import PAGE, written
+from tests.doctor.subjects import SUBJECTS
 
 
 @pytest.mark.wording
@@ -18,3 +19,9 @@ def test_the_checklists_name_checks_that_there_are():
     named = {check for item in CHECKLISTS for check in item.checks}
     assert named <= {check.id for check in EVERY}
     assert all(item.checks or item.besides for item in CHECKLISTS)
+
+
+def test_the_points_that_are_examined_name_every_check():
+    named = {check for item in SUBJECTS for check in item.checks}
+    assert named == {check.id for check in EVERY}
+    assert all(item.checks for item in SUBJECTS)

@@ -46,6 +46,7 @@ SETUP: Mapping[str, Any] = {
     "nvmlDeviceGetPowerManagementLimit": 350_000,
     "nvmlDeviceGetPowerManagementDefaultLimit": 350_000,
     "nvmlDeviceGetTotalEccErrors": 0,
+    "nvmlDeviceGetVbiosVersion": "96.00.89.00.01",
     "nvmlDeviceGetRemappedRows": (0, 0, False, False),
     "nvmlDeviceGetRetiredPagesPendingStatus": 0,
     "nvmlDeviceGetPciInfo": SimpleNamespace(busId="00000000:01:00.0"),

@@ -106,6 +106,16 @@ class Fabric(HardwareCheck):
             f"on {node.name}: sudo systemctl restart nvidia-fabricmanager; its version must be the "
             f"driver's, {node.info.inventory.versions.driver}"
         )
+        if waiting := [one.index for one in gpus if one.fabric == "in progress"]:
+            return self.slows(
+                node,
+                "in progress",
+                Kind.GPU_ERROR,
+                cause=f"{numbered('GPU', waiting)} is still being joined to the fabric of "
+                "NVSwitches: until that is done, CUDA and NCCL fail to start there",
+                fix="wait a minute, which it takes after a start, and look again; if it does not "
+                f"end, {fix}",
+            )
         if apart := [one for one in gpus if one.fabric != "completed" or one.fabric_error]:
             state = apart[0].fabric or ""
             said = f"error {apart[0].fabric_error}" if state == "completed" else state

@@ -10,7 +10,10 @@ from tests.doctor.faults.gpus import GPUS
 from tests.doctor.faults.network import NETWORK
 from tests.doctor.faults.software import SOFTWARE
 from tests.doctor.faults.surroundings import SURROUNDINGS
+from tests.doctor.faults.unlike import UNLIKE
 from tests.doctor.faults.ways import WAYS
 from tests.doctor.faults.workload import WORKLOAD
 
-FAULTS: tuple[Fault, ...] = (*SURROUNDINGS, *GPUS, *NETWORK, *WAYS, *SOFTWARE, *WORKLOAD)
+FAULTS: tuple[Fault, ...] = (
+    *(*SURROUNDINGS, *GPUS, *NETWORK, *UNLIKE, *WAYS, *SOFTWARE, *WORKLOAD),
+)

@@ -104,6 +104,12 @@ GPUS = (
     ),
     Fault(
         "gpu-fabric",
+        "the fabric manager was started just now",
+        "slows",
+        setup(fabric="in progress"),
+    ),
+    Fault(
+        "gpu-fabric",
         "the fabric manager could not set up a GPU",
         "stops",
         setup(fabric="completed", fabric_error=999),

@@ -134,9 +134,11 @@ NETWORK = (
     ),
     Fault(
         "gpu-direct",
-        "the GPUs and the adapter are attached to different processors",
+        "the GPU and the adapter are attached to different processors",
         "slows",
-        lambda case: with_hardware(adapters()(case), adapter_numa_nodes={"mlx5_0": 1}),
+        lambda case: with_hardware(
+            with_gpus(adapters()(case), count=1), adapter_numa_nodes={"mlx5_0": 1}
+        ),
     ),
     Fault(
         "cores",

@@ -14,6 +14,7 @@ from jupyter_mntrain.agent.failure.gathering import SHARED_MEMORY
 from jupyter_mntrain.agent.failure.kernel_log import KMSG
 from jupyter_mntrain.agent.machine.devices.cpu_limit import cores
 from jupyter_mntrain.agent.machine.facts.environment import shown_environment
+from jupyter_mntrain.agent.machine.facts.hardware.firmware import read_firmware
 from jupyter_mntrain.agent.machine.facts.hardware.gpu_setup import (
     read_gpu_driver,
     read_gpu_setups,
@@ -98,12 +99,15 @@ class MachineReader:
 
     def _hardware(self, errors: Mapping[str, int]) -> Hardware:
         """Read it last, when the cards had time for new errors."""
+        nvml, indices = self.gpus.nvml, self.gpus.indices
+        cards = read_network_cards(self.sysfs, errors)
         return Hardware(
             gpu_driver=read_gpu_driver(self.gpus.error, self.sysfs, self.proc),
-            gpus=read_gpu_setups(self.gpus.nvml, self.gpus.indices, self.sysfs),
+            gpus=read_gpu_setups(nvml, indices, self.sysfs),
             kernel=read_kernel_faults(self.kmsg),
-            cards=read_network_cards(self.sysfs, errors),
+            cards=cards,
             adapter_numa_nodes=read_adapter_numa_nodes(self.sysfs),
+            firmware=read_firmware(nvml, indices, [one.name for one in cards], self.sysfs),
             up_s=time.monotonic(),
         )
 

@@ -10,6 +10,8 @@ ComputeMode = Literal["default", "exclusive", "prohibited"]
 FabricState = Literal["not started", "in progress", "completed"]
 KernelFaultKind = Literal["GPU", "disk", "machine check", "out of memory", "connections", "network"]
 """``connections``: the table of those that its firewall follows is full."""
+FirmwareKind = Literal["GPU", "network card", "adapter"]
+"""``adapter``: for InfiniBand or RoCE."""
 
 
 class GpuDriver(Record, frozen=True):
@@ -72,6 +74,7 @@ class NetworkCard(Record, frozen=True):
         errors: packets that it sent or received damaged, or had no room for.
         new_errors: of these, while the doctor asked this node.
         came_up: how often its link has come up.
+        numa_node: that it is attached to, where there are several.
     """
 
     name: str
@@ -85,6 +88,21 @@ class NetworkCard(Record, frozen=True):
     errors: int = 0
     new_errors: int = 0
     came_up: int | None = None
+    numa_node: int | None = None
+
+
+class Firmware(Record, frozen=True):
+    """The firmware of a device.
+
+    Args:
+        device: its name on its node.
+        model: what devices that are alike have in common: a name, or numbers of its bus or board.
+    """
+
+    kind: FirmwareKind
+    device: str
+    model: str
+    version: str
 
 
 class KernelFault(Record, frozen=True):
@@ -108,6 +126,7 @@ class Hardware(Record, frozen=True):
         kernel: faults since boot, the newest last; ``None`` if its log may not be read.
         cards: of the interfaces that are up.
         adapter_numa_nodes: that adapters for InfiniBand or RoCE are attached to, by name.
+        firmware: of the GPUs, cards and adapters that tell it.
         up_s: since boot.
     """
 
@@ -116,4 +135,5 @@ class Hardware(Record, frozen=True):
     kernel: tuple[KernelFault, ...] | None = None
     cards: tuple[NetworkCard, ...] = ()
     adapter_numa_nodes: dict[str, int] = {}
+    firmware: tuple[Firmware, ...] = ()
     up_s: float = 0.0

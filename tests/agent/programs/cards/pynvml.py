@@ -39,6 +39,7 @@ def __getattr__(name: str) -> Any:
         "nvmlDeviceGetTemperature": lambda _, __: 40,
         "nvmlDeviceGetComputeRunningProcesses": lambda _: [],
         "nvmlDeviceGetPersistenceMode": lambda _: 1,
+        "nvmlDeviceGetVbiosVersion": lambda _: "94.02.71.40.6D",
         "nvmlDeviceGetComputeMode": lambda _: 0,
         "nvmlDeviceGetCurrPcieLinkWidth": lambda _: 16,
         "nvmlDeviceGetMaxPcieLinkWidth": lambda _: 16,

@@ -93,7 +93,16 @@ def _fastest(mask: int) -> int | None:
 
 def _ask(name: str, words: int) -> bytes | None:
     header = _HEADER.pack(_GLINKSETTINGS, 0, *[0] * 7, words, *[0] * 4)
-    memory = array.array("B", header + bytes(3 * 4 * _MOST_WORDS))
+    return ask_kernel(name, header + bytes(3 * 4 * _MOST_WORDS))
+
+
+def ask_kernel(name: str, question: bytes) -> bytes | None:
+    """Ask a card's driver, as ethtool does.
+
+    Args:
+        question: begins with its number, and is as long as the answer.
+    """
+    memory = array.array("B", question)
     request = struct.pack("16sP16x", name.encode()[:15], memory.buffer_info()[0])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:

@@ -93,6 +93,7 @@ def _read(card: Path, interface: str, before: int | None, ask: Ask) -> NetworkCa
         errors=errors,
         new_errors=0 if before is None else max(0, errors - before),
         came_up=int(ups) if ups.isdecimal() else None,
+        numa_node=read_numa_node(card / "device"),
     )
 
 

@@ -1,0 +1,153 @@
+"""Checks of hardware that should be alike on all nodes: its firmware, and its places."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from jupyter_mntrain.doctor.check import Case, Check, Examined
+from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.hardware.hardware_check import chosen
+from jupyter_mntrain.doctor.hardware.rdma import NO_RDMA
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.quantities import numbered
+from jupyter_mntrain.model.records.doctor.hardware import (
+    Firmware,
+    GpuSetup,
+    Hardware,
+    NetworkCard,
+)
+from jupyter_mntrain.model.text.foreign import shown_line
+
+FAST_MBIT_PER_S: Final = 10_000
+"""Slower network cards do nothing that depends on their firmware."""
+
+
+class _Unlike(Check):
+    """A check of what nodes of one kind should have in common. It hinders no launch."""
+
+    is_for_launch = False
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        seen: defaultdict[str, list[tuple[Examined, str]]] = defaultdict(list)
+        for node in case.nodes:
+            if node.facts is not None and node.facts.hardware is not None:
+                for kind, value in self.values(node, node.facts.hardware).items():
+                    seen[kind].append((node, value))
+        unlike: dict[str, Finding] = {}
+        for kind, found in seen.items():
+            counts = Counter(value for _, value in found)
+            usual = max(counts, key=lambda value: counts[value])  # of as many, the first
+            like = next(node for node, value in found if value == usual)
+            for node, value in found:
+                if value != usual and node.name not in unlike:
+                    unlike[node.name] = self.differs(node, kind, value, like, usual)
+        yield from unlike.values()
+        compared = {node.name for found in seen.values() if len(found) > 1 for node, _ in found}
+        for node in case.nodes:
+            if node.name in compared and node.name not in unlike:
+                yield self.passed(node, "as the others")
+
+    @abstractmethod
+    def values(self, node: Examined, hardware: Hardware) -> dict[str, str]:
+        """What is compared, by the kind of what has it."""
+
+    @abstractmethod
+    def differs(
+        self, node: Examined, kind: str, value: str, other: Examined, usual: str
+    ) -> Finding:
+        """What there is to say of a node that is unlike most others of its kind."""
+
+
+class SameFirmware(_Unlike):
+    """Makers of GeForce cards each have their own firmware: it is not compared."""
+
+    id = "firmware"
+    title = "Firmware"
+    looks_at = (
+        "firmware of GPUs (VBIOS), of network cards from 10 Gbit/s and of adapters for RDMA, where "
+        "several nodes have the same model"
+    )
+
+    def values(self, node: Examined, hardware: Hardware) -> dict[str, str]:  # noqa: ARG002
+        fast = {card.name for card in hardware.cards if _is_fast(card)}
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for one in hardware.firmware:
+            if _is_compared(one, fast):
+                found[f"{one.kind} {one.model}"].add(one.version)
+        return {kind: " and ".join(sorted(versions)) for kind, versions in found.items()}
+
+    def differs(
+        self, node: Examined, kind: str, value: str, other: Examined, usual: str
+    ) -> Finding:
+        return self.slows(
+            node,
+            shown_line(value),
+            Kind.NODE,
+            cause=f"its {shown_line(kind)} has the firmware {shown_line(value)}, that of "
+            f"{other.name} {shown_line(usual)}: faults and speed of one may not be the other's",
+            fix=f"on {node.name}: install the firmware that the others have, with the tool of the "
+            "machine's or the card's maker (mlxfwmanager, nvfwupd), and restart the machine",
+        )
+
+
+class SameTopology(_Unlike):
+    """Of nodes with the same GPUs. What is near to what decides how fast ranks exchange data."""
+
+    id = "topology"
+    title = "Topology"
+    looks_at = (
+        "the NUMA nodes of GPUs, network cards and adapters for RDMA, on nodes with the same GPUs"
+    )
+
+    def values(self, node: Examined, hardware: Hardware) -> dict[str, str]:
+        gpus = chosen(node, [one for one in hardware.gpus if not one.trouble])
+        if not gpus:
+            return {}
+        names = Counter(one.name for one in gpus)
+        kind = " and ".join(f"{count} × {name}" for name, count in sorted(names.items()))
+        return {kind: _places(gpus, hardware)}
+
+    def differs(
+        self, node: Examined, kind: str, value: str, other: Examined, usual: str
+    ) -> Finding:
+        return self.slows(
+            node,
+            "unlike the others",
+            Kind.SLOW_RANK,
+            cause=f"{value} here, and {usual} on {other.name}, which has {shown_line(kind)}, too: "
+            "its ranks exchange data by other ways, and all wait for the slowest",
+            fix=f"put the cards of {node.name} into the slots that {other.name} uses, and set NUMA "
+            "alike in the firmware of both; nvidia-smi topo -m shows where each is",
+        )
+
+
+def _places(gpus: Sequence[GpuSetup], hardware: Hardware) -> str:
+    """What is attached to which NUMA node."""
+    near: defaultdict[int, list[int]] = defaultdict(list)
+    for one in gpus:
+        if one.numa_node is not None:
+            near[one.numa_node].append(one.index)
+    at = {numa: [numbered("GPU", indices)] for numa, indices in near.items()}
+    for card in hardware.cards:
+        if card.numa_node is not None and _is_fast(card):
+            named = f"a card for {(card.most_mbit_per_s or 0) // 1000} Gbit/s"
+            at.setdefault(card.numa_node, []).append(named)
+    for numa in hardware.adapter_numa_nodes.values():
+        at.setdefault(numa, []).append("an adapter")
+    if not at.keys() - {0}:
+        return "all on one NUMA node"
+    told = (f"{', '.join(sorted(at[numa]))} on NUMA node {numa}" for numa in sorted(at))
+    return ", ".join(told)
+
+
+def _is_fast(card: NetworkCard) -> bool:
+    return (card.most_mbit_per_s or 0) >= FAST_MBIT_PER_S
+
+
+def _is_compared(one: Firmware, fast: set[str]) -> bool:
+    if one.kind == "GPU":
+        return NO_RDMA not in one.model
+    return one.kind == "adapter" or one.device in fast
