@@ -39,6 +39,8 @@ WITHOUT_CLUSTERS = {
     "plan",
     "recipe",
     "show",
+    "slurm_lab",
+    "sources",
     "telemetry",
     "workload",
 }

@@ -21,7 +21,7 @@ GENERATED = {"labextension/src/schema.ts"}
 MOST_LINES = 350
 MOST_LINES_OF_A_FUNCTION = 60
 MOST_MODULES = 15
-MOST_AT_THE_TOP = 19
+MOST_AT_THE_TOP = 20
 
 BRITISH = re.compile(
     r"""

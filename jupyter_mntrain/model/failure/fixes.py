@@ -127,6 +127,7 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     (Kind.NO_CUDA, "vendor"): "install a torch built for CUDA on {node}",
     (Kind.OLD_DRIVER, "planned"): "update the NVIDIA driver of {node} {update}, or install a torch "
     "built for CUDA {cuda} on every node",
+    (Kind.NOT_STARTED, "allocation"): "see the log of the allocation in {folder}",
     (Kind.NO_FILE, "outside"): "name such files with --file, or put them on every node",
     (Kind.NO_FILE, "script"): "send it with --file, or give its full path",
     (Kind.NO_MODULE, "interpreter"): "install it there: {python} -m pip install {package}",

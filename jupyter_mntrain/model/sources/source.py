@@ -59,7 +59,7 @@ class NodeSource(ABC):
         """
 
     @abstractmethod
-    async def save(self, allocation_id: str) -> None:
+    async def save(self, allocation_id: str, request: NodesRequest) -> None:
         """Tell whatever runs in it to save and end, as the scheduler does before a time limit."""
 
     @abstractmethod

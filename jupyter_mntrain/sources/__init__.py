@@ -1,0 +1,1 @@
+"""Sources: where nodes come from beyond machines that were joined by hand."""

@@ -1,0 +1,1 @@
+"""SLURM: agents in an allocation, by ``sbatch``, ``squeue``, ``sinfo`` and ``scancel`` alone."""

@@ -1,0 +1,173 @@
+"""Pending reasons: SLURM's words for why a job waits, in ours, and whether waiting can help. Pure.
+
+The words are those of ``squeue``'s manual, section JOB REASON CODES.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+
+
+class _Told(NamedTuple):
+    cause: str
+    fix: str = ""
+
+
+_WAITS: dict[str, _Told] = {
+    "": _Told(cause="SLURM has not looked at it yet"),
+    "None": _Told(cause="SLURM has not looked at it yet"),
+    "Resources": _Told(cause="the nodes that it needs are in use"),
+    "Priority": _Told(cause="jobs of higher priority wait for the same nodes"),
+    "BeginTime": _Told(cause="its earliest start has not come; after a requeue that takes 2 min"),
+    "Dependency": _Told(cause="it waits for another job to end"),
+    "Licenses": _Told(cause="the licenses that it needs are in use"),
+    "Prolog": _Told(cause="its nodes are being prepared"),
+    "Cleaning": _Told(cause="what ran on its nodes before is being cleaned up"),
+    "Reservation": _Told(
+        cause="its reservation has not begun, or is in use",
+        fix="see when it begins: scontrol show reservation",
+    ),
+    "JobArrayTaskLimit": _Told(cause="as many tasks of its array run as may"),
+    "ReqNodeNotAvail": _Told(
+        cause="nodes that it needs are down, drained or reserved",
+        fix="see until when: scontrol show reservation; sinfo --list-reasons says why nodes are "
+        "drained",
+    ),
+    "NodeDown": _Told(
+        cause="a node that it needs is down",
+        fix="wait until it is repaired, or ask for other nodes",
+    ),
+}
+
+_NEVER: dict[str, _Told] = {
+    "PartitionNodeLimit": _Told(
+        cause="it asks for more nodes than the partition has, or gives one job",
+        fix="ask for fewer nodes, or use another --partition; sinfo --summarize shows their sizes",
+    ),
+    "PartitionTimeLimit": _Told(
+        cause="it asks for more time than the partition gives",
+        fix="use a shorter --time, or another --partition; sinfo shows their limits",
+    ),
+    "PartitionConfig": _Told(
+        cause="no node of the partition has the cores, memory or GPUs that it asks for",
+        fix="ask for less per node, or use another --partition",
+    ),
+    "PartitionDown": _Told(
+        cause="the partition is closed",
+        fix="ask the administrators when it opens, or use another --partition",
+    ),
+    "PartitionInactive": _Told(
+        cause="the partition takes jobs and starts none",
+        fix="ask the administrators when it opens, or use another --partition",
+    ),
+    "BadConstraints": _Told(
+        cause="no nodes meet what it asks for",
+        fix="change --constraint, --gpus or --nodes",
+    ),
+    "AccountNotAllowed": _Told(
+        cause="the account may not use this partition",
+        fix="use another --account or --partition, or ask the administrators for access",
+    ),
+    "QOSNotAllowed": _Told(
+        cause="the quality of service may not be used here",
+        fix="use another --qos or --partition, or ask the administrators for access",
+    ),
+    "InvalidAccount": _Told(
+        cause="there is no such account, or it is not yours",
+        fix="use another --account; ask the administrators which ones are yours",
+    ),
+    "InvalidQOS": _Told(
+        cause="there is no such quality of service, or it is not yours",
+        fix="use another --qos; ask the administrators which ones are yours",
+    ),
+    "JobHeldUser": _Told(cause="you hold it back", fix="release it: scontrol release NUMBER"),
+    "JobHeldAdmin": _Told(
+        cause="an administrator holds it back", fix="ask the administrators to release it"
+    ),
+    "DependencyNeverSatisfied": _Told(
+        cause="the job that it waits for did not end as it must",
+        fix="cancel it, and submit it without that dependency",
+    ),
+    "ReservationDeleted": _Told(
+        cause="its reservation was deleted",
+        fix="cancel it, and submit it without --reservation",
+    ),
+    "DeadLine": _Told(cause="it cannot end before its deadline", fix="use a later one"),
+    "JobHoldMaxRequeue": _Told(
+        cause="it was requeued as often as this site allows",
+        fix="see its log for why it failed; then release it: scontrol release NUMBER",
+    ),
+    "JobLaunchFailure": _Told(
+        cause="SLURM could not start it: a disk, a network file system or a node failed",
+        fix="ask the administrators to look at the node's log; then: scontrol release NUMBER",
+    ),
+    "BurstBufferOperation": _Told(
+        cause="its burst buffer failed", fix="ask the administrators to look at it"
+    ),
+}
+
+_ALIASES = {
+    "launch failed requeued held": "JobLaunchFailure",
+    "launch_failed_requeued_held": "JobLaunchFailure",
+    "job requeued in held state": "JobHeldUser",
+    "job_requeued_in_held_state": "JobHeldUser",
+    "nodes required for job are down": "ReqNodeNotAvail",
+    "nodes_required_for_job_are_down": "ReqNodeNotAvail",
+}
+"""Whole sentences of SLURM, up to a comma, in small letters."""
+
+_LIMIT = re.compile(r"(?P<whose>Assoc|QOS)(?P<how>Grp|Max|Min)(?P<rest>\w+)", re.ASCII)
+_OWNERS = {"Assoc": "account", "QOS": "quality of service"}
+
+_PER_JOB = re.compile(r"PerJob|PerNode|WallDuration", re.ASCII)
+_BUDGET = re.compile(r"Minutes", re.ASCII)
+
+NUMBER = "NUMBER"
+"""Stands in a fix for the job's number."""
+
+
+def pending_reason(word: str, job: str) -> Problem:
+    """Why a job waits; the kind says whether waiting can help.
+
+    Args:
+        word: SLURM's own.
+        job: its number.
+    """
+    kind, told = _told(word)
+    fix = told.fix.replace(NUMBER, job)
+    return Problem(kind, cause=told.cause, fix=fix, detail=word)
+
+
+def _told(word: str) -> tuple[Kind, _Told]:
+    first = word.strip(" ()").split(",", 1)[0]
+    name = _ALIASES.get(first.lower(), first)
+    if name in _WAITS:
+        return Kind.WAITS_FOR_NODES, _WAITS[name]
+    if name in _NEVER:
+        return Kind.NEVER_GRANTED, _NEVER[name]
+    if (match := _LIMIT.fullmatch(name)) is not None:
+        return _limit(match)
+    fix = "see JOB REASON CODES in man squeue, or ask the administrators"
+    return Kind.WAITS_FOR_NODES, _Told(cause=f"SLURM says {first or word}", fix=fix)
+
+
+def _limit(match: re.Match[str]) -> tuple[Kind, _Told]:
+    """A limit of an account or a quality of service: of one job, of all of them, or of a budget."""
+    owner = _OWNERS[match["whose"]]
+    ask = f"or ask the administrators for a higher limit ({match[0]})"
+    if match["how"] == "Min" or _PER_JOB.search(match["rest"]):
+        return Kind.NEVER_GRANTED, _Told(
+            cause=f"it asks for more or less than the {owner} gives one job",
+            fix=f"change --nodes, --gpus or --time, {ask}",
+        )
+    if _BUDGET.search(match["rest"]):
+        return Kind.NEVER_GRANTED, _Told(
+            cause=f"the time of the {owner} is used up, or this job would exceed it",
+            fix=f"use a shorter --time or another --account, {ask}",
+        )
+    cause = f"other jobs use all that the {owner} gives at a time"
+    return Kind.WAITS_FOR_NODES, _Told(cause=cause, fix=f"wait until they end, {ask}")

@@ -1,0 +1,222 @@
+"""Queue line: what ``squeue`` says of a job, and the allocation that it describes. Pure.
+
+Only explicit formats are asked for: they are the same from 22.05 to 24.11, while JSON, which one of
+the two cannot filter, differs in nearly every field.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.sources.allocation import (
+    Allocation,
+    AllocationState,
+    Outcome,
+    Slot,
+    Waiting,
+)
+from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.sources.slurm.pending_reasons import pending_reason
+from jupyter_mntrain.sources.slurm.slurm_options import NAME
+
+QUEUE_FORMAT = "%i|%T|%V|%S|%e|%N|%r|%Z"
+"""Number, state, submitted, start, end, nodes, reason, folder. No value but the last has a bar."""
+
+TIME_FORMAT = "%s"
+"""For ``$SLURM_TIME_FORMAT``: Unix times. Versions that do not know it write their usual form."""
+
+NODES_FORMAT = "%N|%T"
+
+_PENDING = frozenset(
+    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
+    | {"RESV_DEL_HOLD", "SUSPENDED", "STOPPED"}
+)
+_RUNNING = frozenset({"RUNNING", "RESIZING"})
+_ENDING = frozenset({"COMPLETING", "STAGE_OUT", "SIGNALING"})
+
+_UNUSABLE = ("down", "fail", "error", "unknown", "power")
+"""Beginnings of node states; a drained node works on until its job has ended."""
+
+
+_TAKEN = "has failed, and was taken from the allocation"
+
+
+class QueueLine(NamedTuple):
+    """One job; times are Unix times.
+
+    Args:
+        nodes: in SLURM's short form: ``node[1-3,7]``.
+        reason: SLURM's word.
+        folder: that it was submitted for.
+    """
+
+    job: str
+    state: str
+    submitted_s: float | None
+    start_s: float | None
+    end_s: float | None
+    nodes: str
+    reason: str
+    folder: str
+
+    @property
+    def holds_nodes(self) -> bool:
+        return self.state in _RUNNING | _ENDING
+
+
+class Held(NamedTuple):
+    """What is known of the nodes that a job holds.
+
+    Args:
+        hosts: by slot, as the nodes have told; a slot that has not yet is missing.
+        allotted: hosts that the job holds now, in SLURM's order.
+        states: SLURM's, by host.
+        grants: as the batch script counts them.
+    """
+
+    hosts: Mapping[str, str] = {}
+    allotted: Sequence[str] = ()
+    states: Mapping[str, str] = {}
+    grants: int = 0
+
+
+def queue_line(told: str) -> QueueLine | None:
+    """Read a line of :data:`QUEUE_FORMAT`; ``None`` if it is not one."""
+    fields = told.strip().split("|", QUEUE_FORMAT.count("|"))
+    if len(fields) <= QUEUE_FORMAT.count("|") or not fields[0]:
+        return None
+    job, state, submitted, start, end, nodes, reason, folder = fields
+    return QueueLine(
+        job, state, unix_s(submitted), unix_s(start), unix_s(end), nodes, reason, folder
+    )
+
+
+def unix_s(text: str) -> float | None:
+    """A time of SLURM's, which is local where it is no number; ``None`` for ``N/A`` and the like.
+
+    A job without a limit ends in a year, as far as SLURM is concerned.
+    """
+    if text.isascii() and text.isdigit():
+        return float(text) or None
+    with suppress(ValueError):
+        return dt.datetime.fromisoformat(text).astimezone().timestamp()
+    return None
+
+
+def node_states(told: str) -> dict[str, str]:
+    """State of each node, of ``sinfo -h -N -o`` :data:`NODES_FORMAT`."""
+    pairs = (line.partition("|") for line in told.splitlines())
+    return {name.strip(): state.strip() for name, _, state in pairs if name.strip()}
+
+
+def allocation_of(line: QueueLine, request: NodesRequest, held: Held) -> Allocation:
+    """The allocation that a line describes."""
+    state = _state(line)
+    outcome, problem = _end(line) if state == "ended" else (None, None)
+    is_granted = line.holds_nodes
+    return Allocation(
+        line.job,
+        NAME,
+        state,
+        slots=_slots(line, request, held),
+        waiting=_waiting(line) if state == "pending" else None,
+        submitted_s=line.submitted_s,
+        started_s=line.start_s if is_granted else None,
+        ends_s=line.end_s if is_granted else None,
+        # The script counts as soon as it runs, SLURM's state may be ahead of it.
+        grants=max(held.grants, 1) if is_granted else held.grants,
+        outcome=outcome,
+        problem=problem,
+    )
+
+
+def _state(line: QueueLine) -> AllocationState:
+    if line.state in _RUNNING:
+        return "running"
+    if line.state in _ENDING:
+        return "ending"
+    return "pending" if line.state in _PENDING else "ended"
+
+
+def _waiting(line: QueueLine) -> Waiting:
+    return Waiting(line.reason, pending_reason(line.reason, line.job), line.start_s)
+
+
+def _slots(line: QueueLine, request: NodesRequest, held: Held) -> tuple[Slot, ...]:
+    if not line.holds_nodes:
+        if _state(line) == "pending":
+            return tuple(Slot(name) for name in request.slots)
+        return tuple(Slot(name, "gone", held.hosts.get(name, "")) for name in request.slots)
+    hosts = dict(held.hosts)
+    # SLURM's order is the slots' own until a node is lost, which may be before they have told.
+    if len(held.allotted) == request.nodes:
+        hosts = dict(zip(request.slots, held.allotted, strict=True)) | hosts
+    is_claimed = set(held.allotted) <= set(hosts.values())
+    return tuple(_slot(name, hosts.get(name, ""), held, is_claimed) for name in request.slots)
+
+
+def _slot(name: str, host: str, held: Held, is_claimed: bool) -> Slot:
+    """A slot of a job that holds nodes.
+
+    Args:
+        is_claimed: whether every node that the job holds is known to be a slot's.
+    """
+    if not host:
+        problem = _lost("its node", _TAKEN) if is_claimed and held.allotted else None
+        return Slot(name, "gone" if problem else "waiting", problem=problem)
+    if host not in held.allotted:
+        return Slot(name, "gone", host, _lost(host, _TAKEN))
+    state = held.states.get(host, "").lower()
+    if state.endswith("*") or state.startswith(_UNUSABLE):
+        return Slot(name, "down", host, _lost(host, f"is {state}"))
+    return Slot(name, "up", host)
+
+
+def _lost(host: str, what: str) -> Problem:
+    return Problem(
+        Kind.NODE_LOST, cause=f"SLURM says that {host} {what}", fix=fix_of(Kind.NODE_LOST)
+    )
+
+
+_ENDS: dict[str, Kind] = {
+    "TIMEOUT": Kind.TIME_LIMIT,
+    "DEADLINE": Kind.TIME_LIMIT,
+    "PREEMPTED": Kind.PREEMPTED,
+    "REVOKED": Kind.NODES_TAKEN,
+    "NODE_FAIL": Kind.NODE_LOST,
+    "BOOT_FAIL": Kind.NODE_LOST,
+    "OUT_OF_MEMORY": Kind.OUT_OF_MEMORY,
+}
+
+_CAUSES: dict[str, str] = {
+    "TIMEOUT": "the time limit of the allocation was reached",
+    "DEADLINE": "the deadline of the allocation was reached",
+    "PREEMPTED": "SLURM took the nodes for a job of higher priority",
+    "REVOKED": "another cluster took the job over",
+    "NODE_FAIL": "a node of the allocation failed",
+    "BOOT_FAIL": "a node of the allocation did not boot",
+    "OUT_OF_MEMORY": "a process used more memory than the allocation has",
+}
+
+
+def _end(line: QueueLine) -> tuple[Outcome, Problem | None]:
+    if line.state == "COMPLETED":
+        return "done", None
+    if line.state.startswith("CANCELLED"):
+        return "canceled", None
+    kind = _ENDS.get(line.state, Kind.NOT_STARTED)
+    reason = "" if line.reason in ("", "None") else f" ({line.reason})"
+    cause = _CAUSES.get(line.state, f"SLURM ended it as {line.state}{reason}")
+    return "failed", Problem(kind, cause=cause, fix=_fix(kind, line))
+
+
+def _fix(kind: Kind, line: QueueLine) -> str:
+    if kind is Kind.NOT_STARTED:
+        return fix_of(kind, "allocation", folder=line.folder)
+    return fix_of(kind)

@@ -1,0 +1,34 @@
+"""One SLURM for the tests of a module; no job is left between two of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.sources.slurm.commands import SlurmCommands
+from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
+from tests.slurm_lab import SlurmLab, missing_slurm, own_slurm
+
+
+@pytest.fixture(scope="module")
+def whole_slurm() -> Iterator[SlurmLab]:
+    if why := missing_slurm():
+        pytest.skip(why)
+    with own_slurm() as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def slurm(whole_slurm: SlurmLab) -> Iterator[SlurmLab]:
+    yield whole_slurm
+    whole_slurm.clear()
+
+
+@pytest.fixture
+def source(slurm: SlurmLab, tmp_path: Path) -> SlurmSource:
+    """As on the login node."""
+    path = f"{slurm.tools()}:{os.environ['PATH']}"
+    return SlurmSource(tmp_path, SlurmCommands({**os.environ, "PATH": path}))
