@@ -40,8 +40,8 @@ BRITISH = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-NOT_OURS = re.compile(r'CancelledError|\.cancelled\(|qdisc|"image/png": "[^"]*"')
-"""Names of other libraries, and pictures in base64."""
+NOT_OURS = re.compile(r'CancelledError|CANCELLED|\.cancelled\(|qdisc|"image/png": "[^"]*"')
+"""Names of other libraries and of SLURM, and pictures in base64."""
 
 RIDDLES = re.compile(
     r"(?i:nobody there|is nothing an? |whoever hung up|not for want of|of it ours|it has joined\?"

@@ -20,7 +20,7 @@ _PREFIXES = ("SBATCH_", "SQUEUE_", "SINFO_", "SCANCEL_")
 """Variables of a person's that would change what the commands do or how they print."""
 
 
-class Said(NamedTuple):
+class CommandResult(NamedTuple):
     """What a command said."""
 
     code: int
@@ -42,7 +42,7 @@ class SlurmCommands:
         }
         self._environment |= {"LC_ALL": "C", "SLURM_TIME_FORMAT": TIME_FORMAT}
 
-    async def run(self, words: Sequence[str], *, text: str = "") -> Said:
+    async def run(self, words: Sequence[str], *, text: str = "") -> CommandResult:
         """Run one command to its end.
 
         Args:
@@ -74,4 +74,6 @@ class SlurmCommands:
                     process.kill()
                 await process.wait()
         code = process.returncode or 0
-        return Said(code, output.decode(errors="replace"), complaint.decode(errors="replace"))
+        return CommandResult(
+            code, output.decode(errors="replace"), complaint.decode(errors="replace")
+        )

@@ -12,100 +12,102 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 
 
-class _Told(NamedTuple):
+class _SlurmReason(NamedTuple):
     cause: str
     fix: str = ""
 
 
-_WAITS: dict[str, _Told] = {
-    "": _Told(cause="SLURM has not looked at it yet"),
-    "None": _Told(cause="SLURM has not looked at it yet"),
-    "Resources": _Told(cause="the nodes that it needs are in use"),
-    "Priority": _Told(cause="jobs of higher priority wait for the same nodes"),
-    "BeginTime": _Told(cause="its earliest start has not come; after a requeue that takes 2 min"),
-    "Dependency": _Told(cause="it waits for another job to end"),
-    "Licenses": _Told(cause="the licenses that it needs are in use"),
-    "Prolog": _Told(cause="its nodes are being prepared"),
-    "Cleaning": _Told(cause="what ran on its nodes before is being cleaned up"),
-    "Reservation": _Told(
+_WAITS: dict[str, _SlurmReason] = {
+    "": _SlurmReason(cause="SLURM has not looked at it yet"),
+    "None": _SlurmReason(cause="SLURM has not looked at it yet"),
+    "Resources": _SlurmReason(cause="the nodes that it needs are in use"),
+    "Priority": _SlurmReason(cause="jobs of higher priority wait for the same nodes"),
+    "BeginTime": _SlurmReason(
+        cause="its earliest start has not come; after a requeue that takes 2 min"
+    ),
+    "Dependency": _SlurmReason(cause="it waits for another job to end"),
+    "Licenses": _SlurmReason(cause="the licenses that it needs are in use"),
+    "Prolog": _SlurmReason(cause="its nodes are being prepared"),
+    "Cleaning": _SlurmReason(cause="what ran on its nodes before is being cleaned up"),
+    "Reservation": _SlurmReason(
         cause="its reservation has not begun, or is in use",
         fix="see when it begins: scontrol show reservation",
     ),
-    "JobArrayTaskLimit": _Told(cause="as many tasks of its array run as may"),
-    "ReqNodeNotAvail": _Told(
+    "JobArrayTaskLimit": _SlurmReason(cause="as many tasks of its array run as may"),
+    "ReqNodeNotAvail": _SlurmReason(
         cause="nodes that it needs are down, drained or reserved",
         fix="see until when: scontrol show reservation; sinfo --list-reasons says why nodes are "
         "drained",
     ),
-    "NodeDown": _Told(
+    "NodeDown": _SlurmReason(
         cause="a node that it needs is down",
         fix="wait until it is repaired, or ask for other nodes",
     ),
 }
 
-_NEVER: dict[str, _Told] = {
-    "PartitionNodeLimit": _Told(
+_NEVER: dict[str, _SlurmReason] = {
+    "PartitionNodeLimit": _SlurmReason(
         cause="it asks for more nodes than the partition has, or gives one job",
         fix="ask for fewer nodes, or use another --partition; sinfo --summarize shows their sizes",
     ),
-    "PartitionTimeLimit": _Told(
+    "PartitionTimeLimit": _SlurmReason(
         cause="it asks for more time than the partition gives",
         fix="use a shorter --time, or another --partition; sinfo shows their limits",
     ),
-    "PartitionConfig": _Told(
+    "PartitionConfig": _SlurmReason(
         cause="no node of the partition has the cores, memory or GPUs that it asks for",
         fix="ask for less per node, or use another --partition",
     ),
-    "PartitionDown": _Told(
+    "PartitionDown": _SlurmReason(
         cause="the partition is closed",
         fix="ask the administrators when it opens, or use another --partition",
     ),
-    "PartitionInactive": _Told(
+    "PartitionInactive": _SlurmReason(
         cause="the partition takes jobs and starts none",
         fix="ask the administrators when it opens, or use another --partition",
     ),
-    "BadConstraints": _Told(
+    "BadConstraints": _SlurmReason(
         cause="no nodes meet what it asks for",
         fix="change --constraint, --gpus or --nodes",
     ),
-    "AccountNotAllowed": _Told(
+    "AccountNotAllowed": _SlurmReason(
         cause="the account may not use this partition",
         fix="use another --account or --partition, or ask the administrators for access",
     ),
-    "QOSNotAllowed": _Told(
+    "QOSNotAllowed": _SlurmReason(
         cause="the quality of service may not be used here",
         fix="use another --qos or --partition, or ask the administrators for access",
     ),
-    "InvalidAccount": _Told(
+    "InvalidAccount": _SlurmReason(
         cause="there is no such account, or it is not yours",
         fix="use another --account; ask the administrators which ones are yours",
     ),
-    "InvalidQOS": _Told(
+    "InvalidQOS": _SlurmReason(
         cause="there is no such quality of service, or it is not yours",
         fix="use another --qos; ask the administrators which ones are yours",
     ),
-    "JobHeldUser": _Told(cause="you hold it back", fix="release it: scontrol release NUMBER"),
-    "JobHeldAdmin": _Told(
+    "JobHeldUser": _SlurmReason(cause="you hold it back", fix="release it: scontrol release {job}"),
+    "JobHeldAdmin": _SlurmReason(
         cause="an administrator holds it back", fix="ask the administrators to release it"
     ),
-    "DependencyNeverSatisfied": _Told(
+    "DependencyNeverSatisfied": _SlurmReason(
         cause="the job that it waits for did not end as it must",
         fix="cancel it, and submit it without that dependency",
     ),
-    "ReservationDeleted": _Told(
+    "ReservationDeleted": _SlurmReason(
         cause="its reservation was deleted",
         fix="cancel it, and submit it without --reservation",
     ),
-    "DeadLine": _Told(cause="it cannot end before its deadline", fix="use a later one"),
-    "JobHoldMaxRequeue": _Told(
+    "DeadLine": _SlurmReason(cause="it cannot end before its deadline", fix="use a later one"),
+    "JobHoldMaxRequeue": _SlurmReason(
         cause="it was requeued as often as this site allows",
-        fix="see its log for why it failed; then release it: scontrol release NUMBER",
+        fix="see its log for why it failed; then release it: scontrol release {job}",
     ),
-    "JobLaunchFailure": _Told(
+    "JobLaunchFailure": _SlurmReason(
         cause="SLURM could not start it: a disk, a network file system or a node failed",
-        fix="ask the administrators to look at the node's log; then: scontrol release NUMBER",
+        fix="ask the administrators to look at the node's log; then: scontrol release {job}",
     ),
-    "BurstBufferOperation": _Told(
+    "BurstBufferOperation": _SlurmReason(
         cause="its burst buffer failed", fix="ask the administrators to look at it"
     ),
 }
@@ -126,9 +128,6 @@ _OWNERS = {"Assoc": "account", "QOS": "quality of service"}
 _PER_JOB = re.compile(r"PerJob|PerNode|WallDuration", re.ASCII)
 _BUDGET = re.compile(r"Minutes", re.ASCII)
 
-NUMBER = "NUMBER"
-"""Stands in a fix for the job's number."""
-
 
 def pending_reason(word: str, job: str) -> Problem:
     """Why a job waits; the kind says whether waiting can help.
@@ -138,11 +137,10 @@ def pending_reason(word: str, job: str) -> Problem:
         job: its number.
     """
     kind, told = _told(word)
-    fix = told.fix.replace(NUMBER, job)
-    return Problem(kind, cause=told.cause, fix=fix, detail=word)
+    return Problem(kind, cause=told.cause, fix=told.fix.format(job=job), detail=word)
 
 
-def _told(word: str) -> tuple[Kind, _Told]:
+def _told(word: str) -> tuple[Kind, _SlurmReason]:
     first = word.strip(" ()").split(",", 1)[0]
     name = _ALIASES.get(first.lower(), first)
     if name in _WAITS:
@@ -152,22 +150,22 @@ def _told(word: str) -> tuple[Kind, _Told]:
     if (match := _LIMIT.fullmatch(name)) is not None:
         return _limit(match)
     fix = "see JOB REASON CODES in man squeue, or ask the administrators"
-    return Kind.WAITS_FOR_NODES, _Told(cause=f"SLURM says {first or word}", fix=fix)
+    return Kind.WAITS_FOR_NODES, _SlurmReason(cause=f"SLURM says {first or word}", fix=fix)
 
 
-def _limit(match: re.Match[str]) -> tuple[Kind, _Told]:
+def _limit(match: re.Match[str]) -> tuple[Kind, _SlurmReason]:
     """A limit of an account or a quality of service: of one job, of all of them, or of a budget."""
     owner = _OWNERS[match["whose"]]
     ask = f"or ask the administrators for a higher limit ({match[0]})"
     if match["how"] == "Min" or _PER_JOB.search(match["rest"]):
-        return Kind.NEVER_GRANTED, _Told(
+        return Kind.NEVER_GRANTED, _SlurmReason(
             cause=f"it asks for more or less than the {owner} gives one job",
             fix=f"change --nodes, --gpus or --time, {ask}",
         )
     if _BUDGET.search(match["rest"]):
-        return Kind.NEVER_GRANTED, _Told(
+        return Kind.NEVER_GRANTED, _SlurmReason(
             cause=f"the time of the {owner} is used up, or this job would exceed it",
             fix=f"use a shorter --time or another --account, {ask}",
         )
     cause = f"other jobs use all that the {owner} gives at a time"
-    return Kind.WAITS_FOR_NODES, _Told(cause=cause, fix=f"wait until they end, {ask}")
+    return Kind.WAITS_FOR_NODES, _SlurmReason(cause=cause, fix=f"wait until they end, {ask}")

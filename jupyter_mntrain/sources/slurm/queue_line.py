@@ -7,6 +7,7 @@ the two cannot filter, differs in nearly every field.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -33,6 +34,8 @@ TIME_FORMAT = "%s"
 
 NODES_FORMAT = "%N|%T"
 
+_RESTARTS = re.compile(r"\bRestarts=(\d+)", re.ASCII)
+
 _PENDING = frozenset(
     {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
     | {"RESV_DEL_HOLD", "SUSPENDED", "STOPPED"}
@@ -42,9 +45,6 @@ _ENDING = frozenset({"COMPLETING", "STAGE_OUT", "SIGNALING"})
 
 _UNUSABLE = ("down", "fail", "error", "unknown", "power")
 """Beginnings of node states; a drained node works on until its job has ended."""
-
-
-_TAKEN = "has failed, and was taken from the allocation"
 
 
 class QueueLine(NamedTuple):
@@ -70,20 +70,20 @@ class QueueLine(NamedTuple):
         return self.state in _RUNNING | _ENDING
 
 
-class Held(NamedTuple):
+class HeldNodes(NamedTuple):
     """What is known of the nodes that a job holds.
 
     Args:
         hosts: by slot, as the nodes have told; a slot that has not yet is missing.
         allotted: hosts that the job holds now, in SLURM's order.
         states: SLURM's, by host.
-        grants: as the batch script counts them.
+        restarts: how often the job was requeued.
     """
 
     hosts: Mapping[str, str] = {}
     allotted: Sequence[str] = ()
     states: Mapping[str, str] = {}
-    grants: int = 0
+    restarts: int = 0
 
 
 def queue_line(told: str) -> QueueLine | None:
@@ -109,13 +109,19 @@ def unix_s(text: str) -> float | None:
     return None
 
 
+def restarts_of(told: str) -> int:
+    """How often a job was requeued, of ``scontrol --oneliner show job``."""
+    match = _RESTARTS.search(told)
+    return int(match[1]) if match else 0
+
+
 def node_states(told: str) -> dict[str, str]:
     """State of each node, of ``sinfo -h -N -o`` :data:`NODES_FORMAT`."""
     pairs = (line.partition("|") for line in told.splitlines())
     return {name.strip(): state.strip() for name, _, state in pairs if name.strip()}
 
 
-def allocation_of(line: QueueLine, request: NodesRequest, held: Held) -> Allocation:
+def allocation_of(line: QueueLine, request: NodesRequest, held: HeldNodes) -> Allocation:
     """The allocation that a line describes."""
     state = _state(line)
     outcome, problem = _end(line) if state == "ended" else (None, None)
@@ -129,8 +135,7 @@ def allocation_of(line: QueueLine, request: NodesRequest, held: Held) -> Allocat
         submitted_s=line.submitted_s,
         started_s=line.start_s if is_granted else None,
         ends_s=line.end_s if is_granted else None,
-        # The script counts as soon as it runs, SLURM's state may be ahead of it.
-        grants=max(held.grants, 1) if is_granted else held.grants,
+        grants=held.restarts + bool(line.nodes),
         outcome=outcome,
         problem=problem,
     )
@@ -148,7 +153,7 @@ def _waiting(line: QueueLine) -> Waiting:
     return Waiting(line.reason, pending_reason(line.reason, line.job), line.start_s)
 
 
-def _slots(line: QueueLine, request: NodesRequest, held: Held) -> tuple[Slot, ...]:
+def _slots(line: QueueLine, request: NodesRequest, held: HeldNodes) -> tuple[Slot, ...]:
     if not line.holds_nodes:
         if _state(line) == "pending":
             return tuple(Slot(name) for name in request.slots)
@@ -161,27 +166,29 @@ def _slots(line: QueueLine, request: NodesRequest, held: Held) -> tuple[Slot, ..
     return tuple(_slot(name, hosts.get(name, ""), held, is_claimed) for name in request.slots)
 
 
-def _slot(name: str, host: str, held: Held, is_claimed: bool) -> Slot:
+def _slot(name: str, host: str, held: HeldNodes, is_claimed: bool) -> Slot:
     """A slot of a job that holds nodes.
 
     Args:
         is_claimed: whether every node that the job holds is known to be a slot's.
     """
     if not host:
-        problem = _lost("its node", _TAKEN) if is_claimed and held.allotted else None
-        return Slot(name, "gone" if problem else "waiting", problem=problem)
+        is_gone = is_claimed and bool(held.allotted)
+        return Slot(name, "gone", problem=_taken(name)) if is_gone else Slot(name)
     if host not in held.allotted:
-        return Slot(name, "gone", host, _lost(host, _TAKEN))
+        return Slot(name, "gone", host, _taken(host))
     state = held.states.get(host, "").lower()
     if state.endswith("*") or state.startswith(_UNUSABLE):
-        return Slot(name, "down", host, _lost(host, f"is {state}"))
+        return Slot(name, "down", host, _node_lost(cause=f"SLURM says that {host} is {state}"))
     return Slot(name, "up", host)
 
 
-def _lost(host: str, what: str) -> Problem:
-    return Problem(
-        Kind.NODE_LOST, cause=f"SLURM says that {host} {what}", fix=fix_of(Kind.NODE_LOST)
-    )
+def _taken(node: str) -> Problem:
+    return _node_lost(cause=f"SLURM says that {node} has failed, and took it from the allocation")
+
+
+def _node_lost(cause: str) -> Problem:
+    return Problem(Kind.NODE_LOST, cause=cause, fix=fix_of(Kind.NODE_LOST))
 
 
 _ENDS: dict[str, Kind] = {
@@ -211,12 +218,9 @@ def _end(line: QueueLine) -> tuple[Outcome, Problem | None]:
     if line.state.startswith("CANCELLED"):
         return "canceled", None
     kind = _ENDS.get(line.state, Kind.NOT_STARTED)
+    if kind is not Kind.NOT_STARTED:
+        return "failed", Problem(kind, cause=_CAUSES[line.state], fix=fix_of(kind))
     reason = "" if line.reason in ("", "None") else f" ({line.reason})"
-    cause = _CAUSES.get(line.state, f"SLURM ended it as {line.state}{reason}")
-    return "failed", Problem(kind, cause=cause, fix=_fix(kind, line))
-
-
-def _fix(kind: Kind, line: QueueLine) -> str:
-    if kind is Kind.NOT_STARTED:
-        return fix_of(kind, "allocation", folder=line.folder)
-    return fix_of(kind)
+    cause = f"SLURM says that it has ended as {line.state}{reason}"
+    fix = fix_of(kind, "allocation", folder=line.folder)
+    return "failed", Problem(kind, cause=cause, fix=fix)

@@ -43,65 +43,65 @@ def partitions(told: str) -> tuple[Partition, ...]:
     return tuple(found)
 
 
-class _Told(NamedTuple):
+class _SlurmRefusal(NamedTuple):
     cause: str
     fix: str
 
 
 _NOT_HERE = "use one of {names}, or leave --partition out"
 
-_REFUSALS: dict[str, _Told] = {
-    "Invalid partition name specified": _Told(
+_REFUSALS: dict[str, _SlurmRefusal] = {
+    "Invalid partition name specified": _SlurmRefusal(
         cause="SLURM has no partition {partition}", fix="{partitions}"
     ),
-    "Requested node configuration is not available": _Told(
+    "Requested node configuration is not available": _SlurmRefusal(
         cause="no nodes of SLURM's have what was asked for", fix="{gpus}"
     ),
-    "Invalid generic resource (gres) specification": _Told(
+    "Invalid generic resource (gres) specification": _SlurmRefusal(
         cause="SLURM does not know what --gpus {asked} asks for", fix="{gpus}"
     ),
-    "Invalid feature specification": _Told(
+    "Invalid feature specification": _SlurmRefusal(
         cause="no node has the features of --constraint {constraint}", fix="{features}"
     ),
-    "Invalid account or account/partition combination specified": _Told(
+    "Invalid account or account/partition combination specified": _SlurmRefusal(
         cause="you may not use the account {account}, or not in this partition",
         fix="use another --account; ask the administrators which ones are yours: sacctmgr show "
         "associations user=$USER",
     ),
-    "Invalid qos specification": _Told(
+    "Invalid qos specification": _SlurmRefusal(
         cause="you may not use the quality of service {qos}",
         fix="use another --qos; ask the administrators which ones are yours: sacctmgr show qos",
     ),
-    "User's group not permitted to use this partition": _Told(
+    "User's group not permitted to use this partition": _SlurmRefusal(
         cause="you may not use the partition {partition}",
         fix="use another --partition, or ask the administrators for access",
     ),
-    "Access/permission denied": _Told(
+    "Access/permission denied": _SlurmRefusal(
         cause="SLURM does not let you do this",
         fix="ask the administrators for an account in SLURM, or for access to the partition",
     ),
-    "Requested time limit is invalid (missing or exceeds some limit)": _Told(
+    "Requested time limit is invalid (missing or exceeds some limit)": _SlurmRefusal(
         cause="the partition does not give that much time, or wants a limit",
         fix="use --time, no longer than the limit of the partition: {limits}",
     ),
-    "Node count specification invalid": _Told(
+    "Node count specification invalid": _SlurmRefusal(
         cause="the partition gives no {nodes} nodes to one job",
         fix="ask for fewer nodes, or use another --partition",
     ),
-    "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)": _Told(
+    "Job violates accounting/QOS policy": _SlurmRefusal(
         cause="a limit of your account or quality of service does not allow it",
         fix="ask for fewer nodes or less time, wait for other jobs of yours, or ask the "
         "administrators for a higher limit",
     ),
-    "Requested reservation is invalid": _Told(
+    "Requested reservation is invalid": _SlurmRefusal(
         cause="there is no reservation {reservation}",
         fix="see those that there are: scontrol show reservation",
     ),
-    "Requested partition configuration not available now": _Told(
+    "Requested partition configuration not available now": _SlurmRefusal(
         cause="the partition takes no jobs now",
         fix="use another --partition, or ask the administrators when it opens",
     ),
-    "Unable to contact slurm controller": _Told(
+    "Unable to contact slurm controller": _SlurmRefusal(
         cause="SLURM's controller does not answer",
         fix="try again; if scontrol ping says DOWN, ask the administrators",
     ),

@@ -22,16 +22,17 @@ from jupyter_mntrain.sources.slurm.batch_script import (
     SECRETS_FOLDER,
     batch_script,
 )
-from jupyter_mntrain.sources.slurm.commands import Said, SlurmCommands
+from jupyter_mntrain.sources.slurm.commands import CommandResult, SlurmCommands
 from jupyter_mntrain.sources.slurm.pending_reasons import pending_reason
 from jupyter_mntrain.sources.slurm.queue_line import (
     NODES_FORMAT,
     QUEUE_FORMAT,
-    Held,
+    HeldNodes,
     QueueLine,
     allocation_of,
     node_states,
     queue_line,
+    restarts_of,
 )
 from jupyter_mntrain.sources.slurm.refusals import (
     PARTITION_FORMAT,
@@ -131,16 +132,19 @@ class SlurmSource(NodeSource):
             raise _unknown_job(job, said)
         return line
 
-    async def _held(self, line: QueueLine, request: NodesRequest) -> Held:
+    async def _held(self, line: QueueLine, request: NodesRequest) -> HeldNodes:
+        words = ["scontrol", "--oneliner", "show", "job", line.job]
+        restarts = restarts_of((await self._commands.run(words)).output)
         folder = Path(line.folder)
-        grants = _read(folder / GRANTS)
-        told = {name: _read(folder / HOSTS / name) for name in request.slots}
-        hosts = {name: host for name, host in told.items() if host}
+        hosts = {name: _read(folder / HOSTS / name) for name in request.slots}
+        # What nodes have told before the job was requeued stands there until its script runs again.
+        is_current = _read(folder / GRANTS) == str(restarts + 1)
+        told = {name: host for name, host in hosts.items() if host and is_current}
         if not line.holds_nodes:
-            return Held(hosts, grants=int(grants or 0))
+            return HeldNodes(told, restarts=restarts)
         words = ["sinfo", "-h", "-N", "-n", line.nodes, "-o", NODES_FORMAT]
         states = node_states((await self._commands.run(words)).output)
-        return Held(hosts, await self._expanded(line.nodes), states, int(grants or 0))
+        return HeldNodes(told, await self._expanded(line.nodes), states, restarts)
 
     async def _expanded(self, nodes: str) -> tuple[str, ...]:
         """The names in a short form of SLURM's, in its order."""
@@ -149,7 +153,7 @@ class SlurmSource(NodeSource):
             self._hosts[nodes] = tuple(said.output.split())
         return self._hosts[nodes]
 
-    async def _refusal(self, said: Said, request: NodesRequest) -> RefusedError:
+    async def _refusal(self, said: CommandResult, request: NodesRequest) -> RefusedError:
         return refusal(said.complaint or said.output, request, await self._partitions())
 
     async def _partitions(self) -> tuple[Partition, ...]:
@@ -175,7 +179,7 @@ def _write_secrets(folder: Path, command: SlotCommand) -> None:
         path.write_text(text)
 
 
-def _unknown_job(job: str, said: Said) -> RefusedError:
+def _unknown_job(job: str, said: CommandResult) -> RefusedError:
     told = " ".join(said.complaint.split())
     if "Invalid job id" in told or not told:
         return RefusedError(

@@ -8,11 +8,12 @@ import pytest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.sources.slurm.queue_line import (
-    Held,
+    HeldNodes,
     QueueLine,
     allocation_of,
     node_states,
     queue_line,
+    restarts_of,
     unix_s,
 )
 
@@ -28,7 +29,7 @@ def line(text: str) -> QueueLine:
     return read
 
 
-def states(held: Held) -> list[str]:
+def states(held: HeldNodes) -> list[str]:
     return [slot.state for slot in allocation_of(line(RUNNING), REQUEST, held).slots]
 
 
@@ -43,9 +44,7 @@ def test_a_line_of_22_05_is_read_whole() -> None:
     assert read.nodes == "node[2-4]"
 
 
-@pytest.mark.parametrize(
-    "text", ["", "slurm_load_jobs error: Invalid job id", "1|RUNNING"]
-)
+@pytest.mark.parametrize("text", ["", "slurm_load_jobs error: Invalid job id", "1|RUNNING"])
 def test_anything_else_is_no_line(text: str) -> None:
     assert queue_line(text) is None
 
@@ -57,6 +56,17 @@ def test_times_are_read_in_either_form() -> None:
         assert unix_s(text) is None
 
 
+def test_restarts_are_read() -> None:
+    assert restarts_of("JobId=1 Requeue=1 Restarts=2 BatchFlag=1") == 2
+    assert restarts_of("slurm_load_jobs error: Invalid job id specified") == 0
+
+
+def test_grants_are_counted_as_slurm_restarts_the_job() -> None:
+    for text, restarts, grants in ((PENDING, 0, 0), (RUNNING, 0, 1), (PENDING, 1, 1)):
+        assert allocation_of(line(text), REQUEST, HeldNodes(restarts=restarts)).grants == grants
+    assert allocation_of(line(RUNNING), REQUEST, HeldNodes(restarts=1)).grants == 2
+
+
 def test_node_states_are_read() -> None:
     assert node_states("node2|mixed\nnode3|down*\nnode3|down*\n") == {
         "node2": "mixed",
@@ -65,7 +75,7 @@ def test_node_states_are_read() -> None:
 
 
 def test_a_pending_job_holds_nothing_and_says_why() -> None:
-    told = allocation_of(line(PENDING), REQUEST, Held(grants=1))
+    told = allocation_of(line(PENDING), REQUEST, HeldNodes(restarts=1))
     assert told.state == "pending"
     assert told.waiting is not None
     assert told.waiting.word == "Resources"
@@ -76,36 +86,36 @@ def test_a_pending_job_holds_nothing_and_says_why() -> None:
 
 
 def test_slots_are_bound_in_order_until_nodes_have_told_where_they_are() -> None:
-    told = allocation_of(line(RUNNING), REQUEST, Held(allotted=NODES))
+    told = allocation_of(line(RUNNING), REQUEST, HeldNodes(allotted=NODES))
     assert [slot.host for slot in told.slots] == list(NODES)
     assert told.grants == 1
-    other = Held(hosts={"slurm-0": "node4"}, allotted=NODES)
+    other = HeldNodes(hosts={"slurm-0": "node4"}, allotted=NODES)
     assert allocation_of(line(RUNNING), REQUEST, other).slots[0].host == "node4"
 
 
 @pytest.mark.parametrize("state", ["down*", "mixed*", "down", "fail", "failing", "powering_down"])
 def test_a_node_that_slurm_gave_up_is_down(state: str) -> None:
-    assert states(Held(allotted=NODES, states={"node3": state})) == ["up", "down", "up"]
+    assert states(HeldNodes(allotted=NODES, states={"node3": state})) == ["up", "down", "up"]
 
 
 @pytest.mark.parametrize("state", ["mixed", "allocated", "draining", "drained", "idle", ""])
 def test_a_node_that_works_is_up(state: str) -> None:
-    assert states(Held(allotted=NODES, states={"node3": state})) == ["up", "up", "up"]
+    assert states(HeldNodes(allotted=NODES, states={"node3": state})) == ["up", "up", "up"]
 
 
 def test_a_slot_keeps_its_host_when_another_is_taken() -> None:
     hosts = dict(zip(REQUEST.slots, NODES, strict=True))
-    assert states(Held(hosts=hosts, allotted=("node2", "node4"))) == ["up", "gone", "up"]
+    assert states(HeldNodes(hosts=hosts, allotted=("node2", "node4"))) == ["up", "gone", "up"]
 
 
 def test_a_node_that_is_lost_before_it_has_told_is_known_once_the_others_have() -> None:
     left = ("node2", "node4")
-    assert states(Held(allotted=left)) == ["waiting", "waiting", "waiting"]
+    assert states(HeldNodes(allotted=left)) == ["waiting", "waiting", "waiting"]
     hosts = {"slurm-0": "node2"}
-    assert states(Held(hosts=hosts, allotted=left)) == ["up", "waiting", "waiting"]
+    assert states(HeldNodes(hosts=hosts, allotted=left)) == ["up", "waiting", "waiting"]
     hosts = {"slurm-0": "node2", "slurm-2": "node4"}
-    assert states(Held(hosts=hosts, allotted=left)) == ["up", "gone", "up"]
-    assert states(Held()) == ["waiting", "waiting", "waiting"]
+    assert states(HeldNodes(hosts=hosts, allotted=left)) == ["up", "gone", "up"]
+    assert states(HeldNodes()) == ["waiting", "waiting", "waiting"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +135,7 @@ def test_a_node_that_is_lost_before_it_has_told_is_known_once_the_others_have() 
     ],
 )
 def test_each_end_has_its_cause(state: str, outcome: str, kind: Kind | None) -> None:
-    told = allocation_of(line(ended(state)), REQUEST, Held())
+    told = allocation_of(line(ended(state)), REQUEST, HeldNodes())
     assert told.state == "ended"
     assert told.outcome == outcome
     assert (told.problem.kind if told.problem else None) is kind
@@ -147,9 +157,11 @@ def test_each_end_has_its_cause(state: str, outcome: str, kind: Kind | None) -> 
     ],
 )
 def test_every_state_on_the_way_is_ours(state: str, ours: str) -> None:
-    assert allocation_of(line(ended(state)), REQUEST, Held()).state == ours
+    assert allocation_of(line(ended(state)), REQUEST, HeldNodes()).state == ours
 
 
 def test_an_allocation_survives_json() -> None:
-    told = allocation_of(line(RUNNING), REQUEST, Held(allotted=NODES, states={"node3": "down*"}))
+    told = allocation_of(
+        line(RUNNING), REQUEST, HeldNodes(allotted=NODES, states={"node3": "down*"})
+    )
     assert msgspec.json.decode(msgspec.json.encode(told), type=type(told)) == told
