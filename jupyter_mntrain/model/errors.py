@@ -132,6 +132,10 @@ class RefusedError(MntrainError):
     exit_code = 4
 
 
+class DoctorRefusedError(RefusedError):
+    """The doctor found what would end a job, or have it hang; a launch may go without it."""
+
+
 class PortTakenError(RefusedError):
     default = Kind.PORT_TAKEN
 

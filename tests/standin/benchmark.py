@@ -21,6 +21,8 @@ class StandInBenchmark:
     def __init__(self) -> None:
         self.report: BenchReport | None = None
         self.specs: list[JobSpec] = []
+        self.unchecked = 0
+        """How often it ran without the doctor."""
 
     def run(
         self,
@@ -28,11 +30,13 @@ class StandInBenchmark:
         *,
         largest_bytes: int,
         python: str | None = None,
+        is_checked: bool = True,
         progress: Progress = SILENT,
         **_: Any,
     ) -> BenchReport:
         from tests.metrics.benchmark import reports  # which uses this cluster's nodes
 
         self.specs.append(bench_spec(participants, largest_bytes, python))
+        self.unchecked += not is_checked
         progress.report("waiting for the end", 0, len(participants))
         return self.report or reports.report(reports.lines(), reports.nodes())

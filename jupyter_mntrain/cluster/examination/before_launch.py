@@ -15,7 +15,7 @@ from jupyter_mntrain.doctor.check import Case, Examined, JobAhead
 from jupyter_mntrain.doctor.every import EVERY, examine
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.errors import DoctorRefusedError, MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.job import JobSpec, Participant
@@ -36,7 +36,7 @@ async def examine_before(
     for what it needs anyway.
 
     Raises:
-        RefusedError: with the first cause for which it would fail, or hang.
+        DoctorRefusedError: with the first cause for which it would fail, or hang.
         RecipeError: its recipe is not valid.
     """
     question = msgspec.structs.replace(question_of_job(spec), looks_up_names=False)
@@ -61,7 +61,7 @@ async def examine_before(
     for one in found:
         if one.problem and one.level == "stops":
             fix = f"{one.problem.fix}; or, if you know better, launch with --skip-doctor"
-            raise RefusedError.of(msgspec.structs.replace(one.problem, fix=fix))
+            raise DoctorRefusedError.of(msgspec.structs.replace(one.problem, fix=fix))
     return tuple(
         one.problem
         for one in found

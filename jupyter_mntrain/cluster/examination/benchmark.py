@@ -53,6 +53,7 @@ class ClusterBenchmark:
         largest_bytes: int = LARGEST_BYTES,
         python: str | None = None,
         submitted_by: str = "",
+        is_checked: bool = True,
         progress: Progress = SILENT,
     ) -> BenchReport:
         """Time messages of growing sizes between these ranks, in a job; the nodes keep what each
@@ -63,6 +64,7 @@ class ClusterBenchmark:
             participants: from :meth:`Cluster.participants`.
             python: interpreter on the nodes, as for a launch.
             submitted_by: for people; default: user and host.
+            is_checked: whether the doctor looks at the nodes first.
 
         Raises:
             SpecError: there are fewer than two ranks; or as for :meth:`Cluster.launch`.
@@ -74,6 +76,7 @@ class ClusterBenchmark:
         unmeasured = self._measure_links(participants, progress)
         spec = with_values(spec, os.environ)
         launcher = self._driver.launcher(submitted_by)
+        launcher.is_checked = is_checked
         started = launcher.launch(spec, new_job_id(), progress=progress)
         job = Job(self._driver, self._driver.loop.run(started).job_id)
         try:

@@ -52,6 +52,15 @@ class PieceSchedule:
         return not any(self._lacks.values())
 
     @property
+    def _source_pieces(self) -> int:
+        """Pieces that the source sends to each node at once.
+
+        What others send to it takes the link in equal shares, and the source must get its own: a
+        receiver of N needs a part of N from the source, which nothing makes up for later.
+        """
+        return max(SOURCE_PIECES, -(-PEER_PIECES // max(1, len(self._held) - 1)))
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is on its way."""
         return not self._flying
@@ -111,7 +120,7 @@ class PieceSchedule:
 
     def _from_source(self) -> Send | None:
         busy = [send.receiver for send in self._flying if send.sender == SOURCE]
-        if len(busy) >= max(SOURCE_PIECES, len(self._held)):
+        if len(busy) >= self._source_pieces * len(self._held):
             return None
         for node in sorted(self._lacks, key=busy.count):
             piece = self._take((SOURCE, node))

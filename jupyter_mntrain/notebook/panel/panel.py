@@ -88,7 +88,7 @@ class WidgetPanel:
         self.settings = SettingsBar(self._listen, self._change)
         self.restarts = FieldBar(self._listen, self._change, RESTART_LABELS)
         self._checks = box("mnt-plain")
-        self.doctor = DoctorPart(lambda: self._do(self._examine_again), self._change)
+        self.doctor = DoctorPart(lambda: self._do(self._examine_again), self._listen, self._change)
         self.prediction = PredictionPart(lambda: self._do(self._measure))
         self.launch_bar = LaunchBar(self._do, self._launch, self._resume, self._change)
         bar = self.launch_bar
@@ -291,7 +291,13 @@ class WidgetPanel:
         if form.settings != self._checks_shown:
             self._checks_shown = form.settings
             put_lines(self._checks, [check_line(one, self._change) for one in form.settings])
-        self.doctor.show(form.doctor, panel.said, is_busy=self._is_examining)
+        self.doctor.show(
+            form.doctor,
+            panel.said,
+            is_busy=self._is_examining,
+            can_skip=panel.doctor.refuses(form.participants),
+            is_skipped=panel.choices.skips_doctor,
+        )
         self.prediction.show(form.prediction, is_busy=is_busy)
         again = panel.target.job is not None
         self.launch_bar.show(form, self._action, panel.resume, again=again)

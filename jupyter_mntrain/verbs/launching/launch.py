@@ -105,11 +105,16 @@ def start_options(parser: Parser) -> None:
         help="queue it on the nodes: it starts once every GPU and port it needs is free, even "
         "with no notebook open; until then it is pending and holds nothing",
     )
+    skip_doctor_option(parser)
+    variable_option(parser)
+
+
+def skip_doctor_option(parser: Parser) -> None:
+    """Add the option of whoever knows better than the doctor."""
     parser.flag(
         "--skip-doctor",
         help="start without looking first at what would end the job, or have it hang",
     )
-    variable_option(parser)
 
 
 def refuse_start_options(context: Context, args: Namespace) -> None:

@@ -16,7 +16,7 @@ from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables.benchmark import benchmark_table, heading
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
-from jupyter_mntrain.verbs.launching.launch import submitter
+from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, submitter
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.picture_file import picture_path, write_picture
 
@@ -50,6 +50,7 @@ class BenchVerb(Verb):
             metavar="PYTHON",
             help="interpreter on the nodes, as for launch; default: the agents' own",
         )
+        skip_doctor_option(parser)
         parser.option(
             "--output",
             "-o",
@@ -68,6 +69,7 @@ class BenchVerb(Verb):
                 largest_bytes=args.largest,
                 python=args.python,
                 submitted_by=submitter(context),
+                is_checked=not args.skip_doctor,
                 progress=progress,
             )
         data = msgspec.to_builtins(report)

@@ -86,6 +86,7 @@ class Choices(Record, frozen=True):
         waits: whether it is queued until everything it needs is free.
         project, workdir, python: as typed; ``""`` = as without the option.
         mixed_versions: start even if the nodes' versions differ.
+        skips_doctor: start whatever the doctor finds.
     """
 
     nodes: dict[str, NodeChoice] = {}
@@ -109,6 +110,7 @@ class Choices(Record, frozen=True):
     restart: Restart = "never"
     waits: bool = False
     mixed_versions: bool = False
+    skips_doctor: bool = False
 
     def node(self, name: str) -> NodeChoice:
         return self.nodes.get(name, NodeChoice())
@@ -259,6 +261,12 @@ def launch_words(
     for change in overrides(choices):
         words += ["--set", change]
     return words
+
+
+def start_words(choices: Choices) -> list[str]:
+    """The options of a launch that say how to start it, not what."""
+    chosen = {"--queue": choices.waits, "--skip-doctor": choices.skips_doctor}
+    return [option for option, is_chosen in chosen.items() if is_chosen]
 
 
 def settings(choices: Choices) -> list[str]:

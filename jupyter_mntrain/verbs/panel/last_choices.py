@@ -45,9 +45,9 @@ class Memory:
 
     def remember(self, key: str, choices: Choices, *, job: JobId, now_s: float) -> None:
         """Store the choices that were just launched, but for the acknowledgment of versions that
-        differ: it was for that launch.
+        differ and of what the doctor found: it was for that launch.
         """
-        choices = msgspec.structs.replace(choices, mixed_versions=False)
+        choices = msgspec.structs.replace(choices, mixed_versions=False, skips_doctor=False)
         with self._file.locked():
             known = {key: Remembered(choices=choices, launched_s=now_s, job=job)}
             known |= {other: one for other, one in self.all().items() if other != key}

@@ -35,6 +35,7 @@ from jupyter_mntrain.verbs.panel.choices import (
     choices_of,
     launch_words,
     overrides,
+    start_words,
     without_secrets,
 )
 from jupyter_mntrain.verbs.panel.form import Form, make_form
@@ -79,7 +80,7 @@ class Panel:
         self._place = PlaceLook(self.cluster)
         self._port = PortLook(self.cluster)
         self._plan = PlanLook()
-        self._doctor = DoctorLook(self.cluster)
+        self.doctor = DoctorLook(self.cluster)
         self.choices = Choices()
         self.note = ""
         """Where the choices come from."""
@@ -142,7 +143,7 @@ class Panel:
             port=self._port.answer,
             place=self._place.place,
             planned=self._plan.of,
-            examined=self._doctor.of,
+            examined=self.doctor.of,
         )
 
     def _read(self, choices: Choices) -> Workload | MntrainError:
@@ -167,11 +168,11 @@ class Panel:
         ``None`` if the answer is known and not old.
         """
         if anew:
-            self._doctor.forget()
+            self.doctor.forget()
         now_s = self._context.clock()
-        if not self._doctor.is_due(form.participants, now_s):
+        if not self.doctor.is_due(form.participants, now_s):
             return None
-        return partial(self._doctor.ask, form.participants, now_s)
+        return partial(self.doctor.ask, form.participants, now_s)
 
     def _look_at_place(self, form: Form) -> bool:
         """Read what is sent, and ask the nodes for the job's folder and interpreter, if any."""
@@ -213,9 +214,8 @@ class Panel:
         return self._command(form, resumes=self.target.job if goes_on else None)
 
     def _command(self, form: Form, *, resumes: JobId | None) -> str:
-        waits = ["--queue"] if self.choices.waits else []
         shown = self._words(form, without_secrets(self.choices), resumes)
-        words, cell = shlex.join([*shown, *waits]), self.target.cell
+        words, cell = shlex.join([*shown, *start_words(self.choices)]), self.target.cell
         magic = shlex.join([self._context.program, *self._cluster_words()])
         if resumes is not None:
             return f"{magic} resume {words}{self._arguments()}"
@@ -263,8 +263,10 @@ class Panel:
 
     def _start(self, form: Form, built: Built, progress: Progress, *, resumes: JobId | None) -> Job:
         said: list[Problem] = []
-        waits = self.choices.waits
-        job = start(self._context, built, progress, waits=waits, on_note=said.append)
+        waits, is_checked = self.choices.waits, not self.choices.skips_doctor
+        begin = partial(start, self._context, built, progress, waits=waits, on_note=said.append)
+        with self.doctor.refusing():
+            job = begin(is_checked=is_checked)
         self.said = tuple(said)
         self.started = (job.id, self._command(form, resumes=resumes))
         now_s = self._context.clock()

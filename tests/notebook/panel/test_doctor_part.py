@@ -59,6 +59,21 @@ def test_what_stops_a_launch_blocks_it_at_the_row(open_one) -> None:
     until(lambda: page.why.startswith("2 ranks on 1 node."))
 
 
+def test_what_it_refuses_is_launched_anyway_by_a_checkbox_that_is_hidden_before(open_one) -> None:
+    page = open_one()
+    until(lambda: "on 2 nodes" in line(page))
+    part, launch = page.view.doctor, page.view.launch_bar.launch
+    assert part.anyway.layout.display == "none"
+    page.cluster.doctor.case = with_path(healthy(), "jobs", free_bytes=0)
+    page.click(part.again)
+    until(lambda: part.anyway.layout.display is None)
+    assert blocked(launch)
+    part.anyway.value = True
+    until(lambda: not blocked(launch))
+    page.click(launch)
+    until(lambda: page.cluster.unchecked == 1)
+
+
 def test_what_a_launch_says_stays_below_the_line(open_one) -> None:
     page = open_one()
     page.cluster.notes = (Problem(kind=Kind.NODE, cause="its clock is ahead", node="wopr"),)

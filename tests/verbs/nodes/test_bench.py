@@ -33,6 +33,13 @@ def test_what_was_reached_fits_eighty_columns(do, text, cluster):
     assert [one.node for one in spec.participants] == [*NODES]
 
 
+def test_the_doctor_is_asked_first_unless_somebody_knows_better(do, cluster):
+    do("bench", *NODES)
+    assert cluster.benchmark.unchecked == 0
+    do("bench", *NODES, "--skip-doctor")
+    assert cluster.benchmark.unchecked == 1
+
+
 def test_what_is_slow_is_named_with_a_fix_and_fails(do, text, cluster):
     cluster.benchmark.report = report(lines(4, slow={(0, 2): 0.1}), nodes(4))
     outcome = do("bench")

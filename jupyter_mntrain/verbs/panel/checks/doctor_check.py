@@ -27,7 +27,8 @@ def check_doctor(
     examined: Examined,
     findings: Findings,
 ) -> str:
-    """What stops a launch is an error at the node's row, what may slow it down is a warning.
+    """What stops a launch is an error at the node's row, what may slow it down is a warning; a
+    person may know better.
 
     Returns what was found in one line; empty if nobody takes part.
     """
@@ -43,6 +44,8 @@ def check_doctor(
 
 
 def _row_check(one: Finding, choices: Choices, *, can_leave: bool) -> RowCheck | None:
+    if one.level == "stops" and choices.skips_doctor:
+        return RowCheck(level="warning", problem=one.problem)
     if one.level == "stops":
         fix = leave_out(choices, one.node) if can_leave else None
         return RowCheck(level="error", problem=one.problem, fix=fix)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import DoctorRefusedError, MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
 
@@ -35,10 +36,26 @@ class DoctorLook:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._answers: dict[Participants, tuple[Answer, float]] = {}
+        self._has_refused = False
+
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Notice whether it refuses a launch."""
+        self._has_refused = False
+        try:
+            yield
+        except DoctorRefusedError:
+            self._has_refused = True
+            raise
 
     def of(self, participants: Participants) -> Answer | None:
         known = self._answers.get(participants)
         return known[0] if known else None
+
+    def refuses(self, participants: Participants) -> bool:
+        """Whether it refused the last launch, or would refuse one of these."""
+        answer = self.of(participants)
+        return self._has_refused or (isinstance(answer, DoctorReport) and not answer.can_launch)
 
     def is_due(self, participants: Participants, now_s: float) -> bool:
         """Whether to ask: somebody takes part, and the answer is missing or old."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from jupyter_mntrain.launch.progress import SILENT
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.show.bundles import plain_text
@@ -58,6 +60,32 @@ def test_the_last_node_cannot_be_left_out(panel: Panel, two: StandInCluster) -> 
     choose(panel, nodes={"wopr": NodeChoice(is_used=False)})
     (check,) = row(examined(panel), "muthur").checks
     assert (check.level, check.fix) == ("error", None)
+
+
+def test_who_knows_better_launches_anyway_this_time(panel: Panel, two: StandInCluster) -> None:
+    two.doctor.case = FULL
+    assert panel.doctor.refuses(examined(panel).participants)
+    form = choose(panel, skips_doctor=True)
+    assert form.blocked is None
+    assert [check.level for check in row(form, "muthur").checks] == ["warning"]
+    assert "--skip-doctor" in panel.command(form)
+    panel.launch(form, SILENT)
+    assert two.unchecked == 1
+    panel.choose(panel.target)
+    assert panel.form().blocked is not None, "it was for that launch"
+
+
+def test_a_launch_that_the_doctor_refused_is_known_until_the_next(
+    panel: Panel, two: StandInCluster
+) -> None:
+    assert not panel.doctor.refuses(examined(panel).participants)
+    two.refuses = DoctorRefusedError("its port is blocked")
+    with pytest.raises(DoctorRefusedError):
+        panel.launch(panel.form(), SILENT)
+    assert panel.doctor.refuses(panel.form().participants)
+    two.refuses = None
+    panel.launch(panel.form(), SILENT)
+    assert not panel.doctor.refuses(panel.form().participants)
 
 
 def test_what_may_slow_it_down_is_a_warning(panel: Panel, two: StandInCluster) -> None:
