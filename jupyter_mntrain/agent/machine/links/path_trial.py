@@ -47,7 +47,8 @@ KNOCKS = 24
 KNOCK_S = 0.15
 MOST_AT_ONCE = 16
 _PIECE_BYTES = 64 << 10
-"""Sent at once under load: it fits into every switch's queue, so that only a bad line loses."""
+"""Sent at once under load to all peers together, which is what each receives of all: it fits into
+every switch's queue, so that only a bad line loses."""
 _TALKS = 2
 """An agent that gets no CPU time for a second is not to blame, nor is a way for one packet."""
 _ENOUGH_LOST = 20
@@ -77,7 +78,8 @@ def try_paths(asked: PathsAsked, node: str, *, may_load: bool) -> tuple[PathTria
 
     def try_one(target: PathTarget) -> PathTrial:
         is_loaded = asked.is_loaded and may_load and not target.ticket.is_busy
-        return try_path(target, node, interfaces, is_loaded=is_loaded)
+        piece = _PIECE_BYTES // len(asked.targets) if is_loaded else 0
+        return try_path(target, node, interfaces, piece)
 
     if not asked.targets:
         return ()
@@ -86,7 +88,7 @@ def try_paths(asked: PathsAsked, node: str, *, may_load: bool) -> tuple[PathTria
 
 
 def try_path(
-    target: PathTarget, node: str, interfaces: dict[str, Interface], *, is_loaded: bool
+    target: PathTarget, node: str, interfaces: dict[str, Interface], piece_bytes: int
 ) -> PathTrial:
     ports = (target.ticket.port, *target.ticket.ports)
     kept = kept_packets()
@@ -94,7 +96,7 @@ def try_path(
     flow, round_trip_s, load = None, None, None
     for _ in range(_TALKS if tries[0].trouble is None else 0):
         try:
-            flow, round_trip_s, load = _talk(target, is_loaded=is_loaded)
+            flow, round_trip_s, load = _talk(target, piece_bytes)
         except TimeoutError:  # its kernel has answered, and its agent is busy
             continue
         except OSError:  # who answered is not the one that has the token
@@ -165,8 +167,11 @@ def _knock(target: PathTarget, port: int) -> int:
     return sum(code in began for code in codes)
 
 
-def _talk(target: PathTarget, *, is_loaded: bool) -> tuple[Flow, float | None, Resent | None]:
+def _talk(target: PathTarget, piece_bytes: int) -> tuple[Flow, float | None, Resent | None]:
     """Round trips, then many bytes, then a load.
+
+    Args:
+        piece_bytes: of the load; 0 = none.
 
     Raises:
         OSError: the token gets no answer, and no packet was lost.
@@ -188,7 +193,7 @@ def _talk(target: PathTarget, *, is_loaded: bool) -> tuple[Flow, float | None, R
             has_arrived = False
         median_s = statistics.median(round_trips_s) if round_trips_s else None
         if has_arrived:
-            return "works", median_s, _load(connection) if is_loaded else None
+            return "works", median_s, _load(connection, piece_bytes) if piece_bytes else None
         return ("lossy" if _is_lossy(small, _counted(connection)) else "stuck"), median_s, None
 
 
@@ -228,20 +233,21 @@ def _arrives(connection: socket.socket, size: int) -> bool:
     return True
 
 
-def _load(connection: socket.socket) -> Resent:
+def _load(connection: socket.socket, piece_bytes: int) -> Resent:
     """Send piece after piece; packets that were sent again without need do not count."""
-    found, end_s = _counted(connection), time.monotonic() + LOAD_S
+    before, end_s = _counted(connection), time.monotonic() + LOAD_S
+    found = before
     with suppress(OSError):
         while (
             time.monotonic() < end_s
-            and found.packets < LOAD_PACKETS
-            and found.again < _ENOUGH_LOST
-            and _arrives(connection, _PIECE_BYTES)
+            and found.packets - before.packets < LOAD_PACKETS
+            and found.again - before.again < _ENOUGH_LOST
+            and _arrives(connection, piece_bytes)
         ):
             found = _counted(connection)
     time.sleep(_WORD_S)
     found = _counted(connection)
-    return Resent(packets=found.packets, again=found.again)
+    return Resent(packets=found.packets - before.packets, again=max(0, found.again - before.again))
 
 
 class _Counted(NamedTuple):
