@@ -2094,7 +2094,7 @@ export interface LabelJob {
  *
  *     Args:
  *         mixed_versions: start even if versions differ between nodes. An acknowledgment for the
- *             earlier job does not count for this one.
+ *             earlier job, or in the job file, does not count for this one.
  *         begin: with the newest checkpoint in this directory on the nodes, or with this folder of
  *             one; default: as the job file says.
  *         is_queued: let it wait for its turn instead of refusing if it cannot start now.

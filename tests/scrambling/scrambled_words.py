@@ -114,7 +114,10 @@ def _speaks(node: ast.Call) -> bool:
     return _called(node).endswith("Error") or _called(node) in MAKERS
 
 
-def _assigned_names(node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> set[str]:
+ASSIGNMENT = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr
+
+
+def _assigned_names(node: ASSIGNMENT) -> set[str]:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     return {one.id for t in targets for one in ast.walk(t) if isinstance(one, ast.Name)}
 
@@ -141,7 +144,7 @@ def _expressions(tree: ast.AST, names: set[str]) -> Iterator[ast.AST]:
         if isinstance(node, ast.Call):
             yield from (k.value for k in node.keywords if k.arg in NAMES)
             yield from node.args if _speaks(node) else ()
-        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        elif isinstance(node, ASSIGNMENT):
             if node.value is not None and _assigned_names(node) & (names | NAMES):
                 yield node.value
         elif isinstance(node, FUNCTION):
@@ -225,14 +228,14 @@ class _Sentences(ast.NodeTransformer):
                 node.values[at] = _Literals().visit(node.values[at])
         return node
 
-    def _assigned(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> ast.AST:
+    def _assigned(self, node: ASSIGNMENT) -> ast.AST:
         self.generic_visit(node)
         if node.value is not None and _assigned_names(node) & (NAMES | self._parts):
             is_certain = bool(_assigned_names(node) & NAMES)
             node.value = _Literals(is_certain=is_certain).visit(node.value)
         return node
 
-    visit_Assign = visit_AnnAssign = visit_AugAssign = _assigned  # noqa: N815
+    visit_Assign = visit_AnnAssign = visit_AugAssign = visit_NamedExpr = _assigned  # noqa: N815
 
     def visit_FunctionDef(self, node: FUNCTION) -> ast.AST:
         self.generic_visit(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
@@ -11,15 +11,27 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
 
-DEBUG: Final[Mapping[str, tuple[str, str]]] = {
-    "CUDA_LAUNCH_BLOCKING": ("1", "every kernel is waited for"),
-    "TORCH_DISTRIBUTED_DEBUG": ("DETAIL", "every collective is checked with all ranks first"),
-    "TORCH_NCCL_BLOCKING_WAIT": ("1", "every collective is waited for"),
-    "TORCH_NCCL_DESYNC_DEBUG": ("1", "every collective is told to all ranks"),
-    "NCCL_P2P_DISABLE": ("1", "GPUs of one node exchange data by way of the host's memory"),
-    "NCCL_SHM_DISABLE": ("1", "ranks of one node exchange data by way of the network"),
+
+class _Left(NamedTuple):
+    """The value of a variable that slows, and why."""
+
+    value: str
+    why: str
+
+
+DEBUG: Final[Mapping[str, _Left]] = {
+    "CUDA_LAUNCH_BLOCKING": _Left("1", why="every kernel is waited for"),
+    "TORCH_DISTRIBUTED_DEBUG": _Left(
+        "DETAIL", why="every collective is checked with all ranks first"
+    ),
+    "TORCH_NCCL_BLOCKING_WAIT": _Left("1", why="every collective is waited for"),
+    "TORCH_NCCL_DESYNC_DEBUG": _Left("1", why="every collective is told to all ranks"),
+    "NCCL_P2P_DISABLE": _Left(
+        "1", why="GPUs of one node exchange data by way of the host's memory"
+    ),
+    "NCCL_SHM_DISABLE": _Left("1", why="ranks of one node exchange data by way of the network"),
 }
-"""Variables of a search for an error that is over, with the value that slows, and why."""
+"""Variables of a search for an error that is over."""
 
 OF_INTERFACES: Final = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 

@@ -21,6 +21,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView
+from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import (
@@ -106,16 +107,15 @@ class JobsResource(MntrainHandler):
                     raise refusal(
                         400, Kind.BAD_SPEC, "this job file is nested too deeply"
                     ) from error
-                acknowledged = spec.mixed_versions or body.mixed_versions
-                return msgspec.structs.replace(spec, mixed_versions=acknowledged)
             case LaunchJob(job_id=str(job_id), spec=None):
                 job = await self.work(updates.cluster.job, self.job_id(job_id))
                 spec = await self.work(job.spec)
-                return msgspec.structs.replace(spec, mixed_versions=body.mixed_versions)
             case _:
                 raise refusal(
                     400, Kind.BAD_REQUEST, "say what to launch", "give either job_id or spec"
                 )
+        # A page does not say what a job file acknowledges: whoever launches it does.
+        return msgspec.structs.replace(spec, mixed_versions=body.mixed_versions)
 
 
 class JobResource(OneJobResource):
@@ -168,7 +168,7 @@ class SpecResource(OneJobResource):
         job = updates.cluster.known_job(entry.job_id)
         spec = await self.work(job.spec)
         when = job.view().attempt.submitted_s
-        text = write_spec(spec, job_id=entry.job_id, submitted_s=when)
+        text = write_spec(unacknowledged(spec), job_id=entry.job_id, submitted_s=when)
         name, left_out = f"{entry.job_id}.toml", secret_names(spec)
         self.answer(SpecFile(name=name, text=text, left_out=left_out))
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.spec_file import secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
@@ -47,7 +48,7 @@ class ExportVerb(Verb):
         secrets = secret_names(spec)
         left_out = () if args.with_secrets else secrets
         text = write_spec(
-            spec,
+            unacknowledged(spec),
             job_id=job.id,
             submitted_s=view.attempt.submitted_s,
             with_secrets=args.with_secrets,

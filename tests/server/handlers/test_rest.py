@@ -279,6 +279,17 @@ def test_a_job_is_launched_from_a_file_and_again(served: Served) -> None:
     assert again.json()["name"] == "from a file"
 
 
+def test_that_versions_may_differ_is_said_of_each_launch(served: Served) -> None:
+    """Not by a job file, which a page does not show."""
+    file = "mixed_versions = true\n" + JOB_FILE
+    silent = served.server.ask("POST", "/jobs", {"spec": file}).json()["job_id"]
+    said = served.server.ask("POST", "/jobs", {"spec": JOB_FILE, "mixed_versions": True})
+    loud = said.json()["job_id"]
+    found = [served.agents[0].jobs[one].spec.mixed_versions for one in (silent, loud)]
+    assert found == [False, True]
+    assert "mixed_versions" not in served.server.get(f"/jobs/{loud}/spec")["text"]
+
+
 def test_links_are_measured(served: Served) -> None:
     answer = served.server.ask("POST", "/links/measure", {"nodes": ["node1", "nobody"]})
     assert answer.status_code >= 400

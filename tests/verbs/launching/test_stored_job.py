@@ -203,6 +203,12 @@ def test_export_writes_what_launch_takes(do, launched, known, tmp_path, text):
     )
 
 
+def test_an_acknowledgment_is_not_exported(do, known, acknowledged, text):
+    view = msgspec.structs.replace(known.view(), spec=acknowledged)
+    known.view = lambda: view
+    assert not read_spec(text(do("export", known.id).renderable)).mixed_versions
+
+
 def test_export_without_a_file_is_the_file(do, cluster, known, text):
     script = "if 1:\n\tx = '" + "long " * 60 + "'\n"
     spec = msgspec.structs.replace(SCRIPT_JOB, files={"train.py": script})
