@@ -10,6 +10,7 @@ from typing import Any
 
 import psutil
 
+from jupyter_mntrain.agent.machine.devices.memory_limit import usable_memory
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model import tunables
@@ -119,7 +120,7 @@ class BeatSampler:
             ),
             gpus=self._node.inventory.gpus.read(),
             cpu_share=psutil.cpu_percent() / 100,
-            memory_available_bytes=psutil.virtual_memory().available,
+            memory_available_bytes=usable_memory().available_bytes,
         )
 
 

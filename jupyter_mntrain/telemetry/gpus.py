@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +15,10 @@ import psutil
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
+from jupyter_mntrain.model.sources.allotment import read_allotment
 from jupyter_mntrain.telemetry.interfaces import SYSFS
 from jupyter_mntrain.telemetry.kernel_files import kernel_text
+from jupyter_mntrain.telemetry.offered_gpus import visible_gpus, visible_instances
 
 SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 """Hardware slowdown, thermal limit of the driver and of the hardware, power brake: ``nvml.h``,
@@ -63,28 +65,10 @@ def has_amd_gpu(sysfs: Path = SYSFS) -> bool:
     )
 
 
-def visible_gpus(value: str | None, uuids: Mapping[int, str]) -> frozenset[int]:
-    """Which GPUs ``CUDA_VISIBLE_DEVICES`` leaves to a process, by index.
-
-    As CUDA reads it: an entry is an index, or the beginning of one GPU's UUID; the first that is
-    neither ends the list (CUDA programming guide, environment variables).
-
-    Args:
-        value: of the variable; ``None`` if it is not set.
-        uuids: of all GPUs, by index.
-    """
-    if value is None:
-        return frozenset(uuids)
-    found = set()
-    for entry in map(str.strip, value.split(",")):
-        if entry.isdecimal():
-            meant = [index for index in uuids if index == int(entry)]
-        else:
-            meant = [index for index, uuid in uuids.items() if entry and uuid.startswith(entry)]
-        if len(meant) != 1:
-            break
-        found.add(meant[0])
-    return frozenset(found)
+def gpus_of(environment: Mapping[str, str]) -> GpuReader:
+    """A reader of the GPUs that a process with this environment may use."""
+    allotted = read_allotment(environment)
+    return GpuReader(allotted.gpus, is_allotted=allotted.is_scheduled)
 
 
 class Driver(NamedTuple):
@@ -104,10 +88,17 @@ class GpuReader:
     Args:
         visible: ``CUDA_VISIBLE_DEVICES`` of the process that may use them; ``None``: all GPUs.
         retry_s: interval of trying again.
+        is_allotted: a scheduler has said which are visible.
     """
 
-    def __init__(self, visible: str | None = None, retry_s: float = RETRY_S) -> None:
-        self._visible = visible
+    def __init__(
+        self,
+        visible: str | None = None,
+        retry_s: float = RETRY_S,
+        *,
+        is_allotted: bool = False,
+    ) -> None:
+        self._visible, self._is_allotted = visible, is_allotted
         self._retry_s = retry_s
         self._tried_s = time.monotonic()
         self._nvml: Any = None
@@ -143,7 +134,7 @@ class GpuReader:
         """Read all GPUs. Fields that a card does not report are ``None``, never 0.
 
         A card that fell off the bus, or is split into MIG instances, is omitted, and named in
-        ``note``.
+        ``note``; a MIG instance that is named as visible stands in the place of its card.
         """
         if self._nvml is None and time.monotonic() - self._tried_s >= self._retry_s:
             self._connect()
@@ -157,7 +148,9 @@ class GpuReader:
             self._optional(nvml.nvmlShutdown)
             self._nvml = None
             return ()
-        visible = visible_gpus(self._visible, uuids)
+        if instances := visible_instances(self._visible):
+            return self._read_instances(instances)
+        visible = visible_gpus(self._visible, uuids, is_allotted=self._is_allotted)
         self.indices = tuple(sorted(visible))
         gpus, lost = [], []
         for index in self.indices:
@@ -165,11 +158,27 @@ class GpuReader:
                 if self._is_split(index):
                     lost.append(_split(index))
                 else:
-                    gpus.append(self._read_one(index, uuids[index]))
+                    gpus.append(self._read_one(index, uuids[index], self._handle(index)))
             except nvml.NVMLError as error:
                 lost.append(_lost(index, error))
         self.note = "; ".join(lost) or (None if gpus else _none_of(len(uuids)))
         return tuple(gpus)
+
+    def _read_instances(self, instances: Sequence[str]) -> tuple[Gpu, ...]:
+        """Read the MIG instance that CUDA offers: of several the first."""
+        nvml, (uuid, *others) = self._nvml, instances
+        self.indices = ()
+        try:
+            handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+            card = nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+            index = nvml.nvmlDeviceGetIndex(card)
+            gpu = self._read_one(index, uuid, handle)
+        except nvml.NVMLError as error:
+            self.note = f"the MIG instance {uuid} does not answer ({error}): see nvidia-smi -L"
+            return ()
+        self.indices = (index,)
+        self.note = _not_offered(others) if others else None
+        return (gpu,)
 
     def _fail(self, error: Exception) -> None:
         self.error, self.indices = getattr(error, "value", _UNKNOWN), ()
@@ -188,7 +197,7 @@ class GpuReader:
         return tuple(
             _holds(process, index)
             for index in range(count)
-            for process in self._optional(partial(self._processes, index)) or ()
+            for process in self._optional(partial(self._processes_on, index)) or ()
             if process.pid in pids
         )
 
@@ -212,29 +221,29 @@ class GpuReader:
     def _uuid(self, index: int) -> str:
         """Empty for a card that fell off the bus."""
         nvml = self._nvml
-        found = self._optional(
-            lambda: nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetHandleByIndex(index))
-        )
+        found = self._optional(lambda: nvml.nvmlDeviceGetUUID(self._handle(index)))
         return str(found or "")
 
     def _is_split(self, index: int) -> bool:
         """Whether CUDA sees the card's MIG instances only."""
         nvml = self._nvml
-        modes = self._optional(
-            lambda: nvml.nvmlDeviceGetMigMode(nvml.nvmlDeviceGetHandleByIndex(index))
-        )
+        modes = self._optional(lambda: nvml.nvmlDeviceGetMigMode(self._handle(index)))
         return bool(modes and modes[0])
 
-    def _processes(self, index: int) -> Any:
-        handle = self._nvml.nvmlDeviceGetHandleByIndex(index)
+    def _processes_on(self, index: int) -> Any:
+        return self._processes(self._handle(index))
+
+    def _processes(self, handle: Any) -> Any:
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
-    def _read_one(self, index: int, uuid: str) -> Gpu:
+    def _handle(self, index: int) -> Any:
+        return self._nvml.nvmlDeviceGetHandleByIndex(index)
+
+    def _read_one(self, index: int, uuid: str, handle: Any) -> Gpu:
         nvml = self._nvml
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
         total, used = self._memory(handle)
         rates = self._optional(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
-        processes = self._optional(partial(self._processes, index)) or []
+        processes = self._optional(partial(self._processes, handle)) or []
         return Gpu(
             index=index,
             uuid=uuid,
@@ -292,6 +301,10 @@ def _split(index: int) -> str:
         f"GPU {index} is split into MIG instances, which mntrain does not use: "
         f"nvidia-smi -i {index} -mig 0 makes it whole"
     )
+
+
+def _not_offered(instances: Sequence[str]) -> str:
+    return f"CUDA offers a process one MIG instance, so these are not used: {', '.join(instances)}"
 
 
 def _lost(index: int, error: Exception) -> str:

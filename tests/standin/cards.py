@@ -67,6 +67,7 @@ class Cards:
         cuda: the newest that the driver is for; ``None``: it does not say.
         lost: errors of cards that do not answer, by index.
         told: other answers, by the name of what is called; ``None``: the card does not say.
+        instances: UUIDs of MIG instances, each with the index of its card.
         fabric: state in its fabric of NVSwitches, error and health; ``None``: it has none.
     """
 
@@ -88,6 +89,7 @@ class Cards:
         lost: Mapping[int, CardError] | None = None,
         told: Mapping[str, Any] | None = None,
         fabric: tuple[int, int, int] | None = None,
+        instances: Mapping[str, int] | None = None,
     ) -> None:
         self.uuids = uuids
         self.split = split
@@ -101,6 +103,7 @@ class Cards:
         self.lost = lost
         self.told = told or {}
         self.fabric = fabric
+        self.instances = instances or {}
 
     def nvmlInit(self) -> None:  # noqa: N802
         self.nvmlDeviceGetCount()
@@ -120,6 +123,17 @@ class Cards:
     def nvmlDeviceGetUUID(self, handle: int) -> str:  # noqa: N802
         return self.uuids[handle]
 
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int | str:  # noqa: N802
+        if uuid.startswith("MIG-") and uuid not in self.instances:
+            raise CardError("Not Found", 6)
+        return uuid if uuid in self.instances else 0
+
+    def nvmlDeviceGetDeviceHandleFromMigDeviceHandle(self, instance: str) -> int:  # noqa: N802
+        return self.instances[instance]
+
+    def nvmlDeviceGetIndex(self, handle: int) -> int:  # noqa: N802
+        return handle
+
     def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:  # noqa: N802
         if not self.split:
             raise NotSupportedError
@@ -138,7 +152,6 @@ class Cards:
             **SETUP,
             "nvmlSystemGetDriverVersion": "570.1",
             "nvmlSystemGetCudaDriverVersion_v2": self.cuda,
-            "nvmlDeviceGetHandleByUUID": 0,
             "nvmlDeviceGetName": "RTX",
             "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=9, used=4),
             "nvmlDeviceGetUtilizationRates": _told(self.utilization, _rates),

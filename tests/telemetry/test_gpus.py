@@ -14,10 +14,11 @@ from jupyter_mntrain.telemetry import gpus
 from jupyter_mntrain.telemetry.gpus import (
     Driver,
     GpuReader,
+    gpus_of,
     has_amd_gpu,
     process_on_gpu,
-    visible_gpus,
 )
+from jupyter_mntrain.telemetry.offered_gpus import visible_gpus
 from tests.standin.cards import CardError, Cards, install
 from tests.wording import says
 
@@ -133,6 +134,40 @@ def test_what_cuda_leaves_to_a_process_is_read_as_cuda_does(
     value: str | None, left: set[int]
 ) -> None:
     assert visible_gpus(value, UUIDS) == left
+
+
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        ("2,0", {0, 2}),
+        ("0,1", {0, 1}),
+        ("4,6,7", {0, 1, 2}),
+        ("1,2,3", {0, 1, 2}),
+        ("6,7", set()),
+        ("4,6,6", set()),
+        ("GPU-8932f,7,8", {0}),
+    ],
+)
+def test_a_scheduler_may_number_the_machines_cards_where_the_driver_shows_only_those_given(
+    value: str, left: set[int]
+) -> None:
+    assert visible_gpus(value, UUIDS, is_allotted=True) == left
+
+
+def test_a_mig_instance_that_is_given_stands_in_the_place_of_its_card(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cards = Cards(uuids=("GPU-1", "GPU-2"), split=(1,), instances={"MIG-a": 1, "MIG-b": 1})
+    install(monkeypatch, cards)
+    reader = gpus_of({"CUDA_VISIBLE_DEVICES": "MIG-b"})
+    assert [(gpu.index, gpu.uuid) for gpu in reader.read()] == [(1, "MIG-b")]
+    assert (reader.indices, reader.note) == ((1,), None)
+    both = gpus_of({"CUDA_VISIBLE_DEVICES": "MIG-b,MIG-a"})
+    assert [gpu.uuid for gpu in both.read()] == ["MIG-b"]
+    assert "MIG-a" in (both.note or "")
+    gone = gpus_of({"CUDA_VISIBLE_DEVICES": "MIG-c"})
+    assert gone.read() == ()
+    assert "MIG-c" in (gone.note or "")
 
 
 def test_only_gpus_that_the_agent_may_use_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,7 @@ from jupyter_mntrain.agent.attempt.processes import (
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.files import PRIVATE, write_atomically
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
+from jupyter_mntrain.model.sources.allotment import without_launchers
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")
@@ -148,7 +149,7 @@ def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command["argv"],
             cwd=command["directory"],
-            env={**os.environ, **command["environment"]},
+            env={**without_launchers(os.environ), **command["environment"]},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -8,10 +8,9 @@ import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import psutil
-
 from jupyter_mntrain.agent.machine.devices.cpu_limit import cores, usable_cpus
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
+from jupyter_mntrain.agent.machine.devices.memory_limit import usable_memory
 from jupyter_mntrain.agent.machine.gpu_direct import read_gpu_direct
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
@@ -20,7 +19,7 @@ from jupyter_mntrain.agent.machine.software.versions import as_loaded, read_inst
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.node import Gpu, Inventory, Versions
 from jupyter_mntrain.plan.software.gpu_builds import VENDORS
-from jupyter_mntrain.telemetry.gpus import GpuReader, has_amd_gpu
+from jupyter_mntrain.telemetry.gpus import gpus_of, has_amd_gpu
 
 
 class InventoryReader:
@@ -41,7 +40,7 @@ class InventoryReader:
         loaded: Callable[[], LoadedSoftware | None] = lambda: None,
     ) -> None:
         self._loaded = loaded
-        self.gpus = GpuReader(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self.gpus = gpus_of(os.environ)
         self._links = links
         self._devices = devices
         self._installed = read_installed(python, self.gpus.driver)
@@ -55,14 +54,14 @@ class InventoryReader:
         return with_driver(versions, self.gpus.driver)
 
     def read(self) -> Inventory:
-        memory, gpus = psutil.virtual_memory(), self.gpus.read()
+        memory, gpus = usable_memory(), self.gpus.read()
         versions = self.versions
         return Inventory(
             hostname=socket.gethostname(),
             cpu_model=self._cpu_model,
             cpu_count=usable_cpus(),
-            memory_total_bytes=memory.total,
-            memory_available_bytes=memory.available,
+            memory_total_bytes=memory.total_bytes,
+            memory_available_bytes=memory.available_bytes,
             interfaces=self._links.attach(read_interfaces()),
             gpus=gpus,
             gpu_note=self._gpu_note(gpus, versions),

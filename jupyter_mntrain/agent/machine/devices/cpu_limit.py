@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
+from jupyter_mntrain.agent.machine.devices.control_groups import own_groups
+from jupyter_mntrain.model.sources.allotment import read_allotment
 from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
-CGROUPS = Path("/sys/fs/cgroup")
-OWN = Path("/proc/self/cgroup")
+
+def usable_cpus(environment: Mapping[str, str] = os.environ) -> int:
+    """Number of cores that this process may keep busy, of those that it may run on."""
+    return max(1, math.ceil(cores(environment)))
 
 
-def usable_cpus() -> int:
-    """Number of cores that this process may run on, respecting its CPU affinity."""
-    return len(os.sched_getaffinity(0))
+def cores(environment: Mapping[str, str] = os.environ) -> float:
+    """Cores' worth of CPU time: limits of its control groups make it a fraction.
 
-
-def cores() -> float:
-    """Cores' worth of CPU time: limits of its control groups make it a fraction."""
+    Args:
+        environment: tells what an allocation gives it, which not every site enforces.
+    """
     limits = [limit for limit in _limits() if limit is not None]
-    return round(min([float(usable_cpus()), *limits]), 3)
+    allotted = read_allotment(environment).cpus
+    told = [] if allotted is None else [float(allotted)]
+    return round(min([float(affine_cpus()), *limits, *told]), 3)
+
+
+def affine_cpus() -> int:
+    """Number of cores that the scheduler of the kernel lets this process run on."""
+    return len(os.sched_getaffinity(0))
 
 
 def _limits() -> list[float | None]:
     """Limit of each control group that this process is in, and of those above it."""
-    found: list[float | None] = []
-    for line in kernel_text(OWN).splitlines():
-        number, controllers, name = line.split(":", 2)
-        own = Path(name.lstrip("/"))
-        if number == "0" and not controllers:
-            found += [_second(CGROUPS / group) for group in (own, *own.parents)]
-        elif "cpu" in controllers.split(","):
-            found += [_first(CGROUPS / "cpu" / group) for group in (own, *own.parents)]
-    return found
+    read = {2: _second, 1: _first}
+    return [read[version](group) for version, group in own_groups("cpu")]
 
 
 def _second(group: Path) -> float | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import psutil
 
+from jupyter_mntrain.agent.machine.devices.memory_limit import usable_memory
 from jupyter_mntrain.agent.machine.usage.usage_series import UsageSeries
 from jupyter_mntrain.metrics.node_history import FIGURES, HistoryPart, PartKind
 from jupyter_mntrain.model import tunables
@@ -50,7 +50,7 @@ class UsageBook:
         self._directory = directory
         self._save_interval_s = save_interval_s
         self._began_s = self._saved_s = clock()
-        self._memory_bytes = psutil.virtual_memory().total
+        self._memory_bytes = usable_memory().total_bytes
         self._parts = {_name(part): part for part in _read(directory / _PARTS)}
         self._told: dict[str, HistoryPart] = {}
         """The parts as this agent has written them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,11 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import numbered, parse_duration, parse_size, size_text
 from jupyter_mntrain.model.records.lending import Drain, Lending
 from jupyter_mntrain.model.records.node import Gpu
-from jupyter_mntrain.telemetry.gpus import GpuReader
+from jupyter_mntrain.model.sources.allotment import GPUS
+from jupyter_mntrain.telemetry.gpus import gpus_of
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
 from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.shared_file import SharedFile
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 LONGEST_REASON = 200
 LONGEST_DRAIN_S = 3650 * DAY_S
@@ -127,29 +126,29 @@ def _after(before: Lending, asked: Asked, state: Path) -> Lending:
     if after.is_strict and not after.hours:
         raise SpecError("--strict needs hours", fix='give them, like --hours "22:00-06:00"')
     if "gpus" in asked.changes or "memory_bytes" in asked.changes:
-        _check_gpus(after, _visible_to_agent(state))
+        _check_gpus(after, _environment_of_agent(state))
     return after
 
 
-def _visible_to_agent(state: Path) -> str | None:
-    """``CUDA_VISIBLE_DEVICES`` of the agent that runs, which this command may not have."""
+def _environment_of_agent(state: Path) -> Mapping[str, str]:
+    """Of the agent that runs: it says which GPUs are its own, which this command may not know."""
     pid = running_pid(state)
     try:
-        return None if pid is None else psutil.Process(pid).environ().get(VISIBLE)
+        return {} if pid is None else psutil.Process(pid).environ()
     except psutil.Error:  # it has ended, or is another user's
-        return None
+        return {}
 
 
-def _check_gpus(lending: Lending, visible: str | None) -> None:
-    reader = GpuReader(visible)
+def _check_gpus(lending: Lending, environment: Mapping[str, str]) -> None:
+    reader, visible = gpus_of(environment), environment.get(GPUS)
     gpus = reader.read()
     known = {gpu.index for gpu in gpus}
     unknown = [index for index in lending.gpus or () if index not in known]
     there = f"it has {numbered('GPU', sorted(known))}" if known else f"it has none: {reader.note}"
     if unknown and visible is not None:
         raise SpecError(
-            f"the agent cannot use GPU {unknown[0]}: its {VISIBLE} is {visible!r}; {there}",
-            fix=f"give the ids that nodes lists, or start the agent with another {VISIBLE}",
+            f"the agent cannot use GPU {unknown[0]}: its {GPUS} is {visible!r}; {there}",
+            fix=f"give the ids that nodes lists, or start the agent with another {GPUS}",
         )
     if unknown:
         raise SpecError(

@@ -1,6 +1,7 @@
 """NVML of a machine with two idle cards, for agents of tests where there is none.
 
-``CARD_CAPABILITY`` in its environment is their compute capability.
+``CARD_CAPABILITY`` in its environment is their compute capability, ``CARD_COUNT`` how many the
+driver shows, and ``CARD_FIRST`` the number of the first of them in the machine.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ import os
 from types import SimpleNamespace
 from typing import Any
 
-COUNT = 2
+COUNT = int(os.environ.get("CARD_COUNT", "2"))
+FIRST = int(os.environ.get("CARD_FIRST", "0"))
+INSTANCE = "MIG-0"
 CAPABILITY = [int(part) for part in os.environ.get("CARD_CAPABILITY", "8.6").split(".")]
 MEMORY_BYTES = 24 << 30
 NVML_TEMPERATURE_GPU = 0
@@ -22,6 +25,14 @@ class NVMLError(Exception):
 NVMLError_NotSupported = NVMLError
 
 
+def _by_uuid(uuid: str) -> int:
+    if uuid.startswith("GPU-"):
+        return int(uuid.removeprefix("GPU-")) - FIRST
+    if uuid != INSTANCE:
+        raise NVMLError("Not Found")
+    return 0
+
+
 def __getattr__(name: str) -> Any:
     answers: dict[str, Any] = {
         "nvmlInit": lambda: None,
@@ -29,7 +40,10 @@ def __getattr__(name: str) -> Any:
         "nvmlSystemGetCudaDriverVersion_v2": lambda: 12080,
         "nvmlDeviceGetCount": lambda: COUNT,
         "nvmlDeviceGetHandleByIndex": lambda index: index,
-        "nvmlDeviceGetUUID": "GPU-{}".format,
+        "nvmlDeviceGetUUID": lambda at: f"GPU-{FIRST + at}",
+        "nvmlDeviceGetHandleByUUID": _by_uuid,
+        "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": lambda _: 0,
+        "nvmlDeviceGetIndex": lambda handle: handle,
         "nvmlDeviceGetMigMode": lambda _: [0, 0],
         "nvmlDeviceGetCudaComputeCapability": lambda _: CAPABILITY,
         "nvmlDeviceGetName": lambda _: "RTX",

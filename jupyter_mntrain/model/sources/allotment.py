@@ -1,0 +1,81 @@
+"""Allotment: what of its machine an allocation gives to a process, as its environment tells. Pure.
+
+The one place that reads variables of schedulers. Sources: the manual pages of sbatch and srun of
+SLURM (OUTPUT ENVIRONMENT VARIABLES), and NVIDIA's container toolkit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from jupyter_mntrain.model._record import Record
+
+CPUS = "SLURM_CPUS_ON_NODE"
+MEMORY = "SLURM_MEM_PER_NODE"
+MEMORY_OF_A_CPU = "SLURM_MEM_PER_CPU"
+"""Both in MiB; 0 is all that the machine has."""
+JOB = "SLURM_JOB_ID"
+END = "SLURM_JOB_END_TIME"
+"""Unix time; since SLURM 22.05.9."""
+GPUS = "CUDA_VISIBLE_DEVICES"
+GPUS_OF_A_CONTAINER = "NVIDIA_VISIBLE_DEVICES"
+INSTANCE = "MIG-"
+
+_MIB = 1 << 20
+_OF_A_LAUNCHER = re.compile(
+    r"SLURM_(PROCID|LOCALID|NODEID|NTASKS\w*|(STEP_)?(NUM_TASKS|TASKS_PER_NODE)|NPROCS|GTIDS)"
+    r"|(PMI|PMIX|PET|OMPI|MPI_LOCALRANKID|MPI_LOCALNRANKS)(_\w+)?|PMI[12]_\w+"
+)
+"""By these Lightning, Accelerate and MPI take the rank of the process that the scheduler started
+for their own, and torchrun the defaults of its options (``PET_…``)."""
+
+
+class Allotment(Record, frozen=True):
+    """What is told of an allocation; ``None``: nothing.
+
+    Args:
+        gpus: as ``CUDA_VISIBLE_DEVICES`` names them.
+        is_scheduled: whether a scheduler started the process.
+        ends_s: Unix time at which it is over at the latest.
+    """
+
+    cpus: int | None = None
+    memory_bytes: int | None = None
+    gpus: str | None = None
+    is_scheduled: bool = False
+    ends_s: float | None = None
+
+
+def read_allotment(environment: Mapping[str, str]) -> Allotment:
+    """What an environment tells; a value that is not understood tells nothing."""
+    cpus = _number(environment, CPUS)
+    memory, each = _number(environment, MEMORY), _number(environment, MEMORY_OF_A_CPU)
+    if memory is None and cpus is not None and each is not None:
+        memory = cpus * each
+    return Allotment(
+        cpus=cpus,
+        memory_bytes=None if memory is None else memory * _MIB,
+        gpus=_visible_devices(environment),
+        is_scheduled=JOB in environment,
+        ends_s=_number(environment, END),
+    )
+
+
+def _visible_devices(environment: Mapping[str, str]) -> str | None:
+    """``CUDA_VISIBLE_DEVICES``. A container that is given a MIG instance need not have it."""
+    told, given = environment.get(GPUS), environment.get(GPUS_OF_A_CONTAINER, "")
+    return given if told is None and given.startswith(INSTANCE) else told
+
+
+def without_launchers(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for torchrun: it does not say that another launcher gave out the ranks."""
+    return {
+        name: value for name, value in environment.items() if not _OF_A_LAUNCHER.fullmatch(name)
+    }
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    """A count; 0 is no limit."""
+    text = environment.get(name, "")
+    return int(text) or None if text.isdecimal() else None
