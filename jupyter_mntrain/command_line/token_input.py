@@ -7,6 +7,8 @@ and an agent's process runs for months.
 from __future__ import annotations
 
 import getpass
+import os
+import stat
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -104,6 +106,7 @@ def _of_standard_input() -> str:
 def _of_file(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
+            _refuse_open(path, os.fstat(file.fileno()))
             return file.read(LONGEST_CHARACTERS)
     except UnicodeDecodeError:
         raise SpecError(f"{path} holds no token", fix="write the token into it, as text") from None
@@ -111,3 +114,15 @@ def _of_file(path: Path) -> str:
         raise SpecError(
             f"{path} cannot be read: {error.strerror}", fix="check --token-file"
         ) from error
+
+
+def _refuse_open(path: Path, status: os.stat_result) -> None:
+    """Refuse a file that others can read. A group that another owner gives it is as it wants to be:
+    pods get their secrets so.
+    """
+    is_ours = status.st_uid == os.geteuid()
+    if status.st_mode & (stat.S_IRWXO | (stat.S_IRWXG if is_ours else 0)):
+        raise SpecError(
+            f"other users can read {path}, and with it join the cluster",
+            fix=f"chmod 600 {path}; if others have read it, make a new token",
+        )

@@ -68,6 +68,7 @@ def test_a_notebook_that_nobody_watches_is_told_of_the_file(monkeypatch):
 
 def test_a_file_is_read(tmp_path: Path):
     (tmp_path / "token").write_text("kept\n")
+    (tmp_path / "token").chmod(0o600)
     assert read("--token-file", str(tmp_path / "token")) == "kept\n"
     for wrong in (tmp_path, tmp_path / "none"):
         with pytest.raises(SpecError):
@@ -75,6 +76,32 @@ def test_a_file_is_read(tmp_path: Path):
     (tmp_path / "token").write_bytes(b"\xff\xfe")
     with pytest.raises(SpecError):
         read("--token-file", str(tmp_path / "token"))
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_ours", "is_private"),
+    [
+        (0o400, True, True),
+        (0o640, True, False),
+        (0o604, True, False),
+        (0o440, False, True),
+        (0o444, False, False),
+    ],
+)
+def test_a_file_that_others_can_read_is_no_secret(
+    tmp_path: Path, monkeypatch, mode: int, *, is_ours: bool, is_private: bool
+):
+    path = tmp_path / "token"
+    path.write_text("kept\n")
+    path.chmod(mode)
+    if not is_ours:
+        monkeypatch.setattr("os.geteuid", lambda: path.stat().st_uid + 1)
+    if is_private:
+        assert read("--token-file", str(path)) == "kept\n"
+        return
+    with pytest.raises(SpecError) as error:
+        read("--token-file", str(path))
+    assert f"chmod 600 {path}" in (error.value.fix or "")
 
 
 @pytest.mark.parametrize("program", ["mntrain agent join", "%mntrain driver join"])

@@ -93,6 +93,7 @@ def join(host: Host, mntrain: str, token: str, *words: str) -> HostProcess:
 def token_file(host: Host, token: str) -> str:
     """A token on a host, for a process without standard input."""
     path = host.home / f"token-{len(_outlived)}"
+    path.touch(mode=0o600)
     path.write_text(token)
     return str(path)
 

@@ -79,6 +79,7 @@ def test_no_process_shows_the_token(agent, tmp_path, way) -> None:
     with Cluster("home") as cluster:
         token = cluster.membership.invite()
         file = tmp_path / "token"
+        file.touch(mode=0o600)
         file.write_text(token)
         given = ("join", token) if way == "standard input" else ("join", "", "--token-file", file)
         joined = agent(*map(str, given))
