@@ -26,6 +26,7 @@ from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
+from jupyter_mntrain.agent.jobs.allocation_end import end_parts
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.leases import LeaseBook
 from jupyter_mntrain.agent.listeners import Listeners
@@ -42,12 +43,14 @@ from jupyter_mntrain.agent.machine.usage.usage_book import DIRECTORY as HISTORY
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
 from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
+from jupyter_mntrain.agent.membership.announcing import announce
 from jupyter_mntrain.agent.membership.joining import join
-from jupyter_mntrain.agent.membership.listening import bind
+from jupyter_mntrain.agent.membership.listening import bind, with_port
 from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
 from jupyter_mntrain.agent.membership.owner.actions import change_lending
 from jupyter_mntrain.agent.membership.owner.keeping import Keeping
 from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
+from jupyter_mntrain.agent.membership.slot_place import SlotPlace, is_back
 from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
 from jupyter_mntrain.agent.membership.unjoined import wait_until_joined
 from jupyter_mntrain.agent.node import LocalNode
@@ -57,7 +60,7 @@ from jupyter_mntrain.command_line.error_output import print_defect, print_error
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.launch.project.tree import BLOBS
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import BEAT_INTERVAL_S, PROTOCOL, Goodbye, ServiceRecord
+from jupyter_mntrain.model.api import BEAT_INTERVAL_S, Goodbye
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -73,7 +76,6 @@ log = logging.getLogger("mntrain.agent")
 
 POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
 JOIN_PORT_S = tunables.seconds("agent.join_port_s")
-INVENTORY_INTERVAL_S = tunables.seconds("agent.inventory_interval_s")
 
 
 class Done(NamedTuple):
@@ -179,9 +181,16 @@ async def _serve(options: Options) -> Problem | None:
     """Join, if there is a token, and run. Returns what to warn of about the joining."""
     # An agent of this machine that waits to join lets go of the port in a moment.
     sockets = await bind(options.settings, JOIN_PORT_S if options.token else 0.0)
+    options = msgspec.structs.replace(options, settings=with_port(options.settings, sockets))
     announcer = Announcer()
     warning = None
+    if options.is_slot and is_back(options.state, options.token, options.settings):
+        options = msgspec.structs.replace(options, token=None)
+    place = SlotPlace(options.state, load_node_id(options.state)) if options.is_slot else None
     if options.token is not None:
+        if place is not None:
+            where = options.settings.addresses(read_interfaces())
+            place.tell("joining", where, joining=options.token.id)
         warning = await join(
             options.token,
             options.settings,
@@ -191,7 +200,7 @@ async def _serve(options: Options) -> Problem | None:
             options.patience_s,
         )
     if options.stays:
-        await _run(options, sockets, announcer)
+        await _run(options, sockets, announcer, place)
     else:
         await announcer.close()
         for one in sockets:  # a service that follows needs the port
@@ -199,11 +208,17 @@ async def _serve(options: Options) -> Problem | None:
     return warning
 
 
-async def _run(options: Options, sockets: list[socket.socket], announcer: Announcer) -> None:
+async def _run(
+    options: Options,
+    sockets: list[socket.socket],
+    announcer: Announcer,
+    place: SlotPlace | None,
+) -> None:
     node = _node(options)
     credentials = node.trust.credentials
     peers = PeerClients(credentials.client)
-    watch_tasks = WatchTasks(node, peers)
+    why_taken = place.why_taken if place is not None else lambda _: None
+    watch_tasks = WatchTasks(node, peers, why_taken)
     node.jobs.load()
     for job in node.jobs.all():
         watch_tasks.watch(job)
@@ -217,16 +232,22 @@ async def _run(options: Options, sockets: list[socket.socket], announcer: Announ
         asyncio.ensure_future(every(BEAT_INTERVAL_S, Achievements(node).look)),
         asyncio.ensure_future(every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(every(LOADED_INTERVAL_S, node.workplaces.load_anew)),
-        asyncio.ensure_future(_follow_interfaces(node, announcer)),
+        asyncio.ensure_future(announce(node, announcer, place)),
     ]
     await _told_to_end().wait()
 
+    why = "the agent was stopped"
+    if place is not None:
+        problem, is_canceled = place.why_it_ends(time.time()), place.allocation.is_canceled
+        await end_parts(node.jobs, problem, is_canceled=is_canceled)
+        place.tell("gone", (), problem=problem)
+        why = problem.cause
     for task in tasks:
         task.cancel()
     watch_tasks.close()
     peers.close()
     server.stop()
-    node.listeners.publish(Goodbye(reason="the agent was stopped"))
+    node.listeners.publish(Goodbye(reason=why))
     await asyncio.gather(node.listeners.close(), announcer.close())
     node.jobs.close()
     with suppress(OSError):  # a full disk: a few seconds are lost
@@ -300,34 +321,6 @@ def _greet(node: LocalNode) -> None:
         cause = "no network interface is up: no other machine can reach this node"
         fix = "connect it, or give its address with --address"
         log.warning("%s", Problem(kind=Kind.NO_INTERFACE, cause=cause, fix=fix))
-
-
-async def _follow_interfaces(node: LocalNode, announcer: Announcer) -> None:
-    """Announce the agent, and again when its interfaces change."""
-    previous: object = None
-    record = ServiceRecord(
-        node_id=node.node_id,
-        name=node.name,
-        cluster=node.cluster,
-        protocol=PROTOCOL,
-        authority=node.trust.credentials.authority_id,
-        instance=node.instance,
-    )
-    while True:
-        try:
-            inventory = node.inventory.read()
-            # Memory changes all the time, and is part of every beat.
-            uuids = tuple(gpu.uuid for gpu in inventory.gpus)
-            current = (inventory.interfaces, uuids, inventory.devices)
-            if previous is not None and current != previous:
-                node.changed()
-            previous = current
-            addresses = node.address_settings.addresses(inventory.interfaces)
-            sources = node.address_settings.announced_from(inventory.interfaces)
-            await announcer.announce(record, addresses, sources)
-        except Exception:  # no network error may end the agent; it is logged
-            log.exception("reading the interfaces failed")
-        await asyncio.sleep(INVENTORY_INTERVAL_S)
 
 
 def _told_to_end() -> asyncio.Event:

@@ -33,6 +33,7 @@ class Options(Record, frozen=True):
 
     Args:
         state: directory of the node's id, keys and jobs.
+        is_slot: whether that is its place in an allocation, with which it ends.
         token: the invitation to join with; read from standard input or a file.
         stays: whether it keeps running after it has joined.
         waits_to_join: whether it waits, instead of ending, where it has not joined.
@@ -46,6 +47,7 @@ class Options(Record, frozen=True):
     action: Action
     state: Path
     settings: Settings
+    is_slot: bool = False
     token: Token | None = None
     stays: bool = True
     waits_to_join: bool = False
@@ -76,6 +78,10 @@ def parse_options(argv: Sequence[str]) -> Options:
     add_arguments(action, parser)
     output_options(parser)
     args = parser.parse(args.rest, args)
+    slot: Path | None = getattr(args, "slot", None)
+    if slot is not None:
+        _refuse_with_slot(args)
+        args.name, args.state_dir = slot.absolute().name, slot
     name = args.name and checked_name("node name", args.name, NODE_NAME_LIMIT)
     state = (args.state_dir or _state(name)).absolute()
     settings = _settings(args, name, state)
@@ -86,8 +92,9 @@ def parse_options(argv: Sequence[str]) -> Options:
     return Options(
         action=action,
         state=state,
+        is_slot=slot is not None,
         settings=settings,
-        token=_token(read_token_text(args, parser.prog)) if action == "join" else None,
+        token=_token(read_token_text(args, parser.prog)) if _wants_token(action, args) else None,
         stays=not (getattr(args, "no_run", False) or getattr(args, "service", False)),
         waits_to_join=getattr(args, "wait_to_join", False),
         is_service=getattr(args, "service", False),
@@ -97,6 +104,22 @@ def parse_options(argv: Sequence[str]) -> Options:
         wants_json=args.json,
         owner=read_asked(action, args),
     )
+
+
+def _refuse_with_slot(args: argparse.Namespace) -> None:
+    if args.name or args.state_dir:
+        raise SpecError(
+            "--slot gives the node its name and its state directory",
+            fix="omit --name and --state-dir",
+        )
+
+
+def _wants_token(action: Action, args: argparse.Namespace) -> bool:
+    """A slot that comes back is a member, and its token may have been removed meanwhile."""
+    if action != "join":
+        return False
+    is_back = args.slot is not None and find(args.slot) is not None
+    return not (is_back and args.token_file is not None and not args.token_file.exists())
 
 
 def _token(text: str) -> Token:
@@ -123,7 +146,8 @@ def _settings(arguments: argparse.Namespace, name: str | None, state: Path) -> S
         value = getattr(arguments, option, None)
         return before if value is None else value
 
-    port = told("port", kept.port)
+    # A slot's port is free on the machine that has it now.
+    port = told("port", 0 if getattr(arguments, "slot", None) else kept.port)
     listen: Any = told("listen", None)
     addresses: Any = told("address", None)
     return Settings(

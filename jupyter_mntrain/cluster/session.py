@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from jupyter_mntrain.cluster.discovery.discovery import Discovery
@@ -39,6 +39,7 @@ class DriverSession:
     seen: Iterable[SeenNode]
     on_seen: Callable[[NodeInfo], None]
     _followers: dict[JobId, JournalFollower] = field(default_factory=dict)
+    _closing: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.loop = LoopThread(f"mntrain-{self.cluster}")
@@ -100,7 +101,13 @@ class DriverSession:
         if follower is not None:
             await follower.close()
 
+    def on_close(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Have something ended with this session, in its loop."""
+        self._closing.append(work)
+
     async def _close(self) -> None:
+        for work in self._closing:
+            await work()
         for follower in self._followers.values():
             await follower.close()
         await self.live.close()

@@ -83,6 +83,15 @@ def _running_options(parser: Parser) -> None:
         "over a VPN; repeatable",
     )
     parser.option(
+        "--slot",
+        type=Path,
+        metavar="DIRECTORY/NAME",
+        completes="file",
+        help="this agent's place in an allocation of a scheduler: its name, and where it keeps its "
+        "state and tells its address; it then takes a free port, and ends its jobs when it is told "
+        "to end",
+    )
+    parser.option(
         "--port",
         type=bounded_int(1, LAST_PORT),
         metavar="PORT",

@@ -15,10 +15,16 @@ def new_agent(
     """Make (and start) agents; all of them and all they started are ended afterwards."""
     agents: list[LiveAgent] = []
 
-    def new(*options: str, cluster: str = "test", environment: Mapping[str, str] = {}) -> LiveAgent:
-        name = f"node{len(agents) + 1}"
+    def new(
+        *options: str,
+        cluster: str = "test",
+        environment: Mapping[str, str] = {},
+        slot: str = "",
+    ) -> LiveAgent:
+        name = slot or f"node{len(agents) + 1}"
         address = next(loopback_addresses)
-        agent = LiveAgent(name, address, free_port(address), tmp_path / name, cluster)
+        port = 0 if slot else free_port(address)
+        agent = LiveAgent(name, address, port, tmp_path / name, cluster, is_slot=bool(slot))
         agents.append(agent)
         return agent.start(*options, environment=environment)
 

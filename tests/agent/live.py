@@ -34,6 +34,7 @@ from jupyter_mntrain.model.records.job import (
     Placement,
 )
 from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.sources.slots import read_slots
 from tests import trusted
 from tests.waiting import PATIENCE_S, until
 
@@ -77,6 +78,8 @@ class LiveAgent:
     process: subprocess.Popen[bytes] | None = None
     python: str = sys.executable
     """Of the ranks."""
+    is_slot: bool = False
+    """Whether its state directory is a place in an allocation."""
 
     def start(
         self,
@@ -100,7 +103,7 @@ class LiveAgent:
         )
         trusted.join(self.state, settings, self.cluster)
         command = [sys.executable, "-m", "jupyter_mntrain.agent", "run"]
-        command += ["--state-dir", str(self.state), *options]
+        command += ["--slot" if self.is_slot else "--state-dir", str(self.state), *options]
         if core is not None:
             command = ["taskset", "--cpu-list", str(core), *command]
         command = [*under, *command]
@@ -111,8 +114,21 @@ class LiveAgent:
                 stderr=log,
                 env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
             )
+        if self.is_slot:
+            until(self._tells_its_port, f"{self.name} to tell its port; {self.log()}")
         until(self.answers, f"{self.name} to answer; {self.log()}")
         return self
+
+    def _tells_its_port(self) -> bool:
+        """Of the process that runs now."""
+        assert self.process is not None
+        assert self.process.poll() is None, self.log()
+        started_s = psutil.Process(self.process.pid).create_time()
+        for told in read_slots(self.state.parent):
+            if (told.slot, told.state) == (self.name, "up") and told.written_s > started_s:
+                self.port = int(told.addresses[0].rpartition(":")[2])
+                return True
+        return False
 
     def answers(self) -> bool:
         assert self.process is not None

@@ -33,6 +33,7 @@ def test_with_loopback_left_alone_it_is_local():
 
 def test_everything_may_be_given(tmp_path):
     (tmp_path / "token").write_text(f"\n{TOKEN}\n")
+    (tmp_path / "token").chmod(0o600)
     words = f"join --token-file {tmp_path / 'token'} --name n1"
     words += " --listen 10.0.0.1 --listen 10.1.0.1 --listen 10.0.0.1"
     words += " --address lab.example:443 --address 10.9.0.1 --no-run"
@@ -46,6 +47,14 @@ def test_everything_may_be_given(tmp_path):
     assert options.state.is_absolute()
     assert options.settings.python == "/py"
     assert not options.stays
+
+
+def test_a_slot_gives_name_and_state_and_any_port(tmp_path):
+    options = parse_options(["run", "--slot", str(tmp_path / "slurm-0"), "--address", "pod-0"])
+    assert options.is_slot
+    assert (options.settings.name, options.state) == ("slurm-0", tmp_path / "slurm-0")
+    assert (options.settings.port, options.settings.advertised) == (0, ("pod-0:0",))
+    assert parse_options(["run", "--slot", "a/b", "--port", "9000"]).settings.port == 9000
 
 
 @pytest.mark.wording
@@ -75,6 +84,8 @@ def test_everything_may_be_given(tmp_path):
         (["run", "--no-auth"], "--no-auth"),
         (["run", "--lisen", "10.0.0.1"], "use --listen"),
         (["leave", "--port", "1"], "--port"),
+        (["run", "--slot", "job/slurm-0", "--name", "n1"], "omit --name and --state-dir"),
+        (["run", "--slot", "job/slurm 0"], "node name 'slurm 0'"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_fix(words, says):

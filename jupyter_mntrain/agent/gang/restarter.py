@@ -35,7 +35,7 @@ from jupyter_mntrain.model.lifecycle.restarts import (
     waiting,
     without,
 )
-from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, lost_part
+from jupyter_mntrain.model.lifecycle.rollup import is_out, lost_part
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Placement, Restart
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.software.gpu_builds import refuse_leased_builds
@@ -77,9 +77,7 @@ class Restarter:
         # The clock may have changed with a reboot.
         await asyncio.sleep(min(max(0.0, plan.at_s - job.now_s()), LAST_BACKOFF_S))
         # A node that has lost its record refuses the next attempt: it is left out at once.
-        silent_since_s = {
-            part.node_id: -LEAVE_OUT_AFTER_S for part in parts if has_lost_record(part)
-        }
+        silent_since_s = {part.node_id: -LEAVE_OUT_AFTER_S for part in parts if is_out(part)}
         while job.record.restart is not None:
             if await self._is_taken_over(job):
                 job.give_up()

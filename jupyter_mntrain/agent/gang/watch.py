@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from jupyter_mntrain.agent.gang.early_silence import EarlySilence
 from jupyter_mntrain.agent.gang.link_trial import try_links
 from jupyter_mntrain.agent.gang.notices import Notices
 from jupyter_mntrain.agent.gang.peer_client import Peers
@@ -27,11 +28,14 @@ from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.hypotheses import own
 from jupyter_mntrain.model.failure.judge import lacks_links, part_to_blame
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import LinksTried, SlownessJudged
 from jupyter_mntrain.model.lifecycle.rollup import (
     START_PATIENCE_S,
     has_lost_record,
+    is_out,
     lost_part,
+    taken_part,
     unknown_part,
 )
 from jupyter_mntrain.model.records.evidence import LinkTry
@@ -54,18 +58,21 @@ class GangWatch:
 
     Args:
         notices: told of a stall.
+        why_taken: why a node, by name, was taken back by a scheduler; ``None`` if it was not.
         clock: monotonic seconds.
     """
 
     job: LocalJob
     peers: Peers
     notices: Notices | None = None
+    why_taken: Callable[[str], Problem | None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
     _symptom_since_s: float | None = None
     _parts: tuple[PartStatus, ...] = ()
     _stalled_since_s: float | None = None
     _trying: asyncio.Task[None] | None = None
     _slowness: SlownessWatch = field(default_factory=SlownessWatch)
+    _silence: EarlySilence = field(default_factory=EarlySilence)
 
     async def run(self) -> tuple[PartStatus, ...]:
         """Watch until every part known has ended; returns the parts."""
@@ -117,23 +124,41 @@ class GangWatch:
                 self._leave_slowness()
                 return not self.job.is_active
         answers = await asyncio.gather(*map(self._ask, after))
-        peers = [*lost, *(record.part for record in answers if record is not None)]
+        told = [*lost, *(record.part for record in answers if record is not None)]
+        heard = {part.node_id for part in told}
+        quiet = [place for place in (*before, *after) if place.node_id not in heard]
+        peers = [*told, *self._taken(quiet)]
         parts = [self.job.record.part, *peers]
         self._parts = tuple(parts)
         self._judge_slowness([self.job.record, *(one for one in answers if one is not None)])
-        silent = [p for p, record in zip(after, answers, strict=True) if record is None]
         known = {part.node_id for part in parts}
-        silent += [placement for placement in before if placement.node_id not in known]
+        silent = [place for place in quiet if place.node_id not in known]
         everyone = [*parts, *map(unknown_part, silent)]
         self._tell_of_a_stall(everyone)
         self._give_up_on_a_stall(everyone)
+        await self._give_up_on_the_start(parts, silent)
         reason = reason_to_end(parts)
         if reason is not None and not self.waits_for_a_cause(parts):
-            self._end_without_record(next(filter(has_lost_record, parts), None))
+            self._end_without_record(next(filter(is_out, parts), None))
             self._end_ours(reason)
             active = {part.node_id for part in peers if part.state not in TERMINAL}
             await asyncio.gather(*(self._stop(p, reason) for p in after if p.node_id in active))
         return len(peers) == len(before) + len(after) and all(p.state in TERMINAL for p in parts)
+
+    def _taken(self, silent: Sequence[Placement]) -> list[PartStatus]:
+        """The parts of silent nodes that a scheduler has taken back."""
+        why = [(place, self.why_taken(place.node)) for place in silent]
+        now_s = self.job.now_s()
+        return [taken_part(place, problem, now_s) for place, problem in why if problem is not None]
+
+    async def _give_up_on_the_start(
+        self, parts: Sequence[PartStatus], silent: Sequence[Placement]
+    ) -> None:
+        """End an attempt that no node has made a step of, and that a node is cut off from."""
+        lost = await self._silence.look(parts, silent, self.clock())
+        if lost is not None and self.job.is_active and self.job.record.part.state != "stopping":
+            log.info("job %s: giving up: %s", self.job.record.job_id, lost)
+            self.job.abort(msgspec.structs.replace(lost, time_s=self.job.now_s()))
 
     def _judge_slowness(self, records: Sequence[JobRecord]) -> None:
         """Warn if the job is slower than before, or take the warning back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from jupyter_mntrain.agent.gang.notices import Notices, channels_of
 from jupyter_mntrain.agent.gang.peer_client import Peers
@@ -11,6 +12,7 @@ from jupyter_mntrain.agent.gang.restarter import Restarter
 from jupyter_mntrain.agent.gang.watch import GIVE_UP_AFTER_S, GangWatch
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.restarts import may_succeed
 from jupyter_mntrain.model.records.job import TERMINAL
 
@@ -20,8 +22,15 @@ log = logging.getLogger("mntrain.agent")
 class WatchTasks:
     """Runs one task per attempt, even if asked twice."""
 
-    def __init__(self, node: LocalNode, peers: Peers) -> None:
+    def __init__(
+        self,
+        node: LocalNode,
+        peers: Peers,
+        why_taken: Callable[[str], Problem | None] = lambda _: None,
+    ) -> None:
         self._node = node
+        self._why_taken = why_taken
+        """Why a node, by name, was taken back by a scheduler."""
         self.peers = peers
         """Makes the client of another node."""
         self._restarter = Restarter(node, peers)
@@ -45,7 +54,8 @@ class WatchTasks:
             is_begun = not job.record.is_queued
             state = self._node.jobs.directory.parent
             notices = Notices(job, channels_of(job, state))
-            parts = await GangWatch(job, self.peers, notices).run() if is_begun else ()
+            watch = GangWatch(job, self.peers, notices, self._why_taken)
+            parts = await watch.run() if is_begun else ()
             restarted = None
             if _is_to_restart(job):
                 restarted = await self._restarter.run(job, parts)

@@ -183,11 +183,11 @@ class LocalJob:
         self.change(StopAsked(reason=reason, time_s=self.now_s(), after_failure=after_failure))
         self._stop(grace_s)
 
-    def abort(self, problem: Problem) -> None:
+    def abort(self, problem: Problem, grace_s: float = STOP_GRACE_S) -> None:
         """End this part as failed."""
         if self.is_active:
             self.change(StopAsked(reason=str(problem), problem=problem, time_s=self.now_s()))
-            self._stop(STOP_GRACE_S)
+            self._stop(grace_s)
 
     def fail(self, problem: Problem) -> None:
         """End this part as failed at once, and read no more of its files."""

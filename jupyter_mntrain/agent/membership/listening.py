@@ -5,19 +5,32 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from collections.abc import Sequence
 
+import msgspec
 from tornado.netutil import bind_sockets
 
 from jupyter_mntrain.agent.machine.ports import port_owner
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
+from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 
 TRY_EVERY_S = tunables.seconds("agent.port_interval_s")
 
 
+def with_port(settings: Settings, sockets: Sequence[socket.socket]) -> Settings:
+    """The settings with the port that was free, if they asked for any."""
+    port = int(sockets[0].getsockname()[1])
+    advertised = tuple(
+        f"{host}:{port if given == '0' else given}"
+        for host, _, given in (one.rpartition(":") for one in settings.advertised)
+    )
+    return msgspec.structs.replace(settings, port=port, advertised=advertised)
+
+
 async def bind(settings: AddressSettings, within_s: float = 0.0) -> list[socket.socket]:
-    """Bind to every address of the settings.
+    """Bind to every address of the settings; port 0 is any that is free.
 
     Args:
         within_s: a port that is taken is tried again for so long.
@@ -37,15 +50,17 @@ async def bind(settings: AddressSettings, within_s: float = 0.0) -> list[socket.
 
 def _bind(settings: AddressSettings) -> list[socket.socket]:
     sockets: list[socket.socket] = []
+    port = settings.port
     for address in settings.bound:
         try:
-            sockets += bind_sockets(settings.port, address)
+            sockets += bind_sockets(port, address)
+            port = sockets[0].getsockname()[1]  # if any will do, all addresses have the same
         except OSError as error:
             for one in sockets:
                 one.close()
-            owner = port_owner(settings.port, address)
+            owner = port_owner(port, address)
             raise MntrainError(
-                f"cannot listen on {address}:{settings.port}: {error.strerror}"
+                f"cannot listen on {address}:{port}: {error.strerror}"
                 + (f": used by {owner}" if owner else ""),
                 fix="choose another --port, or a --listen address of this machine",
             ) from error

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 from jupyter_mntrain.cluster.agents.address import parse_address
+from jupyter_mntrain.cluster.discovery.slot_discovery import SlotDiscovery
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.model import tunables
@@ -30,6 +32,8 @@ class ClusterDiscovery:
     def __init__(self, session: DriverSession, peers: PeerBook) -> None:
         self._session = session
         self._peers = peers
+        self._followed: dict[Path, SlotDiscovery] = {}
+        session.on_close(self.close)
 
     @property
     def problem(self) -> Problem | None:
@@ -99,6 +103,24 @@ class ClusterDiscovery:
         return found() or NodeView(
             address=where, found_by="typed", liveness="connecting", info=info
         )
+
+    def follow(self, directory: Path) -> None:
+        """Find the agents of an allocation by the files in its directory, from now on, and admit
+        those that wait with an invitation of this driver. Idempotent.
+        """
+        live = self._session.live
+
+        async def follow() -> None:
+            if directory not in self._followed:
+                self._followed[directory] = SlotDiscovery(directory, live.take_back)
+                await self._followed[directory].start(live.take_slot)
+
+        self._session.loop.run(follow())
+
+    async def close(self) -> None:
+        """Stop following. Runs in the driver's loop."""
+        for one in self._followed.values():
+            await one.close()
 
     def forget(self, address: str) -> None:
         """Stop watching a node, by address or name, and forget it. mDNS may find it again.

@@ -121,6 +121,23 @@ class AgentWatch:
         if self._was_heard and not is_probing and wants_probe(now - self._last_word, since_probe):
             self._probe = asyncio.create_task(self._ask_directly())
 
+    def is_of(self, found: FoundAgent) -> bool:
+        """Whether it watches an agent that was found.
+
+        Two machines with one node id (a copied disk, a shared home) are both watched, so that the
+        conflict can be shown.
+        """
+        known = self.node_id or (self.info.node_id if self.info else None)
+        if known is not None and found.node_id is not None:
+            is_another = (
+                self.info is not None
+                and self._liveness == "up"
+                and found.instance not in ("", self.info.instance)
+                and set(self.addresses).isdisjoint(found.addresses)
+            )
+            return known == found.node_id and not is_another
+        return not set(self.addresses).isdisjoint(found.addresses)
+
     def forgive(self, seconds: float) -> None:
         """Subtract a silence during which this process did not listen."""
         self._last_word = min(self.clock.monotonic(), self._last_word + seconds)

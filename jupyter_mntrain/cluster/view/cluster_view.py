@@ -7,7 +7,7 @@ immutable and may be read from any thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -118,7 +118,7 @@ class ClusterView:
     def expect(self, placement: Placement) -> None:
         """Watch a participant, even if discovery has not found it."""
         found = FoundAgent(addresses=placement.agent, node_id=placement.node_id)
-        if not any(_is_same(watch, found) for watch in self._watches):
+        if not any(watch.is_of(found) for watch in self._watches):
             self._begin(found.addresses, "job", node_id=placement.node_id)
 
     def was_heard(self, placement: Placement) -> bool:
@@ -291,13 +291,25 @@ class ClusterView:
         if self.discovery_problem != before:
             self.changes.notify()
 
+    def take_back(self, nodes: Mapping[str, Problem]) -> None:
+        """Note which nodes a scheduler has taken back, by name, each with why."""
+        self._ledger.take_back(nodes)
+        self._on_records()
+
+    def take_slot(self, found: FoundAgent) -> None:
+        """Take an agent of an allocation: whoever had its name before has it no more."""
+        for watch in list(self._watches):
+            if watch.view.name == found.name and not watch.is_of(found):
+                self._watches.pop(watch).cancel()
+        self.desk.take(found)
+
     def _on_open(self) -> None:
         for watch in self._watches:
             watch.try_now()
 
     def _on_member(self, found: FoundAgent) -> None:
         for watch in self._watches:
-            if _is_same(watch, found):
+            if watch.is_of(found):
                 watch.expect(found)
                 return
         if len(self._watches) < MOST_ANNOUNCED:
@@ -328,22 +340,3 @@ def _is_next_beat(before: NodeView, now: NodeView) -> bool:
 def is_waiting(view: NodeView) -> bool:
     """Whether its agent waits to join a cluster."""
     return view.problem is not None and view.problem.kind is Kind.NOT_JOINED
-
-
-def _is_same(watch: AgentWatch, found: FoundAgent) -> bool:
-    """Whether an agent that was found is watched already.
-
-    Two machines with one node id (a copied disk, a shared home) are both watched, so that the
-    conflict can be shown.
-    """
-    info = watch.view.info
-    known = watch.node_id or (info.node_id if info else None)
-    if known is not None and found.node_id is not None:
-        is_another = (
-            info is not None
-            and watch.view.liveness == "up"
-            and found.instance not in ("", info.instance)
-            and set(watch.addresses).isdisjoint(found.addresses)
-        )
-        return known == found.node_id and not is_another
-    return not set(watch.addresses).isdisjoint(found.addresses)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.rollup import START_PATIENCE_S, roll_up, unknown_part
 from jupyter_mntrain.model.lifecycle.state import UNDER_WAY
@@ -37,6 +38,8 @@ class JobLedger:
         """Records that a node said it does not have."""
         self._deleted: set[Missing] = set()
         """Records that a node said it has deleted: a page read before may still bring them."""
+        self._taken: Mapping[str, Problem] = {}
+        """Nodes that a scheduler has taken back, by name, each with why."""
         self._missing: dict[JobId, tuple[NodeId, ...]] = {}
         self._settled: set[JobId] = set()
         """Jobs that have ended everywhere: who is reachable changes nothing about them."""
@@ -127,6 +130,11 @@ class JobLedger:
         self._rebuild()
         return True
 
+    def take_back(self, nodes: Mapping[str, Problem]) -> None:
+        """Set which nodes a scheduler has taken back, by name, each with why."""
+        self._taken = nodes
+        self._rebuild()
+
     def views(self) -> tuple[JobView, ...]:
         """All jobs, newest first."""
         return tuple(sorted(self._views.values(), key=lambda v: (-v.attempt.submitted_s, v.job_id)))
@@ -174,6 +182,11 @@ class JobLedger:
                 if node_id not in absent
             ),
             absent,
+            {
+                place.node_id: self._taken[place.node]
+                for place in newest.attempt.placements
+                if place.node in self._taken and place.node_id not in self._reachable
+            },
         )
 
     def _note_missing(self, newest: JobRecord, by_node: Mapping[NodeId, JobRecord]) -> None:

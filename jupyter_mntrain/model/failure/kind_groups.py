@@ -51,3 +51,6 @@ SLOWNESS: frozenset[Kind] = frozenset(
 
 SYMPTOMS: frozenset[Kind] = frozenset({Kind.CONNECTION_LOST, Kind.TIMED_OUT})
 """Reported by a rank that lost its peer: the cause is elsewhere."""
+
+TAKEN: frozenset[Kind] = frozenset({Kind.TIME_LIMIT, Kind.PREEMPTED, Kind.NODES_TAKEN})
+"""A scheduler took the node back."""

@@ -12,7 +12,7 @@ from jupyter_mntrain.model.failure.kind_groups import SILENCES, USELESS_TO_REPEA
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
-from jupyter_mntrain.model.lifecycle.rollup import has_lost_record, job_state
+from jupyter_mntrain.model.lifecycle.rollup import is_out, job_state
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.job import (
     Attempt,
@@ -45,7 +45,7 @@ def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -
         return None
     if any(rank.exit_code == USER_ERROR for part in parts for rank in part.ranks):
         return None
-    least, lost = record.spec.min_nodes, sum(map(has_lost_record, parts))
+    least, lost = record.spec.min_nodes, sum(map(is_out, parts))
     if lost and (least is None or len(record.attempt.placements) - lost < least):
         return None  # only a driver can deposit the job there again
     if any(part.problem and part.problem.kind in USELESS_TO_REPEAT for part in parts):

@@ -5,7 +5,7 @@ A job is done only when *every* part is.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -13,6 +13,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.judge import judge
+from jupyter_mntrain.model.failure.kind_groups import TAKEN
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.warnings import job_slowdowns, job_warnings
@@ -30,19 +31,29 @@ from jupyter_mntrain.model.records.job import (
 START_PATIENCE_S = tunables.seconds("launch.start_patience_s")
 
 
-def roll_up(records: Iterable[JobRecord], absent: Collection[NodeId] = ()) -> JobView:
+def roll_up(
+    records: Iterable[JobRecord],
+    absent: Collection[NodeId] = (),
+    taken: Mapping[NodeId, Problem] = {},
+) -> JobView:
     """Merge the records of one job. Participants that did not answer become ``unknown`` parts.
 
     Args:
         records: at least one; parts of older attempts are ignored.
         absent: participants that answer and have lost their record of the job. Their parts have
             failed, or ended as all others did: an ended job keeps its state.
+        taken: silent participants whose nodes a scheduler has taken back, each with why.
     """
     known = list(records)
     newest = max(known, key=lambda record: record.attempt.number)
     current = [r for r in known if r.attempt.number == newest.attempt.number]
     by_node = {record.part.node_id: record.part for record in current}
     ended = job_state(part.state for part in by_node.values() if part.state != "unknown")
+    by_node |= {
+        place.node_id: taken_part(place, taken[place.node_id])
+        for place in newest.attempt.placements
+        if place.node_id in taken and not _has_ended(by_node.get(place.node_id))
+    }
     parts = tuple(
         by_node.get(place.node_id)
         or (lost_part(place, ended) if place.node_id in absent else unknown_part(place))
@@ -112,6 +123,31 @@ def has_lost_record(part: PartStatus) -> bool:
     """Whether this part's own node has no record of the job."""
     problem = part.problem
     return problem is not None and problem.kind is Kind.NO_RECORD and problem.node is None
+
+
+def taken_part(placement: Placement, problem: Problem, time_s: float | None = None) -> PartStatus:
+    """Make the part of a participant whose node a scheduler has taken back, and that is silent.
+
+    Args:
+        problem: why, as the source of the nodes says.
+        time_s: when that was noticed.
+    """
+    kind = problem.kind if problem.kind in TAKEN else Kind.NODES_TAKEN
+    told = msgspec.structs.replace(problem, kind=kind, node=None, time_s=time_s)
+    return _part_in(placement, "failed", problem=told)
+
+
+def is_out(part: PartStatus) -> bool:
+    """Whether this part's node can take part in no further attempt, and cannot say so: it has lost
+    its record, or was taken before it could write one.
+    """
+    problem = part.problem
+    is_taken = problem is not None and problem.kind in TAKEN and part.ended_s is None
+    return has_lost_record(part) or is_taken
+
+
+def _has_ended(part: PartStatus | None) -> bool:
+    return part is not None and part.state in TERMINAL
 
 
 def unknown_part(placement: Placement) -> PartStatus:

@@ -41,6 +41,7 @@ class SlotFile(Record, frozen=True):
         hostname: of the machine that has the slot now.
         state: ``joining`` until a driver has admitted it; ``gone`` once it has ended.
         written_s: Unix time.
+        joining: id of the invitation that it waits with; empty once it has joined.
         problem: why it is gone.
     """
 
@@ -50,6 +51,7 @@ class SlotFile(Record, frozen=True):
     hostname: str
     state: AgentState
     written_s: float
+    joining: str = ""
     problem: Problem | None = None
 
 

@@ -13,9 +13,12 @@ from jupyter_mntrain.model.failure.judge import judge, part_to_blame
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
+from jupyter_mntrain.model.lifecycle.restarts import next_restart
 from jupyter_mntrain.model.lifecycle.rollup import (
+    is_out,
     job_state,
     roll_up,
+    taken_part,
     unknown_part,
 )
 from jupyter_mntrain.model.lifecycle.state import new_part
@@ -238,3 +241,27 @@ def test_a_job_whose_head_lost_its_record_waits_for_no_restart() -> None:
     failed = jobs.record(1, "failed", spec={"max_restarts": 3})
     assert roll_up([failed]).state == "stopping"
     assert roll_up([failed], {failed.attempt.head.node_id}).state == "failed"
+
+
+def test_a_part_whose_node_was_taken_has_failed_for_that_reason_unless_it_had_ended() -> None:
+    two = (jobs.place("node1", 0, 0), jobs.place("node2", 1, 1))
+    down = Problem(kind=Kind.NODE, cause="its machine is down", node="cn7")
+    ours = jobs.record(0, "failed", places=two)
+    taken = roll_up([ours], taken={two[1].node_id: down})
+    assert taken.state == "failed"
+    assert taken.parts[1].problem is not None
+    assert (taken.parts[1].problem.kind, taken.parts[1].problem.node) == (Kind.NODES_TAKEN, None)
+    theirs = jobs.record(1, "succeeded", places=two)
+    assert roll_up([ours, theirs], taken={two[1].node_id: down}).parts[1].state == "succeeded"
+
+
+def test_a_node_that_was_taken_takes_part_in_no_further_attempt() -> None:
+    two = (jobs.place("node1", 0, 0), jobs.place("node2", 1, 1))
+    gone = taken_part(two[1], Problem(kind=Kind.PREEMPTED, cause="others need it"))
+    ours = jobs.record(0, "failed", places=two, spec={"max_restarts": 2})
+    assert is_out(gone)
+    assert next_restart(ours, [ours.part, gone], 0.0) is None
+    fewer = jobs.record(0, "failed", places=two, spec={"max_restarts": 2, "min_nodes": 1})
+    assert next_restart(fewer, [fewer.part, gone], 0.0) is not None
+    told = msgspec.structs.replace(gone, ended_s=5.0)
+    assert not is_out(told), "it wrote its end itself, and its slot may be filled again"

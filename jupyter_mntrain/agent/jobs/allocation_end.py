@@ -1,0 +1,56 @@
+"""Allocation's end: every part ends with the reason before the scheduler kills what is left.
+
+A scheduler tells all processes of a step at once to end: this agent, keepers, torchrun and ranks.
+Nobody but the agent can write why a part ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+from contextlib import suppress
+
+import msgspec
+
+from jupyter_mntrain.agent.jobs.book import JobBook
+from jupyter_mntrain.agent.jobs.local_job import LocalJob
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.lifecycle.events import Exited
+
+log = logging.getLogger("mntrain.agent")
+
+GRACE_S = tunables.seconds("allocation.rank_grace_s")
+PATIENCE_S = tunables.seconds("allocation.end_patience_s")
+LOOK_EVERY_S = tunables.seconds("allocation.end_interval_s")
+
+
+async def end_parts(jobs: JobBook, problem: Problem, *, is_canceled: bool) -> None:
+    """End every part; return once all have ended, or their time is over. Jobs are still polled.
+
+    Args:
+        problem: why the allocation ends.
+        is_canceled: a person ended it, so that its jobs have not failed.
+    """
+    ending = jobs.active()
+    for job in ending:
+        log.info("job %s: ending our part: %s", job.record.job_id, problem.cause)
+        job.give_up()  # who continues the run asks for other nodes
+        if is_canceled:
+            job.stop(problem.cause, GRACE_S)
+        else:
+            job.abort(msgspec.structs.replace(problem, time_s=job.now_s()), GRACE_S)
+        jobs.tell(job)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(_all_ended(ending), PATIENCE_S)
+    for job in ending:
+        job.change(Exited(time_s=job.now_s(), exit_code=None))
+        jobs.tell(job)
+
+
+async def _all_ended(jobs: Collection[LocalJob]) -> None:
+    while True:
+        if not any(job.is_active for job in jobs):
+            return
+        await asyncio.sleep(LOOK_EVERY_S)

@@ -1,0 +1,120 @@
+"""Slot place: what an agent in an allocation of a scheduler tells there, and learns."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.agent.membership import state as membership
+from jupyter_mntrain.agent.membership.state import Settings
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.sources.allotment import read_allotment
+from jupyter_mntrain.model.sources.slots import (
+    AgentState,
+    AllocationFile,
+    SlotFile,
+    read_allocation,
+    write_slot,
+)
+from jupyter_mntrain.trust.certificates import fingerprint
+from jupyter_mntrain.trust.credentials import Credentials
+from jupyter_mntrain.trust.joining.token import Token
+
+LIMIT_SLACK_S = tunables.seconds("allocation.limit_slack_s")
+
+
+class SlotPlace:
+    """The place of this agent.
+
+    Args:
+        state: the agent's state directory; the allocation's is above it.
+        environment: may tell when the allocation is over.
+    """
+
+    def __init__(
+        self, state: Path, node_id: NodeId, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self._state = state
+        self._node_id = node_id
+        self._ends_s = read_allotment(environment).ends_s
+        self._told: SlotFile | None = None
+
+    def tell(
+        self,
+        state: AgentState,
+        addresses: tuple[str, ...],
+        *,
+        joining: str = "",
+        problem: Problem | None = None,
+    ) -> None:
+        """Tell where this agent is reached, unless that was told. A full disk is no reason to end:
+        drivers that know the address need no file.
+        """
+        told = SlotFile(
+            slot=self._state.name,
+            node_id=self._node_id,
+            addresses=addresses,
+            hostname=socket.gethostname(),
+            state=state,
+            written_s=self._told.written_s if self._told else 0.0,
+            joining=joining,
+            problem=problem,
+        )
+        if told == self._told:
+            return
+        self._told = msgspec.structs.replace(told, written_s=time.time())
+        with suppress(OSError):
+            write_slot(self._state.parent, self._told)
+
+    @property
+    def allocation(self) -> AllocationFile:
+        """What its source has told until now."""
+        return read_allocation(self._state.parent)
+
+    def why_taken(self, node: str) -> Problem | None:
+        """Why another node of the allocation is not to be had any more, if its source says so."""
+        return self.allocation.gone.get(node)
+
+    def why_it_ends(self, now_s: float) -> Problem:
+        """Why this agent was told to end."""
+        told = self.allocation
+        if (known := told.why_gone(self._state.name)) is not None:
+            return known
+        ends_s = told.ends_s or self._ends_s
+        if ends_s is not None and now_s >= ends_s - LIMIT_SLACK_S:
+            cause = "the time limit of its allocation was reached"
+            return Problem(kind=Kind.TIME_LIMIT, cause=cause, fix=fix_of(Kind.TIME_LIMIT))
+        cause = "its allocation ended"
+        return Problem(kind=Kind.NODES_TAKEN, cause=cause, fix=fix_of(Kind.NODES_TAKEN))
+
+
+def is_back(state: Path, token: Token | None, settings: Settings) -> bool:
+    """Whether a slot is a member already, from before its machine was taken or its job began anew.
+
+    A member of another cluster than the token's leaves that: the allocation has a new one.
+
+    Raises:
+        TrustError: what is stored of its membership is damaged.
+    """
+    found = membership.find(state)
+    if found is None:
+        return False
+    credentials = Credentials(state)
+    if token is not None and not token.is_of(fingerprint(credentials.authority)):
+        membership.leave(state)
+        return False
+    if token is not None and credentials.certificate.not_valid_after_utc <= datetime.now(UTC):
+        return False
+    membership.keep(state, found.cluster, settings)  # the machine may be another one
+    return True
