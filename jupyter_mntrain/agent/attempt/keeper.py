@@ -36,7 +36,7 @@ from jupyter_mntrain.agent.attempt.processes import (
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.files import PRIVATE, write_atomically
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
-from jupyter_mntrain.model.sources.allotment import without_launchers
+from jupyter_mntrain.model.sources.launchers import without_launchers
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")

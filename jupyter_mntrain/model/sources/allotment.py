@@ -1,12 +1,11 @@
 """Allotment: what of its machine an allocation gives to a process, as its environment tells. Pure.
 
-The one place that reads variables of schedulers. Sources: the manual pages of sbatch and srun of
+Only this room knows variables of schedulers. Sources: the manual pages of sbatch and srun of
 SLURM (OUTPUT ENVIRONMENT VARIABLES), and NVIDIA's container toolkit.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from jupyter_mntrain.model._record import Record
@@ -23,12 +22,6 @@ GPUS_OF_A_CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 INSTANCE = "MIG-"
 
 _MIB = 1 << 20
-_OF_A_LAUNCHER = re.compile(
-    r"SLURM_(PROCID|LOCALID|NODEID|NTASKS\w*|(STEP_)?(NUM_TASKS|TASKS_PER_NODE)|NPROCS|GTIDS)"
-    r"|(PMI|PMIX|PET|OMPI|MPI_LOCALRANKID|MPI_LOCALNRANKS)(_\w+)?|PMI[12]_\w+"
-)
-"""By these Lightning, Accelerate and MPI take the rank of the process that the scheduler started
-for their own, and torchrun the defaults of its options (``PET_…``)."""
 
 
 class Allotment(Record, frozen=True):
@@ -66,13 +59,6 @@ def _visible_devices(environment: Mapping[str, str]) -> str | None:
     """``CUDA_VISIBLE_DEVICES``. A container that is given a MIG instance need not have it."""
     told, given = environment.get(GPUS), environment.get(GPUS_OF_A_CONTAINER, "")
     return given if told is None and given.startswith(INSTANCE) else told
-
-
-def without_launchers(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for torchrun: it does not say that another launcher gave out the ranks."""
-    return {
-        name: value for name, value in environment.items() if not _OF_A_LAUNCHER.fullmatch(name)
-    }
 
 
 def _number(environment: Mapping[str, str], name: str) -> int | None:

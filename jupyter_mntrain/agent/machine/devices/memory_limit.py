@@ -14,27 +14,27 @@ from jupyter_mntrain.model.sources.allotment import read_allotment
 from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 
-class Memory(NamedTuple):
+class UsableMemory(NamedTuple):
     """Bytes that this process and its children may use, and those of them that are free."""
 
     total_bytes: int
     available_bytes: int
 
 
-def usable_memory(environment: Mapping[str, str] = os.environ) -> Memory:
+def usable_memory(environment: Mapping[str, str] = os.environ) -> UsableMemory:
     """The machine's memory, within the limits of control groups and of an allocation.
 
     Args:
         environment: tells what an allocation gives it, which not every site enforces.
     """
     machine = psutil.virtual_memory()
-    limits = [Memory(machine.total, machine.available), *_limits()]
+    limits = [UsableMemory(machine.total, machine.available), *_limits()]
     if (allotted := read_allotment(environment).memory_bytes) is not None:
-        limits.append(Memory(allotted, allotted))
-    return Memory(*map(min, zip(*limits, strict=True)))
+        limits.append(UsableMemory(allotted, allotted))
+    return UsableMemory(*map(min, zip(*limits, strict=True)))
 
 
-def _limits() -> list[Memory]:
+def _limits() -> list[UsableMemory]:
     """Of each control group that this process is in, and of those above it."""
     names = {2: ("memory.max", "memory.current"), 1: _FIRST}
     found = (_limit(group, *names[version]) for version, group in own_groups("memory"))
@@ -44,7 +44,7 @@ def _limits() -> list[Memory]:
 _FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
-def _limit(group: Path, most: str, used: str) -> Memory | None:
+def _limit(group: Path, most: str, used: str) -> UsableMemory | None:
     """Of one group; ``None`` without a limit. Of its use, what is cached of files is free.
 
     A group of version 1 without a limit has one near the largest number: the machine has less.
@@ -53,7 +53,7 @@ def _limit(group: Path, most: str, used: str) -> Memory | None:
     if not limit.isdecimal():
         return None
     held = max(0, int(use or 0) - _cached(group))
-    return Memory(int(limit), max(0, int(limit) - held))
+    return UsableMemory(int(limit), max(0, int(limit) - held))
 
 
 def _cached(group: Path) -> int:
