@@ -13,6 +13,7 @@ from jupyter_mntrain.cluster.agents.address import parse_address
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
 from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark
+from jupyter_mntrain.cluster.examination.deep_step import ClusterTrial
 from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
 from jupyter_mntrain.cluster.files.checkpoints import Checkpoints
 from jupyter_mntrain.cluster.files.large_files import ClusterFiles
@@ -90,6 +91,7 @@ class Cluster(LaunchingCluster):
         self.membership = ClusterMembership(self._driver)
         self.usage = ClusterUsage(self._driver, self._search, clock)
         self.doctor = ClusterDoctor(self._driver, self._search, clock)
+        self.trial = ClusterTrial(self._driver, self._search, clock)
         self.benchmark = ClusterBenchmark(self._driver, self._search, clock)
         self.files = ClusterFiles(self._driver, self._search, clock)
         # Also at interpreter exit, while threads still run.

@@ -14,6 +14,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
+from jupyter_mntrain.model.records.doctor.trial import JobTrial
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 
@@ -80,11 +81,13 @@ class Case(Record, frozen=True):
 
     Args:
         job: that is judged for; ``None`` = any that may run there.
+        trial: what became of the job when it was started to see whether it works.
     """
 
     nodes: tuple[Examined, ...]
     paths: PathsFound = PathsFound()
     job: JobAhead | None = None
+    trial: JobTrial | None = None
 
     def named(self, name: str) -> Examined | None:
         return next((node for node in self.nodes if node.name == name), None)

@@ -44,6 +44,7 @@ from jupyter_mntrain.doctor.software.agreeing_versions import AgreeingVersions
 from jupyter_mntrain.doctor.software.cuda_loads import CudaArchitectures, CudaStart, NcclLoaded
 from jupyter_mntrain.doctor.software.torch_loads import TorchImport, TorchVersion
 from jupyter_mntrain.doctor.workload.contents import ImportedModules, SameContents, WholeModel
+from jupyter_mntrain.doctor.workload.deep_step import DeepStep
 from jupyter_mntrain.doctor.workload.job_paths import JobPaths
 
 EVERY: Final[Sequence[Check]] = (
@@ -106,6 +107,7 @@ EVERY: Final[Sequence[Check]] = (
     WholeModel(),
     SameContents(),
     ImportedModules(),
+    DeepStep(),
 )
 
 

@@ -27,6 +27,10 @@ that the next one resumes from there."""
 ON_NAN_VARIABLE = "MNTRAIN_ON_NAN"
 """``stop`` or ``report``, if the launch says what a loss that is NaN means: see ``--on-nan``."""
 
+FIRST_STEP_VARIABLE = "MNTRAIN_FIRST_STEP"
+"""Set where the doctor tries a recipe: the built-in trainer makes one step, with random tokens and
+new weights, and neither saves nor reports anything."""
+
 FIRST_WORLD_SIZE_VARIABLE = "MNTRAIN_FIRST_WORLD_SIZE"
 """Ranks of the job's first attempt: more than ``WORLD_SIZE`` once it goes on without a node."""
 

@@ -15,6 +15,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from torch.distributed.elastic.multiprocessing.errors import record
 
+from jupyter_mntrain.model.environment import FIRST_STEP_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.recipe.parse import check, load_recipe
 from jupyter_mntrain.telemetry.problem_file import hand_over
@@ -51,7 +52,14 @@ def _run(argv: list[str] | None) -> None:
     recipe = load_recipe(arguments.recipe, arguments.set)
     check(recipe, int(os.environ.get("WORLD_SIZE", "1")))
 
-    from jupyter_mntrain.train.loop import train  # torch and transformers take seconds
+    # torch and transformers take seconds
+    if FIRST_STEP_VARIABLE in os.environ:
+        from jupyter_mntrain.train.pipeline.first_step import try_first_step
+
+        try_first_step(recipe, chosen)
+        return
+
+    from jupyter_mntrain.train.loop import train
 
     train(recipe, chosen)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -15,7 +15,6 @@ from jupyter_mntrain.model.failure.not_finite import Measure
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.device.gemm import device_name, device_peak
-from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
@@ -23,7 +22,6 @@ from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, ModelExport, de
 from jupyter_mntrain.train.checkpoint.policy import Checkpointing
 from jupyter_mntrain.train.choosing import settle
 from jupyter_mntrain.train.finite import FiniteCheck, chosen
-from jupyter_mntrain.train.model.decoder import model_shape
 from jupyter_mntrain.train.model.held_memory import check_memory
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
@@ -58,13 +56,19 @@ class TrainResult(Record, frozen=True):
     """Finished steps → the model's continuation of each prompt."""
 
 
-def train(recipe: Recipe, chosen: Mapping[str, str] | None = None) -> TrainResult:
+def train(
+    recipe: Recipe,
+    chosen: Mapping[str, str] | None = None,
+    *,
+    made_by: Callable[[Recipe, World, Recorder], Trainer] | None = None,
+) -> TrainResult:
     """Train as the recipe says, alone or as one of torchrun's ranks.
 
     Metrics go to ``$MNTRAIN_METRICS_DIR`` if it is set.
 
     Args:
         chosen: by a launch, in place of ``auto``; by default the ranks choose.
+        made_by: makes another trainer than :class:`Trainer`.
 
     Raises:
         RecipeError: the recipe does not fit the data, the model or the ranks.
@@ -76,7 +80,8 @@ def train(recipe: Recipe, chosen: Mapping[str, str] | None = None) -> TrainResul
         joining = Tally(recorder.progress, WAITING)
         with join_world(recipe.train.device, recipe.train.timeout_s) as world:
             joining.end()
-            return Trainer(settle(recipe, world, chosen, say=_say), world, recorder).run()
+            settled = settle(recipe, world, chosen, say=say)
+            return (made_by or Trainer)(settled, world, recorder).run()
 
 
 class Trainer:
@@ -88,17 +93,20 @@ class Trainer:
         recorder: receives one sample per step.
     """
 
+    reads: ClassVar[bool] = True
+    """Whether the data and the model's weights are read; else they are random."""
+
     def __init__(self, recipe: Recipe, world: World, recorder: Recorder) -> None:
         torch.manual_seed(recipe.train.seed)
         self.recipe = recipe
         self.world = world
         self.recorder = recorder
         self.memory = MemoryGauge(world.device)
-        self.finite = FiniteCheck(world, chosen(recipe, os.environ), _say)
+        self.finite = FiniteCheck(world, chosen(recipe, os.environ), say)
         refuse_missing(recipe, world)
 
         # Data and model. Ranks compare hashes of them.
-        ready = prepare(recipe, world, recorder.progress)
+        ready = prepare(recipe, world, recorder.progress, reads=self.reads)
         self.batches = ready.batches
 
         # The pipeline, with a meter attached.
@@ -118,7 +126,7 @@ class Trainer:
         self.optimizer = Optimizer(recipe, self.pipeline.parameters(), self.pipeline.counted_once())
 
         # Check the output directory now, not at the end.
-        self.output = ModelExport(recipe, world, ready.config, ready.tokens, say=_say)
+        self.output = ModelExport(recipe, world, ready.config, ready.tokens, say=say)
         self.output.refuse()
 
         # Resume from the newest checkpoint of an earlier attempt, if any.
@@ -129,14 +137,14 @@ class Trainer:
             digests=ready.digests,
             grid=ready.grid,
             model=self.pipeline,
-            say=_say,
+            say=say,
         )
         self.first_step = self.checkpoints.resume(self.optimizer)
         if self.checkpoints.directory is not None and world.local_rank == 0:
             described = self.checkpoints.directory / DESCRIPTION
             describe(recipe, ready.config, ready.tokens, described)
 
-        self.flops_per_token = _flops_per_token(ready, ready.grid.place_of(world.rank))
+        self.flops_per_token = ready.flops_per_token(ready.grid.place_of(world.rank))
         self._introduce(ready)
 
     def _evaluation(self, ready: Prepared) -> Evaluation:
@@ -144,7 +152,7 @@ class Trainer:
         ends = ends_of(ready.config.eos_token_id, ready.tokens)
         sampler = TextSampler(recipe, forwards, ready.prompts, ready.tokens, ends)
         held_out, finite = ready.held_out, self.finite
-        return Evaluation(recipe, world, self.recorder, forwards, sampler, held_out, finite, _say)
+        return Evaluation(recipe, world, self.recorder, forwards, sampler, held_out, finite, say)
 
     def run(self) -> TrainResult:
         with open_reports(
@@ -152,7 +160,7 @@ class Trainer:
             self.world,
             directory=self.checkpoints.directory,
             first_step=self.first_step,
-            say=_say,
+            say=say,
         ) as reports:
             return self._run(reports)
 
@@ -264,7 +272,7 @@ class Trainer:
             self.recorder.traced(step.number, step_s, told, age_s=age_s)
         reports.step(step.number, sample, learning_rate=rate, step_s=step_s)
         if self.world.rank == 0 and (line := log_line(self.recipe, step, sample, self.times)):
-            _say(line)
+            say(line)
         return sample
 
     def _leave_out(self) -> None:
@@ -284,7 +292,7 @@ class Trainer:
     def _send_ahead(self, compute_s: float) -> None:
         said = self.pipeline.send_ahead(compute_s)
         if said and self.world.is_head:
-            _say(said)
+            say(said)
 
     def _evaluate(self, step: int) -> float:
         loss = self.evaluation.measure(step)
@@ -297,25 +305,25 @@ class Trainer:
         rank, layout = self.world.rank, ready.layout
         place = ready.grid.place_of(rank)
         if rank == 0:
-            _say(topology(ready.reports))
+            say(topology(ready.reports))
             if ready.grid.width > 1:
-                _say(f"data parallel: {ready.grid}")
+                say(f"data parallel: {ready.grid}")
                 if note := ready.grid.spread_replicas([report.host for report in ready.reports]):
-                    _say(str(note))
-            _say(f"data: {ready.corpus.description}, sha256 {ready.corpus.digest[:12]}")
+                    say(str(note))
+            say(f"data: {ready.corpus.description}, sha256 {ready.corpus.digest[:12]}")
         dist.barrier()  # ranks measure their peak at the same time, as they will train
         if self.pipeline.note and rank == 0:
-            _say(f"pipeline: {self.pipeline.note}")
+            say(f"pipeline: {self.pipeline.note}")
         peak = device_peak(self.world.device, DTYPES[self.recipe.dtype], self.recorder.progress)
         parameters = sum(p.numel() for p in self.pipeline.parameters().values())
         layers, stages = layout.layers_of(place), layout.stages_of(place)
-        _say(
+        say(
             f"rank {rank} host={self.world.host} pid={os.getpid()} device={self.world.device} "
             f"stages={list(stages)} layers={list(layers)} parameters={parameters:,}"
         )
         shapes = self.pipeline.stage_shapes()
         for line in check_memory(self.recipe, ready.config, layout, place, self.world, shapes):
-            _say(line)
+            say(line)
         self.recorder.start(
             device=device_name(self.world.device),
             peak_flops_per_s=peak.flops_per_s if peak else None,
@@ -334,16 +342,7 @@ class Trainer:
         )
 
 
-def _flops_per_token(ready: Prepared, rank: int) -> float:
-    return stage_flops_per_token(
-        model_shape(ready.config),
-        ready.seen_tokens,
-        layers=len(ready.layout.layers_of(rank)),
-        has_head=rank == ready.layout.last_rank,
-    )
-
-
-def _say(line: str) -> None:
+def say(line: str) -> None:
     # A sample may contain characters that the log's encoding lacks; that must not end training.
     encoding = sys.stdout.encoding or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - the job's log is this process's output

@@ -14,12 +14,25 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.batches import Batch, Batches, hold_out, rows_of, sample_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
-from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, trained_tokens
+from jupyter_mntrain.train.data.tokens import (
+    Tokens,
+    model_tokenizer,
+    model_tokens,
+    random_tokens,
+    trained_tokens,
+    untrained_tokenizer,
+)
 from jupyter_mntrain.train.model.attention import has_flash_attn, has_varlen
-from jupyter_mntrain.train.model.decoder import StageModule, model_directory, read_config
+from jupyter_mntrain.train.model.decoder import (
+    StageModule,
+    model_directory,
+    model_shape,
+    read_config,
+)
 from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.optimizer.algorithms import refuse_missing_grad_dtype
 from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
@@ -49,18 +62,34 @@ class Prepared:
     reports: Sequence[Report] = ()
     """Every rank's report, by rank."""
 
+    def flops_per_token(self, place: int) -> float:
+        """Model FLOPs of the stages at this place in a pipeline."""
+        return stage_flops_per_token(
+            model_shape(self.config),
+            self.seen_tokens,
+            layers=len(self.layout.layers_of(place)),
+            has_head=place == self.layout.last_rank,
+        )
 
-def prepare(recipe: Recipe, world: World, progress: ProgressWriter = unwatched) -> Prepared:
+
+def prepare(
+    recipe: Recipe,
+    world: World,
+    progress: ProgressWriter = unwatched,
+    *,
+    reads: bool = True,
+) -> Prepared:
     """Read the data, build this rank's stages, and compare with the other ranks. Collective.
 
     Args:
         progress: receives the progress of each part.
+        reads: read the data and the model's weights; else they are random.
 
     Raises:
         RecipeError: the same on every rank, naming the node that has the problem.
     """
     try:
-        ready = _build(recipe, world, progress)
+        ready = _build(recipe, world, progress, reads=reads)
     except RecipeError as error:
         agree(world, error)
         raise
@@ -74,10 +103,10 @@ def prepare(recipe: Recipe, world: World, progress: ProgressWriter = unwatched) 
     return replace(ready, reports=reports)
 
 
-def _build(recipe: Recipe, world: World, progress: ProgressWriter) -> Prepared:
+def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: bool) -> Prepared:
     """Build this rank's part, without talking to the others."""
     refuse_missing_grad_dtype(recipe.optimizer)
-    config, corpus, tokens = _read(recipe, progress)
+    config, corpus, tokens = _read(recipe, progress) if reads else _make_up(recipe)
     check(recipe, world.size, layers=config.num_hidden_layers, is_tied=config.tie_word_embeddings)
     _refuse_attention(recipe.model.attention)
     kept, held_out = tokens, None
@@ -94,7 +123,9 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter) -> Prepared:
         config=config,
         grid=grid,
         layout=layout,
-        modules=build_modules(recipe, config, layout, place, world.device, progress),
+        modules=build_modules(
+            recipe, config, layout, place, world.device, progress, reads_weights=reads
+        ),
         batches=batches,
         held_out=held_out,
         prompts=prompts,
@@ -154,6 +185,18 @@ def _read(recipe: Recipe, progress: ProgressWriter) -> tuple[Any, Corpus, Tokens
         cause = f"the tokenizer yields id {largest}, but the model has {config.vocab_size} tokens"
         raise RecipeError(cause, fix="use the model's own tokenizer.json or a smaller vocabulary")
     return config, corpus, tokens
+
+
+def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens]:
+    """The model's config and tokenizer, and random tokens for a step."""
+    if recipe.model.path is None:
+        config = read_config(recipe.model, recipe.data.vocabulary_size)
+    else:
+        config = read_config(recipe.model)
+    has_own = recipe.model.path is not None and recipe.data.tokenizer == "auto"
+    tokenizer = model_tokenizer(model_directory(recipe.model)) if has_own else untrained_tokenizer()
+    tokens = random_tokens(recipe.data, recipe.train.batch_size, config.vocab_size, tokenizer)
+    return config, Corpus("random tokens", tokens.digest, (), recipe.data), tokens
 
 
 def _digest(content: bytes) -> str:

@@ -72,4 +72,5 @@ SUBJECTS: Final[tuple[Item, ...]] = (
         ("job-paths", "whole-model", "imported-modules"),
     ),
     Item("The same content, by hash", ("same-files",)),
+    Item("A dry first batch: one step of every stage with random tokens", ("deep-step",)),
 )

@@ -47,6 +47,7 @@ from tests.standin.jobs import measured_links
 from tests.standin.pipeline import BEGIN_S, GIGABIT
 from tests.standin.resuming import CHECKPOINTS, StandInCheckpoints
 from tests.standin.training import sample_job
+from tests.standin.trial import StandInTrial
 from tests.standin.usage import StandInUsage
 
 VERSIONS = Versions(mntrain="0.1.0", python="3.11.7", platform="x86_64 linux", torch="2.13.0")
@@ -139,6 +140,7 @@ class StandInCluster:
         self.usage = StandInUsage()
         self.doctor = StandInDoctor()
         self.benchmark = StandInBenchmark()
+        self.trial = StandInTrial()
         self.files = StandInFiles()
         self.projects: list[StagedProject | None] = []
         self.to_launch = StandInJob(sample_job({"wopr": 1, "muthur": 1}), ends_as="succeeded")

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
+from jupyter_mntrain.cluster.examination.passing_job import delete_job, passing_job
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.session import DriverSession
@@ -16,11 +17,9 @@ from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.benchmark.reporting import benched_links, make_report
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.records.doctor.benchmark import (
     LARGEST_BYTES,
     BenchedLine,
@@ -33,8 +32,6 @@ from jupyter_mntrain.model.records.node import LinkMeasurement, NodeInfo
 from jupyter_mntrain.plan.networks.measuring import Measuring
 
 PROGRAM = f"{TRAINER}.pipeline.benchmark"
-
-END_S = tunables.seconds("bench.end_s")
 
 NCCL_STREAMS = 4
 """Connections between two nodes over which a link is measured that NCCL will use."""
@@ -77,14 +74,9 @@ class ClusterBenchmark:
         spec = with_values(spec, os.environ)
         launcher = self._driver.launcher(submitted_by)
         launcher.is_checked = is_checked
-        started = launcher.launch(spec, new_job_id(), progress=progress)
-        job = Job(self._driver, self._driver.loop.run(started).job_id)
-        try:
+        with passing_job(self._driver, launcher, spec, progress) as job:
             view = job.wait(progress=progress)
             lines = read_lines(job)
-        except BaseException:  # Ctrl-C, too: nothing of it may stay
-            _delete(job, is_running=True)
-            raise
         placements = view.attempt.placements
         nodes = self._nodes(placements)
         report = make_report(
@@ -103,7 +95,7 @@ class ClusterBenchmark:
             )
         kept = benched_links(lines, placements, nodes, self._clock.time())
         self._driver.loop.run(self._keep(kept, placements))
-        _delete(job)
+        delete_job(job)
         return report
 
     def _measure_links(self, participants: Sequence[Participant], progress: Progress) -> str:
@@ -166,12 +158,3 @@ def read_lines(job: Job) -> list[BenchedLine]:
     """What rank 0 of a benchmark printed."""
     with_none = (read_line(line.text) for piece in job.whole_log(rank=0) for line in piece)
     return [line for line in with_none if line is not None]
-
-
-def _delete(job: Job, *, is_running: bool = False) -> None:
-    """End and delete a job, as far as its nodes answer."""
-    with suppress(MntrainError):
-        if is_running:
-            job.kill()
-            job.wait(END_S)
-        job.remove()

@@ -42,6 +42,7 @@ def doctor_table(
     if shown:
         parts.append(_grid(report, shown) if len(report.nodes) <= MOST_COLUMNS else _list(report))
     problems = [_problem(one) for one in report.at("stops", "slows")]
+    problems += [_problem(one) for one in _untold(report)]
     silent = [
         problem_text(problem, mark="?", style="yellow", before=f"{shown_name(node)}: ")
         for node, problem in report.silent.items()
@@ -65,6 +66,12 @@ def _summary(report: DoctorReport) -> RenderableType:
     nodes = formats.plural(len(report.nodes), "node")
     passed = f"{counts['passed']} of {len(report.findings)} checks passed on {nodes}"
     return folding([*([found] if found else []), Text(f"{passed}, in {report.took_s:.1f} s.")])
+
+
+def _untold(report: DoctorReport) -> Sequence[Finding]:
+    """What is unknown, and somebody can do something about: once, if it is so of several nodes."""
+    found = [one for one in report.at("unknown") if one.problem and one.problem.fix]
+    return list({(one.check, one.problem): one for one in found}.values())
 
 
 def _worst(report: DoctorReport, check: Check) -> Level | None:

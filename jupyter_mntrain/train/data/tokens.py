@@ -76,10 +76,7 @@ def trained_tokens(
     """
     cache = _cache_directory() if cache is None else cache
     size = section.vocabulary_size
-    untrained = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer(models.BPE()), eos_token=END_OF_TEXT
-    )
-    writer = ChatWriter(untrained, template_of(section), answers_only=False)
+    writer = ChatWriter(untrained_tokenizer(), template_of(section), answers_only=False)
     template = writer.template if section.format == "chat" else ""
     key = _digest(_FORMAT, corpus.digest, str(size), template)
     path = cache / f"tokenizer-{key[:32]}.json"
@@ -113,13 +110,40 @@ def model_tokens(
     Raises:
         RecipeError: the directory has no tokenizer.json.
     """
+    cache = _cache_directory() if cache is None else cache
+    return _encoded(corpus, section, model_tokenizer(directory), end_of_text, cache, progress)
+
+
+def random_tokens(
+    section: DataSection, documents: int, vocabulary_size: int, tokenizer: PreTrainedTokenizerBase
+) -> Tokens:
+    """Tokens without a meaning: documents of which each fills a sequence."""
+    length = section.sequence_length + 1  # the last one is only predicted
+    generator = np.random.default_rng(section.seed)
+    ids = generator.integers(vocabulary_size, size=documents * length, dtype=np.int32)
+    ends = np.arange(1, documents + 1) * length
+    return Tokens(ids, ends, None, _digest("random", str(vocabulary_size)), tokenizer)
+
+
+def model_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a Hugging Face directory.
+
+    Raises:
+        RecipeError: the directory has no tokenizer.json.
+    """
     path = directory / "tokenizer.json"
     if not path.is_file():
         cause = f"model.path = {directory}: no tokenizer.json in it"
         raise RecipeError(cause, fix='copy it there, or set data.tokenizer = "train"')
-    tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
-    cache = _cache_directory() if cache is None else cache
-    return _encoded(corpus, section, tokenizer, end_of_text, cache, progress)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+        directory, local_files_only=True
+    )
+    return tokenizer
+
+
+def untrained_tokenizer() -> PreTrainedTokenizerBase:
+    """A tokenizer that knows no text."""
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), eos_token=END_OF_TEXT)
 
 
 def _train(documents: Iterable[str], vocabulary_size: int) -> Tokenizer:

@@ -25,7 +25,11 @@ from jupyter_mntrain.train.model.decoder import (
 )
 from jupyter_mntrain.train.model.losses import choose_loss
 from jupyter_mntrain.train.model.putting_off import WeightGradients
-from jupyter_mntrain.train.model.weights import load_weights, seeded_weights
+from jupyter_mntrain.train.model.weights import (
+    load_weights,
+    refuse_missing_weights,
+    seeded_weights,
+)
 from jupyter_mntrain.train.own_tools import own_seat
 from jupyter_mntrain.train.pipeline.directions import ReceiveStream, directed
 from jupyter_mntrain.train.world import Groups
@@ -108,11 +112,13 @@ def build_modules(
     progress: ProgressWriter = unwatched,
     *,
     weights: Weights | None = None,
+    reads_weights: bool = True,
 ) -> dict[int, StageModule]:
     """Build the stages of one rank, by index, initializing or reading only their own tensors.
 
     Args:
         weights: makes a stage's tensors, on ``device``, in place of the recipe's.
+        reads_weights: read those of a model directory; else it is only seen that they are there.
 
     Raises:
         RecipeError: the model directory lacks a stage's tensors.
@@ -129,12 +135,19 @@ def build_modules(
         for index in layout.stages_of(rank)
     }
     size = sum(one.nbytes for stage in stages.values() for one in stage.weights().values())
-    what = "making the weights" if recipe.model.path is None else "loading the model"
+    is_read = reads_weights and recipe.model.path is not None
+    what = "loading the model" if is_read else "making the weights"
     tally = Tally(progress, what, size, "B")
     loss = choose_loss(recipe, config.vocab_size, device)
     for stage in stages.values():
         empty = stage.weights()
-        made = weights(empty) if weights else _weights(recipe, config, empty, device, tally)
+        if weights:
+            made = weights(empty)
+        elif is_read:
+            directory = model_directory(recipe.model)
+            made = load_weights(directory, empty, device=device, tally=tally)
+        else:
+            made = _new_weights(recipe, config, empty, device, tally)
         materialize(stage, made, device)
         stage.attention = _attention(recipe, config, stage, device)
         stage.leaves_head = loss != "plain"
@@ -202,7 +215,7 @@ def _attention(
     return Attention(KERNELS[kind], windows_of(layers, config), DTYPES[recipe.dtype])
 
 
-def _weights(
+def _new_weights(
     recipe: Recipe,
     config: Any,
     parameters: Mapping[str, torch.Tensor],
@@ -210,8 +223,7 @@ def _weights(
     tally: Tally,
 ) -> dict[str, torch.Tensor]:
     if recipe.model.path is not None:
-        directory = model_directory(recipe.model)
-        return load_weights(directory, parameters, device=device, tally=tally)
+        refuse_missing_weights(model_directory(recipe.model), parameters)
     return seeded_weights(
         parameters,
         seed=recipe.train.seed,

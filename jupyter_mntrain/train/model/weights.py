@@ -90,6 +90,30 @@ def load_weights(
     Raises:
         RecipeError: there are no safetensors files, or a tensor is missing or has another shape.
     """
+    loaded: dict[str, torch.Tensor] = {}
+    for file, names in _wanted(directory, parameters).items():
+        for name, tensor in _read(directory / file, names, parameters, device):
+            loaded[name] = tensor
+            if tally is not None:
+                tally.add(tensor.nbytes)
+    return loaded
+
+
+def refuse_missing_weights(directory: Path, parameters: Mapping[str, torch.Tensor]) -> None:
+    """Look for the named tensors in a Hugging Face directory, and read none.
+
+    Raises:
+        RecipeError: as for :func:`load_weights`.
+    """
+    for file, names in _wanted(directory, parameters).items():
+        with _opened(directory / file) as opened:
+            for name, source in names.items():
+                shape = tuple(opened.get_slice(source).get_shape())
+                _refuse_other_shape(directory, source, shape, parameters[name])
+
+
+def _wanted(directory: Path, parameters: Iterable[str]) -> dict[str, dict[str, str]]:
+    """The names of tensors in each file, by those of the parameters."""
     files = _files(directory)
     wanted: dict[str, dict[str, str]] = {}
     for name in parameters:
@@ -99,13 +123,16 @@ def load_weights(
             cause = f"model.path = {directory}: the tensor {source} is missing"
             raise RecipeError(cause, fix="copy the whole model directory")
         wanted.setdefault(files[source], {})[name] = source
-    loaded: dict[str, torch.Tensor] = {}
-    for file, names in wanted.items():
-        for name, tensor in _read(directory / file, names, parameters, device):
-            loaded[name] = tensor
-            if tally is not None:
-                tally.add(tensor.nbytes)
-    return loaded
+    return wanted
+
+
+def _refuse_other_shape(
+    directory: Path, source: str, shape: tuple[int, ...], like: torch.Tensor
+) -> None:
+    if shape != tuple(like.shape):
+        shapes = f"{shape}, its config says {tuple(like.shape)}"
+        cause = f"model.path = {directory}: {source} is {shapes}"
+        raise RecipeError(cause, fix="use config.json and weights of the same model")
 
 
 def _fresh(
@@ -172,10 +199,7 @@ def _read(
             for name in part:
                 tensor = file.get_tensor(names[name])
                 like = parameters[name]
-                if tensor.shape != like.shape:
-                    shapes = f"{tuple(tensor.shape)}, its config says {tuple(like.shape)}"
-                    cause = f"model.path = {path.parent}: {names[name]} is {shapes}"
-                    raise RecipeError(cause, fix="use config.json and weights of the same model")
+                _refuse_other_shape(path.parent, names[name], tuple(tensor.shape), like)
                 # Without a conversion it stays mapped to the file until it is written to.
                 yield name, tensor.to(device=device, dtype=like.dtype)
 

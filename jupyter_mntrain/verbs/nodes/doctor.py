@@ -20,6 +20,7 @@ from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.show.tables.doctor import doctor_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster, named_job
+from jupyter_mntrain.verbs.nodes.deep_step import deep_option, job_to_try, with_deep_step
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.workload.workload import from_path
 
@@ -47,12 +48,17 @@ class DoctorVerb(Verb):
             help="mend what needs no root and changes nothing that others use: push to a node the "
             "model or data that it lacks",
         )
+        deep_option(parser)
         parser.flag("--all", "-a", help="list the checks that all nodes passed, too")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster, asked = joined_cluster(context, args), _asked(context, args)
+        built = job_to_try(context, args)
+        used = () if built is None else built.spec.participants
         with context.screen.progress() as progress:
-            report = cluster.doctor.examine(args.nodes, asked=asked, progress=progress)
+            report = cluster.doctor.examine(
+                args.nodes, asked=asked, participants=used, progress=progress
+            )
         remedies = [one.remedy for one in report.findings if one.remedy] if args.apply else []
         for remedy in remedies:
             context.screen.say(Text(f"{context.program} {remedy.command}", style="dim"))
@@ -61,7 +67,11 @@ class DoctorVerb(Verb):
                 cluster.files.push(name, [remedy.node], source=remedy.source, progress=progress)
         if remedies:
             with context.screen.progress() as progress:
-                report = cluster.doctor.examine(args.nodes, asked=asked, progress=progress)
+                report = cluster.doctor.examine(
+                    args.nodes, asked=asked, participants=used, progress=progress
+                )
+        if built is not None:
+            report = with_deep_step(context, built, report, asked)
         return Outcome(
             doctor_table(report, EVERY, every=args.all),
             msgspec.to_builtins(report),

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from jupyter_mntrain.doctor.check import Case
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathKind
+from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode
 from tests.doctor.faults.fault import Fault
 from tests.doctor.healthy import changed
 
@@ -55,7 +61,25 @@ def without_model(case: Case) -> Case:
     return case
 
 
+def tried(case: Case) -> Case:
+    """The job was started, and its rank on the second node failed."""
+    names = [node.name for node in case.nodes]
+    problem = Problem(
+        kind=Kind.GPU_OUT_OF_MEMORY,
+        cause="CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+        "15.70 GiB of which 1.13 GiB is free",
+        fix="use more and smaller microbatches, or fewer layers on that node",
+        node=names[1],
+        rank=Rank(1),
+    )
+    nodes = [TriedNode(name, (rank,), (16.9e9,)) for rank, name in enumerate(names)]
+    nodes[1] = msgspec.structs.replace(nodes[1], problem=problem)
+    trial = JobTrial(is_recipe=True, nodes=tuple(nodes))
+    return msgspec.structs.replace(case, trial=trial)
+
+
 WORKLOAD = (
+    Fault("deep-step", "its GPU is too small for its part of a step", "stops", tried),
     Fault("job-paths", "it lacks the model that the others have", "stops", without_model),
     Fault(
         "same-files",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode
 from jupyter_mntrain.model.records.job import JobSpec
 from tests.doctor.faults import FAULTS
 from tests.doctor.faults.workload import without_model
@@ -124,3 +126,47 @@ def test_what_needs_no_root_is_mended_at_once(do, cluster):
     assert (str(name), nodes) == ("models:llama", ("muthur",))
     assert source in ("wopr", "hal")
     assert len(cluster.doctor.examinations) == 3, "and looked at again"
+
+
+def test_a_recipe_is_tried_on_the_nodes_that_a_launch_would_use(do, as_json, cluster, tmp_path):
+    (tmp_path / "mine.toml").write_text('[model]\npreset = "llama-tiny"\n')
+    data = as_json(
+        do("doctor", "--for", "mine.toml", "--deep", "--python", "/env", directory=tmp_path)
+    )
+    ((spec, modules),) = cluster.trial.tried
+    assert spec.runs_trainer
+    assert spec.python == "/env"
+    assert modules == ()
+    (examined,) = cluster.doctor.examinations
+    assert examined == spec.participants
+    tried = [one["node"] for one in data["findings"] if one["check"] == "deep-step"]
+    assert tried == [one.node for one in spec.participants]
+
+
+def test_a_script_is_tried_with_the_modules_that_it_imports(do, cluster, tmp_path):
+    (tmp_path / "train.py").write_text("import torch, msgspec\n")
+    do("doctor", "--for", "train.py", "--deep", directory=tmp_path)
+    ((spec, modules),) = cluster.trial.tried
+    assert spec.entry == ("train.py",)
+    assert modules == ("msgspec", "torch")
+
+
+def test_without_a_job_there_is_nothing_to_try(do, cluster):
+    with pytest.raises(MntrainError) as refused:
+        do("doctor", "--deep")
+    assert "--for" in refused.value.fix
+    assert cluster.trial.tried == []
+
+
+def test_why_something_was_not_tried_is_said_once(do, text, cluster):
+    cluster.doctor.case = untried(healthy())
+    shown = text(do("doctor").renderable, 80)
+    assert says("a job runs there", shown)
+    assert shown.count("j-1234") == 1
+
+
+def untried(case: Case) -> Case:
+    untold = Problem(kind=Kind.JOBS_RUNNING, cause="a job runs there", fix="wait for j-1234")
+    nodes = tuple(TriedNode(one.name, (rank,)) for rank, one in enumerate(case.nodes))
+    trial = JobTrial(is_recipe=True, nodes=nodes, untold=untold)
+    return msgspec.structs.replace(case, trial=trial)
