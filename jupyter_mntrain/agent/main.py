@@ -17,64 +17,48 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.agent.access.callers import TrustKeeper
 from jupyter_mntrain.agent.access.log import set_up_log
-from jupyter_mntrain.agent.attempt.blob_store import BlobStore
 from jupyter_mntrain.agent.beat import BeatSampler, every
-from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
 from jupyter_mntrain.agent.jobs.allocation_end import end_parts
-from jupyter_mntrain.agent.jobs.book import JobBook
-from jupyter_mntrain.agent.jobs.leases import LeaseBook
-from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.achievements import Achievements
-from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
-from jupyter_mntrain.agent.machine.devices.measuring import DeviceMeter
-from jupyter_mntrain.agent.machine.files.roots import roots_told_to_jobs
-from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
-from jupyter_mntrain.agent.machine.inventory import InventoryReader
-from jupyter_mntrain.agent.machine.links.link_book import LinkBook
-from jupyter_mntrain.agent.machine.software.workplace import LOADED_INTERVAL_S, Workplaces
-from jupyter_mntrain.agent.machine.usage.usage_book import DIRECTORY as HISTORY
-from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
+from jupyter_mntrain.agent.machine.software.workplace import LOADED_INTERVAL_S
 from jupyter_mntrain.agent.membership import service
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.announcing import announce
+from jupyter_mntrain.agent.membership.assembly import make_node
 from jupyter_mntrain.agent.membership.joining import join
 from jupyter_mntrain.agent.membership.listening import bind, with_port
-from jupyter_mntrain.agent.membership.node_id import load_node_id, locked_state
+from jupyter_mntrain.agent.membership.node_id import LOCK_S, load_node_id, locked_state
 from jupyter_mntrain.agent.membership.owner.actions import change_lending
 from jupyter_mntrain.agent.membership.owner.keeping import Keeping
-from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
+from jupyter_mntrain.agent.membership.owner.word import OWNER
 from jupyter_mntrain.agent.membership.slot_place import SlotPlace, is_back
-from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
+from jupyter_mntrain.agent.membership.speaking import read_until
 from jupyter_mntrain.agent.membership.unjoined import wait_until_joined
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM
 from jupyter_mntrain.command_line.error_output import print_defect, print_error
 from jupyter_mntrain.command_line.parser import HelpWanted
-from jupyter_mntrain.launch.project.tree import BLOBS
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, Goodbye
-from jupyter_mntrain.model.errors import MntrainError, TrustError
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.text.foreign import shown
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
 from jupyter_mntrain.trust.audit import Audit
-from jupyter_mntrain.trust.certificates import Subject
-from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.announcer import Announcer
 
 log = logging.getLogger("mntrain.agent")
 
 POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
+SLOT_LOCK_S = tunables.seconds("allocation.lock_patience_s")
 JOIN_PORT_S = tunables.seconds("agent.join_port_s")
 
 
@@ -121,6 +105,9 @@ def perform(options: Options) -> Done:
     if options.action in ("install-service", "remove-service"):
         lines = service.remove(state) if options.action == "remove-service" else _install(options)
         return Done("\n".join(lines), {"done": "; ".join(lines)})
+    if options.action == "read":
+        asyncio.run(read_until(state, _told_to_end))
+        return Done("nobody reads any more", {"read": str(state)})
     if options.owner is not None:
         name = membership.joined(state).settings.name
         return Done(*change_lending(options.owner, state, name))
@@ -143,7 +130,7 @@ def _install(options: Options) -> list[str]:
 def _locked(options: Options) -> Done:
     """What only one process may do with a state directory at a time."""
     state = options.state
-    with locked_state(state) as was_open:
+    with locked_state(state, SLOT_LOCK_S if options.is_slot else LOCK_S) as was_open:
         if options.action == "leave":
             cluster = membership.leave(state)
             Audit(state / AUDIT_FILE).note("leave", who=OWNER, cluster=cluster)
@@ -214,7 +201,7 @@ async def _run(
     announcer: Announcer,
     place: SlotPlace | None,
 ) -> None:
-    node = _node(options)
+    node = make_node(options.state, options.settings, options.capacities)
     credentials = node.trust.credentials
     peers = PeerClients(credentials.client)
     why_taken = place.why_taken if place is not None else lambda _: None
@@ -252,58 +239,6 @@ async def _run(
     node.jobs.close()
     with suppress(OSError):  # a full disk: a few seconds are lost
         node.usage.save()
-
-
-def _node(options: Options) -> LocalNode:
-    listeners, leases = Listeners(), LeaseBook(clock=time.monotonic)
-    credentials = Credentials(options.state)
-    node_id = _own_id(options, credentials)
-    links = LinkBook(options.state / "links.json", options.capacities)
-    told, owner = options.settings, OwnersWord(options.state)
-    devices = DeviceBook(options.state / "devices.json")
-    workplaces = Workplaces(told.python, lambda: inventory.gpus.driver, options.state)
-    inventory = InventoryReader(told.python, links, devices, workplaces.usual)
-    return LocalNode(
-        node_id=node_id,
-        name=told.name,
-        cluster=membership.joined(options.state).cluster,
-        address_settings=told,
-        python=told.python,
-        trust=TrustKeeper(credentials, options.state / "trust_news.json"),
-        inventory=inventory,
-        workplaces=workplaces,
-        links=links,
-        devices=DeviceMeter(told.python, inventory.gpus, workplaces, devices),
-        leases=leases,
-        jobs=JobBook(
-            directory=options.state / JOBS,
-            node_id=node_id,
-            node=told.name,
-            python=told.python,
-            leases=leases,
-            listeners=listeners,
-            gpus=inventory.gpus,
-            lent_memory=lambda: owner.lending.memory_bytes,
-            errors=OwnErrors.listening(),
-        ),
-        blobs=BlobStore(options.state / BLOBS),
-        transfers=TransferBook(roots_told_to_jobs(options.state, told.roots)),
-        listeners=listeners,
-        audit=Audit(options.state / AUDIT_FILE),
-        state=StateDirectory(options.state, node_id),
-        owner=owner,
-        usage=UsageBook(options.state / HISTORY),
-    )
-
-
-def _own_id(options: Options, credentials: Credentials) -> NodeId:
-    node_id = load_node_id(options.state)
-    if credentials.subject != Subject(role="node", name=node_id):
-        raise TrustError(
-            f"the certificate in {options.state} is for another node id",
-            fix="restore node_id, or run mntrain agent leave and join again",
-        )
-    return node_id
 
 
 def _greet(node: LocalNode) -> None:

@@ -78,6 +78,13 @@ def parse_options(argv: Sequence[str]) -> Options:
     add_arguments(action, parser)
     output_options(parser)
     args = parser.parse(args.rest, args)
+    if action == "read":
+        return Options(
+            action=action,
+            state=args.directory.absolute(),
+            settings=Settings(name=_own_name(), python=sys.executable),
+            wants_json=args.json,
+        )
     slot: Path | None = getattr(args, "slot", None)
     if slot is not None:
         _refuse_with_slot(args)

@@ -13,7 +13,7 @@ from jupyter_mntrain.model.quantities import parse_duration
 PROGRAM = "mntrain agent"
 DESCRIPTION = "Run this machine as a node of a cluster."
 Action = Literal[
-    "join", "run", "drain", "resume", "lend", "leave", "install-service", "remove-service"
+    "join", "run", "drain", "resume", "lend", "leave", "install-service", "remove-service", "read"
 ]
 ACTIONS: dict[Action, str] = {
     "join": "join a cluster with a token from mntrain invite, then run",
@@ -24,11 +24,20 @@ ACTIONS: dict[Action, str] = {
     "leave": "leave the cluster: forget its keys and certificates",
     "install-service": "start the agent now and at boot; jobs survive restarts",
     "remove-service": "remove the service; running jobs continue",
+    "read": "let drivers of this machine read the records of an allocation whose agents are gone",
 }
 
 
 def add_arguments(action: Action, parser: Parser) -> None:
     """Add the options of an action."""
+    if action == "read":
+        parser.argument(
+            "directory",
+            type=Path,
+            metavar="DIRECTORY",
+            help="of the allocation: see --slot of join",
+        )
+        return
     if action == "join":
         add_token_arguments(parser)
         parser.flag("--no-run", help="join only; run it later")

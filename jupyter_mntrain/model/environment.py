@@ -72,6 +72,9 @@ CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
 AGENTS_VARIABLE = "MNTRAIN_AGENTS"
 """``host:port`` of agents to watch in addition to those found, separated by blanks or commas."""
 
+ALLOCATION_VARIABLE = "MNTRAIN_ALLOCATION"
+"""Directory of an allocation whose agents a driver watches, too."""
+
 RDMA_CHOICES = frozenset({"NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_NET", "NCCL_NET_PLUGIN"})
 """Variables by which a job's own environment says whether NCCL uses InfiniBand or RoCE."""
 

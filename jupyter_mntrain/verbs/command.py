@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.command_line.parser import (
@@ -122,4 +123,12 @@ def _cluster_options(parser: Parser) -> None:
         "--agent",
         metavar="HOST[:PORT]",
         help="an agent that multicast does not reach; repeatable; default: $MNTRAIN_AGENTS",
+    )
+    parser.option(
+        "--allocation",
+        type=Path,
+        metavar="DIRECTORY",
+        completes="file",
+        help="directory of an allocation: its agents are found by it, and their records read in it "
+        "once they are gone; default: $MNTRAIN_ALLOCATION",
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.cluster.default import default_cluster
+from jupyter_mntrain.model.environment import ALLOCATION_VARIABLE
 from jupyter_mntrain.show.screen import Screen
 
 if TYPE_CHECKING:
@@ -82,4 +83,8 @@ class Context:
     def cluster(self, args: Namespace) -> Cluster:
         """The cluster named by the options, else by the environment."""
         name, agents = default_cluster(self.environment)
-        return self.clusters.get(args.cluster or name, tuple(args.agent or agents))
+        cluster = self.clusters.get(args.cluster or name, tuple(args.agent or agents))
+        told = getattr(args, "allocation", None) or self.environment.get(ALLOCATION_VARIABLE)
+        if told:
+            cluster.discovery.follow(Path(told).expanduser().absolute())
+        return cluster

@@ -24,7 +24,7 @@ from jupyter_mntrain.model.api import (
     StartRequest,
     StopRequest,
 )
-from jupyter_mntrain.model.errors import JobNotFoundError
+from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import JobSpec
@@ -73,6 +73,8 @@ class QueueHandler(_SharedJob):
         if request.job_id != self.job_id(job_id) or request.attempt.number != 0:
             raise refusal(400, Kind.BAD_REQUEST, "a queued job must have attempt 0")
         with self.audited("queue", job=job_id):
+            if self.node.problem is not None:
+                raise RefusedError.of(self.node.problem)
             job = self.node.jobs.deposit(request)
         self.watch_tasks.watch(job)
         self.answer(self.shown(job.record))

@@ -59,8 +59,11 @@ def load_node_id(state: Path) -> NodeId:
 
 
 @contextmanager
-def locked_state(state: Path) -> Iterator[bool]:
+def locked_state(state: Path, patience_s: float = LOCK_S) -> Iterator[bool]:
     """Lock the state directory. The lock ends with the process, even if it is killed.
+
+    Args:
+        patience_s: how long to wait for another process that holds it.
 
     Yields:
         Whether other users could enter the directory until now, and read what it holds.
@@ -74,7 +77,7 @@ def locked_state(state: Path) -> Iterator[bool]:
     try:
         private_directory(state)
         was_open = close_to_others(state)
-        lock.acquire(timeout=LOCK_S)
+        lock.acquire(timeout=patience_s)
         write_atomically(owner, f"{os.getpid()} on {socket.gethostname()}".encode())
     except Timeout:
         pid = owner.read_text(errors="replace") if owner.exists() else "unknown"

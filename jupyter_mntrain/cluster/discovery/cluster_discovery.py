@@ -19,6 +19,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 
 ADD_S = tunables.seconds("cluster.add_timeout_s")
+READER_S = tunables.seconds("discovery.reader_timeout_s")
 ADMITTED_RETRY_S = tunables.seconds("cluster.admitted_retry_s")
 
 
@@ -106,16 +107,19 @@ class ClusterDiscovery:
 
     def follow(self, directory: Path) -> None:
         """Find the agents of an allocation by the files in its directory, from now on, and admit
-        those that wait with an invitation of this driver. Idempotent.
+        those that wait with an invitation of this driver. The records of those that are gone are
+        read in the directory itself; returns once they can be. Idempotent.
         """
         live = self._session.live
 
-        async def follow() -> None:
+        async def follow() -> SlotDiscovery:
             if directory not in self._followed:
                 self._followed[directory] = SlotDiscovery(directory, live.take_back)
                 await self._followed[directory].start(live.take_slot)
+            return self._followed[directory]
 
-        self._session.loop.run(follow())
+        followed = self._session.loop.run(follow())
+        live.changes.wait_until(lambda: followed.has_looked, READER_S)
 
     async def close(self) -> None:
         """Stop following. Runs in the driver's loop."""

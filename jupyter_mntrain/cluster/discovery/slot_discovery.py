@@ -11,10 +11,16 @@ from itertools import count
 from pathlib import Path
 
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, FoundAgent
+from jupyter_mntrain.cluster.discovery.slot_reader import speak_for_the_gone
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.sources.slots import SlotFile, read_allocation, read_slots
+from jupyter_mntrain.model.sources.slots import (
+    AllocationFile,
+    SlotFile,
+    read_allocation,
+    read_slots,
+)
 
 LOOK_EVERY_S = tunables.seconds("discovery.slots_interval_s")
 AGAIN_EVERY_S = tunables.seconds("discovery.slots_again_s")
@@ -34,13 +40,21 @@ class SlotDiscovery(Discovery):
         self._on_taken = on_taken
         self._offered: dict[str, tuple[SlotFile, float]] = {}
         self._numbers = count()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._gone: frozenset[str] | None = None
+        """Slots whose agents are gone; ``None`` before the first look."""
+        self._spoken: set[str] = set()
 
     async def start(self, on_found: Callable[[FoundAgent], None]) -> None:
-        self._task = asyncio.create_task(self._follow(on_found))
+        self._tasks.append(asyncio.create_task(self._follow(on_found)))
 
     async def close(self) -> None:
-        await end_tasks([self._task] if self._task else [])
+        await end_tasks(self._tasks)
+
+    @property
+    def has_looked(self) -> bool:
+        """Whether every agent that was there or gone at the first look has been found."""
+        return self._gone is not None and self._gone <= self._spoken
 
     async def _follow(self, on_found: Callable[[FoundAgent], None]) -> None:
         taken: Mapping[str, Problem] = {}
@@ -48,11 +62,31 @@ class SlotDiscovery(Discovery):
             slots = await asyncio.to_thread(read_slots, self._directory)
             for found in self._news(slots, asyncio.get_running_loop().time()):
                 on_found(found)
-            told = (await asyncio.to_thread(read_allocation, self._directory)).gone
-            if told != taken:
-                taken = told
+            told = await asyncio.to_thread(read_allocation, self._directory)
+            if told.gone != taken:
+                taken = told.gone
                 self._on_taken(taken)
+            self._look_for_the_gone(slots, told, on_found)
             await asyncio.sleep(LOOK_EVERY_S)
+
+    def _look_for_the_gone(
+        self,
+        slots: tuple[SlotFile, ...],
+        told: AllocationFile,
+        on_found: Callable[[FoundAgent], None],
+    ) -> None:
+        is_first, were_gone = self._gone is None, bool(self._gone)
+        gone = {one.slot for one in slots if one.state == "gone" or told.why_gone(one.slot)}
+        if is_first or not were_gone:
+            self._gone = frozenset(gone)
+
+        def found(agent: FoundAgent) -> None:
+            on_found(agent)
+            self._spoken.add(agent.name)
+
+        if gone and not were_gone:
+            work = speak_for_the_gone(self._directory, found)
+            self._tasks.append(asyncio.create_task(work))
 
     def _news(self, slots: tuple[SlotFile, ...], now_s: float) -> Iterator[FoundAgent]:
         """Agents that were not offered yet; those that wait to join again and again."""

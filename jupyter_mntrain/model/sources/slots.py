@@ -75,6 +75,14 @@ class AllocationFile(Record, frozen=True):
         return self.gone.get(slot) or self.ending
 
 
+class SlotSpoken(Record, frozen=True):
+    """Where a program of this machine speaks for an agent that is gone; one line of its output."""
+
+    slot: str
+    node_id: NodeId
+    address: str
+
+
 def write_slot(directory: Path, slot: SlotFile) -> None:
     """Tell where a slot's agent is reached.
 
