@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.e2e.conftest import CLUSTER
 from tests.netlab import Host, Lab, missing
+from tests.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.netlab,
@@ -19,18 +21,16 @@ pytestmark = [
 ]
 
 
-MOST_TIMES = 10
-
-
 def examined(driver: Host, mntrain: str, *nodes: str) -> dict[str, Any]:
     """The doctor's report, whatever it found, once interpreters have told what they load."""
-    for _ in range(MOST_TIMES):
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
         done = driver.run([mntrain, "--cluster", CLUSTER, "--json", "doctor", *nodes])
         assert done.returncode in (0, 1), done.stderr
         report = json.loads(done.stdout)
-        if not any(one["level"] == "unknown" for one in report["findings"]):
-            break
-    return report
+        is_known = not any(one["level"] == "unknown" for one in report["findings"])
+        if is_known or time.monotonic() > deadline:
+            return report
 
 
 def found(report: dict[str, Any]) -> list[tuple[str, str]]:

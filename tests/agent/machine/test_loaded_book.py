@@ -13,7 +13,11 @@ import psutil
 import pytest
 
 from jupyter_mntrain.agent.machine.software.loaded_book import LoadedBook
-from jupyter_mntrain.agent.machine.software.torch_question import Loaded, load
+from jupyter_mntrain.agent.machine.software.torch_question import (
+    Loaded,
+    load,
+    waited_for_cpu_s,
+)
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from tests.waiting import until
 
@@ -181,3 +185,25 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, site: Path) -> None:
     path = tmp_path / "loaded.json"
     path.write_text("{")
     assert LoadedBook(path, {}, ask=Asked(site)).ask(sys.executable, SLOW_S) is not None
+
+
+def test_an_interpreter_that_gets_no_cpu_time_is_unknown_and_asked_again(tmp_path: Path) -> None:
+    asked = threading.Semaphore(0)
+
+    def starved(_: str) -> Loaded:
+        asked.release()
+        raise TimeoutError("it got too little CPU time beside other programs")
+
+    book = LoadedBook(tmp_path / "loaded.json", {}, ask=starved)
+    for _ in range(2):
+        assert book.ask(sys.executable, SLOW_S) is None
+        assert asked.acquire(timeout=SLOW_S)
+    assert book.known(sys.executable) is None
+
+
+def test_the_wait_for_cpu_time_is_read(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7" / "schedstat").write_text("1500000000 42500000000 77\n")
+    assert waited_for_cpu_s(7, tmp_path) == 42.5
+    assert waited_for_cpu_s(8, tmp_path) == 0.0
+    assert 0.0 <= waited_for_cpu_s(os.getpid()) < 3600.0

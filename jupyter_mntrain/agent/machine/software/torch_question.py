@@ -20,6 +20,7 @@ import msgspec
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.text.foreign import shown_line
+from jupyter_mntrain.telemetry.kernel_files import kernel_text
 
 PATIENCE_S = tunables.seconds("doctor.loaded_timeout_s")
 
@@ -79,6 +80,9 @@ def load(
     Args:
         environment: of the agent, and so of its jobs.
         patience_s: an interpreter that takes longer is given up.
+
+    Raises:
+        TimeoutError: it hardly got CPU time, as others need it: that says nothing of it.
     """
     try:
         asked = subprocess.Popen(
@@ -95,10 +99,19 @@ def load(
         try:
             out, errors = asked.communicate(timeout=patience_s)
         except subprocess.TimeoutExpired:
+            is_starved = waited_for_cpu_s(asked.pid) > patience_s / 2
             with suppress(ProcessLookupError):
                 os.killpg(asked.pid, signal.SIGKILL)
+            if is_starved:
+                raise TimeoutError("it got too little CPU time beside other programs") from None
             return _failed(python, f"importing torch took over {patience_s:g} s")
     return _read(python, out.decode(errors="replace"), errors, asked.returncode)
+
+
+def waited_for_cpu_s(pid: int, proc: Path = Path("/proc")) -> float:
+    """How long a process was ready to run and did not, in its first thread."""
+    words = kernel_text(proc / str(pid) / "schedstat").split()
+    return int(words[1]) / 1e9 if len(words) > 1 else 0.0
 
 
 def _read(python: str, out: str, errors: bytes, code: int) -> Loaded:
