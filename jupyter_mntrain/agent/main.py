@@ -23,7 +23,7 @@ from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
-from jupyter_mntrain.agent.jobs.allocation_end import end_parts
+from jupyter_mntrain.agent.jobs.allocation_end import end_parts, save_if_wished
 from jupyter_mntrain.agent.machine.devices.achievements import Achievements
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.software.workplace import LOADED_INTERVAL_S
@@ -221,6 +221,9 @@ async def _run(
         asyncio.ensure_future(every(LOADED_INTERVAL_S, node.workplaces.load_anew)),
         asyncio.ensure_future(announce(node, announcer, place)),
     ]
+    if place is not None:
+        looks = partial(save_if_wished, place.save_wish, node.jobs)
+        tasks.append(asyncio.ensure_future(every(BEAT_INTERVAL_S, looks)))
     await _told_to_end().wait()
 
     why = "the agent was stopped"

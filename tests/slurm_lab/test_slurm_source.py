@@ -57,7 +57,7 @@ class Asked:
 
     @property
     def folder(self) -> Path:
-        return now(self.source.folder(self.id))
+        return now(self.source.directory(self.id, self.request))
 
     def look(self) -> Allocation:
         self.seen.append(now(self.source.look(self.id, self.request)))
@@ -284,7 +284,7 @@ def test_a_job_that_slurm_does_not_know_is_unknown(source: SlurmSource) -> None:
     assert not seen.is_over
     assert seen.problem is not None
     with pytest.raises(RefusedError):
-        now(source.folder("999999"))
+        now(source.directory("999999", request()))
 
 
 def test_what_it_asks_for_is_not_changed_by_a_persons_variables(

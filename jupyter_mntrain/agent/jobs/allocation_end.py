@@ -10,12 +10,15 @@ import asyncio
 import logging
 from collections.abc import Collection
 from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.api import SaveRequest
+from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import Exited
 
@@ -23,6 +26,9 @@ log = logging.getLogger("mntrain.agent")
 
 GRACE_S = tunables.seconds("allocation.rank_grace_s")
 PATIENCE_S = tunables.seconds("allocation.end_patience_s")
+WISH = "allocation"
+WISHED = "saved, as its allocation is about to end"
+
 LOOK_EVERY_S = tunables.seconds("allocation.end_interval_s")
 
 
@@ -47,6 +53,23 @@ async def end_parts(jobs: JobBook, problem: Problem, *, is_canceled: bool) -> No
     for job in ending:
         job.change(Exited(time_s=job.now_s(), exit_code=None))
         jobs.tell(job)
+
+
+def save_if_wished(wish: Path, jobs: JobBook) -> None:
+    """Have the jobs that this node leads save a checkpoint and end, if the file ``wish`` is there.
+
+    Only the head can, so that all ranks save the same step. Jobs that cannot save go on.
+    """
+    active = (job for job in jobs.active() if job.record.part.stop_reason is None)
+    led = [job for job in active if job.placement.node_rank == 0]
+    if not led or not wish.exists():
+        return
+    for job in led:
+        attempt = job.record.attempt.number
+        request = SaveRequest(key=f"{WISH}-{attempt}", attempt=attempt, is_last=True, reason=WISHED)
+        with suppress(RefusedError, OSError):  # a script that cannot save; a full disk
+            job.save_checkpoint(request)
+            jobs.tell(job)
 
 
 async def _all_ended(jobs: Collection[LocalJob]) -> None:

@@ -21,6 +21,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.sources.allotment import read_allotment
 from jupyter_mntrain.model.sources.slots import (
+    SAVE_FILE,
     AgentState,
     AllocationFile,
     SlotFile,
@@ -81,6 +82,11 @@ class SlotPlace:
     def allocation(self) -> AllocationFile:
         """What its source has told until now."""
         return read_allocation(self._state.parent)
+
+    @property
+    def save_wish(self) -> Path:
+        """The file by which its source asks jobs to save and end."""
+        return self._state.parent / SAVE_FILE
 
     def why_taken(self, node: str) -> Problem | None:
         """Why another node of the allocation is not to be had any more, if its source says so."""

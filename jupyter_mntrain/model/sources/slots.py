@@ -3,6 +3,7 @@
 An allocation has a directory on a shared file system::
 
     allocation.json    what its source knows: when it ends, which slots are gone, and why
+    save               there once its jobs shall save and end, before it does
     slurm-0/slot.json  written by the agent: where it is reached
     slurm-0/…          the rest of the agent's state directory
 
@@ -27,6 +28,7 @@ T = TypeVar("T")
 
 SLOT_FILE = "slot.json"
 ALLOCATION_FILE = "allocation.json"
+SAVE_FILE = "save"
 
 AgentState = Literal["joining", "up", "gone"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.options import SourceOption
@@ -57,6 +58,10 @@ class NodeSource(ABC):
         An allocation that the scheduler knows no more, or cannot be asked about, is ``unknown``,
         with the reason as its problem.
         """
+
+    async def directory(self, allocation_id: str, request: NodesRequest) -> Path | None:  # noqa: ARG002 - a source without files needs neither
+        """Where its slots' states lie, for this process; ``None`` if it cannot reach them."""
+        return None
 
     @abstractmethod
     async def save(self, allocation_id: str, request: NodesRequest) -> None:

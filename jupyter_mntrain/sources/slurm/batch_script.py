@@ -14,11 +14,12 @@ from jupyter_mntrain.model.sources.request import (
     SlotCommand,
     slot_name,
 )
+from jupyter_mntrain.model.sources.slots import SAVE_FILE
 from jupyter_mntrain.sources.slurm.slurm_options import NAME, before_lines, sbatch_options
 
 SCRIPT, LOG = "job.sh", "slurm.log"
-SECRETS_FOLDER, HOSTS, GRANTS, SAVE = "secrets", "hosts", "grants", "save"
-"""In the allocation's folder: host of each slot, number of grants, and the wish to save."""
+SECRETS_FOLDER, HOSTS, GRANTS = "secrets", "hosts", "grants"
+"""In the allocation's folder, beside what agents write: host of each slot, number of grants."""
 
 _SCRIPT = """\
 #!/bin/bash
@@ -76,7 +77,7 @@ def batch_script(request: NodesRequest, command: SlotCommand, folder: PurePath) 
         before="".join(f"{line}\n" for line in (*own, *exports, "")),
         grants=GRANTS,
         hosts=HOSTS,
-        save=SAVE,
+        save=SAVE_FILE,
         prefix=slot_name(NAME, 0).removesuffix("0"),
         command=" ".join(command.filled(facts, shlex.quote)),
     )

@@ -101,12 +101,7 @@ class SlurmSource(NodeSource):
             return Allocation(allocation_id, NAME, "unknown", slots, problem=error.problem)
         return allocation_of(line, request, held)
 
-    async def folder(self, allocation_id: str) -> Path:
-        """The folder of an allocation.
-
-        Raises:
-            RefusedError: SLURM does not know it, or does not answer.
-        """
+    async def directory(self, allocation_id: str, request: NodesRequest) -> Path:
         return Path((await self._line(allocation_id)).folder)
 
     async def save(self, allocation_id: str, request: NodesRequest) -> None:
@@ -115,7 +110,7 @@ class SlurmSource(NodeSource):
 
     async def give_back(self, allocation_id: str, request: NodesRequest) -> None:
         with suppress(RefusedError):  # SLURM forgets jobs minutes after their end
-            folder = await self.folder(allocation_id)
+            folder = await self.directory(allocation_id, request)
             shutil.rmtree(folder / SECRETS_FOLDER, ignore_errors=True)
         await self._done(["scancel", allocation_id], allocation_id)
 

@@ -1,0 +1,89 @@
+"""A driver on the login node: gets nodes from SLURM, trains on them, and ends that.
+
+``python -m tests.slurm_lab.driver FOLDER cancel|save``: prints one JSON object a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+
+from jupyter_mntrain.cluster import Cluster, StaticDiscovery
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobView, Participant
+from jupyter_mntrain.model.sources.changes import AllocationChange
+from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
+from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
+from tests.waiting import until
+
+SCRIPT = """
+import os, time
+import torch
+import torch.distributed as dist
+from jupyter_mntrain import ControlReader, Recorder
+
+assert "SLURM_PROCID" not in os.environ
+dist.init_process_group("gloo")
+wishes = ControlReader()
+with Recorder() as recorder:
+    recorder.start(saves=True)
+    for step in range(1, 100_000):
+        stops = torch.tensor([float(dist.get_rank() == 0 and wishes.wants_stop()), 1.0])
+        dist.all_reduce(stops)
+        assert stops[1] == dist.get_world_size()
+        if stops[0]:
+            print("saved at", step, flush=True)
+            break
+        recorder.step(tokens=100, loss=1 / step, compute_s=0.01)
+        time.sleep(0.1)
+dist.destroy_process_group()
+"""
+
+
+def say(what: str, **facts: object) -> None:
+    print(json.dumps({"what": what, "at_s": time.time(), **facts}), flush=True)
+
+
+def told(change: AllocationChange) -> None:
+    say(change.kind, slot=change.slot, why=str(change.problem or ""))
+
+
+def all_step(view: JobView) -> bool:
+    """Whether every rank has made a step."""
+    assert view.state not in TERMINAL, view.problem
+    steps = [rank.step for part in view.parts for rank in part.ranks]
+    return len(steps) == view.attempt.world_size and all(steps)
+
+
+def main(folder: Path, end: str) -> None:
+    source, request = SlurmSource(folder), NodesRequest("slurm", 3, gpus="2", time_s=600.0)
+    with Cluster("of-slurm", discovery=StaticDiscovery()) as cluster:
+        allocated = AllocatedNodes.ask(cluster, source, request)
+        say("asked", id=allocated.allocation.id)
+        allocated.wait(told)
+        say("joined", hosts={slot.name: slot.host for slot in allocated.allocation.slots})
+        spec = JobSpec(
+            ("train.py",),
+            tuple(Participant(name, interface="eth1") for name in request.slots),
+            files={"train.py": SCRIPT},
+        )
+        job = cluster.launch(spec, is_checked=False)
+        say("launched", job=job.id)
+        until(lambda: all_step(job.view()), "a step")
+        say("trains", ranks=[rank.rank for part in job.view().parts for rank in part.ranks])
+        if end == "save":
+            asyncio.run(source.save(allocated.allocation.id, request))
+            until(lambda: job.view().state in TERMINAL, "the end of the job")
+            say("saved", state=job.view().state)
+        allocated.give_back()
+        while not allocated.allocation.is_over:
+            allocated.look()
+        say("ended", outcome=allocated.allocation.outcome)
+        allocated.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])
