@@ -24,7 +24,7 @@ ACTIONS: dict[Action, str] = {
     "leave": "leave the cluster: forget its keys and certificates",
     "install-service": "start the agent now and at boot; jobs survive restarts",
     "remove-service": "remove the service; running jobs continue",
-    "read": "let drivers of this machine read the records of an allocation whose agents are gone",
+    "read": "let drivers here read the records of agents that are gone",
 }
 
 

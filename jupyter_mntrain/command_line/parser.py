@@ -84,7 +84,11 @@ class Parser(argparse.ArgumentParser):
         words = list(self._attached(argv))
         # Else argparse gives all positionals their words at the first of them, also the optional
         # ones: of "push PATH --from NODE NODE" the last would be left over.
-        parse = self.parse_known_args if self._leaves_rest else self.parse_known_intermixed_args
+        parse = self.parse_known_args
+        if not self._leaves_rest:
+            parse = self.parse_known_intermixed_args
+            # It takes the usage for a template, in which the % of a magic must be two.
+            self.usage = self.usage or self.format_usage().partition(" ")[2].replace("%", "%%")
         args, rest = parse(words, namespace)
         if rest:
             raise self._unknown(rest[0])
