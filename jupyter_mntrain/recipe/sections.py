@@ -17,6 +17,9 @@ from jupyter_mntrain.recipe.results import (
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 
 PYTHON_LIBRARY = "python-library"
+TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
+DATA_FILES = TEXT_FILES | {".parquet", ".arrow", ".jsonl", ".json"}
+"""Suffixes of what is read from a folder of data."""
 
 
 OptimizerKind = Literal["adamw", "adafactor", "adamw-8bit", "adamw-4bit"]

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jupyter_mntrain.doctor.workload.asked_paths import (
     imported_names,
+    question_of_job,
     question_of_recipe,
     question_of_script,
 )
+from jupyter_mntrain.doctor.workload.contents import SameContents
+from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.workload.workload import from_cell
+from tests.doctor.healthy import changed as with_facts
+from tests.doctor.healthy import healthy
 
 
 @pytest.mark.parametrize(
@@ -43,5 +50,59 @@ def test_large_things_are_asked_for_by_name(tmp_path: Path):
     asked = question_of_recipe(from_cell(text, directory=tmp_path).recipe)
     assert [(one.use, one.path) for one in asked.paths] == [
         ("model", "models:llama"),
+        ("tokenizer", "models:llama/tokenizer.json"),
         ("data", str(tmp_path / "corpus.txt")),
     ]
+
+
+def asked_for(entry: tuple[str, ...], **fields: Any) -> list[tuple[str, str]]:
+    spec = JobSpec(entry=entry, participants=(Participant("node1"),), **fields)
+    return [(one.use, one.path) for one in question_of_job(spec).paths]
+
+
+def test_a_script_that_is_not_sent_has_to_be_there():
+    assert asked_for(("/home/ann/train.py", "--fast")) == [("script", "/home/ann/train.py")]
+    assert asked_for(("train.py",), files={"train.py": ""}) == []
+    assert asked_for(("train.py",), workdir="/work") == [
+        ("working directory", "/work"),
+        ("script", "/work/train.py"),
+    ]
+    assert asked_for(("train.py",), workdir="/work", files={"train.py": ""}) == [
+        ("working directory", "/work")
+    ]
+    assert asked_for(("-m", "package.train"), project="0" * 64) == []
+
+
+def test_a_recipe_without_a_model_of_its_own_needs_no_tokenizer(tmp_path: Path):
+    text = '[model]\npath = "/llama"\n[data]\ntokenizer = "train"\n[output]\ndirectory = "/out"\n'
+    asked = question_of_recipe(from_cell(text, directory=tmp_path).recipe)
+    assert [one.use for one in asked.paths] == ["model", "output"]
+
+
+@pytest.mark.parametrize(
+    ("use", "changed", "level"),
+    [
+        ("model", {"README.md": "1"}, "passed"),
+        ("model", {"original/params.json": "1"}, "passed"),
+        ("model", {"pytorch_model.bin": "9"}, "passed"),
+        ("model", {"config.json": "2"}, "stops"),
+        ("data", {"README.md": "1"}, "passed"),
+        ("data", {"part.jsonl": "2"}, "stops"),
+        ("data", {"dataset_info.json": "1", "state.json": "2"}, "passed"),
+        ("chat template", {"chat.jinja": "2"}, "stops"),
+    ],
+)
+def test_only_what_the_trainer_reads_is_compared(use: PathUse, changed: dict[str, str], level: str):
+    """What one node has besides, or another version of it, hurts nobody."""
+    files = {"config.json": "1", "model.safetensors": "9", "part.jsonl": "1", "data.arrow": "5"}
+    files |= {"chat.jinja": "1"}
+    if "dataset_info.json" in changed:
+        files["dataset_info.json"] = "1"
+    case = healthy()
+    for at, own in enumerate((files, {**files, **changed}, files)):
+        found = FoundPath(use=use, path="/there", kind="folder", asked="/there", files=own)
+        facts = case.nodes[at].facts
+        assert facts is not None
+        case = with_facts(case, at, paths=(*facts.paths, found))
+    said = {one.node: one.level for one in SameContents().findings(case)}
+    assert said == {"wopr": "passed", "muthur": level, "hal": "passed"}

@@ -131,30 +131,35 @@ def test_a_script_that_fails_at_start_says_so_first(agents, mntrain, tmp_path, s
     nothing_left(agents)
 
 
-def test_a_model_that_is_nowhere_is_refused_with_its_node(agents, mntrain, tmp_path):
-    (tmp_path / "model.toml").write_text('[model]\npath = "/nowhere/model"\n')
+MODELS = [("/nowhere/model", "/nowhere/model"), ("unknown", "mamba")]
+
+
+def write_model(folder: Path, model: str) -> None:
+    """A recipe whose model is not there, or whose family nobody knows and that has no tokenizer."""
+    (folder / "unknown").mkdir()
+    config = '{"architectures": ["MambaForCausalLM"], "model_type": "mamba"}'
+    (folder / "unknown" / "config.json").write_text(config)
+    (folder / "model.toml").write_text(f'[model]\npath = "{folder / model}"\n')
+
+
+@pytest.mark.parametrize("model", [model for model, _ in MODELS])
+def test_a_model_that_cannot_be_used_is_refused_with_its_node(agents, mntrain, tmp_path, model):
+    write_model(tmp_path, model)
     done = mntrain("launch", "model.toml", "--wait")
     assert done.returncode == 4
     (line,) = done.stderr.strip().splitlines()
     assert "mntrain: node" in line
-    assert "/nowhere/model" in line
-    assert says("correct the path", line)
+    assert str(tmp_path / model) in line
+    assert says("Fix:", line)
     nothing_left(agents)
 
 
-@pytest.mark.parametrize(
-    ("directory", "words", "named"),
-    [("/nowhere/model", ["--skip-doctor"], "/nowhere/model"), ("unknown", [], "mamba")],
-)
-def test_a_model_directory_that_cannot_be_used_is_named(
-    agents, mntrain, tmp_path, directory, words, named
+@pytest.mark.parametrize(("model", "named"), MODELS)
+def test_a_model_that_nobody_has_looked_at_is_named_by_the_ranks(
+    agents, mntrain, tmp_path, model, named
 ):
-    (tmp_path / "unknown").mkdir()
-    config = '{"architectures": ["MambaForCausalLM"], "model_type": "mamba"}'
-    (tmp_path / "unknown" / "config.json").write_text(config)
-    path = directory if directory.startswith("/") else tmp_path / directory
-    (tmp_path / "model.toml").write_text(f'[model]\npath = "{path}"\n')
-    done = mntrain("launch", "model.toml", "--wait", *words)
+    write_model(tmp_path, model)
+    done = mntrain("launch", "model.toml", "--wait", "--skip-doctor")
     assert done.returncode in {1, 2}
     assert named in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -56,17 +56,23 @@ class Bench:
         assert self._observer.stdout is not None
         self._observer.stdout.close()
 
-    def launch(self, *words: str, code: int = 0) -> dict[str, Any]:
-        """Launch a job of two ranks; its problem as data if it is refused."""
+    def launch(self, *words: str, code: int = 0, finds: Sequence[str] = ()) -> dict[str, Any]:
+        """Launch a job of two ranks; its problem as data if it is refused.
+
+        Args:
+            finds: kinds of what is said before it, and does not stop it. The doctor runs in front
+                of every launch but those that skip it: it finds what is there, and nothing else.
+        """
         for host in (self.first, self.second):
             (host.home / "fault.py").unlink(missing_ok=True)
         said = self.run("launch", str(SCRIPT), "--detach", *words, code=code)
         if code == 0:
             self.job = said["job_id"]
+            assert [one["kind"] for one in said.get("warnings", ())] == list(finds), said
         return said
 
-    def launch_and_step(self, *words: str) -> None:
-        self.launch("--member", "node1:1", "--member", "node2:1", *words)
+    def launch_and_step(self, *words: str, finds: Sequence[str] = ()) -> None:
+        self.launch("--member", "node1:1", "--member", "node2:1", *words, finds=finds)
         until(lambda: self.latest.get("state") == "running", f"{self.job} to run", STARTED_S)
         until(lambda: self.has_stepped(self.first), "the first steps", STARTED_S)
 
@@ -75,6 +81,14 @@ class Bench:
         done = self.driver.run(command, timeout_s=120)
         assert done.returncode == code, f"{words}: {done.stdout}\n{done.stderr}"
         return json.loads(done.stderr if code else done.stdout)
+
+    def doctor(self) -> list[tuple[str, str]]:
+        """What the doctor finds on both nodes, where no launch has asked it: checks and nodes."""
+        command = [self.mntrain, "--cluster", CLUSTER, "--json", "doctor", "node1", "node2"]
+        done = self.driver.run(command, timeout_s=120)
+        assert done.returncode in (0, 1), done.stderr
+        found = json.loads(done.stdout)["findings"]
+        return [(one["check"], one["node"]) for one in found if one["level"] in ("stops", "slows")]
 
     def has_stepped(self, host: Host) -> bool:
         return any("step of rank" in log.read_text() for log in self._attempts(host, "log"))

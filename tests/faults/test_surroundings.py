@@ -237,7 +237,7 @@ def test_a_clock_that_jumps_changes_nothing(bench: Bench, tmp_path: Path, jump_s
     ahead.write_text("0")
     preloaded = {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(ahead)}
     with bench.cleaned_up(), bench.agent_with(bench.second, **preloaded):
-        bench.launch_and_step("--restarts", "1")
+        bench.launch_and_step("--restarts", "1", finds=["node"])  # LD_PRELOAD, on one alone
         ahead.write_text(str(jump_s))
         before = bench.steps(bench.second)
         until(lambda: bench.steps(bench.second) > before + 50, "the job to go on", PATIENCE_S)
@@ -280,6 +280,8 @@ def test_a_name_server_that_is_silent_costs_seconds_and_no_job(bench: Bench) -> 
         for path in files:
             path.write_text("nameserver 10.77.1.250\n")
         with bench.cleaned_up():
+            # A launch does not wait for it: the ranks do.
+            assert sorted(bench.doctor()) == [("reverse-dns", "node1"), ("reverse-dns", "node2")]
             since_s = time.time()
             bench.launch_and_step()
             took_s = time.time() - since_s
@@ -323,7 +325,8 @@ def test_a_node_with_another_torch_is_refused_before_anything_runs(bench: Bench)
 
 def test_the_slow_network_is_taken_if_it_is_named_and_that_is_told(bench: Bench) -> None:
     with bench.cleaned_up():
-        said = bench.launch("--member", "node1:1:eth0", "--member", "node2:1:eth0")
+        members = ("--member", "node1:1:eth0", "--member", "node2:1:eth0")
+        said = bench.launch(*members, finds=["slow-link"])
         (warning,) = said["warnings"]
         assert warning["kind"] == "slow-link"
         assert says("the ranks use eth0 (100", warning["cause"])

@@ -9,6 +9,7 @@ import msgspec
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathHeard, PathsAsked, PathTicket
+from tests.doctor.faults.workload import WHOLE
 from tests.doctor.paths import RANDOM, blocked_path, working_path
 from tests.standin.faults import Refuse, ScriptedRefusalError
 from tests.standin.handler import Handler
@@ -34,6 +35,7 @@ class _Facts(Handler):
             kind="missing" if lacks else "folder",
             is_writable=not lacks,
             asked=asked.path,
+            files=WHOLE if asked.use == "model" and not lacks else {},
         )
 
 

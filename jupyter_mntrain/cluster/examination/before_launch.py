@@ -20,6 +20,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.plan.arrange import find_participants
 
 PATIENCE_S = tunables.seconds("doctor.before_launch_s")
 NETWORK_PATIENCE_S = tunables.seconds("doctor.network_before_launch_s")
@@ -27,19 +28,16 @@ NETWORK_PATIENCE_S = tunables.seconds("doctor.network_before_launch_s")
 TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
 
 
-async def examine_before(
-    live: ClusterView, clock: Clock, infos: Sequence[NodeInfo], spec: JobSpec
-) -> tuple[Problem, ...]:
-    """What may make the job slow, or end it later.
-
-    A node that does not tell within ``doctor.before_launch_s`` is not judged: a launch asks it
-    for what it needs anyway.
+async def ask_before(live: ClusterView, clock: Clock, spec: JobSpec) -> tuple[Examined | None, ...]:
+    """What each participant tells of itself and of the job's paths; ``None`` of one that does not
+    within ``doctor.before_launch_s``.
 
     Raises:
-        DoctorRefusedError: with the first cause for which it would fail, or hang.
-        RecipeError: its recipe is not valid.
+        RecipeError: the job's recipe is not valid.
+        SpecError: a node is unknown, or named twice.
     """
     question = msgspec.structs.replace(question_of_job(spec), looks_up_names=False)
+    infos = find_participants(spec.participants, [one.info for one in live.nodes if one.info])
 
     async def ask(info: NodeInfo, participant: Participant) -> Examined | None:
         client = live.client_at(info.node_id)
@@ -52,11 +50,30 @@ async def examine_before(
             return None
         return msgspec.structs.replace(found, given=spec.environment)
 
-    answers, paths = await asyncio.gather(
-        asyncio.gather(*map(ask, infos, spec.participants)),
-        _paths(live, infos, spec),
+    return tuple(await asyncio.gather(*map(ask, infos, spec.participants)))
+
+
+async def examine_before(
+    live: ClusterView,
+    infos: Sequence[NodeInfo],
+    spec: JobSpec,
+    told: Sequence[Examined | None],
+) -> tuple[Problem, ...]:
+    """What may make the job slow, or end it later.
+
+    Args:
+        told: by :func:`ask_before`; a node that did not tell is not judged: a launch asks it for
+            what it needs anyway.
+
+    Raises:
+        DoctorRefusedError: with the first cause for which it would fail, or hang.
+    """
+    paths = await _paths(live, infos, spec)
+    nodes = tuple(
+        msgspec.structs.replace(one, info=info)
+        for info, one in zip(infos, told, strict=True)
+        if one is not None and one.facts is not None
     )
-    nodes = tuple(one for one in answers if one is not None and one.facts is not None)
     found = examine(Case(nodes=nodes, paths=paths, job=JobAhead.of(spec, infos[0].name)))
     for one in found:
         if one.problem and one.level == "stops":

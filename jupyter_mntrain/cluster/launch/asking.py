@@ -28,13 +28,7 @@ async def ask_participants(
         SpecError: a node is unknown or named twice.
         NodeError: a node does not answer, or two machines claim its id.
     """
-    views = [view for view in live.nodes if view.info]
-    chosen = find_participants(participants, [view.info for view in views if view.info])
-    by_id = {view.info.node_id: view for view in views if view.info}
-    for node in chosen:
-        refuse_unusable(by_id[node.node_id])
-    client_at = live.desk.client
-    clients = [client_at(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
+    clients = _clients(live, participants)
     asked = Count(progress, "asking the nodes", len(clients))
 
     async def ask(client: AgentClient) -> NodeInfo:
@@ -47,29 +41,37 @@ async def ask_participants(
 
 
 async def find_workplaces(
-    live: ClusterView, infos: Sequence[NodeInfo], asked: Workplace, progress: Progress = SILENT
+    live: ClusterView,
+    participants: Sequence[Participant],
+    asked: Workplace | None,
+    progress: Progress = SILENT,
 ) -> list[FoundWorkplace]:
-    """Ask each node what it has of what a job runs in.
+    """Ask each participant what it has of what a job runs in; nothing if nothing is asked for.
 
     Raises:
-        NodeError: a node does not answer any more.
+        SpecError, NodeError: as for :func:`ask_participants`.
     """
-    told = Count(progress, "looking for what the job runs in", len(infos))
+    if asked is None:
+        return []
+    clients = _clients(live, participants)
+    told = Count(progress, "looking for what the job runs in", len(clients))
 
-    async def look(info: NodeInfo) -> FoundWorkplace:
-        client = live.client_at(info.node_id)
-        if client is None:
-            raise NodeError(
-                "does not answer any more",
-                kind=Kind.SILENT,
-                fix="start it again, or omit it",
-                node=info.name,
-            )
+    async def look(client: AgentClient) -> FoundWorkplace:
         found = await client.workplace(asked)
         told.one()
         return found
 
-    return all_or_error(await asyncio.gather(*map(look, infos), return_exceptions=True))
+    return all_or_error(await asyncio.gather(*map(look, clients), return_exceptions=True))
+
+
+def _clients(live: ClusterView, participants: Sequence[Participant]) -> list[AgentClient]:
+    views = [view for view in live.nodes if view.info]
+    chosen = find_participants(participants, [view.info for view in views if view.info])
+    by_id = {view.info.node_id: view for view in views if view.info}
+    for node in chosen:
+        refuse_unusable(by_id[node.node_id])
+    client_at = live.desk.client
+    return [client_at(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
 
 
 def refuse_unusable(view: NodeView) -> None:

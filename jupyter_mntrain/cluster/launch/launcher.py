@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.examination.before_launch import examine_before
+from jupyter_mntrain.cluster.examination.before_launch import ask_before, examine_before
 from jupyter_mntrain.cluster.launch.asking import ask_participants, find_workplaces
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.doctor.check import Examined
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.gang_start import GangStart, all_or_error, workplace_of
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
@@ -187,23 +188,29 @@ class AgentLauncher:
     ) -> tuple[JobSpec, tuple[Placement, ...], Plan | None]:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
-        infos = await self._agreeing(spec, progress)
+        infos, told = await asyncio.gather(self._agreeing(spec, progress), self._told(spec))
         arrange(spec.participants, infos)  # what the spec itself makes impossible is said first
-        if self.is_checked:
-            for note in await examine_before(self.live, self.clock, infos, spec):
+        if told is not None:
+            for note in await examine_before(self.live, infos, spec, told):
                 self.on_note(note)
         infos = await with_renewed_links(self.prober, infos, spec.participants, progress)
         spec, plan = await _planned(spec, infos)
         return spec, arrange(spec.participants, infos), plan
 
+    async def _told(self, spec: JobSpec) -> tuple[Examined | None, ...] | None:
+        """What the nodes tell the doctor; ``None`` if it is not asked."""
+        return await ask_before(self.live, self.clock, spec) if self.is_checked else None
+
     async def _agreeing(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
         """Ask the participants; raises SpecError if their versions differ, and RefusedError if one
         lacks what the job runs in or its torch cannot use its GPUs.
         """
-        infos = await ask_participants(self.live, spec.participants, progress)
+        infos, found = await asyncio.gather(
+            ask_participants(self.live, spec.participants, progress),
+            find_workplaces(self.live, spec.participants, workplace_of(spec), progress),
+        )
         gpus = [participant.gpus for participant in spec.participants]
-        if (asked := workplace_of(spec)) is not None:
-            found = await find_workplaces(self.live, infos, asked, progress)
+        if found:
             refuse_lacking([(info.name, one) for info, one in zip(infos, found, strict=True)])
             infos = tuple(map(working_in, infos, found))
         if not spec.mixed_versions:
@@ -217,10 +224,7 @@ class AgentLauncher:
         Raises:
             SpecError, NodeError: a node is unknown, or does not answer.
         """
-        if (asked := workplace_of(spec)) is None:
-            return ()
-        infos = await ask_participants(self.live, spec.participants)
-        return tuple(await find_workplaces(self.live, infos, asked))
+        return tuple(await find_workplaces(self.live, spec.participants, workplace_of(spec)))
 
     async def stop(
         self, job_id: JobId, *, reason: str, grace_s: float, progress: Progress = SILENT

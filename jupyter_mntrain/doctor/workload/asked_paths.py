@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model.records.doctor.machine import (
@@ -15,6 +17,9 @@ from jupyter_mntrain.model.records.doctor.machine import (
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import written_recipe
+
+TOKENIZER: Final = "tokenizer.json"
+"""In a model's folder."""
 
 
 def question_of_script(text: str, folder: Path, python: str | None = None) -> MachineQuestion:
@@ -53,12 +58,15 @@ def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> Mach
     """
     if recipe is None:
         return MachineQuestion(python=python)
+    model = recipe.model.path
+    has_tokenizer = model is not None and recipe.data.tokenizer == "auto"
     wanted: tuple[tuple[PathUse, str | None], ...] = (
-        ("model", recipe.model.path),
+        ("model", model),
+        ("tokenizer", f"{model}/{TOKENIZER}" if has_tokenizer else None),
         ("data", recipe.data.source),
-        ("data", recipe.data.chat_template),
+        ("chat template", recipe.data.chat_template),
         ("checkpoints", recipe.checkpoint.directory),
-        ("output", recipe.output.directory),
+        ("output", recipe.output.directory if recipe.output.at_end else None),
     )
     paths = [
         AskedPath(use=use, path=path)
@@ -75,7 +83,15 @@ def question_of_job(spec: JobSpec) -> MachineQuestion:
         RecipeError: its recipe is not valid.
     """
     asked = question_of_recipe(written_recipe(spec), spec.python)
-    if spec.workdir is None:
-        return asked
-    own = AskedPath(use="working directory", path=spec.workdir)
-    return MachineQuestion(paths=(own, *asked.paths), python=asked.python)
+    return MachineQuestion(paths=(*_own_paths(spec), *asked.paths), python=asked.python)
+
+
+def _own_paths(spec: JobSpec) -> Iterator[AskedPath]:
+    """The folder that a job runs in, and its script, unless it is sent."""
+    if spec.workdir is not None:
+        yield AskedPath(use="working directory", path=spec.workdir)
+    script = spec.entry[0]
+    if script.startswith("/"):
+        yield AskedPath(use="script", path=script)
+    elif spec.workdir is not None and script.endswith(".py") and script not in spec.files:
+        yield AskedPath(use="script", path=f"{spec.workdir}/{script}")

@@ -5,20 +5,30 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import Final
+
+import msgspec
 
 from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
+from jupyter_mntrain.recipe.sections import DATA_FILES
 
 MOST_NAMED = 5
+
+THERE: Final = ("folder", "file")
+OF_MODELS: Final = (".json", ".safetensors", ".jinja", ".model", ".txt")
+"""Suffixes of what the trainer reads."""
 
 INDICES: Final = {
     "model.safetensors.index.json": "safetensors",
     "pytorch_model.bin.index.json": "bin",
 }
+CONFIG: Final = "config.json"
+WEIGHTS: Final = ".safetensors"
 _SHARD: Final = {
     "safetensors": re.compile(r"model-(\d+)-of-(\d+)\.safetensors"),
     "bin": re.compile(r"pytorch_model-(\d+)-of-(\d+)\.bin"),
@@ -54,18 +64,19 @@ class WholeModel(NodeCheck):
     id = "whole-model"
     title = "Weights"
     looks_at = (
-        "with --for: whether a model's folder has all weights that its index and names tell of"
+        "of a job: whether its model's folder has a configuration, and all weights that its index "
+        "and names tell of"
     )
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
-        models = [one for one in facts.paths if one.use == "model" and one.files]
+        models = [one for one in facts.paths if one.use == "model" and one.kind in THERE]
         for one in models:
-            if (lack := _lack(one.files)) is not None:
+            if (lack := _lack(one)) is not None:
                 return self.stops(
                     node,
                     lack,
                     Kind.NO_FILE,
-                    cause=f"{shown_line(one.path)} lacks weights: {lack}",
+                    cause=f"{shown_line(one.path)} is not a whole model: {lack}",
                     fix="download the model anew, with its .safetensors files; or delete the index "
                     "of the format whose weights are not there",
                 )
@@ -76,16 +87,17 @@ class SameContents(Check):
     id = "same-files"
     title = "Same files"
     looks_at = (
-        "with --for: whether a job's model and data are the same on all nodes, by names, sizes and "
-        "the content of small files"
+        "of a job: whether what it reads of its model and data is the same on all nodes, by names, "
+        "sizes and the content of small files"
     )
 
     def findings(self, case: Case) -> Iterable[Finding]:
         by_path: dict[tuple[str, str], list[tuple[Examined, FoundPath]]] = {}
         for node in case.nodes:
             for one in node.facts.paths if node.facts else ():
-                if one.files:
-                    by_path.setdefault((one.use, one.asked), []).append((node, one))
+                if read := _read(one):
+                    compared = msgspec.structs.replace(one, files=read)
+                    by_path.setdefault((one.use, one.asked), []).append((node, compared))
         for copies in by_path.values():
             if len(copies) > 1:
                 yield from self._compared(copies)
@@ -110,8 +122,30 @@ class SameContents(Check):
             )
 
 
-def _lack(files: dict[str, str]) -> str | None:
-    """What is missing of the weights; ``None`` if nothing that names can tell."""
+def _read(one: FoundPath) -> dict[str, str]:
+    """What the trainer reads of a model or data set, as far as names tell: a README or another
+    format's weights on one node alone hurt nobody.
+    """
+    if one.use == "model":
+        names = (name for name in one.files if PurePath(name).suffix in OF_MODELS)
+        return {name: one.files[name] for name in names if "/" not in name}
+    if one.use != "data" or one.kind == "file":
+        return one.files
+    suffixes = (".arrow",) if "dataset_info.json" in one.files else DATA_FILES
+    return {
+        name: told
+        for name, told in one.files.items()
+        if PurePath(name).suffix in suffixes and PurePath(name).stem != "README"
+    }
+
+
+def _lack(model: FoundPath) -> str | None:
+    """What is missing of a model; ``None`` if nothing that names can tell."""
+    files = model.files
+    if model.kind == "file":
+        return "it is a file, not a folder"
+    if model.asked and CONFIG not in files:  # an older agent does not tell files
+        return f"it has no {CONFIG}"
     for name in files:
         if name in INDICES and not any(map(_SHARD[INDICES[name]].fullmatch, files)):
             return f"it has {name}, and none of the files that this lists"
@@ -120,6 +154,8 @@ def _lack(files: dict[str, str]) -> str | None:
         count = int(next(iter(found.values()), "0"))
         if len(found) < count:
             return f"{len(found)} of {count} files are there"
+    if model.asked and not any(name.endswith(WEIGHTS) for name in files):
+        return f"it has no {WEIGHTS} files, and the trainer reads no others"
     return None
 
 

@@ -14,25 +14,34 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
 from jupyter_mntrain.model.text.foreign import shown_line
 
-READ: Final[tuple[PathUse, ...]] = ("working directory", "model", "data")
+READ: Final[tuple[PathUse, ...]] = (
+    *("working directory", "script", "model", "tokenizer", "data", "chat template"),
+)
 """What a job does with the paths that it reads."""
 
 
 class JobPaths(Check):
     id = "job-paths"
     title = "Job's files"
-    looks_at = "with --for: the model, data and working directory of a job, which it reads there"
+    looks_at = (
+        "of a job: its model, tokenizer, data, chat template, working directory and script, which "
+        "it reads there"
+    )
 
     def findings(self, case: Case) -> Iterable[Finding]:
         for node in case.nodes:
             read = [one for one in node.facts.paths if one.use in READ] if node.facts else []
             lost = [one for one in read if one.kind in ("missing", "unreadable")]
+            if any(one.use == "model" for one in lost):  # its tokenizer is in its folder
+                lost = [one for one in lost if one.use != "tokenizer"]
             yield from (self._judged(case, node, one) for one in lost)
             if read and not lost:
                 yield self.passed(node, "there")
 
     def _judged(self, case: Case, node: Examined, lost: FoundPath) -> Finding:
         path = shown_line(lost.path)
+        if lost.trouble is not None:
+            return self.found("stops", node, lost.use, lost.trouble)
         if lost.kind == "unreadable":
             user = node.facts.user if node.facts else "its user"
             return self.stops(
@@ -46,9 +55,11 @@ class JobPaths(Check):
         there = f", and is on {has.name}{_shown_target(has, lost)}" if has else " on any node"
         remedy = None
         fix = "correct the path: it is one on the nodes"
+        if lost.use == "tokenizer":
+            fix = 'copy it there, or set data.tokenizer = "train"'
         if has is not None:
             fix = f"copy it to {node.name}, or mount it there, or correct the path"
-        if has is not None and is_large_name(_asked(lost)):
+        if has is not None and is_large_name(_asked(lost)) and lost.use in ("model", "data"):
             remedy = Remedy(push=_asked(lost), source=has.name, node=node.name)
             fix = f"mntrain {remedy.command}, or the doctor's --apply"
         cause = f"{path}, the {lost.use} of the job, does not exist{there}"

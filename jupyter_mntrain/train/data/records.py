@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.sections import TEXT_FILES
 
-TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
 _TABLES = frozenset({".parquet", ".arrow"})
-DATA_FILES = TEXT_FILES | _TABLES | {".jsonl", ".json"}
 
 
 class SourceRow(NamedTuple):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from jupyter_mntrain.doctor.check import Case
+from jupyter_mntrain.launch.files.large_places import place_of
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -14,6 +17,8 @@ from tests.doctor.faults.fault import Fault
 from tests.doctor.healthy import changed
 
 DATA = "/data/corpus"
+WHOLE = {"config.json": "600 ab", "model.safetensors": "16000000000"}
+"""Files of a model."""
 
 
 def reading(case: Case, kind: PathKind, *, elsewhere: PathKind = "folder") -> Case:
@@ -29,7 +34,6 @@ def reading(case: Case, kind: PathKind, *, elsewhere: PathKind = "folder") -> Ca
 
 def copies(case: Case, own: dict[str, str]) -> Case:
     """Each node has a copy of a model; the second one's has these files."""
-    files = {"config.json": "600 ab", "model.safetensors": "16000000000"}
     for at, node in enumerate(case.nodes):
         assert node.facts is not None
         found = FoundPath(
@@ -37,7 +41,7 @@ def copies(case: Case, own: dict[str, str]) -> Case:
             path=f"/disk{at}/llama",
             kind="folder",
             asked="models:llama",
-            files=own if at == 1 else files,
+            files=own if at == 1 else WHOLE,
         )
         case = changed(case, at, paths=(*node.facts.paths, found))
     return case
@@ -47,7 +51,8 @@ def with_copy(case: Case, files: dict[str, str]) -> Case:
     """Only the second node has a copy of the model, of these files."""
     node = case.nodes[1]
     assert node.facts is not None
-    found = FoundPath(use="model", path="/models/llama", kind="folder", files=files)
+    where = "/models/llama"
+    found = FoundPath(use="model", path=where, kind="folder", files=files, asked=where)
     return changed(case, 1, paths=(*node.facts.paths, found))
 
 
@@ -56,7 +61,13 @@ def without_model(case: Case) -> Case:
     for at, node in enumerate(case.nodes):
         assert node.facts is not None
         kind: PathKind = "missing" if at == 1 else "folder"
-        found = FoundPath(use="model", path=f"/disk{at}/llama", kind=kind, asked="models:llama")
+        found = FoundPath(
+            use="model",
+            path=f"/disk{at}/llama",
+            kind=kind,
+            asked="models:llama",
+            files={} if at == 1 else WHOLE,
+        )
         case = changed(case, at, paths=(*node.facts.paths, found))
     return case
 
@@ -78,6 +89,30 @@ def tried(case: Case) -> Case:
     return msgspec.structs.replace(case, trial=trial)
 
 
+def without_root(case: Case) -> Case:
+    """The agent of the second node was started without a root that a model is named by."""
+    with pytest.raises(SpecError) as caught:
+        place_of("store:llama", {})
+    found = FoundPath(
+        use="model",
+        path="store:llama",
+        kind="unreadable",
+        asked="store:llama",
+        trouble=caught.value.problem,
+    )
+    node = case.nodes[1]
+    assert node.facts is not None
+    return changed(case, 1, paths=(*node.facts.paths, found))
+
+
+def without_tokenizer(case: Case) -> Case:
+    node = case.nodes[1]
+    assert node.facts is not None
+    where = "/models/llama/tokenizer.json"
+    found = FoundPath(use="tokenizer", path=where, kind="missing", asked=where)
+    return changed(case, 1, paths=(*node.facts.paths, found))
+
+
 WORKLOAD = (
     Fault("deep-step", "its GPU is too small for its part of a step", "stops", tried),
     Fault("job-paths", "it lacks the model that the others have", "stops", without_model),
@@ -91,7 +126,7 @@ WORKLOAD = (
         "same-files",
         "its copy of the model came in part",
         "stops",
-        lambda case: copies(case, {"config.json": "600 ab"}),
+        lambda case: copies(case, {"config.json": "600 ab", "model.safetensors": "9"}),
     ),
     Fault(
         "whole-model",
@@ -101,10 +136,23 @@ WORKLOAD = (
     ),
     Fault(
         "whole-model",
+        "its folder is empty",
+        "stops",
+        lambda case: with_copy(case, {}),
+    ),
+    Fault(
+        "whole-model",
+        "it has only weights that the trainer does not read",
+        "stops",
+        lambda case: with_copy(case, {"config.json": "1", "pytorch_model.bin": "9"}),
+    ),
+    Fault(
+        "whole-model",
         "one of three files of its weights is missing",
         "stops",
         lambda case: with_copy(
-            case, {f"model-0000{at}-of-00003.safetensors": "9" for at in (1, 3)}
+            case,
+            {"config.json": "1", **{f"model-0000{at}-of-00003.safetensors": "9" for at in (1, 3)}},
         ),
     ),
     Fault(
@@ -118,6 +166,18 @@ WORKLOAD = (
         "a job's data is a link on the other nodes, and missing on one",
         "stops",
         lambda case: reading(case, "missing"),
+    ),
+    Fault(
+        "job-paths",
+        "it has no root by the name that the model is in",
+        "stops",
+        without_root,
+    ),
+    Fault(
+        "job-paths",
+        "the tokenizer was not copied with the model",
+        "stops",
+        without_tokenizer,
     ),
     Fault(
         "job-paths",

@@ -12,7 +12,7 @@ from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, PathKind, PathUse
 
-COMPARED: Final[tuple[PathUse, ...]] = ("model", "data")
+COMPARED: Final[tuple[PathUse, ...]] = ("model", "data", "chat template", "script")
 """What has to be the same on all nodes."""
 
 
@@ -26,8 +26,15 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
         path = place_of(asked.path)
         real = path.resolve()
         kind = _kind(path)
-    # A loop of links, a name that is too long, ~nobody, a root that is not here.
-    except (OSError, RuntimeError, MntrainError):
+    except MntrainError as error:  # a root that is not here
+        return FoundPath(
+            use=asked.use,
+            path=asked.path,
+            kind="unreadable",
+            asked=asked.path,
+            trouble=error.problem,
+        )
+    except (OSError, RuntimeError):  # a loop of links, a name that is too long, ~nobody
         return FoundPath(use=asked.use, path=asked.path, kind="unreadable", asked=asked.path)
     there = next((one for one in (real, *real.parents) if one.exists()), real)
     free = total = None

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.hardware import Hardware
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.evidence import GpuHealth
@@ -22,9 +23,12 @@ PathUse = Literal[
     "temporary files",
     "shared memory",
     "working directory",
+    "script",
     "checkpoints",
     "model",
+    "tokenizer",
     "data",
+    "chat template",
     "output",
 ]
 PathKind = Literal["folder", "file", "missing", "unreadable"]
@@ -67,8 +71,9 @@ class FoundPath(Record, frozen=True):
         free_bytes, total_bytes: of its file system, for this user.
         file_system: its type, like ``ext4`` or ``nfs4``; empty if unknown.
         asked: the path as it was asked for: ``models:llama`` is another one on each node.
-        files: of a model or data set, by their names in it: size, and of small ones the beginning
-            of their SHA-256; the first 500.
+        files: of what has to be the same everywhere, by their names in it: size, and of small ones
+            the beginning of their SHA-256; the first 500. Not those whose name begins with a dot.
+        trouble: why the agent cannot even tell where it would be.
     """
 
     use: PathUse
@@ -81,6 +86,7 @@ class FoundPath(Record, frozen=True):
     file_system: str = ""
     asked: str = ""
     files: dict[str, str] = {}
+    trouble: Problem | None = None
 
 
 class ProcessLimits(Record, frozen=True):

@@ -35,6 +35,22 @@ def test_small_files_are_told_by_content_and_large_ones_by_size(
     assert after["config.json"].startswith("2 ")
 
 
+def test_what_a_program_notes_in_hidden_files_is_not_told(model: Path):
+    before = contents(model)
+    (model / ".cache" / "huggingface").mkdir(parents=True)
+    (model / ".cache" / "huggingface" / "model.metadata").write_text("1763900000")
+    (model / ".gitattributes").write_text("*.bin filter=lfs")
+    assert contents(model) == before
+
+
+def test_so_much_is_read_and_no_more(model: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(contents_module, "HASHED_IN_ALL_BYTES", 50)
+    (model / "sub" / "weights").write_bytes(bytes(49))
+    found = contents(model)
+    assert found["config.json"].startswith("2 ")
+    assert found["sub/weights"] == "49"
+
+
 def test_one_file_is_told_by_its_name(model: Path):
     assert list(contents(model / "config.json")) == ["config.json"]
 
@@ -54,6 +70,8 @@ def test_a_large_thing_is_found_by_its_name(model: Path, monkeypatch: pytest.Mon
     assert set(found.files) == {"config.json", "sub/weights"}
     lost = find_path(AskedPath(use="model", path="scratch:llama"), {})
     assert lost.kind == "unreadable"
+    assert lost.trouble is not None
+    assert "scratch" in lost.trouble.cause
 
 
 def test_what_is_only_written_to_is_not_read(model: Path):
