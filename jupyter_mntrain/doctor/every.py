@@ -45,6 +45,7 @@ from jupyter_mntrain.doctor.software.cuda_loads import CudaArchitectures, CudaSt
 from jupyter_mntrain.doctor.software.torch_loads import TorchImport, TorchVersion
 from jupyter_mntrain.doctor.workload.contents import ImportedModules, SameContents, WholeModel
 from jupyter_mntrain.doctor.workload.deep_step import DeepStep
+from jupyter_mntrain.doctor.workload.hub_files import HubFiles
 from jupyter_mntrain.doctor.workload.job_paths import JobPaths
 
 EVERY: Final[Sequence[Check]] = (
@@ -107,6 +108,7 @@ EVERY: Final[Sequence[Check]] = (
     WholeModel(),
     SameContents(),
     ImportedModules(),
+    HubFiles(),
     DeepStep(),
 )
 

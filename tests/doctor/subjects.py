@@ -69,7 +69,7 @@ SUBJECTS: Final[tuple[Item, ...]] = (
     Item("PYTHONPATH that differs", ("import-variables",)),
     Item(
         "Model, tokenizer, data and script on every node, modules that can be imported",
-        ("job-paths", "whole-model", "imported-modules"),
+        ("job-paths", "whole-model", "imported-modules", "hub-files"),
     ),
     Item("The same content, by hash", ("same-files",)),
     Item("A dry first batch: one step of every stage with random tokens", ("deep-step",)),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.doctor.workload.asked_paths import (
+    hub_names,
     imported_names,
     question_of_job,
     question_of_recipe,
@@ -106,3 +107,38 @@ def test_only_what_the_trainer_reads_is_compared(use: PathUse, changed: dict[str
         case = with_facts(case, at, paths=(*facts.paths, found))
     said = {one.node: one.level for one in SameContents().findings(case)}
     assert said == {"wopr": "passed", "muthur": level, "hal": "passed"}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('AutoModel.from_pretrained("meta/llama")', [("model", "meta/llama")]),
+        ('load_dataset("some/data", split="train")', [("data", "some/data")]),
+        ('datasets.load_dataset("some/data")', [("data", "some/data")]),
+        (
+            'AutoModel.from_pretrained("a/b")\nAutoTokenizer.from_pretrained("a/b")',
+            [("model", "a/b")],
+        ),
+        ('AutoModel.from_pretrained("./out/model")', []),
+        ('AutoModel.from_pretrained("/models/llama")', []),
+        ('AutoModel.from_pretrained("gpt2")', []),
+        ("AutoModel.from_pretrained(sys.argv[1])", []),
+        ('model.save_pretrained("out/model")\nAutoModel.from_pretrained("out/model")', []),
+        ('OUT = "out/model"\nAutoModel.from_pretrained("out/model")', []),
+    ],
+)
+def test_names_of_the_hub_that_a_script_spells_out(text: str, names: list[tuple[str, str]]):
+    assert [(one.use, one.name) for one in hub_names(text)] == names
+
+
+def test_a_jobs_own_variables_say_where_its_nodes_keep_things_of_the_hub():
+    text = 'load_dataset("some/data")'
+    spec = JobSpec(
+        entry=("train.py",),
+        participants=(Participant("node1"),),
+        files={"train.py": text},
+        environment={"HF_HOME": "/big/hf", "HF_TOKEN": "secret"},
+    )
+    asked = question_of_job(spec)
+    assert [one.name for one in asked.hub] == ["some/data"]
+    assert asked.hub_variables == {"HF_HOME": "/big/hf"}

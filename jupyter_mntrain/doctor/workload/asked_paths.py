@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
+
+import msgspec
 
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model.records.doctor.machine import (
+    MOST_ASKED,
     MOST_MODULES,
     AskedPath,
+    HubName,
     MachineQuestion,
     PathUse,
 )
@@ -20,6 +26,21 @@ from jupyter_mntrain.recipe.stored import written_recipe
 
 TOKENIZER: Final = "tokenizer.json"
 """In a model's folder."""
+
+HUB_VARIABLES: Final = frozenset(
+    {
+        *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"),
+        *("TRANSFORMERS_OFFLINE", "XDG_CACHE_HOME"),
+    }
+)
+"""Variables that say where things of the Hugging Face hub are kept; none is a secret."""
+
+_LOADERS: Final[Mapping[str, Literal["model", "data"]]] = {
+    "from_pretrained": "model",
+    "snapshot_download": "model",
+    "load_dataset": "data",
+}
+_OF_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
 def question_of_script(text: str, folder: Path, python: str | None = None) -> MachineQuestion:
@@ -33,7 +54,9 @@ def question_of_script(text: str, folder: Path, python: str | None = None) -> Ma
         for name in imported_names(text)
         if not (folder / f"{name}.py").exists() and not (folder / name).is_dir()
     }
-    return MachineQuestion(python=python, modules=tuple(sorted(names))[:MOST_MODULES])
+    return MachineQuestion(
+        python=python, modules=tuple(sorted(names))[:MOST_MODULES], hub=hub_names(text)
+    )
 
 
 def imported_names(text: str) -> set[str]:
@@ -49,6 +72,33 @@ def imported_names(text: str) -> set[str]:
         elif not isinstance(node, ast.Try):
             todo += ast.iter_child_nodes(node)
     return found - {"__future__"}
+
+
+def hub_names(text: str) -> tuple[HubName, ...]:
+    """What Python code loads from the Hugging Face hub by a name that it spells out.
+
+    Not what it names elsewhere, too: that may be a folder that it writes.
+    """
+    tree = list(ast.walk(ast.parse(text)))
+    loads = [
+        HubName(use=_LOADERS[_called(one)], name=name.value)
+        for one in tree
+        if isinstance(one, ast.Call) and _called(one) in _LOADERS
+        for name in one.args[:1]
+        if isinstance(name, ast.Constant) and isinstance(name.value, str)
+    ]
+    spelled = Counter(one.value for one in tree if isinstance(one, ast.Constant))
+    loaded = Counter(one.name for one in loads)
+    names = (one for one in dict.fromkeys(loads) if spelled[one.name] == loaded[one.name])
+    return tuple(one for one in names if _OF_HUB.fullmatch(one.name))[:MOST_ASKED]
+
+
+def _called(call: ast.Call) -> str:
+    """The last name of what is called."""
+    match call.func:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
 
 
 def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> MachineQuestion:
@@ -83,7 +133,23 @@ def question_of_job(spec: JobSpec) -> MachineQuestion:
         RecipeError: its recipe is not valid.
     """
     asked = question_of_recipe(written_recipe(spec), spec.python)
-    return MachineQuestion(paths=(*_own_paths(spec), *asked.paths), python=asked.python)
+    return msgspec.structs.replace(
+        asked,
+        paths=(*_own_paths(spec), *asked.paths),
+        hub=_hub_of(spec),
+        hub_variables={
+            name: spec.environment[name] for name in HUB_VARIABLES & spec.environment.keys()
+        },
+    )
+
+
+def _hub_of(spec: JobSpec) -> tuple[HubName, ...]:
+    """What the script of a job loads from the hub, if it is sent with it."""
+    text = spec.files.get(spec.entry[0]) if spec.entry[0].endswith(".py") else None
+    try:
+        return () if text is None else hub_names(text)
+    except SyntaxError:  # of another Python's
+        return ()
 
 
 def _own_paths(spec: JobSpec) -> Iterator[AskedPath]:

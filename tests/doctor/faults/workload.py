@@ -11,7 +11,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathKind
+from jupyter_mntrain.model.records.doctor.machine import FoundInHub, FoundPath, PathKind
 from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode
 from tests.doctor.faults.fault import Fault
 from tests.doctor.healthy import changed
@@ -113,8 +113,46 @@ def without_tokenizer(case: Case) -> Case:
     return changed(case, 1, paths=(*node.facts.paths, found))
 
 
+def loading(case: Case, *, holds: bool, is_offline: str = "", free: int = 10**12) -> Case:
+    """A script loads a model of the hub, which the second node has not fetched.
+
+    Args:
+        holds: whether the others have.
+    """
+    for at, node in enumerate(case.nodes):
+        found = FoundInHub(
+            use="model",
+            name="meta/llama",
+            folder="/home/ann/.cache/huggingface/hub/models--meta--llama",
+            is_there=holds and at != 1,
+            is_offline=is_offline if at == 1 else "",
+            free_bytes=free if at == 1 else 10**12,
+        )
+        assert node.facts is not None
+        case = changed(case, at, hub=(found,))
+    return case
+
+
 WORKLOAD = (
     Fault("deep-step", "its GPU is too small for its part of a step", "stops", tried),
+    Fault(
+        "hub-files",
+        "it has to fetch a model of the Hugging Face hub that the others have",
+        "slows",
+        lambda case: loading(case, holds=True),
+    ),
+    Fault(
+        "hub-files",
+        "it lacks a model of the Hugging Face hub, and its jobs may not ask there",
+        "stops",
+        lambda case: loading(case, holds=True, is_offline="HF_HUB_OFFLINE"),
+    ),
+    Fault(
+        "hub-files",
+        "a model of the Hugging Face hub has to be fetched, and there is no room for it",
+        "stops",
+        lambda case: loading(case, holds=False, free=10**8),
+    ),
     Fault("job-paths", "it lacks the model that the others have", "stops", without_model),
     Fault(
         "same-files",

@@ -25,6 +25,7 @@ from jupyter_mntrain.agent.machine.facts.hardware.network_cards import (
     read_errors,
     read_network_cards,
 )
+from jupyter_mntrain.agent.machine.facts.hub import find_in_hub
 from jupyter_mntrain.agent.machine.facts.names import look_up_address, look_up_own_name
 from jupyter_mntrain.agent.machine.facts.paths import find_path, mounts
 from jupyter_mntrain.agent.machine.facts.process_limits import read_limits
@@ -74,6 +75,8 @@ class MachineReader:
         question asks.
         """
         errors = read_errors(self.sysfs)
+        environment = self.environment or os.environ
+        of_job = {**environment, **question.hub_variables}
         own = look_up_own_name() if question.looks_up_names else None
         peers = look_up_address(question.peers)
         loaded = self.loaded(question.python, question.patience_s)
@@ -91,7 +94,8 @@ class MachineReader:
             container=container(self.root, self.proc),
             first_process=first_process(self.proc),
             zombies=unreaped(self.proc),
-            environment=shown_environment(self.environment or os.environ),
+            environment=shown_environment(environment),
+            hub=tuple(find_in_hub(asked, of_job) for asked in question.hub),
             loaded=loaded,
             gpus=gpu_health(self.gpus.nvml, [one.index for one in self.gpus.read()]),
             hardware=self._hardware(errors),

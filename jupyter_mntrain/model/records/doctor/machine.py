@@ -41,6 +41,13 @@ class AskedPath(Record, frozen=True):
     path: Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
+class HubName(Record, frozen=True):
+    """A model or data set of the Hugging Face hub, like ``meta-llama/Llama-3.2-1B``."""
+
+    use: Literal["model", "data"]
+    name: Annotated[str, Meta(pattern=r"^[\w.-]+/[\w.-]+$", max_length=200)]
+
+
 class MachineQuestion(Record, frozen=True):
     """What the doctor wants to know besides the machine itself.
 
@@ -52,6 +59,8 @@ class MachineQuestion(Record, frozen=True):
         patience_s: wait so long for what an interpreter loads, if it has to be asked; ``None`` =
             tell only what is known.
         modules: that a job's script imports, by their first names.
+        hub: what a job's script loads from the Hugging Face hub.
+        hub_variables: of a job, which say where that is kept and whether it may be fetched.
     """
 
     paths: Annotated[tuple[AskedPath, ...], Meta(max_length=MOST_ASKED)] = ()
@@ -60,6 +69,8 @@ class MachineQuestion(Record, frozen=True):
     python: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
     patience_s: Annotated[float, Meta(ge=0, le=60)] | None = None
     modules: Annotated[tuple[ModuleName, ...], Meta(max_length=MOST_MODULES)] = ()
+    hub: Annotated[tuple[HubName, ...], Meta(max_length=MOST_ASKED)] = ()
+    hub_variables: dict[str, str] = {}
 
 
 class FoundPath(Record, frozen=True):
@@ -87,6 +98,26 @@ class FoundPath(Record, frozen=True):
     asked: str = ""
     files: dict[str, str] = {}
     trouble: Problem | None = None
+
+
+class FoundInHub(Record, frozen=True):
+    """What a node keeps of the Hugging Face hub.
+
+    Args:
+        folder: where it is kept, or would be.
+        is_there: a download of it was completed.
+        is_offline: jobs may not ask the hub; by which variable.
+        has_token: for what only named people may download.
+        free_bytes: of that file system.
+    """
+
+    use: Literal["model", "data"]
+    name: str
+    folder: str
+    is_there: bool
+    is_offline: str = ""
+    has_token: bool = False
+    free_bytes: int | None = None
 
 
 class ProcessLimits(Record, frozen=True):
@@ -149,6 +180,7 @@ class MachineFacts(Record, frozen=True):
         hardware: ``None`` if an older agent tells.
         loaded: what the interpreter of jobs loads; ``None`` while that is unknown.
         lacking: those of the modules that it does not find; ``None`` if it was not asked.
+        hub: what was asked for of the Hugging Face hub.
     """
 
     time_s: float
@@ -168,3 +200,4 @@ class MachineFacts(Record, frozen=True):
     hardware: Hardware | None = None
     loaded: LoadedSoftware | None = None
     lacking: tuple[str, ...] | None = None
+    hub: tuple[FoundInHub, ...] = ()
