@@ -23,7 +23,8 @@ def contents(path: Path) -> dict[str, str]:
     keep their own notes in hidden files, which differ everywhere.
     """
     named = [path] if path.is_file() else list(islice(_files(path), MOST_FILES))
-    found, left = {}, HASHED_IN_ALL_BYTES
+    found: dict[str, str] = {}
+    left = HASHED_IN_ALL_BYTES
     for one in named:
         name = path.name if one == path else str(one.relative_to(path))
         try:
