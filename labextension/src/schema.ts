@@ -1856,7 +1856,8 @@ export interface DoctorReport {
  *         node: name of the node.
  *         said: what was found, in a few words, like ``16.1 GB free``.
  *         peer: name of the other node, where a check is about a pair.
- *         problem: of all levels but ``passed``; without a fix if it is ``unknown``.
+ *         problem: of all levels but ``passed``; if it is ``unknown``, with a fix only where somebody
+ *             can do something about that.
  *         remedy: ``None`` if a person has to do it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
