@@ -1,8 +1,10 @@
 """Pushing a large file to 1 to 4 nodes, beside what iperf3 reaches on one of their links.
 
-    python -m benchmarks.push [--repeats 3] [--mib 128] [--most 4] [--json FILE]
+    python -m benchmarks.push [--repeats 3] [--mib 128] [--most 4] [--mbit 200] [--json FILE]
 
-Needs root, for a simulated cluster whose links carry 200 Mbit/s in each direction, and iperf3.
+Needs root, for a simulated cluster whose links carry 200 Mbit/s in each direction, and iperf3. All
+nodes share this machine's cores: slower links tell what sending costs in time from what it costs in
+cores, which is said beside, in CPU seconds per GiB and receiver, of all agents and the driver.
 The file is of random bytes, and new at each repeat: nodes have what they have. Compared is the size
 over the seconds until all have it, checked and under its name, with iperf3's payload from the
 source to a node.
@@ -13,16 +15,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 from statistics import median
+
+import psutil
 
 from tests.e2e.conftest import invite, join, ours, up
 from tests.netlab import DATA, MANAGEMENT, Lab, own_lab
 from tests.netlab.iperf import iperf_rate
 from tests.waiting import until
 
-SHAPE = "rate 200mbit burst 64kb latency 50ms"
+SHAPE = "rate {}mbit burst 64kb latency 50ms"
 REQUIRED = 0.9
 IPERF_S = 5
 TIMEOUT_S = 600
@@ -33,20 +38,23 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--mib", type=int, default=128)
     parser.add_argument("--most", type=int, default=4)
+    parser.add_argument("--mbit", type=int, default=200)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     mntrain = str(Path(sys.executable).with_name("mntrain"))
     shares: dict[int, list[float]] = {count: [] for count in range(1, arguments.most + 1)}
     with own_lab(arguments.most + 1) as lab:
-        _join(lab, mntrain)
+        _join(lab, mntrain, arguments.mbit)
         for _ in range(arguments.repeats):
             for count, found in shares.items():
                 line = iperf_rate(lab.hosts[-1], lab.hosts[0], IPERF_S)
+                before_s = cpu_s()
                 rate = pushed_rate(lab, mntrain, count, arguments.mib << 20)
+                cost_s = (cpu_s() - before_s) / (arguments.mib / 1024) / count
                 found.append(rate / line)
                 print(
                     f"{count} receivers: {rate * 8 / 1e6:.0f} of {line * 8 / 1e6:.0f} Mbit/s, "
-                    f"{found[-1]:.3f}",
+                    f"{found[-1]:.3f}; {cost_s:.1f} CPU s per GiB and receiver",
                     flush=True,
                 )
     medians = {count: round(median(found), 3) for count, found in shares.items()}
@@ -56,14 +64,30 @@ def main() -> int:
     return 0 if min(medians.values()) >= REQUIRED else 1
 
 
-def _join(lab: Lab, mntrain: str) -> None:
+def cpu_s() -> float:
+    """Seconds of a core of all agents, and of all commands that have ended."""
+    agents = [one for one in psutil.process_iter() if _is_ours(one)]
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    times = [agent.cpu_times() for agent in agents]
+    return ended.ru_utime + ended.ru_stime + sum(one.user + one.system for one in times)
+
+
+def _is_ours(process: psutil.Process) -> bool:
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return False
+    return words[:1] == [sys.executable] and "jupyter_mntrain.agent" in words
+
+
+def _join(lab: Lab, mntrain: str, mbit: int) -> None:
     """The last host is the driver, and has the file; all others are nodes."""
     driver = lab.hosts[-1]
     token = invite(driver, mntrain, "--uses", str(len(lab.hosts)))
     for host in lab.hosts[:-1]:
         join(host, mntrain, token)
     for interface in (DATA, MANAGEMENT):
-        lab.reshape(interface, SHAPE)
+        lab.reshape(interface, SHAPE.format(mbit))
     until(lambda: len(up(driver, mntrain)) == len(lab.hosts) - 1, "all nodes to be up")
 
 
