@@ -3,8 +3,7 @@
     python -m benchmarks.push [--repeats 3] [--mib 128] [--most 4] [--mbit 200] [--json FILE]
 
 Needs root, for a simulated cluster whose links carry 200 Mbit/s in each direction, and iperf3. All
-nodes share this machine's cores: slower links tell what sending costs in time from what it costs in
-cores, which is said beside, in CPU seconds per GiB and receiver, of all agents and the driver.
+nodes share this machine's cores: slower links tell what the protocol takes from what the cores do.
 The file is of random bytes, and new at each repeat: nodes have what they have. Compared is the size
 over the seconds until all have it, checked and under its name, with iperf3's payload from the
 source to a node.
@@ -15,12 +14,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import sys
 from pathlib import Path
 from statistics import median
-
-import psutil
 
 from tests.e2e.conftest import invite, join, ours, up
 from tests.netlab import DATA, MANAGEMENT, Lab, own_lab
@@ -48,13 +44,11 @@ def main() -> int:
         for _ in range(arguments.repeats):
             for count, found in shares.items():
                 line = iperf_rate(lab.hosts[-1], lab.hosts[0], IPERF_S)
-                before_s = cpu_s()
                 rate = pushed_rate(lab, mntrain, count, arguments.mib << 20)
-                cost_s = (cpu_s() - before_s) / (arguments.mib / 1024) / count
                 found.append(rate / line)
                 print(
                     f"{count} receivers: {rate * 8 / 1e6:.0f} of {line * 8 / 1e6:.0f} Mbit/s, "
-                    f"{found[-1]:.3f}; {cost_s:.1f} CPU s per GiB and receiver",
+                    f"{found[-1]:.3f}",
                     flush=True,
                 )
     medians = {count: round(median(found), 3) for count, found in shares.items()}
@@ -62,22 +56,6 @@ def main() -> int:
     if arguments.json:
         arguments.json.write_text(json.dumps(shares) + "\n")
     return 0 if min(medians.values()) >= REQUIRED else 1
-
-
-def cpu_s() -> float:
-    """Seconds of a core of all agents, and of all commands that have ended."""
-    agents = [one for one in psutil.process_iter() if _is_ours(one)]
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    times = [agent.cpu_times() for agent in agents]
-    return ended.ru_utime + ended.ru_stime + sum(one.user + one.system for one in times)
-
-
-def _is_ours(process: psutil.Process) -> bool:
-    try:
-        words = process.cmdline()
-    except psutil.Error:
-        return False
-    return words[:1] == [sys.executable] and "jupyter_mntrain.agent" in words
 
 
 def _join(lab: Lab, mntrain: str, mbit: int) -> None:

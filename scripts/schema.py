@@ -11,7 +11,7 @@ from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import LinkMeasurement
-from jupyter_mntrain.server import messages, shown_checks, shown_settings, shown_steps
+from jupyter_mntrain.server import messages, remedies, shown_checks, shown_settings, shown_steps
 from jupyter_mntrain.show.stacks import ShownStacks
 
 RECORDS = (
@@ -23,6 +23,7 @@ RECORDS = (
     messages.EndJob,
     shown_checks.Examination,
     shown_checks.Examine,
+    remedies.RemedyState,
     messages.ChangedMachine,
     messages.Invitation,
     messages.Invite,

@@ -14,6 +14,7 @@ POST    /own-machine/membership              JoinCluster → 201 ChangedMachine
 POST    /own-machine/service                 {} → 201 ChangedMachine
 POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 POST    /doctor                              Examine → Examination
+POST    /doctor/remedy                       Remedy → RemedyState; begins it, or says how far it is
 GET     /jobs?search=&all=&sort=             → [JobEntry]; ``all=1`` = however old
 POST    /jobs                                LaunchJob → 201 JobEntry
 GET     /compare?job=&job=                   → JobComparison, of two to four jobs

@@ -5,12 +5,18 @@ from __future__ import annotations
 from jupyter_mntrain.doctor.every import EVERY
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.ids import JobId
 
 
 class Examine(Record, frozen=True, forbid_unknown_fields=True):
-    """Nodes by name; empty = all that answer, and those that are silent."""
+    """Nodes by name; empty = all that answer, and those that are silent; of a job, its own.
+
+    Args:
+        job: also look for what it reads and writes.
+    """
 
     nodes: tuple[str, ...] = ()
+    job: JobId | None = None
 
 
 class CheckTitle(Record, frozen=True):

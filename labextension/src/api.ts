@@ -22,6 +22,8 @@ import type {
   NodeHistory,
   SavedOutput,
   Problem,
+  Remedy,
+  RemedyState,
   ResumeJob,
   ResumeOffer,
   ServerStatus,
@@ -86,8 +88,16 @@ export class Api {
   }
 
   /** Look for what keeps nodes from training; of all nodes if none is named. */
-  examine(nodes: ReadonlyArray<string>): Promise<Examination> {
-    return this.request('POST', 'doctor', { nodes });
+  examine(
+    nodes: ReadonlyArray<string>,
+    job: string | null = null
+  ): Promise<Examination> {
+    return this.request('POST', 'doctor', { nodes, job });
+  }
+
+  /** Begin what mends a finding, or ask how far that is. */
+  mend(remedy: Remedy): Promise<RemedyState> {
+    return this.request('POST', 'doctor/remedy', remedy);
   }
 
   /** All jobs, however old, as the nodes list them. */

@@ -235,6 +235,7 @@ export interface Everything {
   Remedy?: Remedy;
   CheckTitle?: CheckTitle;
   Examine?: Examine;
+  RemedyState?: RemedyState;
   ChangedMachine?: ChangedMachine;
   Invitation?: Invitation;
   Invite?: Invite;
@@ -1899,13 +1900,34 @@ export interface CheckTitle {
   title: string;
 }
 /**
- * Nodes by name; empty = all that answer, and those that are silent.
+ * Nodes by name; empty = all that answer, and those that are silent; of a job, its own.
+ *
+ *     Args:
+ *         job: also look for what it reads and writes.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Examine".
  */
 export interface Examine {
   nodes?: string[];
+  job?: string | null;
+}
+/**
+ * How far a remedy is.
+ *
+ *     Args:
+ *         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
+ *         is_over: it has ended, well or with a problem; asking again begins anew.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RemedyState".
+ */
+export interface RemedyState {
+  doing?: string;
+  done?: number;
+  total?: number | null;
+  is_over?: boolean;
+  problem?: Problem | null;
 }
 /**
  * What the server's own machine is now.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import tomli_w
@@ -25,6 +27,24 @@ with Recorder() as recorder:
         recorder.step(tokens=100, loss=1 / step, compute_s=0.05)
         print("did step", step, flush=True)
 """
+
+
+async def test_a_model_that_a_node_lacks_is_pushed_to_it(
+    new_agent: Callable[..., LiveAgent], new_server: Callable[..., LiveServer]
+) -> None:
+    agents = [new_agent(), new_agent()]
+    where = " ".join(agent.where for agent in agents)
+    server = new_server(where, cluster=agents[0].cluster)
+    wait_for(lambda: [node["view"]["liveness"] for node in server.get("/nodes")] == ["up"] * 2)
+    has, lacks = (agent.state / "files" / "models" / "llama" for agent in agents)
+    has.mkdir(parents=True)
+    (has / "weights").write_bytes(os.urandom(5 << 20))
+    remedy = {"push": "models:llama", "source": agents[0].name, "node": agents[1].name}
+    state: dict[str, Any] = {}
+    while not state.get("is_over"):
+        state = server.ask("POST", "/doctor/remedy", remedy).json()
+    assert state.get("problem") is None, state
+    assert (lacks / "weights").read_bytes() == (has / "weights").read_bytes()
 
 
 async def test_a_job_from_launch_to_stop(

@@ -52,13 +52,15 @@ class PieceSchedule:
         return not any(self._lacks.values())
 
     @property
-    def _source_pieces(self) -> int:
-        """Pieces that the source sends to each node at once.
+    def _peer_pieces(self) -> int:
+        """Pieces that a node gets from others at once.
 
-        What others send to it takes the link in equal shares, and the source must get its own: a
-        receiver of N needs a part of N from the source, which nothing makes up for later.
+        They and those from the source take its link in equal shares. As the source sends everything
+        once, nothing makes up for what it could not send: its pieces must get as much as its own
+        link gives them, so those from others are no more than it sends to other nodes.
         """
-        return max(SOURCE_PIECES, -(-PEER_PIECES // max(1, len(self._held) - 1)))
+        own = -(-SOURCE_PIECES // max(1, len(self._held)))
+        return max(1, min(PEER_PIECES, SOURCE_PIECES - own))
 
     @property
     def is_idle(self) -> bool:
@@ -120,7 +122,7 @@ class PieceSchedule:
 
     def _from_source(self) -> Send | None:
         busy = [send.receiver for send in self._flying if send.sender == SOURCE]
-        if len(busy) >= self._source_pieces * len(self._held):
+        if len(busy) >= SOURCE_PIECES:
             return None
         for node in sorted(self._lacks, key=busy.count):
             piece = self._take((SOURCE, node))
@@ -138,9 +140,9 @@ class PieceSchedule:
         got = [send.receiver for send in self._flying if send.sender != SOURCE]
         for pair in sorted(self._from, key=lambda pair: sent.count(pair[0])):
             sender, node = pair
-            if sender == SOURCE or sent.count(sender) >= PEER_PIECES:
+            if sender == SOURCE or sent.count(sender) >= self._peer_pieces:
                 continue
-            if got.count(node) < PEER_PIECES and (piece := self._take(pair)) is not None:
+            if got.count(node) < self._peer_pieces and (piece := self._take(pair)) is not None:
                 return Send(piece, sender, node)
         return None
 

@@ -10,7 +10,7 @@ import * as React from 'react';
 
 import { reportText, rowsOf, splitFix } from '../doctor/report';
 import { DoctorView } from '../doctor/view';
-import type { Examination, Finding } from '../schema';
+import type { Examination, Finding, RemedyState } from '../schema';
 import { Cluster } from '../sidebar/cluster';
 import { CommandIDs, RequestError } from '../tokens';
 import { context } from './context';
@@ -221,5 +221,77 @@ describe('the doctor', () => {
       [CommandIDs.doctor, {}],
       [CommandIDs.doctor, { nodes: ['wopr'] }]
     ]);
+  });
+});
+
+describe('a remedy', () => {
+  const remedy = { push: 'models:llama', source: 'wopr', node: 'muthur' };
+  const lacking = {
+    ...finding('disk', 'muthur', 'stops', 'no model', 'push it'),
+    remedy
+  };
+
+  function openWith(mend: () => Promise<RemedyState>) {
+    let asks = 0;
+    const examine = async () => {
+      asks += 1;
+      return examination({ findings: asks > 1 ? [] : [lacking] });
+    };
+    const { model } = context({ api: { examine, mend } }).props;
+    render(<DoctorView model={model} nodes={[]} />);
+    return () => asks;
+  }
+
+  async function press(button: 'accept' | 'reject') {
+    fireEvent.click(await screen.findByText('Push it from wopr…'));
+    const dialog = await waitFor(() => {
+      const found = document.querySelector('.jp-Dialog');
+      expect(found).not.toBeNull();
+      return found!;
+    });
+    fireEvent.click(dialog.querySelector(`.jp-mod-${button}`)!);
+  }
+
+  it('is carried out after a question, with its progress', async () => {
+    const states: RemedyState[] = [
+      { doing: 'pushing models:llama, MiB', done: 3, total: 9 },
+      { is_over: true }
+    ];
+    const told: Array<() => void> = [];
+    const asks = openWith(async () => {
+      await new Promise<void>(resolve => told.push(resolve));
+      return states.shift()!;
+    });
+    await press('accept');
+    await waitFor(() => expect(told).toHaveLength(1));
+    told[0]();
+    await screen.findByText('pushing models:llama, MiB: 3 of 9');
+    expect(screen.getByRole('progressbar').getAttribute('aria-valuenow')).toBe(
+      '33'
+    );
+    await waitFor(() => expect(told).toHaveLength(2));
+    told[1]();
+    await waitFor(() => expect(asks()).toBe(2));
+  });
+
+  it('that nobody wants does nothing', async () => {
+    const mend = jest.fn();
+    openWith(mend);
+    await press('reject');
+    await waitFor(() =>
+      expect(document.querySelector('.jp-Dialog')).toBeNull()
+    );
+    expect(mend).not.toHaveBeenCalled();
+  });
+
+  it('that fails says why, and can be tried again', async () => {
+    const problem = { kind: 'disk-full', cause: 'its disk is full' } as const;
+    const asks = openWith(async () => ({ is_over: true, problem }));
+    await press('accept');
+    const alert = await screen.findByRole('alert');
+    expect(alert.textContent).toContain('its disk is full');
+    const button = screen.getByText('Push it from wopr…');
+    expect(button.getAttribute('aria-disabled')).not.toBe('true');
+    expect(asks()).toBe(1);
   });
 });

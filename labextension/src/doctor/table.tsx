@@ -7,6 +7,7 @@ import { causeLine } from '../problem';
 import type { Finding } from '../schema';
 import { Copyable } from '../sidebar/parts';
 import { trans } from '../trans';
+import { Mending, RemedyButton } from './remedy';
 import { type IRow, type Level, splitFix } from './report';
 
 /** Of more nodes only what was found is listed. */
@@ -122,9 +123,10 @@ function Row({ row, nodes }: { row: IRow; nodes: string[] }): JSX.Element {
   );
 }
 
-/** Cause and fix; a command for a root shell by itself, to copy. */
+/** Cause and fix; a command for a root shell by itself, to copy; a button for what mends it. */
 function Found({ finding }: { finding: Finding }): JSX.Element {
-  const { problem, said } = finding;
+  const { problem, said, remedy } = finding;
+  const mending = React.useContext(Mending);
   const [fix, command] = splitFix(problem?.fix ?? '');
   return (
     <>
@@ -139,6 +141,7 @@ function Found({ finding }: { finding: Finding }): JSX.Element {
         )}
       </dl>
       {command && <Copyable text={command} />}
+      {remedy && mending && <RemedyButton remedy={remedy} {...mending} />}
     </>
   );
 }

@@ -11,6 +11,7 @@ import { problemText } from '../problem';
 import type { Examination } from '../schema';
 import type { IClusterModel } from '../tokens';
 import { trans } from '../trans';
+import { Mending } from './remedy';
 import { counts, extent, reportText, rowsOf } from './report';
 import { DoctorTable, Mark } from './table';
 
@@ -18,6 +19,8 @@ export interface IDoctorProps {
   model: IClusterModel;
   /** Names; empty = all. */
   nodes: string[];
+  /** Also look for what this job reads and writes; of its nodes, if none is named. */
+  jobId?: string;
 }
 
 export function doctorWidget(props: IDoctorProps): ReactWidget {
@@ -26,11 +29,13 @@ export function doctorWidget(props: IDoctorProps): ReactWidget {
   return widget;
 }
 
-export function DoctorView({ model, nodes }: IDoctorProps): JSX.Element {
+export function DoctorView(props: IDoctorProps): JSX.Element {
+  const { model, nodes, jobId } = props;
   const { answer, problem, isAsking, again } = useAsked(
-    () => model.api.examine(nodes),
+    () => model.api.examine(nodes, jobId),
     [model]
   );
+  const mending = React.useMemo(() => ({ model, done: again }), [model, again]);
   const rows = React.useMemo(() => (answer ? rowsOf(answer) : []), [answer]);
   return (
     <div className="mnt mnt-doctor">
@@ -38,7 +43,10 @@ export function DoctorView({ model, nodes }: IDoctorProps): JSX.Element {
         <h2 className="mnt-head-name">{trans.__('Doctor')}</h2>
         <span className="m s" role="status">
           {isAsking
-            ? trans.__('Examining %1…', nodes.join(', ') || trans.__('nodes'))
+            ? trans.__(
+                'Examining %1…',
+                nodes.join(', ') || jobId || trans.__('nodes')
+              )
             : answer && extent(answer, rows)}
         </span>
         <span className="sp" />
@@ -50,7 +58,11 @@ export function DoctorView({ model, nodes }: IDoctorProps): JSX.Element {
         />
       </div>
       {problem && <Alert problem={problem} />}
-      {answer && <Report examination={answer} />}
+      {answer && (
+        <Mending.Provider value={mending}>
+          <Report examination={answer} />
+        </Mending.Provider>
+      )}
     </div>
   );
 }

@@ -37,13 +37,20 @@ export const doctorPlugin: JupyterFrontEndPlugin<void> = {
       },
       icon: checkIcon,
       takes: {
-        described: { nodes: ['strings', 'Names; default: all nodes.'] },
-        read: ({ nodes }) => ({ nodes: (nodes as string[] | undefined) ?? [] })
+        described: {
+          nodes: ['strings', 'Names; default: all nodes, or those of the job.'],
+          jobId: ['string', 'Also look for what this job reads and writes.']
+        },
+        read: ({ nodes, jobId }) => ({
+          nodes: (nodes as string[] | undefined) ?? [],
+          jobId: jobId as string | undefined
+        })
       },
-      make: ({ nodes }) => doctorWidget({ model, nodes }),
-      entitle: (title, { nodes }) => {
-        title.label = nodes.length
-          ? trans.__('Doctor: %1', nodes.join(', '))
+      make: ({ nodes, jobId }) => doctorWidget({ model, nodes, jobId }),
+      entitle: (title, { nodes, jobId }) => {
+        const about = nodes.join(', ') || jobId;
+        title.label = about
+          ? trans.__('Doctor: %1', about)
           : trans.__('Doctor');
       }
     });

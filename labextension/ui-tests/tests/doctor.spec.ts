@@ -68,8 +68,51 @@ test('what is found has cause and fix, wide and narrow', async ({ page }) => {
   await shot(page, 'doctor-found-dark');
   await expectAccessible(page, '.mnt-doctor');
   await page.setViewportSize({ width: 640, height: 900 });
-  await expect(view.locator('.mnt-doctor-node:visible').first()).toHaveText('node2: ');
+  await expect(view.locator('.mnt-doctor-node:visible').first()).toHaveText(
+    'node2: '
+  );
   await shot(page, 'doctor-narrow-dark');
   await page.theme.setLightTheme();
   await shot(page, 'doctor-narrow-light');
+});
+
+test('what a node lacks is pushed to it after a question', async ({ page }) => {
+  const remedy = { push: 'models:llama', source: 'node1', node: 'node2' };
+  let isMended = false;
+  await page.route(/mntrain\/v1\/doctor(\?|$)/, async route => {
+    const response = await route.fetch();
+    const answer = await response.json();
+    const lacking = { ...FOUND[0], remedy };
+    answer.report.findings = isMended ? [] : [lacking];
+    await route.fulfill({ response, json: answer });
+  });
+  const states: unknown[] = [
+    { doing: 'pushing models:llama to 1 node, MiB', done: 40, total: 120 },
+    { is_over: true }
+  ];
+  let goOn: () => void = () => undefined;
+  await page.route(/mntrain\/v1\/doctor\/remedy/, async route => {
+    expect(route.request().postDataJSON()).toEqual(remedy);
+    if (states.length === 1) {
+      await new Promise<void>(resolve => (goOn = resolve));
+      isMended = true;
+    }
+    await route.fulfill({ json: states.shift() });
+  });
+  await openSidebar(page);
+  await execute(page, 'mntrain:doctor', { nodes: ['node1', 'node2'] });
+  const view = page.locator('.mnt-doctor');
+  await view.getByRole('button', { name: 'Push it from node1…' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog).toContainText('Push models:llama to node2?');
+  await dialog.getByRole('button', { name: 'Push' }).click();
+  await expect(view.getByRole('progressbar')).toBeVisible();
+  await shot(page, 'doctor-remedy-light');
+  await page.theme.setDarkTheme();
+  await shot(page, 'doctor-remedy-dark');
+  await page.setViewportSize({ width: 640, height: 900 });
+  await shot(page, 'doctor-remedy-narrow');
+  await expectAccessible(page, '.mnt-doctor');
+  goOn();
+  await expect(view.getByRole('button', { name: /^Push it/ })).toBeHidden();
 });

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.doctor.every import EVERY
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.server.remedies import RemedyState
 from jupyter_mntrain.server.shown_checks import Examination
 from jupyter_mntrain.trust.authority import Subject
 from tests.agent.live import free_port
@@ -77,3 +79,39 @@ def test_who_may_only_watch_is_refused(watching: LiveServer) -> None:
     problem = refused(watching.ask("POST", "/doctor", {}), 409, "not-allowed")
     assert says("read-only", problem["cause"])
     assert problem["fix"]
+
+
+def test_the_nodes_of_a_job_are_examined_for_what_it_reads(served: Served) -> None:
+    job_id = served.add_job(state="failed")
+    answer = served.server.ask("POST", "/doctor", {"job": job_id})
+    assert answer.status_code == 200, answer.text
+    report = msgspec.json.decode(answer.content, type=Examination).report
+    assert sorted(report.nodes) == ["node1", "node2"]
+    refused(served.server.ask("POST", "/doctor", {"job": "j-0000dead"}), 404, "no-such-job")
+
+
+def mended(server: LiveServer, remedy: dict[str, str]) -> RemedyState:
+    """The end of a remedy: each answer says how far it is."""
+    while True:
+        answer = server.ask("POST", "/doctor/remedy", remedy)
+        assert answer.status_code == 200, answer.text
+        state = msgspec.json.decode(answer.content, type=RemedyState)
+        if state.is_over:
+            return state
+
+
+REMEDY = {"push": "models:llama", "source": "node1", "node": "node2"}
+
+
+def test_a_remedy_that_cannot_be_carried_out_says_why(served: Served) -> None:
+    state = mended(served.server, REMEDY | {"source": "nobody"})
+    assert state.problem is not None
+    assert state.problem.kind is Kind.BAD_SPEC
+    refused(served.server.ask("POST", "/doctor/remedy", REMEDY | {"push": "../x"}), 400, "bad-spec")
+
+
+def test_who_may_only_watch_mends_nothing(watching: LiveServer) -> None:
+    wait_for(lambda: watching.get("/status")["is_read_only"])
+    state = mended(watching, REMEDY)
+    assert state.problem is not None
+    assert state.problem.kind is Kind.NOT_ALLOWED
