@@ -17,6 +17,7 @@ from jupyter_mntrain.model.records.doctor.trial import (
     written_line,
 )
 from tests.doctor.healthy import healthy
+from tests.wording import says
 
 RANKS = (TriedRank(0, 0.5, 1_000_000_000), TriedRank(1, 0.8, 2_000_000_000))
 HERE, THERE = (node.name for node in healthy().nodes[:2])
@@ -55,7 +56,7 @@ def test_a_lack_of_memory_is_told_with_the_plan():
         JobTrial(is_recipe=True, nodes=(TriedNode(HERE, (0, 1), (2e9, 3.5e9), problem),))
     )
     assert one.problem is not None
-    assert "5.5 GB" in one.problem.cause
+    assert says("5.5 GB", one.problem.cause)
 
 
 def test_what_is_not_told_is_unknown_with_what_to_do():

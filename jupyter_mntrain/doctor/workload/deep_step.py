@@ -65,6 +65,5 @@ def _with_plan(place: TriedNode, problem: Problem) -> Problem:
     if problem.kind not in OUT_OF_MEMORY or not place.planned_bytes:
         return problem
     needed = sum(place.planned_bytes) / 1e9
-    ranks = agreeing(place.ranks, "its rank needs", "its ranks need")
-    cause = f"{problem.cause}; by the plan {ranks} {needed:.1f} GB"
+    cause = f"{problem.cause}; by the plan it needs {needed:.1f} GB for its ranks"
     return msgspec.structs.replace(problem, cause=cause)

@@ -154,7 +154,7 @@ def test_a_script_is_tried_with_the_modules_that_it_imports(do, cluster, tmp_pat
 def test_without_a_job_there_is_nothing_to_try(do, cluster):
     with pytest.raises(MntrainError) as refused:
         do("doctor", "--deep")
-    assert "--for" in refused.value.fix
+    assert says("--for", refused.value.fix)
     assert cluster.trial.tried == []
 
 
