@@ -1,0 +1,189 @@
+"""Kubernetes as a source of nodes: a JobSet or a TrainJob whose pods are the slots."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import suppress
+from typing import Any
+
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.sources.allocation import Allocation, Slot
+from jupyter_mntrain.model.sources.options import SourceOption
+from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.sources.kubernetes.api import (
+    EVENTS,
+    JOBSETS,
+    NODES,
+    OLDER_WORKLOADS,
+    PODS,
+    POLICIES,
+    SECRETS,
+    TRAINJOBS,
+    WORKLOADS,
+    KubernetesApi,
+    ObjectKind,
+    connected,
+)
+from jupyter_mntrain.sources.kubernetes.objects import (
+    REPLICATED_JOB,
+    network_policy,
+    rendered,
+    secret,
+    workload,
+)
+from jupyter_mntrain.sources.kubernetes.options import (
+    NAME,
+    OPTIONS,
+    TITLE,
+    TRAINJOB,
+    check,
+    object_name,
+)
+from jupyter_mntrain.sources.kubernetes.pod import JOB_LABEL, Part
+from jupyter_mntrain.sources.kubernetes.policies import Pod, blocked
+from jupyter_mntrain.sources.kubernetes.resources import AskedResources, asked, offered
+from jupyter_mntrain.sources.kubernetes.state import FoundObjects, allocation_of
+
+
+class KubernetesSource(NodeSource):
+    """Asks the API server of the kubeconfig, or inside of a pod, of its own cluster."""
+
+    name = NAME
+    title = TITLE
+
+    def options(self) -> tuple[SourceOption, ...]:
+        return OPTIONS
+
+    def render(self, request: NodesRequest, command: SlotCommand) -> str:
+        check(request)
+        return rendered(request, command, object_name(request, "1"), asked(request, None))
+
+    async def check(self, request: NodesRequest) -> None:
+        check(request)
+        async with connected(request.option("namespace")) as api:
+            asks = await _asked(api, request)
+            made = workload(request, SlotCommand(("true",)), object_name(request, "check"), asks)
+            await api.create(_kind(request), made, is_trial=True)
+
+    async def submit(self, request: NodesRequest, command: SlotCommand) -> Allocation:
+        check(request)
+        name = object_name(request, secrets.token_hex(3))
+        async with connected(request.option("namespace")) as api:
+            made = workload(request, command, name, await _asked(api, request))
+            outer = await api.create(_kind(request), made)
+            try:
+                await _complete(api, request, command, outer)
+            except BaseException:
+                await api.delete(_kind(request), name)
+                raise
+            begun = await api.get(_kind(request), name)
+            return allocation_of(FoundObjects(begun or outer, ()), request)
+
+    async def look(self, allocation_id: str, request: NodesRequest) -> Allocation:
+        try:
+            async with connected(request.option("namespace")) as api:
+                outer = await api.get(_kind(request), allocation_id)
+                if outer is None:
+                    cause = f"Kubernetes knows {allocation_id} no more: somebody has deleted it"
+                    raise RefusedError(cause, fix="launch again for other nodes")
+                return allocation_of(await _found(api, request, outer), request)
+        except RefusedError as error:
+            slots = tuple(Slot(name) for name in request.slots)
+            return Allocation(allocation_id, NAME, "unknown", slots, problem=error.problem)
+
+    async def save(self, allocation_id: str, request: NodesRequest) -> None:
+        """As Kueue evicts: each agent is told to end, and has the grace period to save in."""
+        async with connected(request.option("namespace")) as api:
+            outer = await api.get(_kind(request), allocation_id)
+            told = None if outer is None else await _kueue(api, outer)
+            if told is not None:
+                # Kueue would start again what somebody else has suspended.
+                kind, found = told
+                await api.patch(kind, found["metadata"]["name"], {"spec": {"active": False}})
+            else:
+                await api.patch(_kind(request), allocation_id, {"spec": {"suspend": True}})
+
+    async def give_back(self, allocation_id: str, request: NodesRequest) -> None:
+        async with connected(request.option("namespace")) as api:
+            await api.delete(_kind(request), allocation_id)
+            # Its owner takes it along, but only once every pod has ended.
+            await api.delete(SECRETS, allocation_id)
+
+    async def blocked(self, allocation_id: str, request: NodesRequest) -> Problem | None:
+        """Which network policy keeps the pods from each other, if one does.
+
+        Raises:
+            RefusedError: policies cannot be read.
+        """
+        async with connected(request.option("namespace")) as api:
+            found = await api.listed(PODS, labels=f"{JOB_LABEL}={allocation_id}")
+            policies = await api.listed(POLICIES)
+            return blocked(policies, [_end(pod, api.namespace) for pod in found])
+
+
+def _kind(request: NodesRequest) -> ObjectKind:
+    return TRAINJOBS if request.option("kind") == TRAINJOB else JOBSETS
+
+
+async def _asked(api: KubernetesApi, request: NodesRequest) -> AskedResources:
+    """Users of many clusters may not list nodes: then only names that are given count."""
+    try:
+        nodes = await api.listed(NODES)
+    except RefusedError as error:
+        if error.kind is not Kind.SCHEDULER_REFUSED:
+            raise
+        return asked(request, None)
+    return asked(request, offered(nodes))
+
+
+async def _complete(
+    api: KubernetesApi, request: NodesRequest, command: SlotCommand, outer: Part
+) -> None:
+    """Make what belongs to the workload, then let it start."""
+    name, uid = outer["metadata"]["name"], outer["metadata"]["uid"]
+    await api.create(SECRETS, secret(request, command.secrets, name, uid))
+    with suppress(RefusedError):  # not everyone may see or make policies
+        own = [Pod({JOB_LABEL: name}, api.namespace) for _ in range(2)]
+        if blocked(await api.listed(POLICIES), own) is not None:
+            await api.create(POLICIES, network_policy(request, name, uid))
+    if not request.option("queue"):
+        await api.patch(_kind(request), name, {"spec": {"suspend": False}})
+
+
+async def _found(api: KubernetesApi, request: NodesRequest, outer: Part) -> FoundObjects:
+    name = outer["metadata"]["name"]
+    pods = await api.listed(PODS, labels=f"{JOB_LABEL}={name}")
+    told, is_readable = None, True
+    if request.option("queue"):
+        try:
+            told = await _kueue(api, outer)
+        except RefusedError:
+            is_readable = False
+    events: list[Part] = []
+    if len(pods) < request.nodes:
+        with suppress(RefusedError):
+            job = f"{name}-{REPLICATED_JOB}-0"
+            events = await api.listed(EVENTS, fields=f"involvedObject.name={job}")
+    return FoundObjects(outer, pods, told and told[1], is_readable, events)
+
+
+async def _kueue(api: KubernetesApi, outer: Part) -> tuple[ObjectKind, Part] | None:
+    """Kueue's object for a workload, and its kind; ``None`` if there is none."""
+    for kind in (WORKLOADS, OLDER_WORKLOADS):
+        for found in await api.listed(kind):
+            if outer["metadata"]["uid"] in _owners(found):
+                return kind, found
+    return None
+
+
+def _owners(one: Part) -> list[str]:
+    return [owner["uid"] for owner in one["metadata"].get("ownerReferences") or ()]
+
+
+def _end(pod: Part, namespace: str) -> Pod:
+    status: dict[str, Any] = pod.get("status") or {}
+    labels = pod["metadata"].get("labels") or {}
+    return Pod(labels, namespace, ip=status.get("podIP") or "")
