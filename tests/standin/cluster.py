@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -157,6 +158,7 @@ class StandInCluster:
         self.problem: str | None = None
         self.discovery = self.membership = self
         self.strangers: tuple[str, ...] = ()
+        self.followed: list[Path] = []
 
     def required(self) -> None:
         if not self.is_driver:
@@ -167,6 +169,9 @@ class StandInCluster:
 
     def check(self) -> str | None:
         return self.problem
+
+    def follow(self, directory: Path) -> None:
+        self.followed.append(directory)
 
     def nodes(self) -> tuple[NodeView, ...]:
         return self._nodes

@@ -42,6 +42,8 @@ def example(kind: Any) -> Any:
     if origin is typing.Literal:
         return arguments[-1]
     if origin is typing.Annotated:
+        if examples := getattr(arguments[1], "examples", None):
+            return examples[0]
         value, least = example(arguments[0]), getattr(arguments[1], "ge", None)
         return value if least is None else max(value, least)
     if origin in (types.UnionType, typing.Union):

@@ -90,6 +90,7 @@ def test_what_a_recipe_reads_and_writes_is_asked_for(do, cluster, tmp_path):
     asked = cluster.doctor.asked
     assert [(one.use, one.path) for one in asked.paths] == [
         ("model", "/models/m"),
+        ("tokenizer", "/models/m/tokenizer.json"),
         ("data", str(tmp_path / "corpus.txt")),
         ("output", "~/out"),
     ]
@@ -102,7 +103,10 @@ def test_the_folder_and_the_interpreter_of_a_job_are_asked_for(do, cluster):
     job.spec = lambda: spec
     do("doctor", "--for", job.id)
     asked = cluster.doctor.asked
-    assert [(one.use, one.path) for one in asked.paths] == [("working directory", "/mnt/lab")]
+    assert [(one.use, one.path) for one in asked.paths] == [
+        ("working directory", "/mnt/lab"),
+        ("script", "/mnt/lab/train.py"),
+    ]
     assert asked.python == "/env"
 
 

@@ -45,7 +45,7 @@ class HubName(Record, frozen=True):
     """A model or data set of the Hugging Face hub, like ``meta-llama/Llama-3.2-1B``."""
 
     use: Literal["model", "data"]
-    name: Annotated[str, Meta(pattern=r"^[\w.-]+/[\w.-]+$", max_length=200)]
+    name: Annotated[str, Meta(pattern=r"^[\w.-]+/[\w.-]+$", max_length=200, examples=["org/model"])]
 
 
 class MachineQuestion(Record, frozen=True):
