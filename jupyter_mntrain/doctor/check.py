@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import msgspec
 
 from jupyter_mntrain.doctor.finding import Finding, Level
+from jupyter_mntrain.doctor.script.needs import ScriptNeeds
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.doctor.trial import JobTrial
-from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 
 
@@ -62,18 +63,18 @@ class JobAhead(Record, frozen=True):
         is_gloo: whether Gloo alone connects the ranks.
         port: of the rendezvous; ``None`` = the head takes a free one.
         mixed_versions: it was acknowledged that versions differ.
+        name: of its script.
+        script: what its text tells; ``None`` if it is not known here, or there is none.
+        unsent: files that it reads by a relative path, and that are not sent with it.
     """
 
     head: str
     is_gloo: bool = False
     port: int | None = None
     mixed_versions: bool = False
-
-    @classmethod
-    def of(cls, spec: JobSpec, head: str) -> Self:
-        """A job as it is specified."""
-        is_gloo = not any(participant.gpus for participant in spec.participants)
-        return cls(head=head, is_gloo=is_gloo, port=spec.port, mixed_versions=spec.mixed_versions)
+    name: str = ""
+    script: ScriptNeeds | None = None
+    unsent: frozenset[str] = frozenset()
 
 
 class Case(Record, frozen=True):
@@ -82,12 +83,16 @@ class Case(Record, frozen=True):
     Args:
         job: that is judged for; ``None`` = any that may run there.
         trial: what became of the job when it was started to see whether it works.
+        refused: why it would be, whatever state the nodes are in.
+        others: nodes of the cluster that are not examined.
     """
 
     nodes: tuple[Examined, ...]
     paths: PathsFound = PathsFound()
     job: JobAhead | None = None
     trial: JobTrial | None = None
+    refused: Problem | None = None
+    others: tuple[NodeInfo, ...] = ()
 
     def named(self, name: str) -> Examined | None:
         return next((node for node in self.nodes if node.name == name), None)

@@ -40,6 +40,7 @@ from jupyter_mntrain.doctor.pair.line_rates import MeasuredLinks, ResentPackets
 from jupyter_mntrain.doctor.pair.path_mtu import PathMtu
 from jupyter_mntrain.doctor.pair.reach import PortRange, ReachablePeers, RendezvousPort
 from jupyter_mntrain.doctor.pair.routes import RouteToPeers
+from jupyter_mntrain.doctor.pair.slow_network import UnusedFastNetwork
 from jupyter_mntrain.doctor.software.agreeing_versions import AgreeingVersions
 from jupyter_mntrain.doctor.software.cuda_loads import CudaArchitectures, CudaStart, NcclLoaded
 from jupyter_mntrain.doctor.software.torch_loads import TorchImport, TorchVersion
@@ -47,6 +48,12 @@ from jupyter_mntrain.doctor.workload.contents import ImportedModules, SameConten
 from jupyter_mntrain.doctor.workload.deep_step import DeepStep
 from jupyter_mntrain.doctor.workload.hub_files import HubFiles
 from jupyter_mntrain.doctor.workload.job_paths import JobPaths
+from jupyter_mntrain.doctor.workload.scripts import (
+    LaunchItself,
+    ScriptFiles,
+    ScriptText,
+    ScriptVariables,
+)
 
 EVERY: Final[Sequence[Check]] = (
     WritablePaths(),
@@ -84,6 +91,7 @@ EVERY: Final[Sequence[Check]] = (
     SameFirmware(),
     SameTopology(),
     SharedNetwork(),
+    UnusedFastNetwork(),
     SubnetMask(),
     AddressTwice(),
     ReachablePeers(),
@@ -110,6 +118,10 @@ EVERY: Final[Sequence[Check]] = (
     ImportedModules(),
     HubFiles(),
     DeepStep(),
+    LaunchItself(),
+    ScriptText(),
+    ScriptVariables(),
+    ScriptFiles(),
 )
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jupyter_mntrain.doctor.pair.slow_network import slow_network
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.plan.interfaces import faster_than
 from jupyter_mntrain.plan.networks.measuring import RENEWED_AT_LAUNCH, due, links_between
-from jupyter_mntrain.plan.networks.unused_networks import UnusedNetwork, unused_network
 from jupyter_mntrain.show import formats
 
 
@@ -24,17 +23,8 @@ def slow_link_note(nodes: Sequence[NodeInfo], placements: Sequence[Placement]) -
     own = [by_id[place.node_id] for place in placements if place.node_id in by_id]
     if len(own) < max(2, len(placements)):
         return None
-    names = [place.interface for place in placements]
-    found = faster_than(own, names)
-    if found is None:
-        return _unused_note(unused_network(own, names), names)
-    slow, fast = map(formats.bit_rate, (found.named_bytes_per_s, found.better_bytes_per_s))
-    return Problem(
-        kind=Kind.SLOW_LINK,
-        cause=f"the ranks use {found.named} ({slow}), but these nodes also share {found.better} "
-        f"({fast})",
-        fix=f"omit the interface to use {found.better}",
-    )
+    others = [node for node in nodes if node not in own]
+    return slow_network(own, [place.interface for place in placements], others)
 
 
 def due_links_note(
@@ -62,17 +52,4 @@ def due_links_note(
         fix="wait: the launch does that first"
         if len(links) <= RENEWED_AT_LAUNCH
         else "measure --links --due",
-    )
-
-
-def _unused_note(found: UnusedNetwork | None, names: Sequence[str]) -> Problem | None:
-    if found is None:
-        return None
-    used = ", ".join(dict.fromkeys(names))
-    return Problem(
-        kind=Kind.SLOW_LINK,
-        cause=f"{found.name} ({formats.bit_rate(found.bytes_per_s)}) is not used: {found.reason}; "
-        f"the ranks use {used}",
-        fix=f"set up {found.name} on {found.node} with an address of its own in {found.network}",
-        node=found.node,
     )

@@ -17,6 +17,7 @@ import msgspec
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, SetIn
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
@@ -175,7 +176,9 @@ def compile_script(source: str, name: str) -> None:
         where = f", line {error.lineno}" if error.lineno else ""
         said = f": {error.text.strip()}" if error.text and error.text.strip() else ""
         raise SpecError(
-            f"{name}{where}: {error.msg}{said}", fix="correct that line; nothing was started"
+            f"{name}{where}: {error.msg}{said}",
+            kind=Kind.EXCEPTION,
+            fix="correct that line; nothing was started",
         ) from None
     except ValueError as error:  # null bytes
         raise SpecError(f"{name}: {error}", fix="save it as plain text") from None

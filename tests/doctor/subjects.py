@@ -44,7 +44,10 @@ SUBJECTS: Final[tuple[Item, ...]] = (
     Item("MTU of the path, with don't-fragment", ("path-mtu",)),
     Item(
         "Networks that all share, masks, addresses twice, routes",
-        ("shared-network", "subnet-mask", "address-twice", "route", "network-address"),
+        (
+            *("shared-network", "fast-network", "subnet-mask", "address-twice", "route"),
+            "network-address",
+        ),
     ),
     Item(
         "The network card that is really used",
@@ -70,6 +73,10 @@ SUBJECTS: Final[tuple[Item, ...]] = (
     Item(
         "Model, tokenizer, data and script on every node, modules that can be imported",
         ("job-paths", "whole-model", "imported-modules", "hub-files"),
+    ),
+    Item(
+        "The launch itself: its options, the script's text, arguments, variables and files",
+        ("launch", "script", "script-variables", "script-files"),
     ),
     Item("The same content, by hash", ("same-files",)),
     Item("A dry first batch: one step of every stage with random tokens", ("deep-step",)),

@@ -1,4 +1,4 @@
-"""What the doctor asks for a job: paths of its recipe, modules of its script."""
+"""What the doctor asks for a recipe: its paths."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ import pytest
 
 from jupyter_mntrain.doctor.workload.asked_paths import (
     hub_names,
-    imported_names,
     question_of_job,
     question_of_recipe,
-    question_of_script,
 )
 from jupyter_mntrain.doctor.workload.contents import SameContents
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
@@ -20,30 +18,6 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.workload.workload import from_cell
 from tests.doctor.healthy import changed as with_facts
 from tests.doctor.healthy import healthy
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("import torch.nn as nn, json", {"torch", "json"}),
-        ("from transformers.models import llama", {"transformers"}),
-        ("from . import mine\nfrom .other import x", set()),
-        ("from __future__ import annotations", set()),
-        ("try:\n    import flash_attn\nexcept ImportError:\n    flash_attn = None", set()),
-        ("def main():\n    import pandas", {"pandas"}),
-        ("if True:\n    import wandb", {"wandb"}),
-        ("", set()),
-    ],
-)
-def test_modules_that_a_script_cannot_do_without(text: str, names: set[str]):
-    assert imported_names(text) == names
-
-
-def test_modules_beside_a_script_may_be_sent_with_it(tmp_path: Path):
-    (tmp_path / "mine.py").touch()
-    (tmp_path / "package").mkdir()
-    asked = question_of_script("import mine, package, torch", tmp_path, "conda:lab")
-    assert (asked.modules, asked.python) == (("torch",), "conda:lab")
 
 
 def test_large_things_are_asked_for_by_name(tmp_path: Path):

@@ -10,9 +10,10 @@ from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
-from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.doctor.healthy import healthy
 from tests.standin.pipeline import BEGIN_S
 
@@ -28,6 +29,9 @@ class StandInDoctor:
         self.case: Case = healthy()
         self.silent: dict[str, Problem] = {}
         self.asked: MachineQuestion | None = None
+        self.spec: JobSpec | None = None
+        self.project: StagedProject | None = None
+        self.is_quick = False
         self.refuses: Exception | None = None
         self.examinations: list[tuple[Participant, ...]] = []
 
@@ -37,9 +41,13 @@ class StandInDoctor:
         *,
         asked: MachineQuestion = MachineQuestion(),  # noqa: B008 - frozen
         participants: Sequence[Participant] = (),
+        spec: JobSpec | None = None,
+        project: StagedProject | None = None,
+        is_quick: bool = False,
         progress: Progress = SILENT,
     ) -> DoctorReport:
-        self.asked = asked
+        self.asked, self.spec, self.project, self.is_quick = asked, spec, project, is_quick
+        participants = spec.participants if spec else participants
         self.examinations.append(tuple(participants))
         if self.refuses is not None:
             raise self.refuses

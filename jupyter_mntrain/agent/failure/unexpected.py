@@ -12,6 +12,9 @@ from jupyter_mntrain.model.failure.problem import Problem
 
 log = logging.getLogger("mntrain.agent")
 
+_NO_THREAD = "can't start new thread"
+"""CPython's, at a limit of the system."""
+
 _BY_NUMBER = {
     errno.ENOSPC: Kind.DISK_FULL,
     errno.EDQUOT: Kind.DISK_FULL,
@@ -42,4 +45,7 @@ def unexpected(error: BaseException, doing: str, *, node: str, kind: Kind | None
         known = _BY_NUMBER.get(error.errno or 0)
         if known is not None:
             kind, fix = known, f"{fix_of(known)}; {fix}"
+    elif isinstance(error, RuntimeError) and _NO_THREAD in str(error):
+        kind = Kind.TOO_MANY_PROCESSES
+        fix = f"{fix_of(kind)}; {fix}"
     return Problem(kind=kind or Kind.BROKEN, cause=f"{doing}: {told}", fix=fix, id=number)

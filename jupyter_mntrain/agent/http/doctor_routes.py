@@ -20,7 +20,9 @@ class FactsHandler(AgentHandler):
         asked, node = self.body_as(MachineQuestion), self.node
         machine = MachineReader(node.jobs.directory, node.inventory.gpus, node.workplaces.loaded)
         facts = await self.slowly(machine.read, asked)
-        lacking = await self.slowly(node.workplaces.lacking, asked.python, asked.modules)
+        lacking = await self.slowly(
+            node.workplaces.lacking, asked.python, asked.modules, asked.loaders
+        )
         self.answer(msgspec.structs.replace(facts, lacking=lacking))
 
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import msgspec
 
 from jupyter_mntrain.cluster.examination.asking_facts import ask_facts
+from jupyter_mntrain.cluster.examination.job_ahead import job_ahead, question_of
 from jupyter_mntrain.cluster.examination.path_trials import PathTrials, ports_of
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.doctor.check import Case, Examined, JobAhead
+from jupyter_mntrain.doctor.check import Case, Examined
 from jupyter_mntrain.doctor.every import EVERY, examine
-from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
+from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import DoctorRefusedError, MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
@@ -28,16 +29,22 @@ NETWORK_PATIENCE_S = tunables.seconds("doctor.network_before_launch_s")
 TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
 
 
-async def ask_before(live: ClusterView, clock: Clock, spec: JobSpec) -> tuple[Examined | None, ...]:
+async def ask_before(
+    live: ClusterView, clock: Clock, spec: JobSpec, project: StagedProject | None = None
+) -> tuple[Examined | None, ...]:
     """What each participant tells of itself and of the job's paths; ``None`` of one that does not
     within ``doctor.before_launch_s``.
+
+    Args:
+        project: its files, if they are on this machine.
 
     Raises:
         RecipeError: the job's recipe is not valid.
         SpecError: a node is unknown, or named twice.
     """
-    question = msgspec.structs.replace(question_of_job(spec), looks_up_names=False)
     infos = find_participants(spec.participants, [one.info for one in live.nodes if one.info])
+    job = job_ahead(spec, infos[0].name, project)
+    question = msgspec.structs.replace(question_of(job, spec), looks_up_names=False)
 
     async def ask(info: NodeInfo, participant: Participant) -> Examined | None:
         client = live.client_at(info.node_id)
@@ -58,12 +65,14 @@ async def examine_before(
     infos: Sequence[NodeInfo],
     spec: JobSpec,
     told: Sequence[Examined | None],
+    project: StagedProject | None = None,
 ) -> tuple[Problem, ...]:
     """What may make the job slow, or end it later.
 
     Args:
         told: by :func:`ask_before`; a node that did not tell is not judged: a launch asks it for
             what it needs anyway.
+        project: files of the job, if they are on this machine.
 
     Raises:
         DoctorRefusedError: with the first cause for which it would fail, or hang.
@@ -74,7 +83,8 @@ async def examine_before(
         for info, one in zip(infos, told, strict=True)
         if one is not None and one.facts is not None
     )
-    found = examine(Case(nodes=nodes, paths=paths, job=JobAhead.of(spec, infos[0].name)))
+    job = job_ahead(spec, infos[0].name, project)
+    found = examine(Case(nodes=nodes, paths=paths, job=job))
     for one in found:
         if one.problem and one.level == "stops":
             fix = f"{one.problem.fix}; or, if you know better, launch with --skip-doctor"

@@ -117,7 +117,7 @@ class AgentLauncher:
         """
         if job_id in self.live.jobs:
             return self.live.jobs[job_id]
-        spec, placements, plan = await self._place(spec, progress)
+        spec, placements, plan = await self._place(spec, progress, project)
         await self._send(spec, project, placements, progress)
 
         def request(grants: Sequence[LeaseGrant]) -> StartRequest:
@@ -136,7 +136,7 @@ class AgentLauncher:
         progress: Progress = SILENT,
     ) -> JobView:
         """Queue the job on all of its participants. Its head starts it when everything is free."""
-        spec, placements, plan = await self._place(spec, progress)
+        spec, placements, plan = await self._place(spec, progress, project)
         await self._send(spec, project, placements, progress)
         request = self._request(spec, job_id, self._attempt(placements, plan, 0, number=0))
         gang = self._gang(spec, job_id, 0, placements, progress)
@@ -184,22 +184,33 @@ class AgentLauncher:
         return self.live.jobs[records[0].job_id]
 
     async def _place(
-        self, spec: JobSpec, progress: Progress
+        self, spec: JobSpec, progress: Progress, project: StagedProject | None
     ) -> tuple[JobSpec, tuple[Placement, ...], Plan | None]:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
-        infos, told = await asyncio.gather(self._agreeing(spec, progress), self._told(spec))
-        arrange(spec.participants, infos)  # what the spec itself makes impossible is said first
+        infos, told = await asyncio.gather(self.agreed(spec, progress), self._told(spec, project))
         if told is not None:
-            for note in await examine_before(self.live, infos, spec, told):
+            for note in await examine_before(self.live, infos, spec, told, project):
                 self.on_note(note)
         infos = await with_renewed_links(self.prober, infos, spec.participants, progress)
         spec, plan = await _planned(spec, infos)
         return spec, arrange(spec.participants, infos), plan
 
-    async def _told(self, spec: JobSpec) -> tuple[Examined | None, ...] | None:
+    async def _told(
+        self, spec: JobSpec, project: StagedProject | None
+    ) -> tuple[Examined | None, ...] | None:
         """What the nodes tell the doctor; ``None`` if it is not asked."""
-        return await ask_before(self.live, self.clock, spec) if self.is_checked else None
+        return await ask_before(self.live, self.clock, spec, project) if self.is_checked else None
+
+    async def agreed(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
+        """The participants, if they and the job fit each other.
+
+        Raises:
+            MntrainError: what the job itself makes impossible.
+        """
+        infos = await self._agreeing(spec, progress)
+        arrange(spec.participants, infos)
+        return infos
 
     async def _agreeing(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
         """Ask the participants; raises SpecError if their versions differ, and RefusedError if one

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from jupyter_mntrain.cluster.job import Job
+from jupyter_mntrain.cluster.launch.asking import refuse_unusable
 from jupyter_mntrain.cluster.launch.begin import BeginPlan, plan_beginning
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
@@ -46,7 +47,12 @@ class LaunchingCluster:
             NodeError: its node does not answer.
         """
         wanted = parse_members(members)
+        names = {member.node for member in wanted}
         self._settle([member.node for member in wanted], progress)
+        for view in self._driver.live.nodes:
+            # Two machines with one id seem to be one node that is named twice.
+            if view.is_conflict and names & {view.name, *(view.info.names if view.info else ())}:
+                refuse_unusable(view)
         return choose_participants(wanted, self._search.usable(), even_busy=even_busy)
 
     def port_status(self, node: str, port: int, interface: str | None = None) -> PortStatus:

@@ -28,13 +28,15 @@ class PathMtu(PairCheck):
 
     def concerns(self, case: Case, trial: PathTrial) -> bool:
         if trial.flow == "stuck":  # of an end that hangs, the largest packets are still answered
-            return (trial.path_mtu or 0) < _least_mtu(case, trial)
+            is_cut = (trial.path_mtu or 0) < _least_mtu(case, trial)
+            return is_cut or trial.are_large_lost  # a firewall may drop them of TCP alone
         return trial.flow == "works"
 
     def look(self, case: Case, node: Examined, trial: PathTrial) -> Finding | None:
         if trial.flow == "works":
             return None
-        both, passes = _least_mtu(case, trial), trial.path_mtu
+        both = _least_mtu(case, trial)
+        passes = trial.path_mtu if trial.path_mtu != both else None
         largest = f"packets of more than {passes:,} bytes" if passes else "large packets"
         said = f"{passes:,} of {both:,} to {trial.peer}" if passes else f"stuck to {trial.peer}"
         return self.stops(

@@ -8,7 +8,7 @@ from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
-from jupyter_mntrain.model.records.doctor.machine import MachineFacts
+from jupyter_mntrain.model.records.doctor.machine import LOADERS, MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
 
 
@@ -36,6 +36,16 @@ class TorchImport(NodeCheck):
             return self.unknown(node, "its interpreter is being asked: examine it again")
         if not loaded.error:
             return self.passed(node, loaded.torch or "yes")
+        given = [name for name in LOADERS if name in node.given]
+        if given and not loaded.has_started:
+            return self.stops(
+                node,
+                "does not start",
+                Kind.NOT_STARTED,
+                cause=f"{loaded.python} does not start with the job's {', '.join(given)}: "
+                f"{shown_line(loaded.error)}",
+                fix=f"launch without --env {given[0]}, or correct what it names",
+            )
         return self.stops(
             node,
             "not imported",

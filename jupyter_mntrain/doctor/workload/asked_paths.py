@@ -6,7 +6,6 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -14,7 +13,6 @@ import msgspec
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model.records.doctor.machine import (
     MOST_ASKED,
-    MOST_MODULES,
     AskedPath,
     HubName,
     MachineQuestion,
@@ -41,37 +39,6 @@ _LOADERS: Final[Mapping[str, Literal["model", "data"]]] = {
     "load_dataset": "data",
 }
 _OF_HUB: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
-
-
-def question_of_script(text: str, folder: Path, python: str | None = None) -> MachineQuestion:
-    """What the doctor asks for a script: its interpreter, and the modules that it imports.
-
-    Not asked for are those beside it, which may be sent with it, and those whose import the
-    script itself catches.
-    """
-    names = {
-        name
-        for name in imported_names(text)
-        if not (folder / f"{name}.py").exists() and not (folder / name).is_dir()
-    }
-    return MachineQuestion(
-        python=python, modules=tuple(sorted(names))[:MOST_MODULES], hub=hub_names(text)
-    )
-
-
-def imported_names(text: str) -> set[str]:
-    """First names of the modules that Python code imports, but for what a ``try`` guards."""
-    found: set[str] = set()
-    todo: list[ast.AST] = [ast.parse(text)]
-    while todo:
-        node = todo.pop()
-        if isinstance(node, ast.Import):
-            found |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
-        elif not isinstance(node, ast.Try):
-            todo += ast.iter_child_nodes(node)
-    return found - {"__future__"}
 
 
 def hub_names(text: str) -> tuple[HubName, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -36,19 +36,29 @@ _SHARD: Final = {
 """Names of weights in several files, by format, as transformers writes them."""
 
 
-class ImportedModules(NodeCheck):
+class ImportedModules(Check):
+    """Of those in a function, or on a condition, it is not known whether they are imported."""
+
     id = "imported-modules"
     title = "Modules"
     looks_at = "with --for: whether the interpreter of jobs finds what a script imports"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
-        if facts.lacking is None:
-            return None
+    def findings(self, case: Case) -> Iterable[Finding]:
+        script = case.job.script if case.job else None
+        maybe = {one.what for one in script.modules if not one.is_certain} if script else set()
+        for node in case.nodes:
+            if node.facts is None:
+                yield self.unknown(node, "its agent did not tell")
+            elif node.facts.lacking is not None:
+                yield self._judged(node, node.facts, maybe)
+
+    def _judged(self, node: Examined, facts: MachineFacts, maybe: Collection[str]) -> Finding:
         if not facts.lacking:
             return self.passed(node, "found")
+        judge = self.slows if set(facts.lacking) <= set(maybe) else self.stops
         names = ", ".join(map(shown_line, facts.lacking[:MOST_NAMED]))
         python = facts.loaded.python if facts.loaded else "the interpreter of its jobs"
-        return self.stops(
+        return judge(
             node,
             f"no {names}",
             Kind.NO_MODULE,

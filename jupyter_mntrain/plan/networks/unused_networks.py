@@ -35,12 +35,15 @@ class UnusedNetwork(NamedTuple):
     network: str
 
 
-def unused_network(nodes: Sequence[NodeInfo], names: Sequence[str]) -> UnusedNetwork | None:
+def unused_network(
+    nodes: Sequence[NodeInfo], names: Sequence[str], others: Sequence[NodeInfo] = ()
+) -> UnusedNetwork | None:
     """Return the fastest network that cannot be used because of one or more nodes.
 
     Args:
         nodes: the participants' nodes, in node-rank order.
         names: the interfaces that they use.
+        others: nodes that do not take part: their addresses tell which of two is right.
     """
     receivers = {node.name for node in nodes}
     used = [_named(node, name) for node, name in zip(nodes, names, strict=True)]
@@ -48,13 +51,16 @@ def unused_network(nodes: Sequence[NodeInfo], names: Sequence[str]) -> UnusedNet
     found = [
         one
         for name in sorted(_names(nodes) - set(names))
-        if (one := _unused(nodes, name, receivers)) and one.bytes_per_s >= FASTER * slowest
+        if (one := _unused(nodes, name, receivers, others)) and one.bytes_per_s >= FASTER * slowest
     ]
     return max(found, key=lambda one: one.bytes_per_s, default=None) if slowest else None
 
 
 def _unused(
-    nodes: Sequence[NodeInfo], name: str, receivers: Collection[str]
+    nodes: Sequence[NodeInfo],
+    name: str,
+    receivers: Collection[str],
+    others: Sequence[NodeInfo],
 ) -> UnusedNetwork | None:
     """The network behind an interface that every node has, if it works on some of them only."""
     all_of_them = [(node, _named(node, name)) for node in nodes]
@@ -62,8 +68,11 @@ def _unused(
     if not good or any(one is None for _, one in all_of_them):
         return None
     networks = [IPv4Interface(address).network for _, _, address in good]
-    # The subnet of most nodes is the right one; of two, the first node's.
-    right = max(networks, key=networks.count)
+    there = [one for node in others if (one := _named(node, name)) and _is_usable(one)]
+    seen = [*networks, *(IPv4Interface(one.addresses[0]).network for one in there)]
+    # The subnet of most nodes is the right one, if it has room for more than one; of two, the
+    # first node's.
+    right = max(networks, key=lambda one: (one.num_addresses > 1, seen.count(one)))
     first = next(
         address for (_, _, address), net in zip(good, networks, strict=True) if net == right
     )

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.doctor.every import EVERY
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.foreign import escaped_shell, shown_name
@@ -18,6 +19,7 @@ from jupyter_mntrain.model.text.secrets import HIDDEN, shown, shown_words
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.show.tables._plain import folding
+from jupyter_mntrain.show.tables.doctor import doctor_table
 from jupyter_mntrain.show.tables.plans.plan import plan_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.job_options import job_options
@@ -41,7 +43,12 @@ class DryRunVerb(Verb):
         return dry_run_outcome(build_spec(context, args))
 
 
-def dry_run_outcome(built: Built) -> Outcome:
+def dry_run_outcome(built: Built, *, is_examined: bool = False) -> Outcome:
+    """What a launch would do.
+
+    Args:
+        is_examined: whether the doctor looks at the nodes, too, as before a launch.
+    """
     spec, recipe = built.spec, built.workload.recipe
     commands = [_without_secrets(command, spec) for command in built.cluster.dry_run(spec)]
     data = {"spec": _data(spec), "nodes": msgspec.to_builtins(commands)}
@@ -65,6 +72,10 @@ def dry_run_outcome(built: Built) -> Outcome:
             data["plan"] = msgspec.to_builtins(expected.plan)
             first.append(plan_line(expected.plan, expected.schedule))
         shown.insert(0, Group(folding(first), Text()))
+    if is_examined:
+        found = built.cluster.doctor.examine(spec=spec, project=built.project, is_quick=True)
+        data["doctor"] = msgspec.to_builtins(found)
+        shown.append(doctor_table(found, EVERY))
     return Outcome(Group(*shown), data)
 
 

@@ -62,13 +62,13 @@ class LaunchVerb(Verb):
         begin = args.begin or built.begin
         if begin is None:
             if args.dry_run:
-                return dry_run_outcome(built)
+                return dry_run_outcome(built, is_examined=not args.skip_doctor)
             notes = () if built.starts_over is None else (built.starts_over,)
             return launch_built(context, args, built, notes=notes)
         plan = built.cluster.plan_launch(built.spec, begin)
         built = built.with_spec(plan.spec)
         if args.dry_run:
-            return dry_run_outcome(built)
+            return dry_run_outcome(built, is_examined=not args.skip_doctor)
         context.screen.say(begin_text(plan, now_s=context.clock()))
         changes = msgspec.to_builtins(plan.changes)
         more = {"from_path": plan.path, "from_step": plan.step, "changes": changes}
@@ -93,7 +93,10 @@ def begin_text(plan: BeginPlan, *, now_s: float) -> Text:
 
 def start_options(parser: Parser) -> None:
     """Add the options that say how to start a job, and what to do then."""
-    parser.flag("--dry-run", help="only show the command and environment of every node")
+    parser.flag(
+        "--dry-run",
+        help="only show the command and environment of every node, and what the doctor finds",
+    )
     parser.flag(
         "--wait",
         help="return when the job has ended; exit code 0 only if every rank succeeded",

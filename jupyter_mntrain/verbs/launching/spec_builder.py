@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_mntrain.launch.driver_values import with_values
+from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.environment import TIMEOUT_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kind_groups import SILENCES
@@ -45,11 +46,21 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, NodeView
 
 
-def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None) -> Built:
+_OPEN = Workload(entry=(), files={}, name="", took="no script")
+
+
+def build_spec(
+    context: Context,
+    args: Namespace,
+    saved: StoredJob | None = None,
+    *,
+    needs_target: bool = True,
+) -> Built:
     """Build the spec, and check what can be checked without starting anything.
 
     Args:
         saved: the job to run again; default: what the options name.
+        needs_target: otherwise they may leave open what is run.
 
     Raises:
         SpecError, RecipeError, NodeError: the request is invalid, or names something missing.
@@ -59,19 +70,46 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
     before = saved.spec if saved else JobSpec(entry=(), participants=())
     refuse_contradictions(context, args)
     sent = given_files(args.file, context.directory)
-    workload = _workload(context, args, saved, sent.texts)
+    workload = _workload(context, args, saved, sent.texts, needs_target=needs_target)
     folder = choose_project(context, args, is_stored=saved is not None)
     project = stage_files(context, args, folder, sent, before.project)
     if folder is not None and project is not None and saved is None:
         workload = in_project(context, args, workload, folder, project)
     cluster = joined_cluster(context, args)
     participants = _participants(context, args, cluster, before)
-    given, taken = _variables(before, args, workload)
-    spec = JobSpec(
-        entry=workload.entry,
+    spec = _spec(args, before, workload, project)
+    spec = msgspec.structs.replace(
+        spec,
         participants=participants,
-        name=args.name or workload.name,
         files={**sent.texts, **workload.files},
+        set_in=_set_in(workload, before, spec),
+    )
+    spec = with_values(spec, context.environment)
+    workload.check(spec.world_size)
+    is_everywhere = not args.member and not before.participants
+    built = Built(
+        cluster,
+        spec,
+        workload,
+        _left_out(cluster, participants) if is_everywhere else (),
+        saved.starts_over if saved else None,
+        is_mixed_before=before.mixed_versions and not args.mixed_versions,
+        project=project,
+        project_because=folder.because if folder else "",
+        begin=before.origin.place if before.origin else None,
+    )
+    return built.in_best_order() if is_everywhere and args.head is None else built
+
+
+def _spec(
+    args: Namespace, before: JobSpec, workload: Workload, project: StagedProject | None
+) -> JobSpec:
+    """What the options say, else a stored job; but for its nodes and files."""
+    given, taken = _variables(before, args, workload)
+    return JobSpec(
+        entry=workload.entry,
+        participants=(),
+        name=args.name or workload.name,
         project=project.sha256 if project else None if args.workdir else before.project,
         workdir=args.workdir or (None if project else before.workdir),
         python=args.python or before.python,
@@ -89,22 +127,6 @@ def build_spec(context: Context, args: Namespace, saved: StoredJob | None = None
         mixed_versions=args.mixed_versions or before.mixed_versions,
         priority=before.priority if args.priority is None else args.priority,
     )
-    spec = msgspec.structs.replace(spec, set_in=_set_in(workload, before, spec))
-    spec = with_values(spec, context.environment)
-    workload.check(spec.world_size)
-    is_everywhere = not args.member and not before.participants
-    built = Built(
-        cluster,
-        spec,
-        workload,
-        _left_out(cluster, participants) if is_everywhere else (),
-        saved.starts_over if saved else None,
-        is_mixed_before=before.mixed_versions and not args.mixed_versions,
-        project=project,
-        project_because=folder.because if folder else "",
-        begin=before.origin.place if before.origin else None,
-    )
-    return built.in_best_order() if is_everywhere and args.head is None else built
 
 
 def _set_in(workload: Workload, before: JobSpec, spec: JobSpec) -> dict[str, SetIn]:
@@ -182,7 +204,12 @@ def _is_unfit(view: NodeView, problem: Problem) -> bool:
 
 
 def _workload(
-    context: Context, args: Namespace, saved: StoredJob | None, extra: dict[str, str]
+    context: Context,
+    args: Namespace,
+    saved: StoredJob | None,
+    extra: dict[str, str],
+    *,
+    needs_target: bool,
 ) -> Workload:
     if args.module:
         return module_workload(args.module, context.arguments)
@@ -206,6 +233,8 @@ def _workload(
             arguments=context.arguments,
             overrides=args.set,
         )
+    if not args.target and not needs_target:
+        return _OPEN
     if not args.target:
         raise SpecError(
             "nothing to launch", fix="name a recipe (.toml), a script (.py), a job file or a job"

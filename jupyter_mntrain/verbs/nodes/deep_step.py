@@ -1,20 +1,14 @@
-"""Deep step of the doctor: the job that it starts, made from what the verb was given."""
+"""Deep step of the doctor: starts the job that the verb was given."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.doctor.finding import DoctorReport
-from jupyter_mntrain.doctor.workload.asked_paths import question_of_script
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
-from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.launch import submitter
-from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.workload.built import Built
 
 
@@ -27,46 +21,30 @@ def deep_option(parser: Parser) -> None:
     )
 
 
-def job_to_try(context: Context, args: Namespace) -> Built | None:
-    """What a launch of ``--for`` on the named nodes would start; ``None`` without ``--deep``.
+def refuse_nothing_to_try(context: Context, args: Namespace) -> None:
+    """Refuse ``--deep`` without a job.
 
     Raises:
-        SpecError: there is no ``--for``; or as for a launch.
-        RecipeError, NodeError, RefusedError: as for a launch.
+        SpecError: nothing is named.
     """
-    if not args.deep:
-        return None
-    if args.wanted is None:
+    if args.deep and not (args.wanted or args.module or context.cell is not None):
         raise SpecError(
             "--deep starts a job to see whether it works, and none was named",
             fix="name a recipe, a script or a job: --for recipe.toml --deep",
         )
-    parser = Parser("launch")
-    job_options(parser)
-    words = [args.wanted, *(word for node in args.nodes for word in ("--member", node))]
-    words += ["--python", args.python] if args.python else []
-    common = {name: getattr(args, name) for name in ("cluster", "agent", "json")}
-    return build_spec(context, parser.parse(words, Namespace(**common)))
 
 
-def with_deep_step(
-    context: Context, built: Built, report: DoctorReport, asked: MachineQuestion
-) -> DoctorReport:
+def with_deep_step(context: Context, built: Built, report: DoctorReport) -> DoctorReport:
     """The report with what became of the job when it was started."""
+    # The cluster's part loads what a command line that asks nobody does not need.
+    from jupyter_mntrain.cluster.examination.job_ahead import job_ahead
+
+    script = job_ahead(built.spec, "", built.project).script
     with context.screen.progress() as progress:
         return built.cluster.trial.run(
             built.spec,
             report,
-            modules=asked.modules or _imports(built.spec),
+            modules=tuple(sorted(one.what for one in script.modules)) if script else (),
             submitted_by=submitter(context),
             progress=progress,
         )
-
-
-def _imports(spec: JobSpec) -> tuple[str, ...]:
-    """Modules that the script of a stored job imports, as far as they are not its own."""
-    text = spec.files.get(spec.entry[0])
-    if text is None or spec.project or spec.workdir:
-        return ()
-    own = {Path(name).parts[0].removesuffix(".py") for name in spec.files}
-    return tuple(one for one in question_of_script(text, Path()).modules if one not in own)

@@ -3,46 +3,63 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.doctor.every import EVERY
-from jupyter_mntrain.doctor.workload.asked_paths import (
-    question_of_job,
-    question_of_recipe,
-    question_of_script,
-)
+from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.show.tables.doctor import doctor_table
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster, named_job
-from jupyter_mntrain.verbs.nodes.deep_step import deep_option, job_to_try, with_deep_step
+from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.launching.job_options import job_options
+from jupyter_mntrain.verbs.launching.spec_builder import build_spec
+from jupyter_mntrain.verbs.nodes.deep_step import (
+    deep_option,
+    refuse_nothing_to_try,
+    with_deep_step,
+)
 from jupyter_mntrain.verbs.verb import Outcome, Verb
-from jupyter_mntrain.workload.workload import from_path
+from jupyter_mntrain.workload.built import Built
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster
 
 FOUND = 1
 """Exit code: something stops a launch."""
 
+_OF_JOB = ("wanted", "module", "member", "head", "port", "env", "workdir", "project", "file")
+"""Options that say that a job is meant, and not any that may run there."""
+
 
 class DoctorVerb(Verb):
     name = "doctor"
-    help = "look for what keeps nodes from training, with the fix"
+    help = "look for what keeps nodes or a launch from training"
+    takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
-            "nodes", nargs="*", metavar="NODE", completes="node", help="only these (default: all)"
+            "nodes",
+            nargs="*",
+            metavar="NODE[:N[:IFACE]]",
+            completes="node",
+            help="only these, as members of a launch (default: all)",
         )
         parser.option(
             "--for",
             dest="wanted",
             metavar="FILE|JOB",
-            help="also look for what this recipe, script or job reads and writes on the nodes",
+            completes="recipe",
+            help="look at the launch of this recipe, script or job, with the options that it is to "
+            "have: what it would use, read and write on the nodes; arguments of a script go "
+            "after --",
         )
-        parser.option("--python", metavar="PYTHON", help="the interpreter that it shall run with")
         parser.flag(
             "--apply",
             help="mend what needs no root and changes nothing that others use: push to a node the "
@@ -50,15 +67,15 @@ class DoctorVerb(Verb):
         )
         deep_option(parser)
         parser.flag("--all", "-a", help="list the checks that all nodes passed, too")
+        job_options(parser, has_target=False)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        cluster, asked = joined_cluster(context, args), _asked(context, args)
-        built = job_to_try(context, args)
-        used = () if built is None else built.spec.participants
+        cluster = joined_cluster(context, args)
+        refuse_nothing_to_try(context, args)
+        built = _job(context, args)
+        look = _look(args, cluster, built)
         with context.screen.progress() as progress:
-            report = cluster.doctor.examine(
-                args.nodes, asked=asked, participants=used, progress=progress
-            )
+            report = look(progress=progress)
         remedies = [one.remedy for one in report.findings if one.remedy] if args.apply else []
         for remedy in remedies:
             context.screen.say(Text(f"{context.program} {remedy.command}", style="dim"))
@@ -67,11 +84,9 @@ class DoctorVerb(Verb):
                 cluster.files.push(name, [remedy.node], source=remedy.source, progress=progress)
         if remedies:
             with context.screen.progress() as progress:
-                report = cluster.doctor.examine(
-                    args.nodes, asked=asked, participants=used, progress=progress
-                )
-        if built is not None:
-            report = with_deep_step(context, built, report, asked)
+                report = look(progress=progress)
+        if built is not None and args.deep:
+            report = with_deep_step(context, built, report)
         return Outcome(
             doctor_table(report, EVERY, every=args.all),
             msgspec.to_builtins(report),
@@ -79,21 +94,22 @@ class DoctorVerb(Verb):
         )
 
 
-def _asked(context: Context, args: Namespace) -> MachineQuestion:
-    """What is asked besides the machine itself.
+def _job(context: Context, args: Namespace) -> Built | None:
+    """The launch that the options describe; ``None`` = any that may run on the nodes is meant.
 
     Raises:
-        SpecError, RecipeError: there is no such file, or it is no recipe and no script.
-        JobNotFoundError: neither is there such a job.
+        SpecError, RecipeError, NodeError, JobNotFoundError: as a launch with them.
     """
-    if args.wanted is None:
-        return MachineQuestion(python=args.python)
-    path = context.directory / Path(args.wanted).expanduser()
-    if path.exists() or path.suffix in (".toml", ".py"):
-        workload = from_path(path)
-        if workload.recipe is None:
-            (text,) = workload.files.values()
-            return question_of_script(text, path.parent, args.python)
-        return question_of_recipe(workload.recipe, args.python)
-    asked = question_of_job(named_job(context, args, args.wanted).spec())
-    return asked if args.python is None else msgspec.structs.replace(asked, python=args.python)
+    is_job = any(getattr(args, name) for name in _OF_JOB) or context.cell is not None
+    if not is_job and not any(":" in node for node in args.nodes):
+        return None
+    args.target, args.member = args.wanted, [*args.nodes, *args.member]
+    return build_spec(context, args, needs_target=False)
+
+
+def _look(args: Namespace, cluster: Cluster, built: Built | None) -> Callable[..., DoctorReport]:
+    """Examines a launch, or nodes."""
+    if built is not None:
+        return partial(cluster.doctor.examine, spec=built.spec, project=built.project)
+    asked = MachineQuestion(python=args.python)
+    return partial(cluster.doctor.examine, args.nodes, asked=asked)

@@ -6,13 +6,14 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import psutil
 import pytest
 
-from jupyter_mntrain.agent.machine.software.loaded_book import LoadedBook
+from jupyter_mntrain.agent.machine.software.loaded_book import MOST_OF_JOBS, LoadedBook
 from jupyter_mntrain.agent.machine.software.torch_question import (
     Loaded,
     load,
@@ -102,7 +103,8 @@ def test_a_hang_is_given_up_with_its_children(tmp_path: Path) -> None:
 
 def test_what_is_no_interpreter_has_a_reason(tmp_path: Path) -> None:
     assert load(str(tmp_path / "none")).software.error
-    assert load(interpreter(tmp_path, "echo hello >&2; exit 2")).software.error == "hello"
+    found = load(interpreter(tmp_path, "echo hello >&2; exit 2")).software
+    assert (found.error, found.has_started) == ("hello", False)
 
 
 class Asked:
@@ -110,11 +112,13 @@ class Asked:
 
     def __init__(self, site: Path, **fields: str) -> None:
         self.times, self.may = 0, threading.Event()
+        self.environments: list[dict[str, str]] = []
         self.may.set()
         self._site, self._fields = site, fields
 
-    def __call__(self, python: str) -> Loaded:
+    def __call__(self, python: str, environment: Mapping[str, str]) -> Loaded:
         self.times += 1
+        self.environments.append(dict(environment))
         self.may.wait(SLOW_S)
         software = LoadedSoftware(python=python, torch="2.13.0")
         return Loaded(msgspec.structs.replace(software, **self._fields), self._site)
@@ -154,6 +158,27 @@ def test_other_paths_of_libraries_are_another_environment(tmp_path: Path, site: 
     assert LoadedBook(path, {"LD_LIBRARY_PATH": "/x"}, ask=ask).known(sys.executable) is None
 
 
+def test_with_a_jobs_own_loaders_it_is_asked_again(tmp_path: Path, site: Path) -> None:
+    ask, given = Asked(site), {"PYTHONPATH": "/mine"}
+    book = LoadedBook(tmp_path / "loaded.json", {"HOME": "/home/ann"}, ask=ask)
+    book.ask(sys.executable, SLOW_S)
+    assert book.known(sys.executable, given) is None
+    assert book.ask(sys.executable, SLOW_S, given) is not None
+    assert ask.environments == [{"HOME": "/home/ann"}, {"HOME": "/home/ann", **given}]
+    assert book.known(sys.executable, given) is not None
+    assert book.known(sys.executable, {"PYTHONPATH": "/other"}) is None
+    assert ask.times == 2
+
+
+def test_of_jobs_own_loaders_only_the_last_are_kept(tmp_path: Path, site: Path) -> None:
+    book = LoadedBook(tmp_path / "loaded.json", {}, ask=Asked(site))
+    asked = [{"PYTHONPATH": f"/{number}"} for number in range(MOST_OF_JOBS + 2)]
+    for given in ({}, *asked):
+        book.ask(sys.executable, SLOW_S, given)
+    kept = [book.known(sys.executable, given) is not None for given in ({}, *asked)]
+    assert kept == [True, False, False, *[True] * MOST_OF_JOBS]
+
+
 def test_nobody_waits_longer_than_wanted_and_one_asks_for_all(tmp_path: Path, site: Path) -> None:
     ask = Asked(site)
     ask.may.clear()
@@ -190,7 +215,7 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, site: Path) -> None:
 def test_an_interpreter_that_gets_no_cpu_time_is_unknown_and_asked_again(tmp_path: Path) -> None:
     asked = threading.Semaphore(0)
 
-    def starved(_: str) -> Loaded:
+    def starved(*_: object) -> Loaded:
         asked.release()
         raise TimeoutError("it got too little CPU time beside other programs")
 

@@ -39,6 +39,24 @@ SURROUNDINGS = (
         lambda case: with_path(case, "checkpoints", kind="missing", is_writable=False),
     ),
     Fault(
+        "writable-paths",
+        "the disk for checkpoints is mounted read-only",
+        "stops",
+        lambda case: with_path(case, "checkpoints", is_writable=False, is_read_only=True),
+    ),
+    Fault(
+        "disk-space",
+        "the quota of its user is used up",
+        "stops",
+        lambda case: with_path(case, "checkpoints", refused="EDQUOT"),
+    ),
+    Fault(
+        "disk-space",
+        "the disk for checkpoints has no inodes left",
+        "stops",
+        lambda case: with_path(case, "checkpoints", refused="ENOSPC", free_files=0),
+    ),
+    Fault(
         "disk-space",
         "2 GB are free for checkpoints",
         "slows",

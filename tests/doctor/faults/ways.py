@@ -46,6 +46,22 @@ def measured(case: Case, at: int, to: int, mbit_per_s: float, condition: Any = "
     return card(case, at, links=(*links, link))
 
 
+def fast_cards(case: Case, addresses: tuple[str, ...]) -> Case:
+    """All nodes have a second card on one more network, of which muthur's has these addresses."""
+    for at, node in enumerate(case.nodes):
+        own = Interface(
+            name="eno2",
+            kind="ethernet",
+            is_up=True,
+            addresses=addresses if at == 1 else (f"192.168.1.{at + 1}/24",),
+            mac=f"02:00:00:00:01:0{at + 1}",
+            mtu=1500,
+            speed_mbit_per_s=10_000,
+        )
+        case = healthy.with_inventory(case, at, interfaces=(*node.info.inventory.interfaces, own))
+    return case
+
+
 def two_networks(case: Case) -> Case:
     """All nodes have a second card on one more network, to which muthur's packets go wrong."""
     return with_trial(
@@ -74,6 +90,12 @@ WAYS = (
         "its card is on another network",
         "stops",
         lambda case: card(case, addresses=("192.168.7.2/24",)),
+    ),
+    Fault(
+        "fast-network",
+        "its fast card has no address, so that the ranks take the slow one",
+        "slows",
+        lambda case: fast_cards(case, ()),
     ),
     Fault(
         "subnet-mask",

@@ -3,8 +3,9 @@
 Plays the cases of N seeds on a simulated cluster and appends a line for each to a file; seeds that
 are in the file already are not played again. Prints a line per case and the share per stratum.
 
-``--doctor`` launches nothing: it plays only the faults that are in place before a launch, and
-judges what ``mntrain doctor`` says of them.
+``--doctor`` launches nothing: it plays only the faults that are in place before a launch and can be
+known then (``examination.py`` says which cannot, and why), and judges what ``mntrain doctor`` says
+of them with the options of the launch.
 
 ``played.ndjson`` beside this file holds cases of unseen seeds that earlier sittings played, without
 their verdicts: give a copy of it as ``--file`` to go on with them.
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from tests.faults.search import results
 from tests.faults.search.case import STRATA
-from tests.faults.search.examination import BEFORE, examine
+from tests.faults.search.examination import examine, is_foreseeable
 from tests.faults.search.grammar import draw
 from tests.faults.search.play import Result, play
 from tests.faults.search.stage import Stage
@@ -53,7 +54,7 @@ def main() -> int:
     known = set() if options.again else {one.seed for one in results.read(options.file)}
     left = [seed for seed in seeds if seed not in known]
     if options.doctor:
-        left = [seed for seed in left if draw(seed, options.stratum).moment in BEFORE]
+        left = [seed for seed in left if is_foreseeable(draw(seed, options.stratum))]
     if left:
         _play(left, options)
     asked = [one for one in results.read(options.file) if one.seed in seeds]

@@ -122,6 +122,7 @@ class Case(msgspec.Struct, frozen=True):
         parameters: of each mechanism.
         guilty: the host and, where one is to blame, the rank.
         marks: what else is special: ``exit 0``.
+        unforeseeable: why nobody can know of it before a launch, though it is in place then.
     """
 
     seed: int
@@ -134,6 +135,7 @@ class Case(msgspec.Struct, frozen=True):
     parameters: tuple[dict[str, Any], ...]
     truth: Truth
     marks: frozenset[str] = frozenset()
+    unforeseeable: str = ""
 
     @property
     def other(self) -> str:

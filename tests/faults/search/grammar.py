@@ -74,6 +74,7 @@ def draw(seed: int, stratum: Stratum | None = None) -> Case:
         parameters=(drawn.parameters,),
         truth=drawn.truth,
         marks=frozenset({"exit 0"} if drawn.exits_0 else ()),
+        unforeseeable=drawn.unforeseeable,
     )
     if mechanism.pairs and moment == "steps" and chance.random() < PAIRED:
         return _distracted(case, setting)

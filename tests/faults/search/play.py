@@ -105,7 +105,7 @@ def told(case: Case) -> str:
 
 
 def _watched(stage: Stage, case: Case, stack: ExitStack) -> Seen:
-    style = "reduce" if case.seed % 2 else "ring"
+    style = style_of(case)
     is_early = case.moment in EARLY
     if is_early:
         stage.end_job()
@@ -123,12 +123,22 @@ def _watched(stage: Stage, case: Case, stack: ExitStack) -> Seen:
     return _watch(stage, case, begin_s)
 
 
+def style_of(case: Case) -> str:
+    """How the ranks of a case exchange what they have."""
+    return "reduce" if case.seed % 2 else "ring"
+
+
+def given_words(case: Case) -> tuple[list[str], list[str]]:
+    """Options of a case's launch, and arguments of its script."""
+    words = [word for one in case.parameters for word in one.get("words", ())]
+    return words, [word for one in case.parameters for word in one.get("arguments", ())]
+
+
 def _start(stage: Stage, case: Case, style: str) -> float:
     """Launch the job that the fault awaits; when its time begins."""
-    words = [word for one in case.parameters for word in one.get("words", ())]
+    words, arguments = given_words(case)
     if case.moment == "restart":
         words += ["--restarts", "1"]
-    arguments = [word for one in case.parameters for word in one.get("arguments", ())]
     if case.moment == "end":
         arguments += ["--steps", "30"]
     stage.launch(case.layout, style, words, arguments)

@@ -100,15 +100,19 @@ class Stage:
             words: options of ``launch``.
             arguments: of the script.
         """
-        members = () if "--member" in words else layout.members
-        script = (str(VICTIM), "--detach", *members, *words)
-        answer = self.command("launch", "launch", *script, "--", "--style", style, *arguments)
+        options = self.options(layout, words)
+        given = ("--", "--style", style, *arguments)
+        answer = self.command("launch", "launch", str(VICTIM), "--detach", *options, *given)
         self._played = (layout, style)
         if answer is None:
             return False
         self.bench.job = answer["job_id"]
         self.said += [statement("launch", warning) for warning in answer.get("warnings", [])]
         return True
+
+    def options(self, layout: Layout, words: Sequence[str]) -> tuple[str, ...]:
+        """What a launch of this layout takes before the arguments of its script."""
+        return (*(() if "--member" in words else layout.members), *words)
 
     def await_steps(self) -> None:
         until(

@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.doctor.check import Case
+from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode
-from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.doctor.faults import FAULTS
 from tests.doctor.faults.workload import without_model
 from tests.doctor.healthy import healthy
@@ -87,7 +88,7 @@ def test_what_a_recipe_reads_and_writes_is_asked_for(do, cluster, tmp_path):
         '[output]\ndirectory = "~/out"\n'
     )
     do("doctor", "--for", "mine.toml", "--python", "conda:lab", directory=tmp_path)
-    asked = cluster.doctor.asked
+    asked = question_of_job(cluster.doctor.spec)
     assert [(one.use, one.path) for one in asked.paths] == [
         ("model", "/models/m"),
         ("tokenizer", "/models/m/tokenizer.json"),
@@ -99,10 +100,15 @@ def test_what_a_recipe_reads_and_writes_is_asked_for(do, cluster, tmp_path):
 
 def test_the_folder_and_the_interpreter_of_a_job_are_asked_for(do, cluster):
     (job,) = cluster._jobs.values()
-    spec = JobSpec(entry=("train.py",), participants=(), workdir="/mnt/lab", python="/env")
+    spec = JobSpec(
+        entry=("train.py",),
+        participants=(Participant(node="wopr"),),
+        workdir="/mnt/lab",
+        python="/env",
+    )
     job.spec = lambda: spec
     do("doctor", "--for", job.id)
-    asked = cluster.doctor.asked
+    asked = question_of_job(cluster.doctor.spec)
     assert [(one.use, one.path) for one in asked.paths] == [
         ("working directory", "/mnt/lab"),
         ("script", "/mnt/lab/train.py"),
@@ -115,10 +121,43 @@ def test_what_is_neither_a_file_nor_a_job_is_refused(do):
         do("doctor", "--for", "none.toml")
 
 
-def test_the_modules_of_a_script_are_asked_for(do, cluster, tmp_path):
+def test_it_takes_what_a_launch_takes(do, cluster, tmp_path):
     (tmp_path / "train.py").write_text("import torch, no_such_module\n")
-    do("doctor", "--for", "train.py", directory=tmp_path)
-    assert cluster.doctor.asked.modules == ("no_such_module", "torch")
+    words = ("muthur:1:eth1", "wopr", "--port", "29511", "--env", "KEPT=/mnt/kept")
+    do("doctor", *words, "--for", "train.py", "--", "--steps", "7", directory=tmp_path)
+    spec = cluster.doctor.spec
+    assert spec.entry == ("train.py", "--steps", "7")
+    assert [(one.node, one.interface) for one in spec.participants] == [
+        ("muthur", "eth1"),
+        ("wopr", None),
+    ]
+    assert (spec.port, spec.environment) == (29511, {"KEPT": "/mnt/kept"})
+    launched = do("launch", "train.py", "-m", "muthur:1:eth1", "--dry-run", directory=tmp_path)
+    assert launched.data["spec"]["files"] == spec.files
+
+
+def test_options_alone_say_that_a_job_is_meant(do, cluster):
+    do("doctor", "wopr:1", "--port", "29511")
+    assert (cluster.doctor.spec.entry, cluster.doctor.spec.port) == ((), 29511)
+
+
+def test_nodes_alone_do_not(do, cluster):
+    do("doctor", "wopr", "muthur", "--python", "conda:lab")
+    assert cluster.doctor.spec is None
+    assert cluster.doctor.asked.python == "conda:lab"
+
+
+def test_a_dry_run_says_what_the_doctor_finds(do, cluster, text, tmp_path):
+    (tmp_path / "train.py").write_text("import torch\n")
+    cluster.doctor.case = fault("disk-space", "stops").make(healthy())
+    outcome = do("launch", "train.py", "--dry-run", directory=tmp_path)
+    assert "Free disk" in text(outcome.renderable)
+    assert outcome.data["doctor"]["findings"][0]["check"] == "disk-space"
+    assert cluster.doctor.is_quick, "it loads no link"
+    asked = len(cluster.doctor.examinations)
+    without = do("launch", "train.py", "--dry-run", "--skip-doctor", directory=tmp_path)
+    assert "doctor" not in without.data
+    assert len(cluster.doctor.examinations) == asked
 
 
 def test_what_needs_no_root_is_mended_at_once(do, cluster):

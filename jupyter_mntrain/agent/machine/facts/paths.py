@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,14 @@ from jupyter_mntrain.agent.machine.facts.contents import contents
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, PathKind, PathUse
+
+WRITTEN: Final[tuple[PathUse, ...]] = ("jobs", "checkpoints", "temporary files", "output")
+
+TRIED_BYTES: Final = 65536
+"""Written to see whether a quota, or a file system without inodes, lets it be."""
+
+_NO_TRIAL: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL})
+"""File systems that make no files without a name, as NFS: nothing is known."""
 
 COMPARED: Final[tuple[PathUse, ...]] = ("model", "data", "chat template", "script")
 """What has to be the same on all nodes."""
@@ -37,25 +46,50 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
     except (OSError, RuntimeError):  # a loop of links, a name that is too long, ~nobody
         return FoundPath(use=asked.use, path=asked.path, kind="unreadable", asked=asked.path)
     there = next((one for one in (real, *real.parents) if one.exists()), real)
-    free = total = None
+    free = total = files = None
+    is_known, is_read_only = True, False
     try:
         found = os.statvfs(there)
         free, total = found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+        files = found.f_favail if found.f_files else None
         is_read_only = bool(found.f_flag & os.ST_RDONLY)
     except OSError:
-        is_read_only = True
+        is_known = False
+    is_writable = is_known and not is_read_only and os.access(there, os.W_OK)
     return FoundPath(
         use=asked.use,
         path=str(path),
         kind=kind,
         real_path=str(real) if kind in ("folder", "file") else "",
-        is_writable=not is_read_only and os.access(there, os.W_OK),
+        is_writable=is_writable,
         free_bytes=free,
         total_bytes=total,
+        free_files=files,
+        is_read_only=is_read_only,
+        refused=refused(there) if is_writable and asked.use in WRITTEN else "",
         file_system=_type_of(there, types),
         asked=asked.path,
         files=contents(real) if asked.use in COMPARED and kind in ("folder", "file") else {},
     )
+
+
+def refused(folder: Path) -> str:
+    """Why nothing more can be written to a folder, by the name of the error; empty if it can, or
+    if that cannot be tried. The file that tries it has no name, and is gone when it is closed.
+    """
+    flag = getattr(os, "O_TMPFILE", None)
+    if flag is None or not folder.is_dir():
+        return ""
+    try:
+        file = os.open(folder, flag | os.O_WRONLY, 0o600)
+        try:
+            os.posix_fallocate(file, 0, TRIED_BYTES)
+        finally:
+            os.close(file)
+    except OSError as error:
+        number = error.errno or 0
+        return "" if number in _NO_TRIAL else errno.errorcode.get(number, str(number))
+    return ""
 
 
 def mounts(proc: Path) -> dict[str, str]:

@@ -55,15 +55,17 @@ class MachineReader:
     Args:
         jobs: directory of the agent's jobs.
         gpus: asks its GPUs.
-        loaded: tells what an interpreter of jobs loads, after so many seconds at most;
-            ``None`` = if that is known.
+        loaded: tells what an interpreter of jobs loads, after so many seconds at most
+            (``None`` = if that is known), with a job's own loaders.
         proc, sysfs, kmsg, root: where the kernel shows itself, and the root of other files.
         environment: of the agent, and so of its jobs.
     """
 
     jobs: Path
     gpus: GpuReader
-    loaded: Callable[[str | None, float | None], LoadedSoftware | None] = lambda *_: None
+    loaded: Callable[[str | None, float | None, dict[str, str]], LoadedSoftware | None] = (
+        lambda *_: None
+    )
     proc: Path = Path("/proc")
     sysfs: Path = Path("/sys")
     kmsg: Path = KMSG
@@ -79,7 +81,7 @@ class MachineReader:
         of_job = {**environment, **question.hub_variables}
         own = look_up_own_name() if question.looks_up_names else None
         peers = look_up_address(question.peers)
-        loaded = self.loaded(question.python, question.patience_s)
+        loaded = self.loaded(question.python, question.patience_s, question.loaders)
         uid = os.getuid()
         return MachineFacts(
             time_s=time.time(),
@@ -95,6 +97,7 @@ class MachineReader:
             first_process=first_process(self.proc),
             zombies=unreaped(self.proc),
             environment=shown_environment(environment),
+            unset=tuple(one for one in question.variables if one not in environment),
             hub=tuple(find_in_hub(asked, of_job) for asked in question.hub),
             loaded=loaded,
             gpus=gpu_health(self.gpus.nvml, [one.index for one in self.gpus.read()]),

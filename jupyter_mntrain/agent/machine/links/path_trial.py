@@ -93,16 +93,16 @@ def try_path(
     ports = (target.ticket.port, *target.ticket.ports)
     kept = kept_packets()
     tries, knocks = _connect_all(target, ports), 0
-    flow, round_trip_s, load = None, None, None
+    talk = _Talk()
     for _ in range(_TALKS if tries[0].trouble is None else 0):
         try:
-            flow, round_trip_s, load = _talk(target, piece_bytes)
+            talk = _talk(target, piece_bytes)
         except TimeoutError:  # its kernel has answered, and its agent is busy
             continue
         except OSError:  # who answered is not the one that has the token
             tries = (PortTry(port=tries[0].port, trouble="another machine"), *tries[1:])
             break
-        if flow != "stuck":
+        if talk.flow != "stuck":
             break
     own = interfaces.get(target.interface)
     path_mtu, is_forbidden = find_mtu(target, own.mtu or 0 if own else 0)
@@ -117,10 +117,11 @@ def try_path(
         source=target.source,
         address=target.address,
         tries=tries,
-        flow=flow,
+        flow=talk.flow,
+        are_large_lost=talk.are_large_lost,
         path_mtu=path_mtu,
-        round_trip_s=round_trip_s,
-        load=load,
+        round_trip_s=talk.round_trip_s,
+        load=talk.load,
         leaves_by=_leaves_by(target, interfaces.values()),
         neighbor=next(iter(neighbors(target.interface, {target.address})), None),
         knocks=knocks,
@@ -167,7 +168,16 @@ def _knock(target: PathTarget, port: int) -> int:
     return sum(code in began for code in codes)
 
 
-def _talk(target: PathTarget, piece_bytes: int) -> tuple[Flow, float | None, Resent | None]:
+class _Talk(NamedTuple):
+    """What came of a connection; as of :class:`PathTrial`."""
+
+    flow: Flow | None = None
+    round_trip_s: float | None = None
+    load: Resent | None = None
+    are_large_lost: bool = False
+
+
+def _talk(target: PathTarget, piece_bytes: int) -> _Talk:
     """Round trips, then many bytes, then a load.
 
     Args:
@@ -193,8 +203,13 @@ def _talk(target: PathTarget, piece_bytes: int) -> tuple[Flow, float | None, Res
             has_arrived = False
         median_s = statistics.median(round_trips_s) if round_trips_s else None
         if has_arrived:
-            return "works", median_s, _load(connection, piece_bytes) if piece_bytes else None
-        return ("lossy" if _is_lossy(small, _counted(connection)) else "stuck"), median_s, None
+            load = _load(connection, piece_bytes) if piece_bytes else None
+            return _Talk("works", median_s, load)
+        now = _counted(connection)
+        if _is_lossy(small, now):
+            return _Talk("lossy", median_s)
+        are_lost = small is not None and now.again > 0 and now.delivered == small.delivered
+        return _Talk("stuck", median_s, are_large_lost=are_lost)
 
 
 def _is_lossy(small: _Counted | None, now: _Counted) -> bool:

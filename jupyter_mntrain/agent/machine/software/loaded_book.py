@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -18,13 +21,16 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
+from jupyter_mntrain.model.records.doctor.machine import LOADERS
 
 log = logging.getLogger("mntrain.agent")
 
+MOST_OF_JOBS: Final = 32
+_OF_JOB: Final = "job "
+
 FAILED_AGE_S = tunables.seconds("doctor.loaded_failure_age_s")
 
-LOADERS: Final = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
-"""Variables that decide what is loaded."""
+NO_LOADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 Stamp = tuple[str, ...]
 
@@ -52,7 +58,7 @@ class LoadedBook:
         path: Path,
         environment: Mapping[str, str] = os.environ,
         *,
-        ask: Callable[[str], Loaded] = load,
+        ask: Callable[[str, Mapping[str, str]], Loaded] = load,
     ) -> None:
         self._path, self._environment, self._load = path, environment, ask
         self._lock = threading.Lock()
@@ -64,48 +70,75 @@ class LoadedBook:
         if not self._holds(self._kept.get(python)):
             self.ask(python)
 
-    def known(self, python: str) -> LoadedSoftware | None:
-        """What it loads; ``None`` if it was not asked since something changed."""
-        kept = self._kept.get(python)
-        if kept is None or not self._holds(kept):
+    def known(self, python: str, loaders: Mapping[str, str] = NO_LOADERS) -> LoadedSoftware | None:
+        """What it loads; ``None`` if it was not asked since something changed.
+
+        Args:
+            loaders: :data:`LOADERS` that a job sets itself.
+        """
+        kept = self._kept.get(_key(python, loaders))
+        if kept is None or not self._holds(kept, loaders):
             return None
         # What ails it may be mended by what no stamp shows, like loading a driver.
         is_old = not kept.software.is_whole and time.time() - kept.time_s > FAILED_AGE_S
         return None if is_old else kept.software
 
-    def ask(self, python: str, patience_s: float = 0.0) -> LoadedSoftware | None:
+    def ask(
+        self,
+        python: str,
+        patience_s: float = 0.0,
+        loaders: Mapping[str, str] = NO_LOADERS,
+    ) -> LoadedSoftware | None:
         """Have it asked unless it is known. Waits so long; ``None`` if that is not enough."""
-        if (found := self.known(python)) is not None:
+        if (found := self.known(python, loaders)) is not None:
             return found
+        key = _key(python, loaders)
         with self._lock:
-            done = self._asking.get(python)
+            done = self._asking.get(key)
             if done is None:
-                done = self._asking[python] = threading.Event()
-                threading.Thread(target=self._ask, args=(python, done), daemon=True).start()
-        return self.known(python) if done.wait(patience_s) else None
+                done = self._asking[key] = threading.Event()
+                asked = (python, loaders, done)
+                threading.Thread(target=self._ask, args=asked, daemon=True).start()
+        return self.known(python, loaders) if done.wait(patience_s) else None
 
-    def _ask(self, python: str, done: threading.Event) -> None:
+    def _ask(self, python: str, loaders: Mapping[str, str], done: threading.Event) -> None:
+        key = _key(python, loaders)
         try:
-            found = self._load(python)
+            found = self._load(python, {**self._environment, **loaders})
             site = str(found.site_packages or "")
-            kept = _LoadedAnswer(found.software, site, self._stamp(python, site), time.time())
-            self._kept = {**self._kept, python: kept}
+            stamp = self._stamp(python, site, loaders)
+            kept = _LoadedAnswer(found.software, site, stamp, time.time())
+            others = {name: one for name, one in self._kept.items() if name != key}
+            # Those with loaders of their own are kept for a while: each job may have others.
+            of_jobs = [name for name in others if name.startswith(_OF_JOB)]
+            for name in of_jobs[: max(0, len(of_jobs) - MOST_OF_JOBS + 1)]:
+                del others[name]
+            self._kept = {**others, key: kept}
             write_atomically(self._path, msgspec.json.encode(self._kept))
         except (OSError, ValueError, msgspec.MsgspecError) as error:
             log.warning("could not ask %s what it loads: %s", python, error)
         finally:
             with self._lock:
-                del self._asking[python]
+                del self._asking[key]
             done.set()
 
-    def _holds(self, kept: _LoadedAnswer | None) -> bool:
+    def _holds(self, kept: _LoadedAnswer | None, loaders: Mapping[str, str] = NO_LOADERS) -> bool:
         if kept is None:
             return False
-        return kept.stamp == self._stamp(kept.software.python, kept.site_packages)
+        return kept.stamp == self._stamp(kept.software.python, kept.site_packages, loaders)
 
-    def _stamp(self, python: str, site_packages: str) -> Stamp:
-        of_loaders = (self._environment.get(name, "") for name in LOADERS)
+    def _stamp(self, python: str, site_packages: str, loaders: Mapping[str, str]) -> Stamp:
+        given = {**self._environment, **loaders}
+        of_loaders = (given.get(name, "") for name in LOADERS)
         return (boot_id(), _changed(python), _changed(site_packages), *of_loaders)
+
+
+def _key(python: str, loaders: Mapping[str, str]) -> str:
+    """By which an answer is kept."""
+    if not loaders:
+        return python
+    given = json.dumps([python, *sorted(loaders.items())])
+    return _OF_JOB + hashlib.sha256(given.encode()).hexdigest()[:16]
 
 
 def _changed(path: str) -> str:

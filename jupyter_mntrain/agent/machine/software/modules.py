@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 from jupyter_mntrain.agent.machine.software.versions import ask_python
 from jupyter_mntrain.model.errors import SpecError
@@ -16,12 +17,18 @@ print(json.dumps({"lacking": [name for name in NAMES if lacks(name)]}))
 """
 
 
-def lacking_modules(python: str, names: Sequence[str]) -> tuple[str, ...] | None:
-    """Find them without importing anything; ``None`` if the interpreter does not run. Blocks."""
+def lacking_modules(
+    python: str, names: Sequence[str], loaders: Mapping[str, str]
+) -> tuple[str, ...] | None:
+    """Find them without importing anything; ``None`` if the interpreter does not run. Blocks.
+
+    Args:
+        loaders: variables that decide what it finds, besides the agent's own.
+    """
     # To look for what lies in a package, Python would import that.
     names = [name for name in names if name.isidentifier()]
     try:
-        found = ask_python(python, _QUERY.replace("NAMES", repr(names)))
+        found = ask_python(python, _QUERY.replace("NAMES", repr(names)), {**os.environ, **loaders})
     except SpecError:
         return None
     return tuple(found["lacking"])

@@ -94,7 +94,7 @@ def load(
             start_new_session=True,
         )
     except OSError as error:
-        return _failed(python, f"{python} does not run: {error.strerror}")
+        return _failed(python, f"{python} does not run: {error.strerror}", has_started=False)
     with asked:
         try:
             out, errors = asked.communicate(timeout=patience_s)
@@ -119,12 +119,13 @@ def _read(python: str, out: str, errors: bytes, code: int) -> Loaded:
     if not found:
         last = errors.decode(errors="replace").strip().splitlines()
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return _failed(python, shown_line(last[-1]) if last and code > 0 else ended)
+        why = shown_line(last[-1]) if last and code > 0 else ended
+        return _failed(python, why, has_started=False)
     told: dict[str, Any] = json.loads(found[-1].removeprefix(MARK))
     site = told.pop("site")
     software = msgspec.convert({**told, "python": python}, LoadedSoftware)
     return Loaded(software, Path(site))
 
 
-def _failed(python: str, error: str) -> Loaded:
-    return Loaded(LoadedSoftware(python=python, error=error))
+def _failed(python: str, error: str, *, has_started: bool = True) -> Loaded:
+    return Loaded(LoadedSoftware(python=python, error=error, has_started=has_started))

@@ -142,15 +142,24 @@ def cuda_of(torch: str | None, runtime: str | None) -> str | None:
     return f"{build[1]}.{build[2]}" if build else runtime
 
 
-def ask_python(python: str, query: str) -> dict[str, Any]:
+def ask_python(
+    python: str, query: str, environment: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """The JSON object that another interpreter prints.
+
+    Args:
+        environment: default: the agent's own.
 
     Raises:
         SpecError: it is not a working interpreter.
     """
     try:
         answer = subprocess.run(
-            [python, "-c", query], capture_output=True, timeout=QUERY_TIMEOUT_S, check=True
+            [python, "-c", query],
+            capture_output=True,
+            timeout=QUERY_TIMEOUT_S,
+            check=True,
+            env=environment,
         )
         # A startup file of the environment may have printed lines before it.
         return dict(json.loads(answer.stdout.splitlines()[-1]))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from jupyter_mntrain import __version__
-from jupyter_mntrain.agent.machine.software.loaded_book import LoadedBook
+from jupyter_mntrain.agent.machine.software.loaded_book import NO_LOADERS, LoadedBook
 from jupyter_mntrain.agent.machine.software.modules import lacking_modules
 from jupyter_mntrain.agent.machine.software.pythons import PythonReader, activated, find_python
 from jupyter_mntrain.agent.machine.software.versions import Installed, as_loaded
@@ -39,26 +39,37 @@ class Workplaces:
         self._reader = PythonReader(driver)
         self._loaded = LoadedBook(state / "loaded.json")
 
-    def loaded(self, python: str | None, patience_s: float | None = None) -> LoadedSoftware | None:
+    def loaded(
+        self,
+        python: str | None,
+        patience_s: float | None = None,
+        loaders: Mapping[str, str] = NO_LOADERS,
+    ) -> LoadedSoftware | None:
         """What an interpreter loads, once torch is imported; ``None`` while that is unknown.
 
         Args:
             python: as a job asks for it; ``None`` = that of jobs that ask for none.
             patience_s: have it asked, and wait for the answer so long; ``None`` = do not.
+            loaders: variables that decide what is loaded, and that the job sets itself.
         """
         try:
             path = self._python if python is None else str(find_python(python))
         except RefusedError as error:
             return LoadedSoftware(python=python or "", error=error.problem.cause)
         if patience_s is None:
-            return self._loaded.known(path)
-        return self._loaded.ask(path, patience_s)
+            return self._loaded.known(path, loaders)
+        return self._loaded.ask(path, patience_s, loaders)
 
     def usual(self) -> LoadedSoftware | None:
         """What the interpreter of jobs that ask for none loads, if that is known."""
         return self._loaded.known(self._python)
 
-    def lacking(self, python: str | None, modules: Sequence[str]) -> tuple[str, ...] | None:
+    def lacking(
+        self,
+        python: str | None,
+        modules: Sequence[str],
+        loaders: Mapping[str, str] = NO_LOADERS,
+    ) -> tuple[str, ...] | None:
         """Which modules an interpreter does not find, as :meth:`loaded` is given it."""
         if not modules:
             return None
@@ -66,7 +77,7 @@ class Workplaces:
             path = self._python if python is None else str(find_python(python))
         except RefusedError:
             return None
-        return lacking_modules(path, modules)
+        return lacking_modules(path, modules, loaders)
 
     def load_anew(self) -> None:
         """Have the usual interpreter asked what it loads if that may have changed."""

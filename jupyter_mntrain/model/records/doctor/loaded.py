@@ -11,6 +11,7 @@ class LoadedSoftware(Record, frozen=True):
     Args:
         python: the interpreter.
         error: last line of why it cannot import torch; empty if it can.
+        has_started: otherwise that is why the interpreter itself did not.
         torch: its ``__version__``.
         torch_file: where it was imported from.
         cuda: that torch is built for; ``None`` if for none.
@@ -23,6 +24,7 @@ class LoadedSoftware(Record, frozen=True):
 
     python: str
     error: str = ""
+    has_started: bool = True
     torch: str | None = None
     torch_file: str = ""
     cuda: str | None = None

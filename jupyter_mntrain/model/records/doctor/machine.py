@@ -16,6 +16,12 @@ MOST_ASKED = 64
 MOST_MODULES = 512
 MOST_FILES = 500
 
+MOST_VARIABLES = 256
+MOST_LOADERS = 8
+
+LOADERS = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
+"""Variables that decide what an interpreter loads."""
+
 ModuleName = Annotated[str, Meta(min_length=1, max_length=200)]
 
 PathUse = Literal[
@@ -30,7 +36,9 @@ PathUse = Literal[
     "data",
     "chat template",
     "output",
+    "input",
 ]
+"""``input``: what a script reads. Unlike data, it may differ between nodes."""
 PathKind = Literal["folder", "file", "missing", "unreadable"]
 
 
@@ -61,6 +69,8 @@ class MachineQuestion(Record, frozen=True):
         modules: that a job's script imports, by their first names.
         hub: what a job's script loads from the Hugging Face hub.
         hub_variables: of a job, which say where that is kept and whether it may be fetched.
+        variables: of which is told whether the agent has them, by name.
+        loaders: :data:`LOADERS` that the job gives its interpreter.
     """
 
     paths: Annotated[tuple[AskedPath, ...], Meta(max_length=MOST_ASKED)] = ()
@@ -71,6 +81,8 @@ class MachineQuestion(Record, frozen=True):
     modules: Annotated[tuple[ModuleName, ...], Meta(max_length=MOST_MODULES)] = ()
     hub: Annotated[tuple[HubName, ...], Meta(max_length=MOST_ASKED)] = ()
     hub_variables: dict[str, str] = {}
+    variables: Annotated[tuple[ModuleName, ...], Meta(max_length=MOST_VARIABLES)] = ()
+    loaders: Annotated[dict[str, str], Meta(max_length=MOST_LOADERS)] = {}
 
 
 class FoundPath(Record, frozen=True):
@@ -80,6 +92,10 @@ class FoundPath(Record, frozen=True):
         real_path: without symbolic links; empty if there is nothing.
         is_writable: also for a path that does not exist, if it can be made.
         free_bytes, total_bytes: of its file system, for this user.
+        free_files: that can still be made there; ``None`` if it counts none.
+        is_read_only: its file system is.
+        refused: why not a byte more could be written, by the name of the error, like ``EDQUOT``:
+            tried with a file without a name, which leaves nothing.
         file_system: its type, like ``ext4`` or ``nfs4``; empty if unknown.
         asked: the path as it was asked for: ``models:llama`` is another one on each node.
         files: of what has to be the same everywhere, by their names in it: size, and of small ones
@@ -94,6 +110,9 @@ class FoundPath(Record, frozen=True):
     is_writable: bool = False
     free_bytes: int | None = None
     total_bytes: int | None = None
+    free_files: int | None = None
+    is_read_only: bool = False
+    refused: str = ""
     file_system: str = ""
     asked: str = ""
     files: dict[str, str] = {}
@@ -181,6 +200,7 @@ class MachineFacts(Record, frozen=True):
         loaded: what the interpreter of jobs loads; ``None`` while that is unknown.
         lacking: those of the modules that it does not find; ``None`` if it was not asked.
         hub: what was asked for of the Hugging Face hub.
+        unset: those of the variables that the agent, and so its jobs, do not have.
     """
 
     time_s: float
@@ -201,3 +221,4 @@ class MachineFacts(Record, frozen=True):
     loaded: LoadedSoftware | None = None
     lacking: tuple[str, ...] | None = None
     hub: tuple[FoundInHub, ...] = ()
+    unset: tuple[str, ...] = ()

@@ -100,6 +100,8 @@ class PathTrial(Record, frozen=True):
     Args:
         tries: of each port; the random one comes first.
         flow: ``None`` if no connection opened.
+        are_large_lost: of a connection that is stuck, all large packets were sent again, and none
+            arrived.
         path_mtu: bytes of the largest packet that came through; ``None`` if none was answered.
         round_trip_s: median; ``None`` if no connection opened.
         load: ``None`` if it was not loaded.
@@ -117,6 +119,7 @@ class PathTrial(Record, frozen=True):
     address: str
     tries: tuple[PortTry, ...]
     flow: Flow | None = None
+    are_large_lost: bool = False
     path_mtu: int | None = None
     round_trip_s: float | None = None
     load: Resent | None = None

@@ -80,5 +80,5 @@ def test_what_is_only_written_to_is_not_read(model: Path):
 
 def test_modules_that_are_not_found_are_told():
     names = ("json", "msgspec", "no_such_module", "os; import this", "torch.nn")
-    assert lacking_modules(sys.executable, names) == ("no_such_module",)
-    assert lacking_modules("/bin/false", names) is None
+    assert lacking_modules(sys.executable, names, {}) == ("no_such_module",)
+    assert lacking_modules("/bin/false", names, {}) is None

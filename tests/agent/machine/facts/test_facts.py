@@ -140,3 +140,9 @@ def test_a_name_server_that_hangs_is_given_up(monkeypatch):
     (found,) = names.look_up_address(["10.0.0.1"])
     released.append(True)
     assert (found.is_over, found.found) == (False, ())
+
+
+def test_what_a_job_writes_to_is_tried_without_leaving_anything(tmp_path: Path) -> None:
+    found = find_path(AskedPath(use="output", path=str(tmp_path)), {})
+    assert (found.refused, found.is_read_only, found.is_writable) == ("", False, True)
+    assert list(tmp_path.iterdir()) == []

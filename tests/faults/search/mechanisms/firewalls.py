@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from tests.faults.search.case import Accept, Case, Moment, Truth
@@ -92,10 +93,10 @@ PORT = "29555"
 
 def _one_way_at_launch(setting: Setting) -> tuple[Truth, Rules]:
     """The rendezvous port is open on the head; the ranks' own ports are not."""
-    head = setting.layout.names[0]
     rule = ("INPUT", "-i", DATA, "-p", "tcp", "--syn", "!", "--dport", PORT, "-j", "DROP")
-    if setting.guilty != head:
-        # Gloo's later ranks dial the earlier ones: the other way is not used.
+    own, other = map(ip_address, map(data_address, (setting.guilty, setting.other)))
+    if own > other:
+        # Gloo dials from the higher address to the lower one: the other way is not used.
         true_as_well = node_of(setting, ONE_WAY | LINK_BROKEN)
         return Truth(is_harmless=True, states=RUNNING, may=true_as_well), (rule,)
     accepts = (Accept(ONE_WAY, frozenset({"link-blocked"}), frozenset({setting.guilty})),)

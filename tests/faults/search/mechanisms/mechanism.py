@@ -43,6 +43,8 @@ class Drawn(msgspec.Struct, frozen=True):
     truth: Truth
     parameters: Parameters = {}
     exits_0: bool = False
+    unforeseeable: str = ""
+    """Why nobody can know of it before a launch, though it is in place then."""
 
 
 Act = Callable[["Stage", Case, Parameters], AbstractContextManager[None]]
@@ -82,6 +84,8 @@ class Code(msgspec.Struct, frozen=True):
     exits_0: bool = False
     everywhere: bool = False
     """Every rank runs it."""
+    unforeseeable: str = ""
+    """As of :class:`Drawn`."""
 
 
 PHASES: dict[Moment, str] = {
@@ -111,7 +115,8 @@ def coded(
     def draw(setting: Setting) -> Drawn:
         code = write(setting)
         ranks = list(range(setting.layout.world_size)) if code.everywhere else [setting.rank]
-        return Drawn(code.truth, {"code": code.text, "ranks": ranks}, code.exits_0)
+        parameters = {"code": code.text, "ranks": ranks}
+        return Drawn(code.truth, parameters, code.exits_0, code.unforeseeable)
 
     return Mechanism(
         name,

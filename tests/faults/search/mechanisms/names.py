@@ -55,7 +55,9 @@ if "--node-rank=0" in words:
 def _stolen(setting: Setting) -> Drawn:
     head = setting.layout.names[0]
     accepts = (Accept(PORT_TAKEN, nodes=frozenset({head})),)
-    return Drawn(Truth(accepts, within_s=START_S), {"words": ["--env", "PYTHONPATH=/run/thief"]})
+    words = ["--env", "PYTHONPATH=/run/thief"]
+    why = "the port is free until torchrun starts: code in its interpreter takes it just then"
+    return Drawn(Truth(accepts, within_s=START_S), {"words": words}, unforeseeable=why)
 
 
 @contextmanager

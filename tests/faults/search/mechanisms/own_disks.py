@@ -58,8 +58,8 @@ def _fill_jobs(stage: Stage, case: Case, parameters: Parameters) -> Iterator[Non
         code = "for _ in range(400): print('x' * 100_000)"
         stage.put(case.layout, case.rank, "step", code)
         style = "reduce" if case.seed % 2 else "ring"
-        stage.launch(case.layout, style)
-        stage.await_running()
+        if stage.launch(case.layout, style):
+            stage.await_running()
         yield
     stage.spoil()
 

@@ -87,7 +87,8 @@ try:
 finally:
     os.seteuid(0)
 """
-    return Code(text, _fails(setting, NO_PERMISSION))
+    why = "the script itself makes the file, takes its permissions, and becomes another user"
+    return Code(text, _fails(setting, NO_PERMISSION), unforeseeable=why)
 
 
 def _syntax(setting: Setting) -> Code:
@@ -101,7 +102,8 @@ def _environment(setting: Setting) -> Code:
     """One rank reads a variable that its node lacks, or a bad one."""
     name = setting.chance.choice(("DATA_ROOT", "HF_HOME_X", "WANDB_KEY", "SCRATCH_DIR"))
     how = setting.chance.choice((f"os.environ[{name!r}]", f"int(os.environ.get({name!r}, ''))"))
-    return Code(how, _fails(setting, EXCEPTION))
+    why = "" if how.startswith("os.") else "int() of its default fails: it has to be run to know"
+    return Code(how, _fails(setting, EXCEPTION), unforeseeable=why)
 
 
 def _cuda(setting: Setting) -> Code:

@@ -1,0 +1,118 @@
+"""Job ahead: what the doctor has to know of a job that is about to be launched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from jupyter_mntrain.doctor.check import JobAhead
+from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, read_script
+from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
+from jupyter_mntrain.launch.project.stage import StagedProject
+from jupyter_mntrain.model.records.doctor.machine import (
+    LOADERS,
+    MOST_ASKED,
+    MOST_MODULES,
+    MOST_VARIABLES,
+    AskedPath,
+    MachineQuestion,
+)
+from jupyter_mntrain.model.records.job import JobSpec
+
+
+def job_ahead(spec: JobSpec, head: str, project: StagedProject | None = None) -> JobAhead:
+    """What is known of a job before it starts.
+
+    Args:
+        head: name of the node with rank 0.
+        project: its files, if they are on this machine.
+    """
+    is_gloo = not any(participant.gpus for participant in spec.participants)
+    name, text = _script(spec, project)
+    job = JobAhead(
+        head=head,
+        is_gloo=is_gloo,
+        port=spec.port,
+        mixed_versions=spec.mixed_versions,
+        name=name,
+    )
+    if text is None:
+        return job
+    script = read_script(text, spec.entry[2 if spec.entry[0] == "-m" else 1 :], spec.environment)
+    sent = {*spec.files, *(project.names if project else ())}
+    own = {one.partition("/")[0].removesuffix(".py") for one in sent}
+    modules = tuple(one for one in script.modules if one.what not in own)
+    return msgspec.structs.replace(
+        job,
+        script=msgspec.structs.replace(script, modules=modules),
+        # A folder of the nodes has files of its own.
+        unsent=frozenset(_unsent(script, sent) if spec.workdir is None else ()),
+    )
+
+
+def question_of(job: JobAhead, spec: JobSpec) -> MachineQuestion:
+    """What an agent is asked for a job.
+
+    Raises:
+        RecipeError: its recipe is not valid.
+    """
+    asked = question_of_job(spec) if spec.entry else MachineQuestion(python=spec.python)
+    script = job.script or ScriptNeeds()
+    paths = [
+        *asked.paths,
+        *(AskedPath(use="output", path=one) for one in _absolute(script.writes, is_certain=True)),
+        *(AskedPath(use="input", path=one) for one in _absolute(script.reads)),
+    ]
+    return msgspec.structs.replace(
+        asked,
+        paths=tuple(paths)[:MOST_ASKED],
+        modules=tuple(sorted(one.what for one in script.modules))[:MOST_MODULES],
+        variables=tuple(one.what for one in script.variables)[:MOST_VARIABLES],
+        loaders={name: spec.environment[name] for name in LOADERS if name in spec.environment},
+    )
+
+
+def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | None]:
+    """Name and text of the script; ``None`` if it is not on this machine, or there is none."""
+    if spec.needs_package or not spec.entry:
+        return "", None
+    names = [spec.entry[0]]
+    if spec.entry[0] == "-m":
+        stem = spec.entry[1].replace(".", "/") if len(spec.entry) > 1 else ""
+        names = [f"{stem}.py", f"{stem}/__main__.py"]
+    for name in names:
+        if name in spec.files:
+            return name, spec.files[name]
+        if project is not None and (source := _source(project, name)) is not None:
+            try:
+                return name, source.read_text()
+            except (OSError, UnicodeDecodeError):  # what sends it says so
+                return name, None
+    return names[0], None
+
+
+def _source(project: StagedProject, name: str) -> Path | None:
+    """Where a file of a project lies on this machine."""
+    sha256 = next((one.sha256 for one in project.tree.files if one.path == name), "")
+    return project.sources.get(sha256)
+
+
+def _unsent(script: ScriptNeeds, sent: Iterable[str]) -> Iterator[str]:
+    """What a script reads by a relative path, and neither gets nor makes."""
+    there = {str(PurePosixPath(one)) for one in sent}
+    folders = {str(parent) for one in there for parent in PurePosixPath(one).parents}
+    made = {one.what.partition("/")[0] for one in script.writes}
+    for one in script.reads:
+        is_own = one.what in there | folders or one.what.partition("/")[0] in made
+        if not is_own and not one.what.startswith(("/", "~")):
+            yield one.what
+
+
+def _absolute(needs: Iterable[Need], *, is_certain: bool = False) -> list[str]:
+    return [
+        one.what
+        for one in needs
+        if one.what.startswith(("/", "~")) and (one.is_certain or not is_certain)
+    ]

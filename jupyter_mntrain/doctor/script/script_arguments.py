@@ -1,0 +1,185 @@
+"""Script arguments: what a script's own argparse would say of them, without running it. Pure."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, NoReturn
+
+_TYPES: Final[Mapping[str, Any]] = {"int": int, "float": float, "str": str, "Path": Path}
+_GROUPS: Final = ("add_argument_group", "add_mutually_exclusive_group")
+_HARMLESS: Final = frozenset({*_GROUPS, "add_argument", "print_help", "format_help"})
+"""Methods of a parser that may be called without changing what it takes in another way."""
+_KEPT: Final = ("nargs", "const", "choices", "required", "dest", "metavar")
+
+UNKNOWN: Final = object()
+"""A default that only running tells."""
+
+
+class Parsed(NamedTuple):
+    """What comes of the arguments.
+
+    Args:
+        error: as argparse would print it, before it ends with exit code 2; empty if it takes them.
+        values: of the options, by their names in the namespace.
+        name: of the variable that gets them.
+    """
+
+    error: str = ""
+    values: Mapping[str, object] = {}
+    name: str = ""
+
+
+class _UnreadableParserError(Exception):
+    """It is made in a way that its text does not tell."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise argparse.ArgumentError(None, message)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise _UnreadableParserError(message or str(status))  # --help, --version
+
+
+def parsed(tree: ast.Module, given: Sequence[str]) -> Parsed | None:
+    """What a script's parser makes of arguments; ``None`` if its text does not tell: it has none,
+    or several, or takes what it does not know.
+    """
+    try:
+        made = _made(tree)
+        if made is None:
+            return None
+        parser, name = made
+        return Parsed(values=vars(parser.parse_args(list(given))), name=name)
+    except argparse.ArgumentError as error:
+        return Parsed(error=str(error))
+    except (_UnreadableParserError, TypeError, ValueError):
+        return None
+
+
+def _made(tree: ast.Module) -> tuple[_Parser, str] | None:
+    """The parser, and the name of what it returns."""
+    names = {name: call for name, call in _assigned(tree) if _called(call) == "ArgumentParser"}
+    if len(names) != 1:
+        return None
+    ((own, call),) = names.items()
+    parser = _Parser(**_constants(call, ("prog", "allow_abbrev", "prefix_chars", "add_help")))
+    if {one.arg for one in call.keywords} & {"parents", "fromfile_prefix_chars", None}:
+        return None
+    groups = {own} | {
+        name for name, one in _assigned(tree) if _called(one) in _GROUPS and _owner(one) == own
+    }
+    _refuse_other_uses(tree, own, groups)
+    for one in _calls(tree):
+        if _called(one) == "add_argument" and _owner(one) in groups:
+            _add(parser, one)
+    results = [name for name, one in _assigned(tree) if _is_parse(one, own)]
+    return (parser, results[0]) if len(results) == 1 else None
+
+
+def _refuse_other_uses(tree: ast.Module, own: str, groups: set[str]) -> None:
+    """A parser that is handed on, or filled in a loop, takes more than its text tells."""
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Name) and node.id in groups):
+            continue
+        if isinstance(node.ctx, ast.Store):
+            continue
+        method, call = parents.get(node), parents.get(parents.get(node, node))
+        if not (isinstance(method, ast.Attribute) and isinstance(call, ast.Call)):
+            raise _UnreadableParserError(node.id)
+        if method.attr not in _HARMLESS and not _is_parse(call, own):
+            raise _UnreadableParserError(method.attr)
+        if any(isinstance(one, ast.For | ast.While | ast.If) for one in _around(call, parents)):
+            raise _UnreadableParserError("it is filled in a loop, or on a condition")
+
+
+def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:
+    inner = node
+    while (outer := parents.get(inner)) is not None:
+        is_main = isinstance(outer, ast.If) and "__name__" in ast.unparse(outer.test)
+        if not is_main:
+            yield outer
+        inner = outer
+
+
+def _is_parse(call: ast.Call, own: str) -> bool:
+    is_own = _called(call) == "parse_args" and _owner(call) == own
+    return is_own and not call.args and not call.keywords
+
+
+def _add(parser: _Parser, call: ast.Call) -> None:
+    flags = [_constant(one) for one in call.args]
+    if not all(isinstance(one, str) for one in flags) or None in {one.arg for one in call.keywords}:
+        raise _UnreadableParserError(ast.unparse(call))
+    words = {one.arg: one.value for one in call.keywords if one.arg is not None}
+    options: dict[str, Any] = {
+        name: value
+        for name in _KEPT
+        if name in words and (value := _constant(words[name])) is not UNKNOWN
+    }
+    if "nargs" in words and "nargs" not in options:
+        raise _UnreadableParserError("nargs")
+    if "action" in words:
+        options["action"] = _action(words["action"])
+    if "default" in words:
+        options["default"] = _constant(words["default"])
+    kind = words.get("type")
+    if kind is not None:
+        # A type of the script's own takes what it takes: its value is not known.
+        options["type"] = _TYPES.get(ast.unparse(kind).rpartition(".")[2], lambda _: UNKNOWN)
+    try:
+        parser.add_argument(*flags, **options)
+    except argparse.ArgumentError as error:
+        raise _UnreadableParserError(str(error)) from None
+
+
+def _action(node: ast.expr) -> Any:
+    if ast.unparse(node).endswith("BooleanOptionalAction"):
+        return argparse.BooleanOptionalAction
+    found = _constant(node)
+    if not isinstance(found, str):
+        raise _UnreadableParserError("action")
+    return found
+
+
+def _constants(call: ast.Call, names: Sequence[str]) -> dict[str, Any]:
+    found = {one.arg: _constant(one.value) for one in call.keywords if one.arg in names}
+    return {name: value for name, value in found.items() if name and value is not UNKNOWN}
+
+
+def _constant(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return UNKNOWN
+
+
+def _calls(tree: ast.Module) -> list[ast.Call]:
+    found = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return sorted(found, key=lambda call: (call.lineno, call.col_offset))
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    """Names that get what a call returns."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, node.value
+
+
+def _called(call: ast.Call) -> str:
+    """The last name of what is called."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _owner(call: ast.Call) -> str:
+    """The variable whose method is called."""
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    return of.id if isinstance(of, ast.Name) else ""

@@ -1,0 +1,148 @@
+"""Told paths: evaluates expressions of a script that say where a file lies, as far as one can
+without running it. Pure.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Final, NamedTuple
+
+from jupyter_mntrain.doctor.script.script_arguments import Parsed
+
+_WRAPPERS: Final = ("Path", "PurePath", "str", "fspath", "expanduser", "abspath", "realpath")
+_METHODS: Final = ("expanduser", "resolve", "absolute", "as_posix", "strip")
+
+
+class Told(NamedTuple):
+    """A text, as far as it is known.
+
+    Args:
+        is_whole: otherwise more follows.
+        is_given: a person gave it with the launch.
+    """
+
+    text: str
+    is_whole: bool = True
+    is_given: bool = False
+
+    @property
+    def path(self) -> str:
+        """The file, or the folder that it is in."""
+        return self.text if self.is_whole else self.text.rpartition("/")[0]
+
+
+class PathReader:
+    """Evaluates expressions, with the variables that were assigned before.
+
+    Args:
+        environment: that the launch gives.
+        arguments: of the script.
+    """
+
+    def __init__(self, environment: Mapping[str, str], arguments: Parsed | None) -> None:
+        self._environment, self._arguments = environment, arguments
+        self._names: dict[str, Told | None] = {}
+
+    def assign(self, name: str, value: ast.expr | None) -> None:
+        """Take what is assigned; of two different values neither is known."""
+        found = None if value is None else self.of(value)
+        if name in self._names and self._names[name] != found:
+            found = None
+        self._names[name] = found
+
+    def of(self, node: ast.expr) -> Told | None:
+        """What an expression says; ``None`` if its text does not tell."""
+        match node:
+            case ast.Constant(value=str() as text):
+                return Told(text)
+            case ast.Name(id=name):
+                return self._names.get(name)
+            case ast.JoinedStr(values=parts):
+                return self._joined(list(parts))
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return self._below(left, right)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self._joined([left, right])
+            case ast.BoolOp(op=ast.Or(), values=[first, *_]):
+                found = self.of(first)
+                return found if found is not None and found.text else None
+            case ast.Attribute(value=of, attr=attribute):
+                return self._attribute(of, attribute)
+            case ast.Subscript(value=of, slice=ast.Constant(value=str() as name)):
+                return self._variable(name) if _is_environment(of) else None
+        return self._call(node) if isinstance(node, ast.Call) else None
+
+    def _call(self, node: ast.Call) -> Told | None:
+        called = ast.unparse(node.func)
+        last = called.rpartition(".")[2]
+        first = node.args[0] if node.args else None
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            of = node.func.value if isinstance(node.func, ast.Attribute) else None
+            if called.endswith("getenv") or (last == "get" and of and _is_environment(of)):
+                default = node.args[1] if len(node.args) > 1 else None
+                return self._variable(first.value) or (self.of(default) if default else None)
+        if called.endswith("path.join") or (last in ("Path", "PurePath") and len(node.args) > 1):
+            found = self.of(node.args[0])
+            for part in node.args[1:]:
+                found = _under(found, self.of(part))
+            return found
+        if last in _WRAPPERS and len(node.args) == 1:
+            return self.of(node.args[0])
+        if last in _METHODS and isinstance(node.func, ast.Attribute):
+            return self.of(node.func.value)
+        if last == "joinpath" and isinstance(node.func, ast.Attribute) and first is not None:
+            return self._below(node.func.value, first)
+        return None
+
+    def _variable(self, name: str) -> Told | None:
+        given = self._environment.get(name)
+        return None if given is None else Told(given, is_given=True)
+
+    def _attribute(self, of: ast.expr, attribute: str) -> Told | None:
+        """An argument of the script, or a part of a path."""
+        arguments = self._arguments
+        if attribute == "parent":
+            return self._parent(of)
+        if arguments is None or not isinstance(of, ast.Name) or of.id != arguments.name:
+            return None
+        value = arguments.values.get(attribute)
+        return Told(str(value), is_given=True) if isinstance(value, str | PurePosixPath) else None
+
+    def _joined(self, parts: list[ast.expr]) -> Told | None:
+        """Text after text, up to the first that is not known."""
+        found = Told("")
+        for part in parts:
+            inner = part.value if isinstance(part, ast.FormattedValue) else part
+            more = self.of(inner)
+            if more is None:
+                return found._replace(is_whole=False) if found.text else None
+            given = found.is_given or more.is_given
+            found = Told(found.text + more.text, more.is_whole, given)
+            if not more.is_whole:
+                break
+        return found
+
+    def _below(self, left: ast.expr, right: ast.expr) -> Told | None:
+        return _under(self.of(left), self.of(right))
+
+    def _parent(self, of: ast.expr) -> Told | None:
+        found = self.of(of)
+        if found is None or not found.is_whole:
+            return None
+        return found._replace(text=str(PurePosixPath(found.text).parent))
+
+
+def _under(left: Told | None, right: Told | None) -> Told | None:
+    """A path in another one."""
+    if left is None or not left.is_whole:
+        return left
+    if right is None:
+        return Told(f"{left.text.rstrip('/')}/", is_whole=False, is_given=left.is_given)
+    text = str(PurePosixPath(left.text, right.text))
+    return Told(text, right.is_whole, left.is_given or right.is_given)
+
+
+def _is_environment(node: ast.expr) -> bool:
+    return ast.unparse(node) in ("os.environ", "environ")

@@ -1,0 +1,160 @@
+"""Checks of a job's script by its text: whether it can run there with what the launch gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from jupyter_mntrain.doctor.check import Case, Check, Examined, JobAhead
+from jupyter_mntrain.doctor.finding import Finding, Level
+from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.text.foreign import shown_line
+
+
+class ScriptText(Check):
+    """Of the whole job: said at its head."""
+
+    id = "script"
+    title = "Script"
+    looks_at = "whether a job's script is Python, and whether its own argparse takes its arguments"
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        job = case.job
+        head = case.named(job.head) if job else None
+        if job is None or job.script is None or head is None:
+            return
+        if job.script.error:
+            yield self._no_python(head, job, job.script)
+        elif job.script.arguments:
+            yield self.stops(
+                head,
+                "its arguments",
+                Kind.BAD_COMMAND,
+                cause=f"{_name(job)} does not take its arguments: "
+                f"{shown_line(job.script.arguments)}",
+                fix="correct what stands after --; the script's own --help lists its options",
+            )
+        else:
+            yield self.passed(head, "reads well")
+
+    def _no_python(self, head: Examined, job: JobAhead, script: ScriptNeeds) -> Finding:
+        problem = Problem(
+            kind=Kind.EXCEPTION,
+            cause=f"{_name(job)}, line {script.line}: {shown_line(script.error)}; read as Python "
+            f"{script.python}",
+            fix="correct that line",
+        )
+        # A newer Python may know more.
+        is_newer = _minor(head.info.inventory.versions.python) > _minor(script.python)
+        return self.found("slows" if is_newer else "stops", head, f"line {script.line}", problem)
+
+
+class LaunchItself(Check):
+    """What a launch would refuse, whatever state the nodes are in."""
+
+    id = "launch"
+    title = "Launch"
+    looks_at = "whether a job's options, and its nodes' versions and networks, fit each other"
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        if case.job is None or not case.nodes:
+            return
+        problem = case.refused
+        names = (case.job.head, problem.node if problem and problem.node else "")
+        at = next(filter(None, (case.named(name) for name in reversed(names))), case.nodes[0])
+        if problem is None:
+            yield self.passed(at, "accepted")
+        else:
+            yield self.found("stops", at, "refused", problem)
+
+
+class ScriptVariables(Check):
+    id = "script-variables"
+    title = "Script's variables"
+    looks_at = "whether the environment has the variables that a job's script takes from it"
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        script = case.job.script if case.job else None
+        if case.job is None or script is None or not script.variables:
+            return
+        for node in case.nodes:
+            if node.facts is None:
+                continue
+            lost = [one for one in script.variables if one.what in node.facts.unset]
+            if not lost:
+                yield self.passed(node, "set")
+                continue
+            first, names = lost[0], ", ".join(one.what for one in lost)
+            problem = Problem(
+                kind=Kind.EXCEPTION,
+                cause=f"{_name(case.job)} takes {names} from its environment, in line "
+                f"{first.line}, and ranks there do not have {'it' if len(lost) == 1 else 'them'}",
+                fix=f"give it with the launch: --env {first.what}=VALUE, or --env {first.what} to "
+                "take it from here",
+            )
+            yield self.found(_level(lost), node, names, problem)
+
+
+class ScriptFiles(Check):
+    """What it reads under a relative name has to be sent; any other path is one on the nodes."""
+
+    id = "script-files"
+    title = "Script's files"
+    looks_at = "whether the files that a job's script opens by a path in its text are there"
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        script = case.job.script if case.job else None
+        if case.job is None or script is None or not script.reads:
+            return
+        for node in case.nodes:
+            found = {one.asked: one.kind for one in node.facts.paths} if node.facts else {}
+            lost = [one for one in script.reads if found.get(one.what) in ("missing", "unreadable")]
+            unsent = [one for one in script.reads if one.what in case.job.unsent]
+            if unsent:
+                yield self._unsent(node, case.job, unsent)
+            elif lost:
+                yield self._lost(node, case.job, lost, is_there=found[lost[0].what] != "missing")
+            elif node.facts is not None:
+                yield self.passed(node, "there")
+
+    def _unsent(self, node: Examined, job: JobAhead, unsent: Sequence[Need]) -> Finding:
+        first = unsent[0]
+        problem = Problem(
+            kind=Kind.NO_FILE,
+            cause=f"{_name(job)} reads {shown_line(first.what)} in line {first.line}, which is not "
+            "sent with the job",
+            fix=f"send it: --file {shown_line(first.what)}, or --project for its whole folder; or "
+            "give the absolute path that it has on the nodes",
+        )
+        # It may make it itself, or change to another folder.
+        return self.found("slows", node, shown_line(first.what), problem)
+
+    def _lost(
+        self, node: Examined, job: JobAhead, lost: Sequence[Need], *, is_there: bool
+    ) -> Finding:
+        first = lost[0]
+        path = shown_line(first.what)
+        user = node.facts.user if node.facts else "its user"
+        what = f"{user} may not read" if is_there else "does not exist there"
+        problem = Problem(
+            kind=Kind.NO_PERMISSION if is_there else Kind.NO_FILE,
+            cause=f"{_name(job)} reads {path} in line {first.line}, which {what}",
+            fix=f"on {node.name}: sudo setfacl -R -m u:{user}:rX {path}"
+            if is_there
+            else f"copy it to {node.name}, or mount it there, or correct the path",
+        )
+        return self.found(_level(lost), node, path, problem)
+
+
+def _level(needs: Sequence[Need]) -> Level:
+    return "stops" if any(one.is_certain for one in needs) else "slows"
+
+
+def _name(job: JobAhead) -> str:
+    return shown_line(PurePath(job.name).name) or "the script"
+
+
+def _minor(version: str | None) -> tuple[int, ...]:
+    return tuple(int(one) for one in (version or "").split(".")[:2] if one.isdigit())

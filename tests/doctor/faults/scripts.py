@@ -1,0 +1,122 @@
+"""Faults of a script, its arguments and its options, which is to be launched on the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from jupyter_mntrain.doctor.check import Case, JobAhead
+from jupyter_mntrain.doctor.script.needs import read_script
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import FoundPath
+from tests.doctor.faults.fault import Fault
+from tests.doctor.healthy import changed, loaded, with_node
+
+ARGPARSE = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--steps", type=int)
+options = parser.parse_args()
+"""
+
+
+def launching(
+    case: Case, text: str, arguments: Sequence[str] = (), *, unsent: Sequence[str] = ()
+) -> Case:
+    """A script is to be launched, with the second node as its head."""
+    job = JobAhead(
+        head="muthur",
+        is_gloo=True,
+        name="train.py",
+        script=read_script(text, arguments),
+        unsent=frozenset(unsent),
+    )
+    return msgspec.structs.replace(case, job=job)
+
+
+def reading(case: Case) -> Case:
+    """A script reads a file, which is missing on the second node."""
+    case = launching(case, "open('/data/words.json')")
+    for at, node in enumerate(case.nodes):
+        assert node.facts is not None
+        found = FoundPath(
+            use="input",
+            path="/data/words.json",
+            asked="/data/words.json",
+            kind="missing" if at == 1 else "file",
+        )
+        case = changed(case, at, paths=(*node.facts.paths, found))
+    return case
+
+
+def only_on_second(case: Case) -> Case:
+    return msgspec.structs.replace(case, nodes=case.nodes[1:2])
+
+
+def refused(case: Case) -> Case:
+    problem = Problem(
+        kind=Kind.NO_INTERFACE,
+        cause="has no interface eth9 (it has eno1)",
+        fix="choose one of them, or omit it",
+        node="muthur",
+    )
+    return msgspec.structs.replace(launching(case, ""), refused=problem)
+
+
+def with_home(case: Case) -> Case:
+    """The job's own PYTHONHOME is nowhere on the second node."""
+    error = "ModuleNotFoundError: No module named 'encodings'"
+    failed = msgspec.structs.replace(loaded(), error=error, torch=None, has_started=False)
+
+    def give(node):
+        return msgspec.structs.replace(node, given={"PYTHONHOME": "/nowhere"})
+
+    return with_node(changed(case, loaded=failed), give)
+
+
+SCRIPTS = (
+    Fault("launch", "the launch names an interface that it does not have", "stops", refused),
+    Fault(
+        "script",
+        "the script has a syntax error",
+        "stops",
+        lambda case: launching(case, "def load(:\n    pass"),
+    ),
+    Fault(
+        "script",
+        "the launch gives the script an option that it does not have",
+        "stops",
+        lambda case: launching(case, ARGPARSE, ("--bogus",)),
+    ),
+    Fault(
+        "imported-modules",
+        "a function of the script imports pandas, which it lacks",
+        "slows",
+        lambda case: changed(
+            launching(case, "def main():\n    import pandas"), lacking=("pandas",)
+        ),
+    ),
+    Fault(
+        "script-variables",
+        "the script takes a variable that only the others have",
+        "stops",
+        lambda case: changed(
+            launching(case, "import os\nos.environ['DATA_ROOT']"), unset=("DATA_ROOT",)
+        ),
+    ),
+    Fault("script-files", "the script reads a file that only the others have", "stops", reading),
+    Fault(
+        "script-files",
+        "the script, which runs on it alone, reads a file that is not sent with it",
+        "slows",
+        lambda case: only_on_second(launching(case, "open('words.json')", unsent=("words.json",))),
+    ),
+    Fault(
+        "torch-import",
+        "the launch gives it a PYTHONHOME that is not there",
+        "stops",
+        with_home,
+    ),
+)

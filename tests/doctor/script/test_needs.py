@@ -1,0 +1,138 @@
+"""Needs of a script: what its text tells of modules, variables and files, and what it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, read_script
+
+
+def whats(needs: tuple[Need, ...], *, certain: bool | None = None) -> set[str]:
+    return {one.what for one in needs if certain is None or one.is_certain is certain}
+
+
+@pytest.mark.parametrize(
+    ("text", "certain", "maybe"),
+    [
+        ("import torch.nn as nn, json", {"torch", "json"}, set()),
+        ("from transformers.models import llama", {"transformers"}, set()),
+        ("from . import mine\nfrom .other import x", set(), set()),
+        ("from __future__ import annotations", set(), set()),
+        ("try:\n    import flash_attn\nexcept ImportError:\n    flash_attn = None", set(), set()),
+        ("def main():\n    import pandas", set(), {"pandas"}),
+        ("if fast:\n    import wandb", set(), {"wandb"}),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import x", {"typing"}, set()),
+        ("import importlib\nimportlib.import_module('apex.amp')", {"importlib", "apex"}, set()),
+        ("__import__('apex')", {"apex"}, set()),
+        ("with torch.device('meta'):\n    import late", {"late"}, set()),
+        ("", set(), set()),
+    ],
+)
+def test_modules_that_a_script_cannot_do_without(text: str, certain: set[str], maybe: set[str]):
+    modules = read_script(text).modules
+    assert whats(modules, certain=True) == certain
+    assert whats(modules, certain=False) == maybe
+
+
+@pytest.mark.parametrize("text", ["def load(:\n    pass", "print 'x'", "  x = 1\n y = 2", "\0"])
+def test_what_is_no_python_is_told_with_its_line(text: str):
+    assert read_script(text).error
+
+
+def test_the_line_of_an_error_is_known():
+    assert read_script("import os\n\nprint 'x'\n").line == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("import os\nroot = os.environ['DATA_ROOT']", {"DATA_ROOT"}),
+        ("from os import environ\nroot = environ['DATA_ROOT']", {"DATA_ROOT"}),
+        ("import os\nroot = os.environ.get('DATA_ROOT')", set()),
+        ("import os\nos.environ['X'] = '1'\ny = os.environ['X']", set()),
+        ("import os\nos.environ.setdefault('X', '1')\ny = os.environ['X']", set()),
+        ("import os\nrank = os.environ['RANK'], os.environ['MNTRAIN_JOB']", set()),
+        ("import os\ntry:\n    x = os.environ['X']\nexcept KeyError:\n    x = 1", set()),
+    ],
+)
+def test_variables_that_it_takes_without_a_default(text: str, names: set[str]):
+    assert whats(read_script(text).variables) == names
+
+
+def test_a_variable_that_the_launch_gives_is_there():
+    text = "import os\nroot = os.environ['DATA_ROOT']"
+    assert read_script(text, environment={"DATA_ROOT": "/data"}).variables == ()
+
+
+KEPT = """
+import os
+from pathlib import Path
+
+KEPT = Path(os.environ.get("KEPT") or os.environ["MNTRAIN_CHECKPOINT_DIR"])
+
+def save(step):
+    with (KEPT / f"rank-{step}").open("wb") as file:
+        file.write(b"x")
+"""
+
+
+def test_where_a_variable_of_the_launch_has_it_write_is_certain():
+    found = read_script(KEPT, environment={"KEPT": "/mnt/kept"}).writes
+    assert [(one.what, one.is_certain) for one in found] == [("/mnt/kept", True)]
+
+
+def test_where_the_agent_may_have_it_write_is_not_known():
+    assert read_script(KEPT).writes == ()
+
+
+ARGUMENTS = """
+import argparse, os, torch
+parser = argparse.ArgumentParser()
+parser.add_argument("--out", default="/out/default")
+parser.add_argument("--steps", type=int, default=10)
+args = parser.parse_args()
+os.makedirs(os.path.join(args.out, "runs"), exist_ok=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "path"), [((), "/out/default/runs"), (("--out", "/mnt/big"), "/mnt/big/runs")]
+)
+def test_where_an_argument_has_it_write_is_certain(words: tuple[str, ...], path: str):
+    assert whats(read_script(ARGUMENTS, words).writes, certain=True) == {path}
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "certain"),
+    [
+        ("open('/data/train.bin')", "/data/train.bin", True),
+        ("from pathlib import Path\nPath('words.json').read_bytes()", "words.json", True),
+        ("def f():\n    open('/data/a')", "/data/a", False),
+        ("if rank == 0:\n    open('/data/a')", "/data/a", False),
+        ("import torch\ntorch.load('/models/x.pt')", "/models/x.pt", True),
+        ("i = f()\nopen(f'/data/shard-{i}.bin')", "/data", True),
+        ("root = '/data'\nopen(root + '/a')", "/data/a", True),
+    ],
+)
+def test_files_that_it_reads(text: str, path: str, certain: bool):
+    needs = read_script(text)
+    assert [(one.what, one.is_certain) for one in needs.reads] == [(path, certain)]
+    assert needs.writes == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open(name)",
+        "import os\nif os.path.exists('/data/a'):\n    open('/data/a')",
+        "try:\n    open('/data/a')\nexcept OSError:\n    pass",
+        "root = '/data'\nroot = f()\nopen(root + '/a')",
+        "for root in roots:\n    open(root)",
+    ],
+)
+def test_of_files_that_it_may_do_without_nothing_is_said(text: str):
+    assert read_script(text).reads == ()
+
+
+def test_nothing_is_needed_by_a_script_that_says_nothing():
+    assert read_script("") == ScriptNeeds()
