@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
@@ -17,6 +18,22 @@ from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo, Workplace
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.arrange import find_participants
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) -> tuple[A, B]:
+    """The results of two that run at once. If one fails, the other has ended when its error is
+    raised: nobody is asked on behalf of what was refused.
+    """
+    one, other = asyncio.ensure_future(first), asyncio.ensure_future(second)
+    try:
+        return await asyncio.gather(one, other)
+    finally:
+        one.cancel()
+        other.cancel()
+        await asyncio.wait((one, other))
 
 
 async def ask_participants(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.examination.before_launch import ask_before, examine_before
-from jupyter_mntrain.cluster.launch.asking import ask_participants, find_workplaces
+from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_workplaces
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.view.agent_watch import Clock
@@ -188,7 +188,7 @@ class AgentLauncher:
     ) -> tuple[JobSpec, tuple[Placement, ...], Plan | None]:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
-        infos, told = await asyncio.gather(self.agreed(spec, progress), self._told(spec, project))
+        infos, told = await both(self.agreed(spec, progress), self._told(spec, project))
         if told is not None:
             for note in await examine_before(self.live, infos, spec, told, project):
                 self.on_note(note)
@@ -216,7 +216,7 @@ class AgentLauncher:
         """Ask the participants; raises SpecError if their versions differ, and RefusedError if one
         lacks what the job runs in or its torch cannot use its GPUs.
         """
-        infos, found = await asyncio.gather(
+        infos, found = await both(
             ask_participants(self.live, spec.participants, progress),
             find_workplaces(self.live, spec.participants, workplace_of(spec), progress),
         )
