@@ -116,6 +116,14 @@ def test_a_file_that_cannot_run_is_refused_before_anything_starts(
     nothing_left(agents)
 
 
+def test_a_script_whose_module_no_node_has_is_refused(agents, mntrain, tmp_path):
+    (tmp_path / "bad.py").write_text("import not_there\n")
+    done = mntrain("launch", "bad.py", "--wait")
+    assert done.returncode == 4
+    assert "not_there" in done.stderr
+    nothing_left(agents)
+
+
 @pytest.mark.parametrize(
     ("script", "named"),
     [
@@ -125,7 +133,7 @@ def test_a_file_that_cannot_run_is_refused_before_anything_starts(
 )
 def test_a_script_that_fails_at_start_says_so_first(agents, mntrain, tmp_path, script, named):
     (tmp_path / "bad.py").write_text(script)
-    done = mntrain("launch", "bad.py", "--wait")
+    done = mntrain("launch", "bad.py", "--wait", "--skip-doctor")
     assert done.returncode == 1
     assert named in done.stdout + done.stderr
     nothing_left(agents)
