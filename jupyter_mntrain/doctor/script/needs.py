@@ -13,8 +13,10 @@ from jupyter_mntrain.doctor.script.told_paths import PathReader, Told
 from jupyter_mntrain.model._record import Record
 
 SET_FOR_RANKS: Final = re.compile(
-    r"(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|MASTER_(ADDR|PORT)|OMP_NUM_THREADS"
-    r"|(MNTRAIN|TORCHELASTIC|TORCH_NCCL|NCCL|GLOO|TP|CUDA)_\w+"
+    r"(LOCAL_|GROUP_|ROLE_|NODE_|CROSS_)?(RANK|WORLD_SIZE)|(LOCAL|CROSS)_SIZE|NNODES"
+    r"|MASTER_(ADDR|PORT)|(OMP|MKL|OPENBLAS)_NUM_THREADS|ACCELERATE_USE_CPU"
+    r"|PYTHONUNBUFFERED"
+    r"|(MNTRAIN|TORCHELASTIC|TORCH|PYTORCH|NCCL|GLOO|TP|CUDA)_\w+"
 )
 """Variables that torchrun and a launch set, or may."""
 

@@ -21,6 +21,7 @@ from jupyter_mntrain.agent.machine.software.torch_question import (
 )
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from tests.waiting import until
+from tests.wording import says
 
 SLOW_S = 5.0
 
@@ -66,11 +67,16 @@ _C = types.SimpleNamespace(
         ("import not_there", "ModuleNotFoundError: No module named 'not_there'"),
         ("raise SystemExit(3)", "SystemExit: 3"),
         ("import os; os.abort()", "signal 6"),
-        ("import os; os._exit(7)", "exit code 7"),
     ],
 )
 def test_why_torch_cannot_be_imported(tmp_path: Path, torch: str, error: str) -> None:
     assert load(sys.executable, with_torch(tmp_path, torch)).software.error == error
+
+
+def test_an_interpreter_that_ends_itself_while_torch_is_imported(tmp_path: Path) -> None:
+    said = load(sys.executable, with_torch(tmp_path, "import os; os._exit(7)")).software.error
+    assert said
+    assert says("exit code 7", said)
 
 
 def test_cuda_that_does_not_start_says_why(tmp_path: Path) -> None:
