@@ -15,7 +15,6 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord
-from jupyter_mntrain.recipe.stored import checkpoints_on_node
 
 log = logging.getLogger("mntrain.agent")
 
@@ -46,7 +45,7 @@ def place_of_checkpoints(record: JobRecord, jobs: Path) -> Path:
         jobs: the directory of the node's jobs.
     """
     try:
-        return checkpoints_on_node(record.spec, record.job_id, jobs)
+        return _told_place(record, jobs)
     except RecipeError:  # of another version: nobody knows its directory any more
         return checkpoints_of_run(jobs, record.run)
 
@@ -137,4 +136,14 @@ def drop_empty(record: JobRecord, jobs: Path) -> None:
 
 
 def _directory(record: JobRecord, jobs: Path) -> CheckpointDirectory:
-    return CheckpointDirectory(checkpoints_on_node(record.spec, record.job_id, jobs))
+    return CheckpointDirectory(_told_place(record, jobs))
+
+
+def _told_place(record: JobRecord, jobs: Path) -> Path:
+    """Raises RecipeError: the job's recipe is not valid."""
+    if not record.spec.runs_trainer:
+        return checkpoints_of_run(jobs, record.run)
+    # An agent at rest has not loaded recipes: a megabyte.
+    from jupyter_mntrain.recipe.stored import checkpoints_on_node
+
+    return checkpoints_on_node(record.spec, record.job_id, jobs)
