@@ -179,7 +179,7 @@ STARTS = [
         60,
         "hangs in init_process_group or at the first send",
         node="node1",
-        refused_as="link-blocked",
+        refused_as="one-way-link",
     ),
     Stalls(
         "two nodes use a larger MTU than the switch",
