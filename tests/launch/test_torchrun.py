@@ -13,7 +13,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from jupyter_mntrain.doctor.script.needs import SET_FOR_RANKS
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.torchrun import network_environment
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
@@ -103,13 +102,6 @@ def test_the_command_of_the_second_of_two_nodes_with_two_ranks() -> None:
     )
     assert command.node == "node2"
     assert command.directory == "/var/jobs/j-0000abcd/attempt-1/work"
-
-
-@pytest.mark.parametrize("gpus", [(), (gpu(0), gpu(1))], ids=["CPU", "GPUs"])
-def test_the_doctor_knows_all_that_a_launch_gives_its_ranks(gpus: tuple[Gpu, ...]) -> None:
-    place = placement(1, nproc=2, gpus=tuple(one.index for one in gpus))
-    given = render(spec(), place, gpus=gpus).environment
-    assert {name for name in given if not SET_FOR_RANKS.fullmatch(name)} == set()
 
 
 def test_the_environment_says_which_card_which_job_and_where_samples_go() -> None:

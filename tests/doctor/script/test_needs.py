@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, read_script
+from jupyter_mntrain.doctor.script.needs import SET_FOR_RANKS, Need, ScriptNeeds, read_script
+from jupyter_mntrain.model.records.node import Gpu
+from tests.launch.test_torchrun import placement, render, spec
+from tests.standin.nodes import gpu
 
 
 def whats(needs: tuple[Need, ...], *, certain: bool | None = None) -> set[str]:
@@ -136,3 +139,10 @@ def test_of_files_that_it_may_do_without_nothing_is_said(text: str):
 
 def test_nothing_is_needed_by_a_script_that_says_nothing():
     assert read_script("") == ScriptNeeds()
+
+
+@pytest.mark.parametrize("gpus", [(), (gpu(0), gpu(1))], ids=["CPU", "GPUs"])
+def test_the_doctor_knows_all_that_a_launch_gives_its_ranks(gpus: tuple[Gpu, ...]) -> None:
+    place = placement(1, nproc=2, gpus=tuple(one.index for one in gpus))
+    given = render(spec(), place, gpus=gpus).environment
+    assert {name for name in given if not SET_FOR_RANKS.fullmatch(name)} == set()
