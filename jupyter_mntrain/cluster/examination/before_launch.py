@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -12,7 +13,7 @@ from jupyter_mntrain.cluster.examination.job_ahead import job_ahead, question_of
 from jupyter_mntrain.cluster.examination.path_trials import PathTrials, ports_of
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.doctor.check import Case, Examined
+from jupyter_mntrain.doctor.check import Case, Examined, JobAhead
 from jupyter_mntrain.doctor.every import EVERY, examine
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model import tunables
@@ -29,11 +30,22 @@ NETWORK_PATIENCE_S = tunables.seconds("doctor.network_before_launch_s")
 TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
 
 
+class ToldBefore(NamedTuple):
+    """What is known before the ways between the nodes are tried.
+
+    Args:
+        nodes: by participant; ``None`` for one that did not tell within
+            ``doctor.before_launch_s``. It is not judged: a launch asks it for what it needs anyway.
+    """
+
+    job: JobAhead
+    nodes: tuple[Examined | None, ...]
+
+
 async def ask_before(
     live: ClusterView, clock: Clock, spec: JobSpec, project: StagedProject | None = None
-) -> tuple[Examined | None, ...]:
-    """What each participant tells of itself and of the job's paths; ``None`` of one that does not
-    within ``doctor.before_launch_s``.
+) -> ToldBefore:
+    """Ask each participant for itself and the job's paths.
 
     Args:
         project: its files, if they are on this machine.
@@ -57,22 +69,19 @@ async def ask_before(
             return None
         return msgspec.structs.replace(found, given=spec.environment)
 
-    return tuple(await asyncio.gather(*map(ask, infos, spec.participants)))
+    return ToldBefore(job, tuple(await asyncio.gather(*map(ask, infos, spec.participants))))
 
 
 async def examine_before(
     live: ClusterView,
     infos: Sequence[NodeInfo],
     spec: JobSpec,
-    told: Sequence[Examined | None],
-    project: StagedProject | None = None,
+    told: ToldBefore,
 ) -> tuple[Problem, ...]:
     """What may make the job slow, or end it later.
 
     Args:
-        told: by :func:`ask_before`; a node that did not tell is not judged: a launch asks it for
-            what it needs anyway.
-        project: files of the job, if they are on this machine.
+        told: by :func:`ask_before`.
 
     Raises:
         DoctorRefusedError: with the first cause for which it would fail, or hang.
@@ -80,10 +89,10 @@ async def examine_before(
     paths = await _paths(live, infos, spec)
     nodes = tuple(
         msgspec.structs.replace(one, info=info)
-        for info, one in zip(infos, told, strict=True)
+        for info, one in zip(infos, told.nodes, strict=True)
         if one is not None and one.facts is not None
     )
-    job = job_ahead(spec, infos[0].name, project)
+    job = msgspec.structs.replace(told.job, head=infos[0].name)
     found = examine(Case(nodes=nodes, paths=paths, job=job))
     for one in found:
         if one.problem and one.level == "stops":

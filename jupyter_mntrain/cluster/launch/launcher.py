@@ -8,13 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.examination.before_launch import ask_before, examine_before
+from jupyter_mntrain.cluster.examination.before_launch import ToldBefore, ask_before, examine_before
 from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_workplaces
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.doctor.check import Examined
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.gang_start import GangStart, all_or_error, workplace_of
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
@@ -190,15 +189,13 @@ class AgentLauncher:
         check_spec(spec)
         infos, told = await both(self.agreed(spec, progress), self._told(spec, project))
         if told is not None:
-            for note in await examine_before(self.live, infos, spec, told, project):
+            for note in await examine_before(self.live, infos, spec, told):
                 self.on_note(note)
         infos = await with_renewed_links(self.prober, infos, spec.participants, progress)
         spec, plan = await _planned(spec, infos)
         return spec, arrange(spec.participants, infos), plan
 
-    async def _told(
-        self, spec: JobSpec, project: StagedProject | None
-    ) -> tuple[Examined | None, ...] | None:
+    async def _told(self, spec: JobSpec, project: StagedProject | None) -> ToldBefore | None:
         """What the nodes tell the doctor; ``None`` if it is not asked."""
         return await ask_before(self.live, self.clock, spec, project) if self.is_checked else None
 
