@@ -6,7 +6,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -78,9 +77,10 @@ def service(
         booted.add_user(made.user)
         # What an administrator does once: its services run without a login.
         assert booted.run(["loginctl", "enable-linger", made.user]).returncode == 0
-    token = Path(token_file(booted.host, invite(driver, mntrain)))
-    token.chmod(0o644)
-    joining = ("agent", "join", "--service", "--name", made.node, "--token-file", str(token))
+    token = token_file(booted.host, invite(driver, mntrain))
+    if made.user is not None:
+        assert booted.run(["chown", made.user, token]).returncode == 0
+    joining = ("agent", "join", "--service", "--name", made.node, "--token-file", token)
     done = made.run(mntrain, *joining)
     assert done.returncode == 0, done.stderr
     assert UNIT in done.stdout

@@ -54,7 +54,6 @@ def test_a_known_rate_is_measured(lab: Lab, mbit_per_s: int) -> None:
 @pytest.mark.parametrize("mbit_per_s", [10, 100, 1000])
 def test_the_probe_agrees_with_iperf3(lab: Lab, mbit_per_s: int) -> None:
     lab.reshape(DATA, shape(mbit_per_s))
-    # iperf3 itself reads up to 3 % too much in so short a time where a burst is a part of it.
     one, two = lab.hosts
     agree(one, two, seconds=6 if mbit_per_s < 100 else 2)
 
