@@ -14,6 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests.longest import longest_first
 from tests.scrambling import scrambled_words
 from tests.scrambling.missed import missed
 
@@ -84,6 +85,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    longest_first(items)
     if os.environ.get(scrambled_words.VARIABLE) == "1":
         for item in items:
             if item.get_closest_marker("wording"):

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import longest
+
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 APACHE_2_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
@@ -68,6 +70,11 @@ def test_hooks_run_the_checks_of_the_fast_layer_with_tools_of_the_environment():
     for command in commands:
         assert Path(command[0]).parent == Path(".venv/bin")
         assert shutil.which(Path(command[0]).name, path=tools), f"{command[0]} is not installed"
+
+
+def test_every_file_that_is_begun_first_exists():
+    assert [file for file in longest.FILES if not (ROOT / file).is_file()] == []
+    assert len({*longest.FILES}) == len(longest.FILES)
 
 
 def test_hooks_need_no_network():

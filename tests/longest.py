@@ -1,0 +1,49 @@
+"""Longest test files: begun first, so that no worker is left alone with one of them at the end.
+
+With ``--dist loadfile`` a file is one worker's. By itself xdist begins those with the most tests,
+and the longest have few; ``--no-loadscope-reorder`` leaves it to this order.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+FILES = (
+    "tests/train/test_equality.py",
+    "tests/gpu/test_stand_in.py",
+    "tests/notebook/test_lessons.py",
+    "tests/e2e/test_demo.py",
+    "tests/cluster/test_resume.py",
+    "tests/agent/gang/test_restarter.py",
+    "tests/train/checkpoint/test_checkpoints.py",
+    "tests/cluster/test_real_agents.py",
+    "tests/train/checkpoint/test_kills.py",
+    "tests/cluster/test_survival.py",
+    "tests/cluster/test_trying.py",
+    "tests/notebook/test_kernel.py",
+    "tests/cluster/test_keeping.py",
+    "tests/own_scripts/test_callbacks.py",
+    "tests/agent/failure/test_calls.py",
+    "tests/agent/http/test_device_routes.py",
+    "tests/faults/test_fixes.py",
+    "tests/agent/attempt/test_attempts.py",
+    "tests/agent/gang/test_gpu_contention.py",
+    "tests/cluster/test_begin.py",
+    # On simulated hosts.
+    "tests/faults/test_faults.py",
+    "tests/slurm_lab/test_slurm_source.py",
+    "tests/faults/test_surroundings.py",
+    "tests/e2e/test_netlab.py",
+    "tests/faults/test_slowdowns.py",
+    "tests/e2e/test_install.py",
+    "tests/faults/test_harmless.py",
+    "tests/e2e/test_clusters.py",
+)
+"""By what they took on two cores with nothing else to do, the longest first."""
+
+_PLACES = {file: place for place, file in enumerate(FILES)}
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Sort tests by file; those of one stay together, in their order."""
+    items.sort(key=lambda item: _PLACES.get(item.nodeid.partition("::")[0], len(FILES)))
