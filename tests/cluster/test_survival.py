@@ -93,7 +93,7 @@ def unbroken(cluster: Cluster, text: Path, once: dict[int, float]) -> dict[int, 
 def test_killed_at_a_random_step_it_has_the_losses_of_one_that_was_not(
     cluster: Cluster, text: Path, unbroken: dict[int, float]
 ) -> None:
-    """Twenty more, without agents: ``tests/train/checkpoint/test_kills.py``."""
+    """Ten more, without agents: ``tests/train/checkpoint/test_kills.py``."""
     chance = random.Random(1)
     step, victim = chance.randrange(EVERY + 1, STEPS - EVERY), chance.randrange(2)
     job = launch(cluster, text, max_restarts=1)

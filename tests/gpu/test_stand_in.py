@@ -13,6 +13,7 @@ import pytest
 
 from tests.gpu.checks import CHECKS
 from tests.gpu.ranks import ROOT
+from tests.searches import runs_all
 
 pytestmark = pytest.mark.slow
 
@@ -54,7 +55,8 @@ def test_what_has_a_meaning_on_a_cpu_holds_there(tmp_path: Path) -> None:
     assert "offloaded activations" in states(checks[2], "skipped")
     schedules = ("eager-1f1b", "eager-zero-bubble", "1f1b", "interleaved-1f1b", "zbv")
     schedules = (*schedules, "eager-1f1b, tied")
-    expected = {f"{ranks} ranks: {one}" for ranks in (2, 3) for one in schedules}
+    worlds = (2, 3) if runs_all() else (2,)
+    expected = {f"{ranks} ranks: {one}" for ranks in worlds for one in schedules}
     assert states(checks[3], "held") == expected | {"2 ranks: 2 shards"}
     assert len(states(checks[4], "held")) == 2
     page = (tmp_path / "gpu-check.txt").read_text()

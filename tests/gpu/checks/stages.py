@@ -11,6 +11,7 @@ from tests.gpu.checks.same import compared
 from tests.gpu.findings import Bench, Item, failed, skipped
 from tests.gpu.ranks import Answer, Case, run_cases
 from tests.gpu.settings import EXACT, WITHOUT_TF32, case
+from tests.searches import runs_all
 
 SCHEDULES = ("eager-1f1b", "eager-zero-bubble", "1f1b", "interleaved-1f1b", "zbv")
 HIDDEN_SIZE = 64
@@ -64,12 +65,19 @@ def alone(bench: Bench, ranks: int) -> list[Case]:
     return [case(bench, name, (*_shape(ranks), *tied[name])) for name in REFERENCES]
 
 
+def worlds(bench: Bench) -> tuple[int, ...]:
+    """How many ranks. A CPU only tries the check: ``tests/train/test_equality.py`` has more."""
+    if bench.is_real:
+        return (2, 3, 6)
+    return (2, 3) if runs_all() else (2,)
+
+
 def check_stages(bench: Bench) -> Iterator[Item]:
     if bench.is_real and bench.cards < 2 and (why := _refused(bench)):
         yield skipped("ranks on one card", why)
         return
     trained: dict[tuple[str, ...], dict[str, Answer]] = {}
-    for ranks in (2, 3, 6) if bench.is_real else (2, 3):
+    for ranks in worlds(bench):
         shape = _shape(ranks)
         if shape not in trained:
             trained[shape] = run_cases(bench, alone(bench, ranks), environment=WITHOUT_TF32)

@@ -18,6 +18,7 @@ from jupyter_mntrain.model.records.metrics import RankStart, RankStep
 from jupyter_mntrain.train.checkpoint.resuming import Held, choose, find_newest
 from jupyter_mntrain.train.checkpoint.saving import Saver
 from jupyter_mntrain.train.world import join_world
+from tests import searches
 from tests.train.forked import CONTEXT, begin, kill, two_ranks
 from tests.train.ranks import TIMEOUT_S
 from tests.train.test_command import read, write_text
@@ -26,7 +27,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 STEPS = 40
-CHAINS, KILLS = 4, 5
+CHAINS, KILLS = searches.count(2, 4), 5
 MOST_STEPS = 7
 """Of an attempt that is to be killed: all of them together are fewer than ``STEPS``."""
 MOST_AFTER_S = 0.02
@@ -38,7 +39,7 @@ SETTINGS = (
     *(f"train.steps={STEPS}", "report.to=[]", "output.at_end=false"),
 )
 
-SAVES = 50
+SAVES = searches.count(20, 50)
 SAVED_BYTES = 8 << 20
 TENSORS = 16
 
@@ -211,7 +212,7 @@ def saver_killed(kept: Path, attempt: int, chance: random.Random) -> tuple[int, 
     return saved, heard[-1] == ("begun", saved + 1)
 
 
-def test_a_process_killed_fifty_times_while_it_saves_leaves_a_whole_checkpoint(
+def test_a_process_killed_again_and_again_while_it_saves_leaves_a_whole_checkpoint(
     tmp_path: Path,
 ) -> None:
     chance, kept = random.Random(7), tmp_path / "kept"
