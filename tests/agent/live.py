@@ -36,6 +36,7 @@ from jupyter_mntrain.model.records.job import (
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.sources.slots import read_slots
 from tests import trusted
+from tests.agent.known_python import give_known_python, keep_known_python
 from tests.waiting import PATIENCE_S, until
 
 REST_MB = 60.0
@@ -102,6 +103,7 @@ class LiveAgent:
             python=self.python,
         )
         trusted.join(self.state, settings, self.cluster)
+        give_known_python(self.state)
         command = [sys.executable, "-m", "jupyter_mntrain.agent", "run"]
         command += ["--slot" if self.is_slot else "--state-dir", str(self.state), *options]
         if core is not None:
@@ -152,6 +154,7 @@ class LiveAgent:
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             self.process.wait(PATIENCE_S)
+        keep_known_python(self.state)
         for attempt in self.state.glob("jobs/*/attempt-*"):
             kill_all(partial(marked, attempt))
 
