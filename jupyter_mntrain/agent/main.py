@@ -23,7 +23,7 @@ from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
-from jupyter_mntrain.agent.jobs.allocation_end import end_parts, save_if_wished
+from jupyter_mntrain.agent.jobs.allocation_end import end_parts, save_if_wished, save_within
 from jupyter_mntrain.agent.machine.devices.achievements import Achievements
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.software.workplace import LOADED_INTERVAL_S
@@ -222,12 +222,16 @@ async def _run(
         asyncio.ensure_future(announce(node, announcer, place)),
     ]
     if place is not None:
+        if place.notice_s is not None:
+            place.save_wish.unlink(missing_ok=True)  # of before its machine was taken
         looks = partial(save_if_wished, place.save_wish, node.jobs)
         tasks.append(asyncio.ensure_future(every(BEAT_INTERVAL_S, looks)))
     await _told_to_end().wait()
 
     why = "the agent was stopped"
     if place is not None:
+        if place.notice_s is not None:
+            await save_within(place.notice_s, place.save_wish, node.jobs)
         problem, is_canceled = place.why_it_ends(time.time()), place.allocation.is_canceled
         await end_parts(node.jobs, problem, is_canceled=is_canceled)
         place.tell("gone", (), problem=problem)

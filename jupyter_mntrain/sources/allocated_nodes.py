@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,19 @@ import msgspec
 
 from jupyter_mntrain.cluster.loop import LoopThread
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import RefusedError, error_of
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.changes import AllocationChange, changes
-from jupyter_mntrain.model.sources.request import SECRETS, SLOT, STATE, NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.request import (
+    PYTHON,
+    SECRETS,
+    SLOT,
+    STATE,
+    NodesRequest,
+    SlotCommand,
+)
 from jupyter_mntrain.model.sources.slots import AllocationFile, write_allocation
 from jupyter_mntrain.model.sources.source import NodeSource
 from jupyter_mntrain.trust.registrar import MOST_USES
@@ -64,7 +72,7 @@ class AllocatedNodes:
             # One that is requeued may join on other machines, and without its former state.
             uses = min(MOST_USES, request.nodes * USES_PER_SLOT)
             token = cluster.membership.invite(uses=uses, expires_in_s=INVITED_S)
-            allocation = loop.run(source.submit(request, agent_command(token)))
+            allocation = loop.run(source.submit(request, agent_command(token, source.agent_port)))
         finally:
             loop.close()
         return cls(cluster, source, request, allocation)
@@ -80,6 +88,9 @@ class AllocatedNodes:
             self._directory = self._loop.run(self._source.directory(now.id, self.request))
         if self._directory is not None:
             self._tell(self._directory)
+        elif now.state == "running":
+            reached = self._loop.run(self._source.addresses(now.id, self.request))
+            self._cluster.discovery.reach(reached, allocation_file(now).gone)
         return changes(before, now)
 
     def wait(self, on_change: Callable[[AllocationChange], None] = lambda _: None) -> None:
@@ -101,10 +112,22 @@ class AllocatedNodes:
         if self._directory is not None:
             told = msgspec.structs.replace(allocation_file(self.allocation), is_canceled=True)
             write_allocation(self._directory, told)
+        else:
+            self._cancel_jobs()
         self._loop.run(self._source.give_back(self.allocation.id, self.request))
 
     def close(self) -> None:
+        self._loop.run(self._source.close())
         self._loop.close()
+
+    def _cancel_jobs(self) -> None:
+        """Agents that no file tells would take the end for that of nodes that were taken."""
+        slots = set(self.request.slots)
+        for view in self._cluster.jobs():
+            members = {one.node for one in view.spec.participants}
+            if view.state not in TERMINAL and members <= slots:
+                with suppress(MntrainError):  # the allocation ends all the same
+                    self._cluster.job(view.job_id).stop()
 
     def _tell(self, directory: Path) -> None:
         told = allocation_file(self.allocation)
@@ -124,11 +147,16 @@ class AllocatedNodes:
             raise error_of(now.problem) if now.problem else _ended(now)
 
 
-def agent_command(token: str) -> SlotCommand:
-    """An agent in a slot, by this program's own interpreter, which the nodes have at its path."""
-    words = (sys.executable, "-m", "jupyter_mntrain.agent", "join")
+def agent_command(token: str, port: int | None = None) -> SlotCommand:
+    """An agent in a slot.
+
+    Args:
+        port: on which it listens; ``None`` = any free one.
+    """
+    words = (PYTHON, "-m", "jupyter_mntrain.agent", "join")
     place = ("--slot", f"{STATE}/{SLOT}", "--token-file", f"{SECRETS}/{TOKEN}")
-    return SlotCommand((*words, *place), secrets={TOKEN: token})
+    listens = () if port is None else ("--port", str(port))
+    return SlotCommand((*words, *place, *listens), secrets={TOKEN: token})
 
 
 def allocation_file(allocation: Allocation) -> AllocationFile:

@@ -32,6 +32,23 @@ WISHED = "saved, as its allocation is about to end"
 LOOK_EVERY_S = tunables.seconds("allocation.end_interval_s")
 
 
+async def save_within(notice_s: float, wish: Path, jobs: JobBook) -> None:
+    """Have the jobs save and end, as :func:`save_if_wished` does on the node that leads them; wait
+    for those that can, but leave the time that :func:`end_parts` may take.
+
+    Args:
+        notice_s: from now to the moment at which the scheduler kills what is left.
+    """
+    saving = [job for job in jobs.active() if job.record.part.saves]
+    if not saving:
+        return
+    with suppress(OSError):  # a full disk: nothing can be saved on it either
+        await asyncio.to_thread(wish.touch)
+    save_if_wished(wish, jobs)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(_all_ended(saving), max(0.0, notice_s - PATIENCE_S))
+
+
 async def end_parts(jobs: JobBook, problem: Problem, *, is_canceled: bool) -> None:
     """End every part; return once all have ended, or their time is over. Jobs are still polled.
 

@@ -48,7 +48,8 @@ class SlotPlace:
     ) -> None:
         self._state = state
         self._node_id = node_id
-        self._ends_s = read_allotment(environment).ends_s
+        allotted = read_allotment(environment)
+        self._ends_s, self.notice_s = allotted.ends_s, allotted.notice_s
         self._told: SlotFile | None = None
 
     def tell(

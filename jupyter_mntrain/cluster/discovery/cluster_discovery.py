@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from jupyter_mntrain.cluster.agents.address import parse_address
@@ -120,6 +121,23 @@ class ClusterDiscovery:
 
         followed = self._session.loop.run(follow())
         live.changes.wait_until(lambda: followed.has_looked, READER_S)
+
+    def reach(self, agents: Mapping[str, str], gone: Mapping[str, Problem]) -> None:
+        """Watch the agents of an allocation that tells nothing in files, and admit those that wait
+        with an invitation of this driver. Returns at once; idempotent.
+
+        Args:
+            agents: their addresses, by slot.
+            gone: slots that were taken from it, each with why.
+        """
+        live = self._session.live
+
+        async def reach() -> None:
+            live.take_back(gone)
+            for slot, address in agents.items():
+                live.reach(slot, address)
+
+        self._session.loop.run(reach())
 
     async def close(self) -> None:
         """Stop following. Runs in the driver's loop."""

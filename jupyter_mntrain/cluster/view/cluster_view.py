@@ -34,9 +34,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy, NodeView
 
 TICK_S = tunables.seconds("liveness.judge_interval_s")
-
 CHECK_DISCOVERY_S = tunables.seconds("discovery.check_interval_s")
-
 TRUST_EVERY_S = tunables.seconds("cluster.trust_interval_s")
 
 
@@ -102,18 +100,21 @@ class ClusterView:
         await self.discovery.close()
         await self.desk.close()
 
-    def watch(self, address: str, found_by: FoundBy, info: NodeInfo | None = None) -> None:
+    def watch(
+        self, address: str, found_by: FoundBy, info: NodeInfo | None = None, *, called: str = ""
+    ) -> None:
         """Watch an address. Idempotent.
 
         Args:
             info: its answer just now. With it, another address of a known node never appears as
                 a separate node.
+            called: its name, until it answers.
         """
         for watch in self._watches:
             if address in watch.addresses:
                 watch.try_now()
                 return
-        self._begin((address,), found_by, info=info)
+        self._begin((address,), found_by, info=info, called=called)
 
     def expect(self, placement: Placement) -> None:
         """Watch a participant, even if discovery has not found it."""
@@ -302,6 +303,13 @@ class ClusterView:
             if watch.view.name == found.name and not watch.is_of(found):
                 self._watches.pop(watch).cancel()
         self.desk.take(found)
+
+    def reach(self, slot: str, address: str) -> None:
+        """Watch an agent of an allocation: whatever address its slot had before leads nowhere."""
+        for watch in list(self._watches):
+            if watch.view.name == slot and address not in watch.addresses:
+                self._watches.pop(watch).cancel()
+        self.watch(address, "mdns", called=slot)
 
     def _on_open(self) -> None:
         for watch in self._watches:

@@ -17,6 +17,8 @@ MEMORY_OF_A_CPU = "SLURM_MEM_PER_CPU"
 JOB = "SLURM_JOB_ID"
 END = "SLURM_JOB_END_TIME"
 """Unix time; since SLURM 22.05.9."""
+NOTICE = "MNTRAIN_NOTICE_S"
+"""Seconds from being told to end to the end, where a scheduler gives enough for a save."""
 GPUS = "CUDA_VISIBLE_DEVICES"
 GPUS_OF_A_CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 INSTANCE = "MIG-"
@@ -31,6 +33,7 @@ class Allotment(Record, frozen=True):
         gpus: as ``CUDA_VISIBLE_DEVICES`` names them.
         is_scheduled: whether a scheduler started the process.
         ends_s: Unix time at which it is over at the latest.
+        notice_s: from being told to end to the end; jobs save in it.
     """
 
     cpus: int | None = None
@@ -38,6 +41,7 @@ class Allotment(Record, frozen=True):
     gpus: str | None = None
     is_scheduled: bool = False
     ends_s: float | None = None
+    notice_s: float | None = None
 
 
 def read_allotment(environment: Mapping[str, str]) -> Allotment:
@@ -52,6 +56,7 @@ def read_allotment(environment: Mapping[str, str]) -> Allotment:
         gpus=_visible_devices(environment),
         is_scheduled=JOB in environment,
         ends_s=_number(environment, END),
+        notice_s=_number(environment, NOTICE),
     )
 
 

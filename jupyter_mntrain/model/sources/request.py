@@ -39,8 +39,9 @@ class NodesRequest(UserRecord, frozen=True):
         return tuple(slot_name(self.source, index) for index in range(self.nodes))
 
 
-SLOT, SECRETS, STATE = "{slot}", "{secrets}", "{state}"
-"""Stand in a slot's command for its name, the folder of its secrets, and that of its state."""
+SLOT, SECRETS, STATE, PYTHON = "{slot}", "{secrets}", "{state}", "{python}"
+"""Stand in a slot's command for its name, the folder of its secrets, that of its state, and the
+interpreter that has this package there."""
 
 
 class SlotCommand(UserRecord, frozen=True):

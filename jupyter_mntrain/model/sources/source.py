@@ -24,6 +24,8 @@ class NodeSource(ABC):
     """As in ``--on NAME``, and the first part of the slots' names."""
     title: str
     """As it is written in sentences: SLURM."""
+    agent_port: int | None = None
+    """On which every slot's agent listens; ``None`` = any free one, as machines are shared."""
 
     @abstractmethod
     def options(self) -> tuple[SourceOption, ...]:
@@ -63,6 +65,10 @@ class NodeSource(ABC):
         """Where its slots' states lie, for this process; ``None`` if it cannot reach them."""
         return None
 
+    async def addresses(self, allocation_id: str, request: NodesRequest) -> dict[str, str]:  # noqa: ARG002 - a source whose agents tell it in files needs neither
+        """``host:port`` of agents as this process reaches them, by slot, if no file tells it."""
+        return {}
+
     @abstractmethod
     async def save(self, allocation_id: str, request: NodesRequest) -> None:
         """Tell whatever runs in it to save and end, as the scheduler does before a time limit."""
@@ -76,3 +82,6 @@ class NodeSource(ABC):
         Raises:
             RefusedError: the scheduler does not let this user end it.
         """
+
+    async def close(self) -> None:  # noqa: B027 - most hold nothing
+        """End what this process holds to reach agents. Allocations stay as they are."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from contextlib import suppress
-from typing import Any
 
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -27,6 +27,7 @@ from jupyter_mntrain.sources.kubernetes.api import (
     ObjectKind,
     connected,
 )
+from jupyter_mntrain.sources.kubernetes.forwarding import PodForwards
 from jupyter_mntrain.sources.kubernetes.objects import (
     REPLICATED_JOB,
     network_policy,
@@ -35,6 +36,8 @@ from jupyter_mntrain.sources.kubernetes.objects import (
     workload,
 )
 from jupyter_mntrain.sources.kubernetes.options import (
+    DIRECT,
+    FORWARD,
     NAME,
     OPTIONS,
     TITLE,
@@ -42,10 +45,18 @@ from jupyter_mntrain.sources.kubernetes.options import (
     check,
     object_name,
 )
-from jupyter_mntrain.sources.kubernetes.pod import JOB_LABEL, Part
+from jupyter_mntrain.sources.kubernetes.pod import AGENT_PORT, JOB_LABEL, Part
 from jupyter_mntrain.sources.kubernetes.policies import Pod, blocked
 from jupyter_mntrain.sources.kubernetes.resources import AskedResources, asked, offered
-from jupyter_mntrain.sources.kubernetes.state import FoundObjects, allocation_of
+from jupyter_mntrain.sources.kubernetes.state import (
+    FoundObjects,
+    Object,
+    allocation_of,
+    newest,
+)
+
+IN_A_POD = "KUBERNETES_SERVICE_HOST"
+"""Set in every container."""
 
 
 class KubernetesSource(NodeSource):
@@ -53,6 +64,10 @@ class KubernetesSource(NodeSource):
 
     name = NAME
     title = TITLE
+    agent_port = AGENT_PORT
+
+    def __init__(self) -> None:
+        self._forwards = PodForwards()
 
     def options(self) -> tuple[SourceOption, ...]:
         return OPTIONS
@@ -94,6 +109,27 @@ class KubernetesSource(NodeSource):
             slots = tuple(Slot(name) for name in request.slots)
             return Allocation(allocation_id, NAME, "unknown", slots, problem=error.problem)
 
+    async def addresses(self, allocation_id: str, request: NodesRequest) -> dict[str, str]:
+        """None, if the API server cannot be asked now.
+
+        Raises:
+            RefusedError: ports would have to be forwarded, and cannot.
+        """
+        try:
+            async with connected(request.option("namespace")) as api:
+                listed = await api.listed(PODS, labels=f"{JOB_LABEL}={allocation_id}")
+        except RefusedError:
+            return {}
+        found = {index: pod for index, pod in newest(listed).items() if _is_reachable(pod)}
+        running = {request.slots[index]: pod for index, pod in found.items()}
+        if _reach(request) == DIRECT:
+            return {slot: f"{_ip(pod)}:{AGENT_PORT}" for slot, pod in running.items()}
+        names = {slot: str(pod["metadata"]["name"]) for slot, pod in running.items()}
+        return await self._forwards.addresses(names, api.namespace)
+
+    async def close(self) -> None:
+        await self._forwards.close()
+
     async def save(self, allocation_id: str, request: NodesRequest) -> None:
         """As Kueue evicts: each agent is told to end, and has the grace period to save in."""
         async with connected(request.option("namespace")) as api:
@@ -124,6 +160,22 @@ class KubernetesSource(NodeSource):
             return blocked(policies, [_end(pod, api.namespace) for pod in found])
 
 
+def _reach(request: NodesRequest) -> str:
+    told = request.option("reach")
+    if told in (DIRECT, FORWARD):
+        return told
+    return DIRECT if IN_A_POD in os.environ else FORWARD
+
+
+def _is_reachable(pod: Object) -> bool:
+    is_going = bool(pod["metadata"].get("deletionTimestamp"))
+    return not is_going and bool(_ip(pod)) and pod["status"].get("phase") == "Running"
+
+
+def _ip(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("podIP") or "")
+
+
 def _kind(request: NodesRequest) -> ObjectKind:
     return TRAINJOBS if request.option("kind") == TRAINJOB else JOBSETS
 
@@ -149,7 +201,7 @@ async def _complete(
         own = [Pod({JOB_LABEL: name}, api.namespace) for _ in range(2)]
         if blocked(await api.listed(POLICIES), own) is not None:
             await api.create(POLICIES, network_policy(request, name, uid))
-    if not request.option("queue"):
+    if not request.option("local-queue"):
         await api.patch(_kind(request), name, {"spec": {"suspend": False}})
 
 
@@ -157,7 +209,7 @@ async def _found(api: KubernetesApi, request: NodesRequest, outer: Part) -> Foun
     name = outer["metadata"]["name"]
     pods = await api.listed(PODS, labels=f"{JOB_LABEL}={name}")
     told, is_readable = None, True
-    if request.option("queue"):
+    if request.option("local-queue"):
         try:
             told = await _kueue(api, outer)
         except RefusedError:
@@ -184,6 +236,4 @@ def _owners(one: Part) -> list[str]:
 
 
 def _end(pod: Part, namespace: str) -> Pod:
-    status: dict[str, Any] = pod.get("status") or {}
-    labels = pod["metadata"].get("labels") or {}
-    return Pod(labels, namespace, ip=status.get("podIP") or "")
+    return Pod(pod["metadata"].get("labels") or {}, namespace, ip=_ip(pod))

@@ -181,10 +181,10 @@ def rendered(request: NodesRequest, command: SlotCommand, name: str, asks: Asked
 
 def _metadata(request: NodesRequest, name: str, *, queued: bool = True) -> Part:
     labels = {MANAGED_BY: MANAGER, JOB_LABEL: name}
-    if queued and request.option("queue"):
-        labels[QUEUE] = request.option("queue")
-    if queued and request.option("priority"):
-        labels[PRIORITY] = request.option("priority")
+    if queued and request.option("local-queue"):
+        labels[QUEUE] = request.option("local-queue")
+    if queued and request.option("queue-priority"):
+        labels[PRIORITY] = request.option("queue-priority")
     namespace: dict[str, Any] = {}
     if request.option("namespace"):
         namespace["namespace"] = request.option("namespace")

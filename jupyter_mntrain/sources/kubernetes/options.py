@@ -14,6 +14,7 @@ NAME, TITLE = "kubernetes", "Kubernetes"
 
 JOBSET, TRAINJOB = "jobset", "trainjob"
 AUTO, NONE = "auto", "none"
+DIRECT, FORWARD = "direct", "forward"
 
 LEAST_GRACE_S = 30
 GRACE_S = 300
@@ -26,6 +27,11 @@ OPTIONS = (
     SourceOption(
         "image", help="container image with this package and PyTorch", example="lab/train"
     ),
+    SourceOption(
+        "image-python",
+        help="interpreter in the image that has this package",
+        example="/opt/bin/python",
+    ),
     SourceOption("namespace", help="namespace; by default that of your kubeconfig", example="ml"),
     SourceOption(
         "kind",
@@ -36,8 +42,8 @@ OPTIONS = (
     SourceOption(
         "runtime", help="ClusterTrainingRuntime of a TrainJob", example="torch-distributed"
     ),
-    SourceOption("queue", help="Kueue's LocalQueue", example="team-a"),
-    SourceOption("priority", help="Kueue's WorkloadPriorityClass", example="low"),
+    SourceOption("local-queue", help="Kueue's LocalQueue", example="team-a"),
+    SourceOption("queue-priority", help="Kueue's WorkloadPriorityClass", example="low"),
     SourceOption("pod-priority", help="PriorityClass of the pods", example="batch"),
     SourceOption("cpu", help="processors per node", example="16"),
     SourceOption("memory", help="memory per node", example="128Gi"),
@@ -60,6 +66,13 @@ OPTIONS = (
     SourceOption("node", help="label that nodes must have", kind="lines", example="pool=train"),
     SourceOption(
         "tolerate", help="taint that is tolerated", kind="lines", example="gpu:NoSchedule"
+    ),
+    SourceOption(
+        "reach",
+        help="how this machine reaches the pods: at their addresses, or by kubectl port-forward; "
+        "auto: at their addresses from inside of a pod",
+        kind="choice",
+        choices=(AUTO, DIRECT, FORWARD),
     ),
     SourceOption("pull-secret", help="secret for the image's registry", example="registry"),
     SourceOption("account", help="service account of the pods", example="trainer"),
@@ -108,9 +121,9 @@ def check(request: NodesRequest) -> None:
     if option("kind") == TRAINJOB and option("pod-priority"):
         fix = "leave it out: the runtime of a TrainJob says it"
         raise SpecError("a TrainJob takes no --pod-priority", fix=fix)
-    for name in ("topology", "near", "priority"):
-        if option(name) and not option("queue"):
-            fix = f"give --queue as well, or leave --{name} out"
+    for name in ("topology", "near", "queue-priority"):
+        if option(name) and not option("local-queue"):
+            fix = f"give --local-queue as well, or leave --{name} out"
             raise SpecError(f"--{name} works only with Kueue", fix=fix)
     if option("topology") and option("near"):
         raise SpecError("--topology and --near exclude each other", fix="give one of them")
@@ -123,8 +136,8 @@ def check(request: NodesRequest) -> None:
 
 _FORMS = (
     *((name, _NAME, "use lower-case letters, digits, '-' and '.'")
-      for name in ("namespace", "runtime", "queue", "priority", "pod-priority", "storage",
-                   "pull-secret", "account")),
+      for name in ("namespace", "runtime", "local-queue", "queue-priority", "pod-priority",
+                   "storage", "pull-secret", "account")),
     *((name, _QUANTITY, "write a number, with a unit such as Gi where bytes are meant")
       for name in ("cpu", "memory", "shm")),
     *((name, _RESOURCE, "write a name such as cloud.google.com/rack")

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from jupyter_mntrain.model.sources.allotment import NOTICE
 from jupyter_mntrain.model.sources.request import (
+    PYTHON,
     SECRETS,
     SLOT,
     STATE,
@@ -44,6 +46,8 @@ REQUIRED, PREFERRED = (f"kueue.x-k8s.io/podset-{how}-topology" for how in ("requ
 
 AGENT_PORT = 8765
 
+PYTHON_OF_IMAGE = "python3"
+
 Part = dict[str, Any]
 
 
@@ -58,6 +62,7 @@ def container(request: NodesRequest, command: SlotCommand, name: str, asks: Aske
             SLOT: slot_name(NAME, 0).removesuffix("0") + f"$({INDEX})",
             SECRETS: SECRETS_PATH,
             STATE: f"{STATE_PATH}/{name}",
+            PYTHON: _literal(request.option("image-python") or PYTHON_OF_IMAGE),
         },
         _literal,
     )
@@ -69,6 +74,7 @@ def container(request: NodesRequest, command: SlotCommand, name: str, asks: Aske
         # Before all that refer to it.
         "env": [
             {"name": INDEX, "valueFrom": index},
+            {"name": NOTICE, "value": str(grace_s(request))},
             *({"name": key, "value": _literal(of)} for key, of in command.environment.items()),
         ],
         "ports": [{"name": "agent", "containerPort": AGENT_PORT}],

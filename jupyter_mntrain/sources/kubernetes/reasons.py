@@ -34,7 +34,7 @@ _KUEUE: dict[str, _WaitMeaning] = {
     ),
     "ExceedsMaxQuota": _WaitMeaning(
         NEVER, "it asks for more than its queue ever has",
-        f"ask for fewer nodes or GPUs, use another --queue, or {ASK} for more quota",
+        f"ask for fewer nodes or GPUs, use another --local-queue, or {ASK} for more quota",
     ),
     "NoMatchingFlavor": _WaitMeaning(
         NEVER, "no node that its queue may use is of the kind that is asked for",
@@ -65,7 +65,7 @@ _KUEUE: dict[str, _WaitMeaning] = {
     ),
     "Misconfigured": _WaitMeaning(
         NEVER, "its queue does not exist, or is not set up",
-        f"check --queue ('kubectl get localqueues' lists them), or {ASK}",
+        f"check --local-queue ('kubectl get localqueues' lists them), or {ASK}",
     ),
     "Deactivated": _WaitMeaning(
         NEVER, "Kueue has given it up", f"launch it again; {ASK} why, if that happens again",
@@ -105,6 +105,9 @@ NO_PODS = _WaitMeaning(
 )  # fmt: skip
 
 
+_TAKEN = _WaitMeaning(
+    WAITS, "Kueue has taken its nodes back", "it starts again once its queue has room for it",
+)  # fmt: skip
 _PAUSED = _WaitMeaning(
     NEVER, "it was told to save and end",
     "give it back; 'resume' goes on in other nodes from what was saved",
@@ -128,10 +131,11 @@ def in_queue(workload: Object | None, *, is_readable: bool = True) -> Waiting | 
     if workload is None:
         return _waiting("NoWorkload", NOT_TAKEN)
     conditions = {one["type"]: one for one in workload.get("status", {}).get("conditions") or ()}
+    evicted = conditions.get("Evicted") or {}
     if _is_true(conditions.get("Admitted")):
-        return None
+        is_taken = _is_true(evicted)
+        return _waiting("Evicted", _TAKEN, evicted.get("message", "")) if is_taken else None
     if workload.get("spec", {}).get("active") is False:
-        evicted = conditions.get("Evicted") or {}
         return _waiting("Deactivated", _KUEUE["Deactivated"], evicted.get("message", ""))
     reserved = conditions.get("QuotaReserved") or {}
     if _is_true(reserved):

@@ -67,7 +67,7 @@ def allocation_of(found: FoundObjects, request: NodesRequest) -> Allocation:
 
 def _waiting(found: FoundObjects, request: NodesRequest) -> Waiting | None:
     if found.outer.get("spec", {}).get("suspend"):
-        if not request.option("queue"):
+        if not request.option("local-queue"):
             return suspended()
         if told := in_queue(found.workload, is_readable=found.is_readable):
             return told
@@ -108,7 +108,10 @@ def _grants(found: FoundObjects, pods: Iterable[Object]) -> int:
     evictions = (workload.get("schedulingStats") or {}).get("evictions") or ()
     taken = sum(int(one.get("count", 0)) for one in evictions)
     restarts = int((found.outer.get("status") or {}).get("restarts", 0))
-    holds = any(one.get("spec", {}).get("nodeName") for one in pods)
+    holds = any(
+        one.get("spec", {}).get("nodeName") and not one["metadata"].get("deletionTimestamp")
+        for one in pods
+    )
     return taken + restarts + int(holds)
 
 

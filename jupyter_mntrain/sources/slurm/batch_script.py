@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import PurePath
 
 from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.sources.request import (
+    PYTHON,
     SECRETS,
     SLOT,
     STATE,
@@ -68,6 +70,7 @@ def batch_script(request: NodesRequest, command: SlotCommand, folder: PurePath) 
         SLOT: '"$slot"',
         SECRETS: shlex.quote(str(folder / SECRETS_FOLDER)),
         STATE: shlex.quote(str(folder)),
+        PYTHON: shlex.quote(sys.executable),  # nodes have it at the same path
     }
     return _SCRIPT.format(
         nodes=f"{request.nodes} {agreeing(request.slots, 'node', 'nodes')}",

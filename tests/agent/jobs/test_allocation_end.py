@@ -120,3 +120,36 @@ def test_what_a_person_ended_has_not_failed(
     agent.process.wait(60)
     part = left(agent, job_id)
     assert (part.state, part.problem, part.stop_reason) == ("canceled", None, canceled.cause)
+
+
+SAVES = """
+import time
+from jupyter_mntrain import ControlReader, Recorder
+wishes = ControlReader()
+with Recorder() as recorder:
+    recorder.start(saves=True)
+    for step in range(100_000):
+        if wishes.wants_stop():
+            print("saved at", step)
+            break
+        time.sleep(0.05)
+        recorder.step(tokens=10, loss=1.0)
+"""
+
+
+@pytest.mark.parametrize("can_save", [True, False])
+def test_an_agent_that_is_told_early_has_jobs_save_first_if_they_can(
+    new_agent: Callable[..., LiveAgent], tmp_path: Path, can_save: bool
+) -> None:
+    wish = tmp_path / "save"
+    wish.touch()  # of before its machine was taken
+    agent = new_agent(slot="slurm-0", environment={"MNTRAIN_NOTICE_S": "600"})
+    job_id = running([agent], SAVES if can_save else STEPS)
+    assert agent.process is not None
+    agent.process.terminate()  # alone, as process 1 of a container
+    assert agent.process.wait(60) == 0, agent.log()
+    part = left(agent, job_id)
+    log = (agent.state / "jobs" / job_id / "attempt-1" / "log").read_text()
+    assert ("saved at" in log) == can_save
+    assert (part.state == "failed") != can_save
+    assert wish.exists() == can_save

@@ -12,6 +12,7 @@ from jupyter_mntrain.cluster import Cluster, StaticDiscovery
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_slots, write_allocation
 from tests.cluster.discovery.slot_agent import SlotAgent
@@ -138,3 +139,29 @@ def launched(driver: Cluster) -> Job:
     job = driver.launch(spec)
     until(lambda: job.state == "running", "the job to run")
     return job
+
+
+def test_agents_that_a_source_knows_are_admitted_and_watched_where_it_says(
+    driver: Cluster, allocation: Path, start: Callable[[str], SlotAgent]
+) -> None:
+    def address() -> str:
+        (told,) = read_slots(allocation)
+        return told.addresses[0]
+
+    def node_id() -> NodeId:
+        (node,) = driver.nodes()
+        assert node.info is not None
+        return node.info.node_id
+
+    first = start("pod-0")
+    until(lambda: read_slots(allocation), "it waits to join")
+    before = address()
+    driver.discovery.reach({"pod-0": before}, {})
+    until(lambda: up(driver) == {"pod-0": before}, "the node to be up")
+    known = node_id()
+    first.kill()
+    start("pod-0")
+    until(lambda: address() != before, "it is back elsewhere")
+    driver.discovery.reach({"pod-0": address()}, {})
+    until(lambda: up(driver) == {"pod-0": address()}, "the node to be up there")
+    assert node_id() == known, "its state was kept"

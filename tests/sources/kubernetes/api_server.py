@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,23 @@ class ApiServer:
         made = {"apiVersion": PLURALS[plural], "metadata": {}} | fields
         self._uids += 1
         made["metadata"] = {"uid": f"uid-{self._uids}", "namespace": NAMESPACE} | made["metadata"]
+        validate(made)
         self.objects[plural, made["metadata"]["name"]] = made
         return made
+
+    def change(self, one: dict[str, Any], change: dict[str, Any]) -> None:
+        """Merge a change into an object, if it is valid with it.
+
+        Raises:
+            InvalidObjectError: it is not.
+        """
+        changed = deepcopy(one)
+        _merge(changed, change)
+        validate(changed)
+        _merge(one, change)
+
+    def of(self, plural: str) -> list[dict[str, Any]]:
+        return [one for (kind, _), one in self.objects.items() if kind == plural]
 
     def names(self, plural: str) -> list[str]:
         return [name for kind, name in self.objects if kind == plural]
@@ -101,7 +117,7 @@ class Handler(RequestHandler):
             else:
                 self.finish(found)
             return
-        of = [one for (kind, _), one in self.api.objects.items() if kind == plural]
+        of = self.api.of(plural)
         labels = self.get_query_argument("labelSelector", "")
         fields = self.get_query_argument("fieldSelector", "")
         kept = [one for one in of if _has(one["metadata"].get("labels", {}), labels)]
@@ -129,7 +145,11 @@ class Handler(RequestHandler):
             return
         assert self.request.headers["Content-Type"] == "application/merge-patch+json"
         found = self.api.objects[plural, name]
-        _merge(found, json.loads(self.request.body))
+        try:
+            self.api.change(found, json.loads(self.request.body))
+        except InvalidObjectError as error:
+            self._refuse(422, f"invalid: {error}")
+            return
         self.api.log.append(f"patch {plural}")
         self.finish(found)
 
@@ -171,10 +191,10 @@ def _merge(into: dict[str, Any], change: dict[str, Any]) -> None:
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncIterator[ApiServer]:
-    """An API server on this machine's loopback interface."""
-    socket, port = bind_unused_port()
-    cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}
+async def serving(folder: Path, address: str = "127.0.0.1") -> AsyncIterator[ApiServer]:
+    """An API server at an address of this machine; by default loopback."""
+    socket, port = bind_unused_port(address=address)
+    cluster = {"name": "c", "cluster": {"server": f"http://{address}:{port}"}}
     context = {"name": "x", "context": {"cluster": "c", "user": "me", "namespace": NAMESPACE}}
     told = {
         "apiVersion": "v1",

@@ -16,8 +16,8 @@ COMMAND = SlotCommand(
 EVERYTHING = {
     "image": "registry.example/lab/train:1",
     "namespace": "ml",
-    "queue": "team-a",
-    "priority": "low",
+    "local-queue": "team-a",
+    "queue-priority": "low",
     "cpu": "16",
     "memory": "128Gi",
     "shm": "32Gi",

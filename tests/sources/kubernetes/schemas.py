@@ -1,8 +1,8 @@
 """Schemas: those of the projects' own releases, made strict: no field but theirs, at any depth.
 
 Core objects are checked with Kubernetes' own schemas, JobSets and TrainJobs with the models that
-Kubeflow generates from their Go types. Rules in CEL and webhooks are not among them: what they ask
-is asserted in the tests.
+Kubeflow generates from their Go types, Kueue's Workloads with records of their fields. Rules in CEL
+and webhooks are not among them: what they ask is asserted in the tests.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from functools import cache
 from typing import Any
 
 import kubernetes_validate
+import msgspec
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 from kubeflow_trainer_api import models
+
+from tests.sources.kubernetes.kueue_models import KueueWorkload
 
 VERSION = "1.37"
 
@@ -34,6 +37,9 @@ def validate(made: dict[str, Any]) -> None:
         InvalidObjectError: with the path of what is wrong.
     """
     kind = made["kind"]
+    if kind == "Workload":
+        _validate_workload(made)
+        return
     if kind not in KINDS:
         try:
             kubernetes_validate.validate(made, VERSION, strict=True)
@@ -46,6 +52,16 @@ def validate(made: dict[str, Any]) -> None:
         for replicated in made["spec"]["replicatedJobs"]:
             job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "x"}}
             validate(job | replicated["template"])
+
+
+def _validate_workload(made: dict[str, Any]) -> None:
+    try:
+        msgspec.convert(made, KueueWorkload)
+    except msgspec.ValidationError as error:
+        raise InvalidObjectError(str(error)) from error
+    for one in made["spec"]["podSets"]:
+        template = {"metadata": {"name": "x"}, "template": one["template"]}
+        validate({"apiVersion": "v1", "kind": "PodTemplate"} | template)
 
 
 @cache

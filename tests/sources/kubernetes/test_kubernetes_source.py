@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from jupyter_mntrain.sources.kubernetes.kubernetes_source import KubernetesSourc
 from jupyter_mntrain.sources.kubernetes.pod import JOB_LABEL
 from tests.sources.kubernetes.api_server import NAMESPACE, ApiServer, serving
 from tests.sources.kubernetes.requests import COMMAND, EVERYTHING, request
+from tests.sources.kubernetes.schemas import InvalidObjectError, validate
 
 SOURCE = KubernetesSource()
 
@@ -31,7 +33,7 @@ def tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Story], N
         async def told() -> None:
             async with serving(tmp_path) as server:
                 monkeypatch.setenv("KUBECONFIG", str(server.kubeconfig))
-                server.put("nodes", metadata={"name": "n1"}, status=OFFERS)
+                server.put("nodes", kind="Node", metadata={"name": "n1"}, status=OFFERS)
                 await story(server)
 
         asyncio.run(told())
@@ -55,6 +57,55 @@ def pod(server: ApiServer, name: str, index: int, phase: str, **status: Any) -> 
         spec={"containers": [], "nodeName": f"n{index}" if phase == "Running" else ""},
         status={"phase": phase, "startTime": "2026-11-27T10:00:10Z"} | status,
     )
+
+
+def workload_of(server: ApiServer, outer: dict[str, Any]) -> dict[str, Any]:
+    """Kueue's object for a JobSet, before it has said anything of it."""
+    owner = {"apiVersion": outer["apiVersion"], "kind": "JobSet", "controller": True}
+    owner |= {key: outer["metadata"][key] for key in ("name", "uid")}
+    (replicated,) = outer["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    return server.put(
+        "workloads",
+        kind="Workload",
+        metadata={"name": "jobset-x", "ownerReferences": [owner]},
+        spec={"podSets": [{"count": job["completions"], "template": job["template"]}]},
+        status={"conditions": []},
+    )
+
+
+def condition(kind: str, status: str, reason: str) -> dict[str, str]:
+    said = {"type": kind, "status": status, "reason": reason, "message": "m"}
+    return said | {"lastTransitionTime": "2026-11-27T10:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("spec", "queueNames"),
+        ("spec", "podSets", 0, "counts"),
+        ("status", "conditions", 0, "reasons"),
+        ("status", "schedulingStats", "evictions", 0, "counts"),
+        ("spec", "podSets", 0, "template", "spec", "containers", 0, "resources", "limit"),
+        ("spec", "podSets", 0, "template", "spec", "containers", 0, "volumeMounts", 0, "mountpath"),
+    ],
+)
+def test_a_misspelled_field_of_a_workload_is_refused_at_any_depth(tell: Any, path: Any) -> None:
+    async def story(server: ApiServer) -> None:
+        begun = await SOURCE.submit(request(local_queue="team-a"), COMMAND)
+        workload = deepcopy(workload_of(server, server.objects["jobsets", begun.id]))
+        workload["status"]["conditions"] = [condition("Admitted", "True", "Admitted")]
+        eviction = {"reason": "Preempted", "underlyingCause": "", "count": 1}
+        workload["status"]["schedulingStats"] = {"evictions": [eviction]}
+        validate(workload)
+        place: Any = workload
+        for part in path[:-1]:
+            place = place[part]
+        place[path[-1]] = "x"
+        with pytest.raises(InvalidObjectError):
+            validate(workload)
+
+    tell(story)
 
 
 def test_a_request_starts_once_its_secret_exists_and_ends_without_a_trace(tell: Any) -> None:
@@ -93,22 +144,19 @@ def test_a_request_starts_once_its_secret_exists_and_ends_without_a_trace(tell: 
 
 def test_kueue_admits_late_evicts_and_admits_again(tell: Any) -> None:
     async def story(server: ApiServer) -> None:
-        asks = request(nodes=1, queue="team-a")
+        asks = request(nodes=1, local_queue="team-a")
         begun = await SOURCE.submit(asks, COMMAND)
         outer = server.objects["jobsets", begun.id]
         assert outer["spec"]["suspend"] is True, "Kueue starts it"
         assert begun.waiting is not None
-        owner = {"uid": outer["metadata"]["uid"]}
-        workload = server.put(
-            "workloads", kind="Workload", spec={"active": True}, status={"conditions": []},
-            metadata={"name": "jobset-x", "ownerReferences": [owner]},
-        )  # fmt: skip
+        workload = workload_of(server, outer)
 
         def say(reserved: str, reason: str, admitted: str) -> None:
             workload["status"]["conditions"] = [
-                {"type": "QuotaReserved", "status": reserved, "reason": reason, "message": "m"},
-                {"type": "Admitted", "status": admitted, "reason": "", "message": ""},
+                condition("QuotaReserved", reserved, reason),
+                condition("Admitted", admitted, "Admitted"),
             ]
+            validate(workload)
             outer["spec"]["suspend"] = admitted != "True"
 
         say("False", "WaitingForQuota", "False")
@@ -123,8 +171,14 @@ def test_kueue_admits_late_evicts_and_admits_again(tell: Any) -> None:
         pod(server, begun.id, 0, "Running")
         runs = await SOURCE.look(begun.id, asks)
         assert (runs.state, runs.grants) == ("running", 1)
+        workload["status"]["conditions"].append(condition("Evicted", "True", "Preempted"))
+        outer["spec"]["suspend"] = True
+        ending = await SOURCE.look(begun.id, asks)
+        assert ending.waiting is not None
+        assert ending.waiting.word == "Evicted", "its pods have not ended yet"
         say("False", "WaitingForQuota", "False")
-        workload["status"]["schedulingStats"] = {"evictions": [{"reason": "Preempted", "count": 1}]}
+        eviction = {"reason": "Preempted", "underlyingCause": "", "count": 1}
+        server.change(workload, {"status": {"schedulingStats": {"evictions": [eviction]}}})
         del server.objects["pods", f"{begun.id}-node-0-0-abcde"]
         evicted = await SOURCE.look(begun.id, asks)
         assert next(one.kind for one in changes(runs, evicted)) == "taken"
@@ -155,7 +209,7 @@ def test_without_kueue_a_save_is_a_suspension(tell: Any) -> None:
 def test_why_a_queue_lets_it_wait_is_said_to_those_who_may_not_read_it_too(tell: Any) -> None:
     async def story(server: ApiServer) -> None:
         server.forbidden |= {("list", one) for one in ("workloads", "events", "nodes")}
-        asks = request(queue="team-a")
+        asks = request(local_queue="team-a")
         begun = await SOURCE.submit(asks, COMMAND)
         told = await SOURCE.look(begun.id, asks)
         assert told.waiting is not None

@@ -26,7 +26,7 @@ CASES = {
     "least TrainJob": TRAINJOB,
     "everything": EVERYTHING,
     "everything TrainJob": EVERYTHING | TRAINJOB,
-    "near": {"queue": "a", "near": "rack", "pod_priority": "batch"},
+    "near": {"local-queue": "a", "near": "rack", "pod_priority": "batch"},
 }
 
 
@@ -102,6 +102,7 @@ def test_the_agent_is_process_1_and_no_shell_reads_its_words() -> None:
     assert "args" not in node
     assert {one["name"]: one.get("value") for one in node["env"]} == {
         "MNTRAIN_SLOT_INDEX": None,
+        "MNTRAIN_NOTICE_S": "300",
         "NCCL_DEBUG": "WARN",
         "PRICE": "$$(5)",
     }
