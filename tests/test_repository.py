@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shlex
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import jupyter_mntrain
 from tests import longest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,7 +36,7 @@ def hooks() -> list[dict[str, object]]:
 
 def test_the_license_is_the_full_apache_text_and_is_declared():
     assert PROJECT["license"] == "Apache-2.0"
-    assert PROJECT["license-files"] == ["LICENSE"]
+    assert PROJECT["license-files"] == ["LICENSE", "NOTICE"]
     assert hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest() == APACHE_2_SHA256
 
 
@@ -42,6 +44,7 @@ def test_the_license_is_the_full_apache_text_and_is_declared():
     ("page", "heading"),
     [
         ("README.md", "# jupyter_mntrain"),
+        ("CODE_OF_CONDUCT.md", "# Code of conduct"),
         ("CHANGELOG.md", "## [Unreleased]"),
         ("CONTRIBUTING.md", "# Contributing"),
         ("SECURITY.md", "## Reporting a vulnerability"),
@@ -54,7 +57,48 @@ def test_the_page_exists_with_its_heading(page, heading):
 
 def test_the_readme_leads_to_the_policies():
     links = LINK.findall((ROOT / "README.md").read_text())
-    assert {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"} <= set(links)
+    policies = {
+        "CHANGELOG.md",
+        "CITATION.cff",
+        "CODE_OF_CONDUCT.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+    }
+    assert {*policies, "LICENSE", "NOTICE"} <= set(links)
+
+
+def test_the_first_screen_of_the_readme_has_a_picture_and_two_commands():
+    screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:30])
+    assert len(re.findall(r"^!\[.+\]\(docs/images/.+\)$", screen, re.MULTILINE)) == 1
+    (commands,) = re.findall(r"^```\n(.*?)^```$", screen, re.MULTILINE | re.DOTALL)
+    assert len(commands.splitlines()) == 2
+
+
+def test_the_index_of_the_documentation_leads_to_every_page():
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert pages <= set(LINK.findall((ROOT / "docs" / "README.md").read_text()))
+
+
+def test_the_citation_is_of_this_version_and_its_latest_release():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == jupyter_mntrain.__version__
+    assert cited["license"] == PROJECT["license"]
+    assert cited["keywords"] == PROJECT["keywords"]
+    assert cited["authors"] == PROJECT["authors"]
+
+
+def test_the_changelog_knows_this_version_or_has_it_ahead():
+    versions = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert versions[0] == "Unreleased"
+    assert jupyter_mntrain.__version__ in versions
+
+
+def test_classifiers_name_what_the_workflow_tests():
+    check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
+    tested = check["jobs"]["fast"]["strategy"]["matrix"]["python"]
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert named == tested
+    assert PROJECT["requires-python"] == f">={tested[0]}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -64,12 +108,10 @@ def test_every_local_link_of_a_page_leads_somewhere(page):
 
 
 def test_hooks_run_the_checks_of_the_fast_layer_with_tools_of_the_environment():
-    commands = [shlex.split(str(hook["entry"])) for hook in hooks()]
-    assert {Path(command[0]).name for command in commands} == {"ruff", "mypy", "lint-imports"}
-    tools = Path(sys.executable).parent
-    for command in commands:
-        assert Path(command[0]).parent == Path(".venv/bin")
-        assert shutil.which(Path(command[0]).name, path=tools), f"{command[0]} is not installed"
+    tools = {re.search(r"\.venv/bin/(\S+)", str(hook["entry"]))[1] for hook in hooks()}
+    assert tools == {"ruff", "mypy", "lint-imports", "codespell", "jlpm", "jupyter-nbconvert"}
+    here = Path(sys.executable).parent
+    assert {tool for tool in tools if not shutil.which(tool, path=here)} == set(), "not installed"
 
 
 def test_every_file_that_is_begun_first_exists():
@@ -81,8 +123,64 @@ def test_hooks_need_no_network():
     assert {hook["language"] for hook in hooks()} == {"system"}
 
 
-def test_every_file_that_the_architecture_names_exists():
-    named = re.findall(r"`((?:\w+/)+\w+\.py)`", (ROOT / "docs" / "architecture.md").read_text())
-    assert len(named) > 40
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def steps(workflow: Path) -> list[dict[str, object]]:
+    jobs = yaml.safe_load(workflow.read_text())["jobs"].values()
+    return [step for job in jobs for step in job["steps"]]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_runs_nothing_but_the_scripts_that_are_run_here(workflow):
+    for step in steps(workflow):
+        if "run" not in step:
+            continue
+        command = str(step["run"]).removeprefix('sudo env "PATH=$PATH" ')
+        script, *arguments = shlex.split(command)
+        assert script.startswith("scripts/")
+        assert os.access(ROOT / script, os.X_OK)
+        assert not set(command) & set(";&|`\n"), "one script, no shell of its own"
+        assert "${{" not in command, "what others can name is no part of a command"
+        assert set(arguments) <= {"fast", "$LAYER", "--dry-run"}
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_may_do_little_and_names_no_host(workflow):
+    text = workflow.read_text()
+    assert not re.search(r"://|\.(org|com|io|net)\b", text)
+    assert "secrets." not in text
+    top = yaml.safe_load(text)
+    assert top["permissions"] in ({}, {"contents": "read"})
+    writes = {job for job, what in top["jobs"].items() if "write" in str(what.get("permissions"))}
+    assert writes <= {"publish"}
+
+
+def test_every_layer_of_tests_has_a_job():
+    (layers,) = re.findall(r'^all="(.+)"$', (ROOT / "scripts/test").read_text(), re.MULTILINE)
+    check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
+    ran = {job["env"]["LAYER"] for job in check["jobs"].values() if "env" in job} | {"fast"}
+    assert ran == set(layers.split())
+
+
+@pytest.mark.parametrize("form", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml")))
+def test_an_issue_form_asks_for_something(form):
+    """As GitHub reads forms: a name, a description, and fields whose ids are unique."""
+    asked = yaml.safe_load(form.read_text())
+    assert asked["name"]
+    assert asked["description"]
+    fields = [field for field in asked["body"] if field["type"] != "markdown"]
+    assert len({field["id"] for field in fields}) == len(fields) > 0
+    assert all(field["attributes"]["label"] for field in fields)
+    assert any(field.get("validations", {}).get("required") for field in fields)
+
+
+@pytest.mark.parametrize(
+    ("page", "at_least"), [("docs/architecture.md", 40), ("CONTRIBUTING.md", 30)]
+)
+def test_every_file_that_the_page_names_exists(page, at_least):
+    named = re.findall(r"`((?:[\w.]+/)+\w+\.(?:py|md))`", (ROOT / page).read_text())
+    named = [name for name in named if not re.search(r"\b(ROOM|NAME)\b", name)]
+    assert len(named) > at_least
     tops = (ROOT, ROOT / "jupyter_mntrain")
     assert [name for name in named if not any((top / name).exists() for top in tops)] == []

@@ -90,7 +90,7 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("[model]\nhiden_size = 8", "model.hiden_size: no such field. Fix: use hidden"),
-        ("[modle]", "modle: no such section. Fix: use model"),
+        ("[modle]", "modle: no such section. Fix: use model"),  # codespell:ignore
         ("[train]\nzzz = 1", "train.zzz: no such field. Fix: use one of steps, batch_size"),
         ("[train]\nsteps = 0", "train.steps = 0 is not allowed. Fix: give a whole number from 1"),
         ("[train]\nsteps = 2.5", "train.steps = 2.5 is not allowed"),

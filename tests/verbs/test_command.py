@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +40,13 @@ def test_the_table_has_every_verb():
     ours = {one for one in kinds(Verb) if one.__module__.startswith(verbs.__name__)}
     listed = {type(one) for verb in TABLE.values() for one in (verb, *verb.actions.values())}
     assert ours - {Verb, VerbGroup} == listed
+
+
+def test_the_page_of_commands_names_every_verb():
+    page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([a-z-]+)", row)}
+    assert set(TABLE) == named
 
 
 def test_common_options_stand_before_and_after_the_verb():

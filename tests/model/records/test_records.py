@@ -86,8 +86,9 @@ def test_a_newer_peer_may_send_fields_that_are_not_known_yet() -> None:
 
 @pytest.mark.parametrize("kind", [JobSpec, Participant])
 def test_a_misspelled_field_of_a_hand_written_record_is_an_error(kind: type[Any]) -> None:
-    text = msgspec.json.encode(msgspec.to_builtins(example(kind)) | {"enviroment": {}})
-    with pytest.raises(msgspec.ValidationError, match="enviroment"):
+    misspelled = "enviroment"  # codespell:ignore
+    text = msgspec.json.encode(msgspec.to_builtins(example(kind)) | {misspelled: {}})
+    with pytest.raises(msgspec.ValidationError, match=misspelled):
         msgspec.json.decode(text, type=kind)
 
 

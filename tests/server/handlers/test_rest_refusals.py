@@ -32,7 +32,7 @@ def test_an_invitation_of_nobody_is_refused(served: Served, body: dict[str, int]
 
 
 BAD_BODIES = {
-    "unknown field": ("/nodes", {"address": "a:1", "adress": "b"}),
+    "unknown field": ("/nodes", {"address": "a:1", "adress": "b"}),  # codespell:ignore
     "missing field": ("/nodes", {}),
     "not JSON": ("/nodes", b"{"),
     "not UTF-8": ("/nodes", b'{"address": "\xff"}'),

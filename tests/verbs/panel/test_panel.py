@@ -161,6 +161,6 @@ def test_the_command_names_the_cluster_that_was_named(do, here) -> None:
 
 def test_what_is_neither_file_nor_preset_is_said(do, here) -> None:
     with pytest.raises(SpecError, match=wording(r"use small\.toml")):
-        do("panel", "smal.toml", directory=here)
+        do("panel", "smal.toml", directory=here)  # codespell:ignore
     with pytest.raises(SpecError, match=wording("use llama-8m")):
         do("panel", "lama-8m", directory=here)
