@@ -11,7 +11,7 @@ from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import LinkMeasurement
-from jupyter_mntrain.server import messages, remedies, shown_checks, shown_settings, shown_steps
+from jupyter_mntrain.server import long_works, messages, shown_checks, shown_settings, shown_steps
 from jupyter_mntrain.show.stacks import ShownStacks
 
 RECORDS = (
@@ -23,7 +23,7 @@ RECORDS = (
     messages.EndJob,
     shown_checks.Examination,
     shown_checks.Examine,
-    remedies.RemedyState,
+    long_works.WorkState,
     messages.ChangedMachine,
     messages.Invitation,
     messages.Invite,
@@ -33,6 +33,7 @@ RECORDS = (
     shown_steps.JobTrace,
     messages.LabelJob,
     messages.LaunchJob,
+    messages.LaunchedJob,
     messages.MeasureLinks,
     messages.SavedOutput,
     Problem,

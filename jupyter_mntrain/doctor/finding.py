@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
+import msgspec
+
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 
 Level = Literal["stops", "slows", "unknown", "passed"]
@@ -80,3 +84,22 @@ class DoctorReport(Record, frozen=True):
     def can_launch(self) -> bool:
         """Whether nothing was found that stops a launch."""
         return not self.at("stops")
+
+
+def unexamined(node: str, why: Problem) -> Problem:
+    """What is said of a node that a launch uses and that did not tell the doctor anything."""
+    return msgspec.structs.replace(
+        why,
+        node=node,
+        cause=f"was not examined: {why.cause}",
+        fix=f"launched anyway; to examine it: mntrain doctor {node}",
+    )
+
+
+def untried(nodes: Sequence[str], patience_s: float) -> Problem:
+    """What is said if a launch did not wait for the trials of the ways between its nodes."""
+    return Problem(
+        kind=Kind.SLOW_TO_ANSWER,
+        cause=f"the network between the nodes was not tried within {patience_s:g} s",
+        fix=f"launched anyway; to try it: mntrain doctor {' '.join(nodes)}",
+    )

@@ -40,6 +40,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/links/measure", node_routes.MeasureResource),
     (r"/doctor", doctor_route.DoctorResource),
     (r"/doctor/remedy", doctor_route.RemedyResource),
+    (r"/doctor/deep", doctor_route.DeepDoctorResource),
     (r"/own-machine/node", own_machine_routes.OwnNodeResource),
     (r"/own-machine/membership", own_machine_routes.OwnMembershipResource),
     (r"/own-machine/service", own_machine_routes.OwnServiceResource),

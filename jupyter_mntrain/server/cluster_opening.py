@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.server.remedies import Remedies
+from jupyter_mntrain.server.long_works import LongWorks
 from jupyter_mntrain.server.updates import PageUpdates
 
 MOST_AT_ONCE = tunables.count("server.openings")
@@ -32,7 +32,7 @@ class ClusterOpening:
         self._connect = connect
         self._opened: asyncio.Task[PageUpdates] | None = None
         self.pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="mntrain-server")
-        self.remedies = Remedies()
+        self.works = LongWorks()
         self._turns = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, MOST_AT_ONCE))
 
     async def updates(self) -> PageUpdates:
@@ -52,7 +52,7 @@ class ClusterOpening:
 
     async def close(self) -> None:
         """Stop watching. Jobs keep running."""
-        self.remedies.close()
+        self.works.close()
         opened, self._opened = self._opened, None
         if opened is not None and not (opened.done() and opened.exception()):
             updates = await opened

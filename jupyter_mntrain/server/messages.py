@@ -14,9 +14,10 @@ POST    /own-machine/membership              JoinCluster → 201 ChangedMachine
 POST    /own-machine/service                 {} → 201 ChangedMachine
 POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 POST    /doctor                              Examine → Examination
-POST    /doctor/remedy                       Remedy → RemedyState; begins it, or says how far it is
+POST    /doctor/remedy                       Remedy → WorkState; begins it, or says how far it is
+POST    /doctor/deep                         Examine, of a job → WorkState, in the same way
 GET     /jobs?search=&all=&sort=             → [JobEntry]; ``all=1`` = however old
-POST    /jobs                                LaunchJob → 201 JobEntry
+POST    /jobs                                LaunchJob → 201 LaunchedJob
 GET     /compare?job=&job=                   → JobComparison, of two to four jobs
 GET     /jobs/{job}                          → JobEntry
 GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=``; ``begin=&end=&by=step|time``
@@ -169,6 +170,13 @@ class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
     mixed_versions: bool = False
     begin: str | None = None
     is_queued: bool = False
+
+
+class LaunchedJob(Record, frozen=True):
+    """A job that was started or queued, and what is to be said of its nodes."""
+
+    job: JobEntry
+    notes: tuple[Problem, ...] = ()
 
 
 class LabelJob(Record, frozen=True):

@@ -17,18 +17,19 @@ import type {
   JobSettings,
   JobTrace,
   LabelJob,
+  LaunchedJob,
   LinkMeasurement,
   NodeEntry,
   NodeHistory,
   SavedOutput,
   Problem,
   Remedy,
-  RemedyState,
   ResumeJob,
   ResumeOffer,
   ServerStatus,
   ShownStacks,
-  SpecFile
+  SpecFile,
+  WorkState
 } from './schema';
 import { RequestError } from './tokens';
 
@@ -96,8 +97,13 @@ export class Api {
   }
 
   /** Begin what mends a finding, or ask how far that is. */
-  mend(remedy: Remedy): Promise<RemedyState> {
+  mend(remedy: Remedy): Promise<WorkState> {
     return this.request('POST', 'doctor/remedy', remedy);
+  }
+
+  /** Begin to try a job's first step, or ask how far that is. */
+  tryFirstStep(job: string): Promise<WorkState> {
+    return this.request('POST', 'doctor/deep', { job });
   }
 
   /** All jobs, however old, as the nodes list them. */
@@ -127,7 +133,7 @@ export class Api {
   }
 
   /** Run a job again: a new job of the same spec. */
-  launchAgain(jobId: string, mixedVersions = false): Promise<JobEntry> {
+  launchAgain(jobId: string, mixedVersions = false): Promise<LaunchedJob> {
     return this.request('POST', 'jobs', {
       job_id: jobId,
       mixed_versions: mixedVersions
@@ -151,7 +157,7 @@ export class Api {
     return this.request('GET', jobPath(jobId, 'resume'));
   }
 
-  resume(jobId: string, asked: ResumeJob): Promise<JobEntry> {
+  resume(jobId: string, asked: ResumeJob): Promise<LaunchedJob> {
     return this.request('POST', jobPath(jobId, 'resume'), asked);
   }
 

@@ -235,7 +235,7 @@ export interface Everything {
   Remedy?: Remedy;
   CheckTitle?: CheckTitle;
   Examine?: Examine;
-  RemedyState?: RemedyState;
+  WorkState?: WorkState;
   ChangedMachine?: ChangedMachine;
   Invitation?: Invitation;
   Invite?: Invite;
@@ -251,6 +251,7 @@ export interface Everything {
   StepSpan?: StepSpan;
   LabelJob?: LabelJob;
   LaunchJob?: LaunchJob;
+  LaunchedJob?: LaunchedJob;
   MeasureLinks?: MeasureLinks;
   SavedOutput?: SavedOutput;
   JobBundle?: JobBundle;
@@ -1913,21 +1914,23 @@ export interface Examine {
   job?: string | null;
 }
 /**
- * How far a remedy is.
+ * How far a work is.
  *
  *     Args:
  *         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
  *         is_over: it has ended, well or with a problem; asking again begins anew.
+ *         examination: its result, if it has one.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "RemedyState".
+ * via the `definition` "WorkState".
  */
-export interface RemedyState {
+export interface WorkState {
   doing?: string;
   done?: number;
   total?: number | null;
   is_over?: boolean;
   problem?: Problem | null;
+  examination?: Examination | null;
 }
 /**
  * What the server's own machine is now.
@@ -2131,6 +2134,16 @@ export interface LaunchJob {
   mixed_versions?: boolean;
   begin?: string | null;
   is_queued?: boolean;
+}
+/**
+ * A job that was started or queued, and what is to be said of its nodes.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "LaunchedJob".
+ */
+export interface LaunchedJob {
+  job: JobEntry;
+  notes?: Problem[];
 }
 /**
  * Nodes by name; empty = every usable one. About a second per ordered pair.

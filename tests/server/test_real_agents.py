@@ -65,7 +65,7 @@ async def test_a_job_from_launch_to_stop(
     await page.next("snapshot")
     launched = server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file)})
     assert launched.status_code == 201, launched.text
-    job_id = launched.json()["job_id"]
+    job_id = launched.json()["job"]["job_id"]
     await page.watch(job_id)
     steps: list[float] = []
     while len(steps) < 10:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.cluster.examination.job_ahead import job_ahead
 from jupyter_mntrain.doctor.finding import DoctorReport, Finding
+from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.records.job import JobSpec
 
 
@@ -18,8 +19,15 @@ class StandInTrial:
         self.tried: list[tuple[JobSpec, tuple[str, ...]]] = []
 
     def run(
-        self, spec: JobSpec, report: DoctorReport, *, modules: Sequence[str] = (), **_: Any
+        self,
+        spec: JobSpec,
+        report: DoctorReport,
+        *,
+        project: StagedProject | None = None,
+        **_: Any,
     ) -> DoctorReport:
+        script = job_ahead(spec, "", project).script
+        modules = sorted(one.what for one in script.modules) if script else ()
         self.tried.append((spec, tuple(modules)))
         names = [one.node for one in spec.participants]
         found = [Finding("deep-step", node, "passed", "0.8 s, 1.2 GB") for node in names]

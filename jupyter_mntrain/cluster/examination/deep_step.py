@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.cluster.examination.job_ahead import job_ahead
 from jupyter_mntrain.cluster.examination.passing_job import delete_job, passing_job
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.session import DriverSession
@@ -21,6 +22,7 @@ from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.finding import ORDER, DoctorReport
 from jupyter_mntrain.doctor.workload.deep_step import DeepStep
 from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import (
     FIRST_STEP_VARIABLE,
@@ -59,7 +61,7 @@ class ClusterTrial:
         spec: JobSpec,
         report: DoctorReport,
         *,
-        modules: Sequence[str] = (),
+        project: StagedProject | None = None,
         submitted_by: str = "",
         progress: Progress = SILENT,
     ) -> DoctorReport:
@@ -71,7 +73,7 @@ class ClusterTrial:
         Args:
             spec: that a launch would start.
             report: of the doctor, on the nodes of the spec.
-            modules: that its script imports.
+            project: its files, if they are on this machine.
             submitted_by: for people; default: user and host.
 
         Raises:
@@ -84,6 +86,8 @@ class ClusterTrial:
         trial = JobTrial(is_recipe=spec.runs_trainer, nodes=tuple(_nodes(spec, infos)))
         untold = _hindrance(report) or self._running(spec, infos)
         if untold is None:
+            script = job_ahead(spec, "", project).script
+            modules = sorted(one.what for one in script.modules) if script else ()
             tried = tried_spec(spec, modules)
             trial = self._try(tried, trial, submitted_by, progress)
         else:

@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.examination.before_launch import ToldBefore, ask_before, examine_before
@@ -50,6 +51,13 @@ from jupyter_mntrain.recipe.devices.fitting import fitted
 FIRST_ATTEMPT = 1
 
 
+class Agreed(NamedTuple):
+    """The nodes of a job, and where its ranks are."""
+
+    infos: tuple[NodeInfo, ...]
+    placements: tuple[Placement, ...]
+
+
 @dataclass
 class AgentLauncher:
     """Starts and ends jobs over the agents of a live view.
@@ -81,9 +89,8 @@ class AgentLauncher:
         head's agent chooses a free one.
         """
         check_spec(spec)
-        infos = await self._agreeing(spec)
+        infos, placements = await self.agreed(spec)
         spec, plan = await _planned(spec, infos)
-        placements = arrange(spec.participants, infos)
         job_id = JobId("j-00000000")
         attempt = self._attempt(placements, plan, spec.port or 0)
         return tuple(
@@ -187,27 +194,29 @@ class AgentLauncher:
     ) -> tuple[JobSpec, tuple[Placement, ...], Plan | None]:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
-        infos, told = await both(self.agreed(spec, progress), self._told(spec, project))
+        agreed, told = await both(self.agreed(spec, progress), self._told(spec, project))
+        infos, placements = agreed
         if told is not None:
-            for note in await examine_before(self.live, infos, spec, told):
+            for note in await examine_before(infos, told):
                 self.on_note(note)
-        infos = await with_renewed_links(self.prober, infos, spec.participants, progress)
-        spec, plan = await _planned(spec, infos)
-        return spec, arrange(spec.participants, infos), plan
+        renewed = await with_renewed_links(self.prober, infos, spec.participants, progress)
+        if renewed != infos:  # another network may be the fastest
+            placements = arrange(spec.participants, renewed)
+        spec, plan = await _planned(spec, renewed)
+        return spec, placements, plan
 
     async def _told(self, spec: JobSpec, project: StagedProject | None) -> ToldBefore | None:
         """What the nodes tell the doctor; ``None`` if it is not asked."""
         return await ask_before(self.live, self.clock, spec, project) if self.is_checked else None
 
-    async def agreed(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
-        """The participants, if they and the job fit each other.
+    async def agreed(self, spec: JobSpec, progress: Progress = SILENT) -> Agreed:
+        """The participants and their ranks, if they and the job fit each other.
 
         Raises:
             MntrainError: what the job itself makes impossible.
         """
         infos = await self._agreeing(spec, progress)
-        arrange(spec.participants, infos)
-        return infos
+        return Agreed(infos, arrange(spec.participants, infos))
 
     async def _agreeing(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
         """Ask the participants; raises SpecError if their versions differ, and RefusedError if one

@@ -18,6 +18,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LONGEST_GRACE_S
 from jupyter_mntrain.model.errors import job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView
@@ -27,6 +28,7 @@ from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import (
     AskStacks,
     EndJob,
+    LaunchedJob,
     LaunchJob,
     SaveJob,
     SpecFile,
@@ -39,7 +41,26 @@ from jupyter_mntrain.show.tables.settings import setting_words
 MOST_POINTS = tunables.count("server.points")
 
 
-class OneJobResource(MntrainHandler):
+class LaunchingResource(MntrainHandler):
+    """A route that starts jobs."""
+
+    async def launch(self, updates: PageUpdates, spec: JobSpec, **how: Any) -> None:
+        """Launch it, and answer with the job and with what the doctor says of its nodes.
+
+        Args:
+            how: as for :meth:`Cluster.launch`.
+        """
+        notes: list[Problem] = []
+        job = await self.work(
+            updates.cluster.launch, spec, submitted_by=self.person, on_note=notes.append, **how
+        )
+        updates.look_now()
+        entry = updates.job(JobId(job.id))
+        assert entry is not None  # noqa: S101  # launch() added it to the cluster's view
+        self.answer(LaunchedJob(job=entry, notes=tuple(notes)), 201)
+
+
+class OneJobResource(LaunchingResource):
     """A route of one job."""
 
     async def entry(self, text: str) -> tuple[PageUpdates, JobEntry]:
@@ -61,7 +82,7 @@ class OneJobResource(MntrainHandler):
         self.answer(updates.job(entry.job_id) or entry, 202)
 
 
-class JobsResource(MntrainHandler):
+class JobsResource(LaunchingResource):
     @allowed
     async def get(self) -> None:
         updates = await self.updates()
@@ -86,17 +107,7 @@ class JobsResource(MntrainHandler):
         spec = await self._spec(updates, body)
         begin = body.begin or (spec.origin.place if spec.origin else None)
         spec = msgspec.structs.replace(spec, origin=None)  # it starts over, in a run of its own
-        job = await self.work(
-            updates.cluster.launch,
-            spec,
-            begin=begin,
-            is_queued=body.is_queued,
-            submitted_by=self.person,
-        )
-        updates.look_now()
-        entry = updates.job(JobId(job.id))
-        assert entry is not None  # noqa: S101  # launch() added it to the cluster's view
-        self.answer(entry, 201)
+        await self.launch(updates, spec, begin=begin, is_queued=body.is_queued)
 
     async def _spec(self, updates: PageUpdates, body: LaunchJob) -> JobSpec:
         match body:

@@ -8,7 +8,6 @@ from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.recipe.stored import with_settings
 from jupyter_mntrain.server.handlers.base import allowed
@@ -29,11 +28,7 @@ class ResumeResource(OneJobResource):
         body = self.body_as(ResumeJob)
         job = updates.cluster.known_job(entry.job_id)
         spec = await self.work(_planned, job, body)
-        started = await self.work(updates.cluster.launch, spec, submitted_by=self.person)
-        updates.look_now()
-        again = updates.job(JobId(started.id))
-        assert again is not None  # noqa: S101  # launch() added it to the cluster's view
-        self.answer(again, 201)
+        await self.launch(updates, spec)
 
 
 class CheckpointsResource(OneJobResource):

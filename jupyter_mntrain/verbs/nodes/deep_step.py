@@ -36,15 +36,11 @@ def refuse_nothing_to_try(context: Context, args: Namespace) -> None:
 
 def with_deep_step(context: Context, built: Built, report: DoctorReport) -> DoctorReport:
     """The report with what became of the job when it was started."""
-    # The cluster's part loads what a command line that asks nobody does not need.
-    from jupyter_mntrain.cluster.examination.job_ahead import job_ahead
-
-    script = job_ahead(built.spec, "", built.project).script
     with context.screen.progress() as progress:
         return built.cluster.trial.run(
             built.spec,
             report,
-            modules=tuple(sorted(one.what for one in script.modules)) if script else (),
+            project=built.project,
             submitted_by=submitter(context),
             progress=progress,
         )

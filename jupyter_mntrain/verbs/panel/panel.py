@@ -143,7 +143,7 @@ class Panel:
             port=self._port.answer,
             place=self._place.place,
             planned=self._plan.of,
-            examined=self.doctor.of,
+            examined=self.doctor.about(self.target.key, self.changed_s(), self.choices),
         )
 
     def _read(self, choices: Choices) -> Workload | MntrainError:
@@ -163,7 +163,7 @@ class Panel:
         return self._plan.look(question) | asked
 
     def examination(self, form: Form, *, anew: bool = False) -> Callable[[], None] | None:
-        """What asks the doctor about the chosen nodes, for seconds, in any thread.
+        """What asks the doctor about the chosen launch, for seconds, in any thread.
 
         ``None`` if the answer is known and not old.
         """
@@ -172,7 +172,11 @@ class Panel:
         now_s = self._context.clock()
         if not self.doctor.is_due(form.participants, now_s):
             return None
-        return partial(self.doctor.ask, form.participants, now_s)
+        try:
+            built = self._built(form)
+        except MntrainError:  # the form says what is wrong
+            built = None
+        return self.doctor.asking(form.participants, built, now_s)
 
     def _look_at_place(self, form: Form) -> bool:
         """Read what is sent, and ask the nodes for the job's folder and interpreter, if any."""
@@ -324,9 +328,7 @@ class Panel:
 
     def _cluster_words(self) -> list[str]:
         words = ["--cluster", self._args.cluster] if self._args.cluster else []
-        for address in self._args.agent or ():
-            words += ["--agent", address]
-        return words
+        return words + [word for one in self._args.agent or () for word in ("--agent", one)]
 
     def _arguments(self) -> str:
         arguments = self._context.arguments
@@ -344,6 +346,4 @@ class Panel:
 
     def _day(self, time_s: float) -> str:
         then, now = time.localtime(time_s), time.localtime(self._context.clock())
-        if (then.tm_year, then.tm_yday) == (now.tm_year, now.tm_yday):
-            return time.strftime("at %H:%M", then)
-        return time.strftime("on %-d %b", then)
+        return time.strftime("at %H:%M" if then[:3] == now[:3] else "on %-d %b", then)

@@ -10,7 +10,7 @@ import * as React from 'react';
 
 import { reportText, rowsOf, splitFix } from '../doctor/report';
 import { DoctorView } from '../doctor/view';
-import type { Examination, Finding, RemedyState } from '../schema';
+import type { Examination, Finding, WorkState } from '../schema';
 import { Cluster } from '../sidebar/cluster';
 import { CommandIDs, RequestError } from '../tokens';
 import { context } from './context';
@@ -224,6 +224,54 @@ describe('the doctor', () => {
   });
 });
 
+describe('a first step', () => {
+  /** The tab of a job, with what is answered about its first step. */
+  function openJob(states: WorkState[]) {
+    const asked: string[] = [];
+    const api = {
+      examine: async () => examination({ findings: [] }),
+      tryFirstStep: async (job: string) => {
+        asked.push(job);
+        return states.shift()!;
+      }
+    };
+    const { model } = context({ api }).props;
+    render(<DoctorView model={model} nodes={[]} jobId="j-1" />);
+    return asked;
+  }
+
+  const press = async () =>
+    fireEvent.click(await screen.findByText('Try a first step'));
+
+  it('is asked for until it has ended, and shown with the rest', async () => {
+    const asked = openJob([
+      { doing: 'starting the job for a first step' },
+      { is_over: true, examination: examination() }
+    ]);
+    await screen.findByText(/took/);
+    await press();
+    await screen.findByText('Free disk');
+    expect(asked).toEqual(['j-1', 'j-1']);
+  });
+
+  it('that cannot be made says why; a click examines again', async () => {
+    const problem = { kind: 'refused', cause: 'it may only watch' } as const;
+    openJob([{ is_over: true, problem }]);
+    await screen.findByText(/took/);
+    await press();
+    const alert = await screen.findByRole('alert');
+    expect(alert.textContent).toContain('it may only watch');
+    fireEvent.click(screen.getByText('Check again'));
+    await waitFor(() => expect(screen.queryByRole('alert')).toBeNull());
+  });
+
+  it('is of a job, not of nodes', async () => {
+    open(async () => examination(), ['wopr']);
+    await screen.findByText(/took/);
+    expect(screen.queryByText('Try a first step')).toBeNull();
+  });
+});
+
 describe('a remedy', () => {
   const remedy = { push: 'models:llama', source: 'wopr', node: 'muthur' };
   const lacking = {
@@ -231,7 +279,7 @@ describe('a remedy', () => {
     remedy
   };
 
-  function openWith(mend: () => Promise<RemedyState>) {
+  function openWith(mend: () => Promise<WorkState>) {
     let asks = 0;
     const examine = async () => {
       asks += 1;
@@ -253,7 +301,7 @@ describe('a remedy', () => {
   }
 
   it('is carried out after a question, with its progress', async () => {
-    const states: RemedyState[] = [
+    const states: WorkState[] = [
       { doing: 'pushing models:llama, MiB', done: 3, total: 9 },
       { is_over: true }
     ];

@@ -6,7 +6,7 @@ import * as React from 'react';
 import { Alert } from '../alert';
 import { Bar, Button } from '../controls';
 import type { IProblem } from '../problem';
-import type { Remedy, RemedyState } from '../schema';
+import type { Remedy, WorkState } from '../schema';
 import { type IClusterModel, problemOf } from '../tokens';
 import { trans } from '../trans';
 
@@ -24,7 +24,7 @@ export function RemedyButton(
   props: IMending & { remedy: Remedy }
 ): JSX.Element {
   const { remedy, model, done } = props;
-  const [state, setState] = React.useState<RemedyState | null>(null);
+  const [state, setState] = React.useState<WorkState | null>(null);
   const [problem, setProblem] = React.useState<IProblem | null>(null);
   const isShown = React.useRef(true);
   React.useEffect(() => () => void (isShown.current = false), []);
@@ -34,7 +34,7 @@ export function RemedyButton(
       return;
     }
     setProblem(null);
-    let now: RemedyState = {};
+    let now: WorkState = {};
     setState(now);
     try {
       // The server answers after a moment, and goes on if nobody asks.

@@ -9,7 +9,7 @@ import { copy } from '../clipboard';
 import { Button } from '../controls';
 import { problemText } from '../problem';
 import type { Examination } from '../schema';
-import type { IClusterModel } from '../tokens';
+import { type IClusterModel, RequestError } from '../tokens';
 import { trans } from '../trans';
 import { Mending } from './remedy';
 import { counts, extent, reportText, rowsOf } from './report';
@@ -31,10 +31,16 @@ export function doctorWidget(props: IDoctorProps): ReactWidget {
 
 export function DoctorView(props: IDoctorProps): JSX.Element {
   const { model, nodes, jobId } = props;
-  const { answer, problem, isAsking, again } = useAsked(
-    () => model.api.examine(nodes, jobId),
-    [model]
-  );
+  const isDeep = React.useRef(false);
+  const [doing, setDoing] = React.useState('');
+  const { answer, problem, isAsking, again } = useAsked(async () => {
+    const deep = isDeep.current;
+    isDeep.current = false;
+    setDoing('');
+    return deep && jobId
+      ? firstStep(model, jobId, setDoing)
+      : model.api.examine(nodes, jobId);
+  }, [model]);
   const mending = React.useMemo(() => ({ model, done: again }), [model, again]);
   const rows = React.useMemo(() => (answer ? rowsOf(answer) : []), [answer]);
   return (
@@ -43,13 +49,27 @@ export function DoctorView(props: IDoctorProps): JSX.Element {
         <h2 className="mnt-head-name">{trans.__('Doctor')}</h2>
         <span className="m s" role="status">
           {isAsking
-            ? trans.__(
+            ? doing ||
+              trans.__(
                 'Examining %1…',
                 nodes.join(', ') || jobId || trans.__('nodes')
               )
             : answer && extent(answer, rows)}
         </span>
         <span className="sp" />
+        {jobId && !nodes.length && (
+          <Button
+            label={trans.__('Try a first step')}
+            title={trans.__(
+              'Starts the job on its nodes for one step, or, of a script, until its ranks have met; nothing of it stays'
+            )}
+            isOff={isAsking}
+            run={() => {
+              isDeep.current = true;
+              again();
+            }}
+          />
+        )}
         <Button label={trans.__('Check again')} isOff={isAsking} run={again} />
         <Button
           label={trans.__('Copy report')}
@@ -65,6 +85,24 @@ export function DoctorView(props: IDoctorProps): JSX.Element {
       )}
     </div>
   );
+}
+
+/** Starts the job; asks how far it is until it has ended, whether or not the tab is still open. */
+async function firstStep(
+  { api }: IClusterModel,
+  jobId: string,
+  say: (doing: string) => void
+): Promise<Examination> {
+  for (;;) {
+    const now = await api.tryFirstStep(jobId);
+    if (now.problem) {
+      throw new RequestError(now.problem, 0);
+    }
+    if (now.examination) {
+      return now.examination;
+    }
+    say(now.doing ?? '');
+  }
 }
 
 function Report({ examination }: { examination: Examination }): JSX.Element {

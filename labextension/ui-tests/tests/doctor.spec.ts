@@ -76,6 +76,50 @@ test('what is found has cause and fix, wide and narrow', async ({ page }) => {
   await shot(page, 'doctor-narrow-light');
 });
 
+test('a job is started to see whether it works', async ({ page }) => {
+  let goOn: () => void = () => undefined;
+  let isBegun = false;
+  await page.route(/mntrain\/v1\/doctor\/deep/, async route => {
+    expect(route.request().postDataJSON()).toEqual({ job: 'j-1' });
+    if (!isBegun) {
+      isBegun = true;
+      const doing = 'starting the job for a first step';
+      return route.fulfill({ json: { doing } });
+    }
+    await new Promise<void>(resolve => (goOn = resolve));
+    const tried = {
+      check: 'deep-step',
+      node: 'node1',
+      level: 'passed',
+      said: '0.8 s, 1.2 GB'
+    };
+    const report = { nodes: ['node1'], findings: [tried], silent: {} };
+    const examination = {
+      report: { ...report, time_s: Date.now() / 1000, took_s: 9.1 },
+      checks: [{ id: 'deep-step', title: 'First step' }]
+    };
+    await route.fulfill({ json: { is_over: true, examination } });
+  });
+  await page.route(/mntrain\/v1\/doctor(\?|$)/, async route => {
+    const { report, checks } = await (
+      await route.fetch({ postData: '{"nodes": []}' })
+    ).json();
+    await route.fulfill({ json: { report, checks } });
+  });
+  await openSidebar(page);
+  await execute(page, 'mntrain:doctor', { jobId: 'j-1' });
+  const view = page.locator('.mnt-doctor');
+  await view.getByRole('button', { name: 'Try a first step' }).click();
+  await expect(view.getByRole('status')).toHaveText(/first step/);
+  await shot(view, 'doctor-deep-begun-light');
+  await expectAccessible(page, '.mnt-doctor');
+  goOn();
+  await expect(view.getByRole('status')).toHaveText(/1 node, 1 check/);
+  await view.getByText('1 check passed').click();
+  await expect(view.getByText('0.8 s, 1.2 GB')).toBeVisible();
+  await shot(view, 'doctor-deep-light');
+});
+
 test('what a node lacks is pushed to it after a question', async ({ page }) => {
   const remedy = { push: 'models:llama', source: 'node1', node: 'node2' };
   let isMended = false;

@@ -37,7 +37,7 @@ async function launch(
     data: { spec }
   });
   expect(answer.ok(), await answer.text()).toBeTruthy();
-  return (await answer.json()).job_id;
+  return (await answer.json()).job.job_id;
 }
 
 async function expectEnded(page: Page, base: string, job: string) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.faults import Hang, Refuse
 from tests.standin.nodes import gpu
+from tests.wording import says
 
 Pair = tuple[FakeAgent, FakeAgent]
 
@@ -169,17 +169,43 @@ def test_that_nccl_differs_as_it_is_loaded_is_acknowledged_with_the_other_versio
     assert {note.kind for note in notes} == {Kind.MIXED_VERSIONS}
 
 
-@pytest.mark.parametrize("how", ["hangs", "is older"])
-def test_a_node_that_does_not_tell_in_time_is_not_judged(
-    how: str, agents: Pair, open_cluster: Open, monkeypatch: pytest.MonkeyPatch
+def test_a_node_that_does_not_tell_in_time_is_not_judged_and_said(
+    agents: Pair, open_cluster: Open, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(before_launch, "PATIENCE_S", 0.2)
-    tell: Callable[[], object] = {
-        "hangs": lambda: agents[1].faults["facts"].append(Hang()),
-        "is older": lambda: setattr(agents[1], "facts", None),
-    }[how]
-    tell()
+    agents[1].faults["facts"].append(Hang())
+    (note,) = launched(open_cluster, agents)
+    assert (note.kind, note.node) == (Kind.SLOW_TO_ANSWER, "node2")
+    assert says("was not examined: did not answer the doctor within 0.2 s", note.cause)
+    assert says("mntrain doctor node2", note.fix)
+
+
+def test_an_older_agent_is_not_judged(agents: Pair, open_cluster: Open):
+    agents[1].facts = None
     assert launched(open_cluster, agents) == []
+
+
+def test_ways_that_take_too_long_are_said(
+    agents: Pair, open_cluster: Open, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(before_launch, "NETWORK_PATIENCE_S", 0.2)
+    agents[1].faults["paths"].append(Hang())
+    (note,) = launched(open_cluster, agents)
+    assert says("the network between the nodes was not tried within 0.2 s", note.cause)
+    assert says("mntrain doctor node1 node2", note.fix)
+
+
+def test_a_node_that_is_named_twice_is_examined_once(agents: Pair, open_cluster: Open):
+    node_id = agents[1].node_id
+    report = open_cluster(*agents).doctor.examine(["node2", node_id, "node1"])
+    assert report.nodes == ("node2", "node1")
+    assert [agent.count("facts") for agent in agents] == [1, 1]
+
+
+def test_a_job_that_names_a_node_twice_is_refused(agents: Pair, open_cluster: Open):
+    twice = tuple(Participant(node=one) for one in ("node2", agents[1].node_id))
+    with pytest.raises(SpecError):
+        open_cluster(*agents).doctor.examine(participants=twice)
 
 
 def test_nodes_that_cannot_reach_each_other_start_nothing(agents: Pair, open_cluster: Open):

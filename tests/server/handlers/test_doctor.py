@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_mntrain.doctor.every import EVERY
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.server.remedies import RemedyState
+from jupyter_mntrain.server.long_works import WorkState
 from jupyter_mntrain.server.shown_checks import Examination
 from jupyter_mntrain.trust.authority import Subject
 from tests.agent.live import free_port
@@ -90,12 +90,20 @@ def test_the_nodes_of_a_job_are_examined_for_what_it_reads(served: Served) -> No
     refused(served.server.ask("POST", "/doctor", {"job": "j-0000dead"}), 404, "no-such-job")
 
 
-def mended(server: LiveServer, remedy: dict[str, str]) -> RemedyState:
-    """The end of a remedy: each answer says how far it is."""
+def mended(server: LiveServer, remedy: dict[str, str]) -> WorkState:
+    """The end of a remedy."""
+    return ended(server, "/doctor/remedy", remedy)
+
+
+def ended(
+    server: LiveServer, route: str, asked: object, meanwhile: Callable[[], object] = bool
+) -> WorkState:
+    """The end of a work: each answer says how far it is."""
     while True:
-        answer = server.ask("POST", "/doctor/remedy", remedy)
+        meanwhile()
+        answer = server.ask("POST", route, asked)
         assert answer.status_code == 200, answer.text
-        state = msgspec.json.decode(answer.content, type=RemedyState)
+        state = msgspec.json.decode(answer.content, type=WorkState)
         if state.is_over:
             return state
 
@@ -108,6 +116,32 @@ def test_a_remedy_that_cannot_be_carried_out_says_why(served: Served) -> None:
     assert state.problem is not None
     assert state.problem.kind is Kind.BAD_SPEC
     refused(served.server.ask("POST", "/doctor/remedy", REMEDY | {"push": "../x"}), 400, "bad-spec")
+
+
+def test_a_job_is_started_to_see_whether_it_works(served: Served) -> None:
+    job_id = served.add_job(state="failed")
+    before = {one for agent in served.agents for one in agent.jobs}
+    seen: set[str] = set()
+
+    def end_it() -> None:
+        """What stands in for its ranks fails."""
+        for agent in served.agents:
+            for one in set(agent.jobs) - before:
+                seen.add(one)
+                served.do(agent.finish, one, 1)
+
+    state = ended(served.server, "/doctor/deep", {"job": job_id}, end_it)
+    assert state.problem is None
+    assert state.examination is not None
+    tried = [one for one in state.examination.report.findings if one.check == "deep-step"]
+    assert [one.level for one in tried] == ["stops", "stops"]
+    assert {one.node for one in tried} == {"node1", "node2"}
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("body", [{}, {"nodes": ["node1"]}])
+def test_without_a_job_nothing_is_started(served: Served, body: object) -> None:
+    refused(served.server.ask("POST", "/doctor/deep", body), 400, "bad-request")
 
 
 def test_who_may_only_watch_mends_nothing(watching: LiveServer) -> None:

@@ -16,6 +16,7 @@ import pytest
 from jupyter_mntrain import __version__
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples, RankSamples
 from jupyter_mntrain.model.failure.calls import Call, GroupCalls
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.stall import RankStack
 from tests.agent.live import free_port
@@ -271,20 +272,31 @@ def test_a_job_is_ended(served: Served, how: str) -> None:
 def test_a_job_is_launched_from_a_file_and_again(served: Served) -> None:
     first = served.server.ask("POST", "/jobs", {"spec": JOB_FILE})
     assert first.status_code == 201, first.text
-    assert first.json()["name"] == "from a file"
-    assert first.json()["submitted_by"].startswith("Anonymous "), "a name, not a number"
-    again = served.server.ask("POST", "/jobs", {"job_id": first.json()["job_id"]})
+    job = first.json()["job"]
+    assert job["name"] == "from a file"
+    assert job["submitted_by"].startswith("Anonymous "), "a name, not a number"
+    again = served.server.ask("POST", "/jobs", {"job_id": job["job_id"]})
     assert again.status_code == 201, again.text
-    assert again.json()["job_id"] != first.json()["job_id"]
-    assert again.json()["name"] == "from a file"
+    assert again.json()["job"]["job_id"] != job["job_id"]
+    assert again.json()["job"]["name"] == "from a file"
+
+
+def test_what_the_doctor_says_of_a_launch_comes_with_the_job(served: Served) -> None:
+    agent = served.agents[0]
+    served.do(agent.faults["facts"].append, Refuse(cause="its disk hangs", kind=Kind.DISK_ERROR))
+    answer = served.server.ask("POST", "/jobs", {"spec": JOB_FILE})
+    assert answer.status_code == 201, answer.text
+    (note,) = answer.json()["notes"]
+    assert (note["kind"], note["node"]) == ("disk-error", agent.name)
+    assert says("was not examined", note["cause"])
 
 
 def test_that_versions_may_differ_is_said_of_each_launch(served: Served) -> None:
     """Not by a job file, which a page does not show."""
     file = "mixed_versions = true\n" + JOB_FILE
-    silent = served.server.ask("POST", "/jobs", {"spec": file}).json()["job_id"]
+    silent = served.server.ask("POST", "/jobs", {"spec": file}).json()["job"]["job_id"]
     said = served.server.ask("POST", "/jobs", {"spec": JOB_FILE, "mixed_versions": True})
-    loud = said.json()["job_id"]
+    loud = said.json()["job"]["job_id"]
     found = [served.agents[0].jobs[one].spec.mixed_versions for one in (silent, loud)]
     assert found == [False, True]
     assert "mixed_versions" not in served.server.get(f"/jobs/{loud}/spec")["text"]

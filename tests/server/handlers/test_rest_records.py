@@ -101,7 +101,7 @@ def test_an_ended_job_is_named_noted_and_deleted(
     }
     launched = server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file), "is_queued": True})
     assert launched.status_code == 201, launched.text
-    path = f"/jobs/{launched.json()['job_id']}"
+    path = f"/jobs/{launched.json()['job']['job_id']}"
     kept = tomllib.loads(server.get(f"{path}/spec")["text"])
     assert {name: kept.get(name) for name in file} == file | {"participants": kept["participants"]}
     wait_for(lambda: server.get(path)["state"] == "succeeded")
@@ -125,7 +125,7 @@ def test_an_ended_job_is_named_noted_and_deleted(
 def test_jobs_are_compared_by_their_settings(served: Served) -> None:
     def launched(name: str, priority: int) -> str:
         spec = JOB_FILE.replace('"from a file"', f'"{name}"\npriority = {priority}')
-        return str(served.server.ask("POST", "/jobs", {"spec": spec}).json()["job_id"])
+        return str(served.server.ask("POST", "/jobs", {"spec": spec}).json()["job"]["job_id"])
 
     both = [launched("one", 3), launched("two", 4)]
     found = served.server.get(f"/compare?job={both[0]}&job={both[1]}")

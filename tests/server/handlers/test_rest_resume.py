@@ -29,7 +29,7 @@ def ended_run(served: Served, *steps: int) -> JobId:
     }
     launched = served.server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file)})
     assert launched.status_code == 201, launched.text
-    job_id = JobId(launched.json()["job_id"])
+    job_id = JobId(launched.json()["job"]["job_id"])
     for rank, agent in enumerate(served.agents):
         held = tuple(HeldCheckpoint(Manifest(step, 1, (10, 20)), (rank,), 5.0) for step in steps)
         kept = NodeCheckpoints(run=job_id, directory="/c", checkpoints=held)
@@ -55,7 +55,7 @@ def test_a_run_is_resumed_where_the_person_saw_it_would_be(served: Served) -> No
 
     resumed = served.server.ask("POST", path, {"expected_step": 400, "steps": 2000})
     assert resumed.status_code == 201, resumed.text
-    newer = JobId(resumed.json()["job_id"])
+    newer = JobId(resumed.json()["job"]["job_id"])
     spec = served.agents[0].jobs[newer].spec
     assert spec.origin is not None
     assert (spec.origin.job, spec.origin.step, spec.origin.is_branch) == (job_id, 400, False)
@@ -66,10 +66,10 @@ def test_a_run_is_resumed_where_the_person_saw_it_would_be(served: Served) -> No
 
     branch = served.server.ask("POST", path, {"begin": 200})
     assert branch.status_code == 201, branch.text
-    origin = served.agents[0].jobs[branch.json()["job_id"]].spec.origin
+    origin = served.agents[0].jobs[branch.json()["job"]["job_id"]].spec.origin
     assert origin is not None
     assert (origin.step, origin.is_branch) == (200, True)
-    finish(served, branch.json()["job_id"])
+    finish(served, branch.json()["job"]["job_id"])
 
 
 def test_checkpoints_are_pinned_and_deleted(served: Served) -> None:

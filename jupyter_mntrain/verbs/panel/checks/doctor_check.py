@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from jupyter_mntrain.doctor.every import EVERY
-from jupyter_mntrain.doctor.finding import DoctorReport, Finding
+from jupyter_mntrain.doctor.finding import DoctorReport, Finding, unexamined
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show import formats
@@ -40,6 +40,8 @@ def check_doctor(
         check = _row_check(one, choices, can_leave=len(used) > 1 and one.node in names)
         if check is not None:
             findings.put(one.node, check)
+    for node, why in answer.silent.items() if isinstance(answer, DoctorReport) else ():
+        findings.put(node, RowCheck(level="warning", problem=unexamined(node, why)))
     return doctor_line(answer)
 
 

@@ -1,23 +1,35 @@
-"""Doctor look: what the doctor finds on the chosen nodes, asked in the background."""
+"""Doctor look: what the doctor finds for the chosen launch, asked in the background."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import DoctorRefusedError, MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
+from jupyter_mntrain.verbs.panel.choices import Choices
+from jupyter_mntrain.workload.built import Built
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
 TRUSTED_S = tunables.seconds("verbs.doctor_trusted_s")
 MOST_KEPT = 8
-"""Sets of participants whose answers are kept, for who goes back and forth."""
+"""Launches whose answers are kept, for who goes back and forth."""
+
+NO_MATTER = (
+    *("nodes", "others_take_part", "head"),
+    *("schedule", "microbatches", "steps", "batch"),
+    *("name", "priority", "restart", "restarts", "min_nodes", "waits", "skips_doctor"),
+)
+"""Fields of :class:`Choices` by which no node is judged; of the first, the participants tell."""
 
 Participants = tuple[Participant, ...]
 Answer = DoctorReport | Problem
@@ -27,16 +39,45 @@ Examined = Callable[[Participants], Answer | None]
 """The answer about these participants; ``None`` if it is not known."""
 
 
-class DoctorLook:
-    """Keeps the answers about the last sets of participants.
+class About(NamedTuple):
+    """What an answer depends on, beside the participants.
 
-    :meth:`ask` takes seconds and may run in any thread, one at a time.
+    Args:
+        target: key of what is launched.
+        changed_s: when its file was last changed.
+        choices: those by which nodes can be judged.
+    """
+
+    target: str = ""
+    changed_s: float = 0.0
+    choices: Choices = Choices()
+
+
+class _Known(NamedTuple):
+    participants: Participants
+    about: About
+    answer: Answer
+    asked_s: float
+
+
+class DoctorLook:
+    """Keeps the answers about the last launches that were chosen.
+
+    What :meth:`asking` returns takes seconds and may run in any thread, one at a time.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._answers: dict[Participants, tuple[Answer, float]] = {}
+        self._about = About()
+        self._answers: list[_Known] = []
         self._has_refused = False
+
+    def about(self, target: str, changed_s: float, choices: Choices) -> Examined:
+        """Turn to another launch, or the same; what knows the answers about it."""
+        no_matter = {name: getattr(Choices(), name) for name in NO_MATTER}
+        judged = msgspec.structs.replace(choices, **no_matter)
+        self._about = About(target, changed_s, judged)
+        return self.of
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
@@ -49,27 +90,50 @@ class DoctorLook:
             raise
 
     def of(self, participants: Participants) -> Answer | None:
-        known = self._answers.get(participants)
-        return known[0] if known else None
+        known = self._known(participants)
+        return known.answer if known else None
 
     def refuses(self, participants: Participants) -> bool:
-        """Whether it refused the last launch, or would refuse one of these."""
+        """Whether it refused the last launch, or would refuse this one."""
         answer = self.of(participants)
         return self._has_refused or (isinstance(answer, DoctorReport) and not answer.can_launch)
 
     def is_due(self, participants: Participants, now_s: float) -> bool:
         """Whether to ask: somebody takes part, and the answer is missing or old."""
-        known = self._answers.get(participants)
-        return bool(participants) and (known is None or now_s - known[1] >= TRUSTED_S)
+        known = self._known(participants)
+        return bool(participants) and (known is None or now_s - known.asked_s >= TRUSTED_S)
 
     def forget(self) -> None:
         """Let the next look ask again."""
-        self._answers = {}
+        self._answers = []
 
-    def ask(self, participants: Participants, now_s: float) -> None:
+    def asking(
+        self, participants: Participants, built: Built | None, now_s: float
+    ) -> Callable[[], None]:
+        """What asks about this launch.
+
+        Args:
+            built: ``None`` if its options are wrong: its nodes are examined.
+        """
+        return partial(self._ask, self._about, participants, built, now_s)
+
+    def _ask(
+        self, about: About, participants: Participants, built: Built | None, now_s: float
+    ) -> None:
+        examine = self._cluster.doctor.examine
         try:
-            answer: Answer = self._cluster.doctor.examine(participants=participants)
+            answer: Answer = (
+                examine(participants=participants)
+                if built is None
+                else examine(spec=built.spec, project=built.project)
+            )
         except MntrainError as error:
             answer = error.problem
-        kept = [one for one in self._answers.items() if one[0] != participants]
-        self._answers = dict([*kept[1 - MOST_KEPT :], (participants, (answer, now_s))])
+        kept = [
+            one for one in self._answers if (one.participants, one.about) != (participants, about)
+        ]
+        self._answers = [*kept[1 - MOST_KEPT :], _Known(participants, about, answer, now_s)]
+
+    def _known(self, participants: Participants) -> _Known | None:
+        wanted = (participants, self._about)
+        return next((one for one in self._answers if (one.participants, one.about) == wanted), None)

@@ -1,7 +1,7 @@
 /** Launches a job again. */
 
 import type { Api } from '../../api';
-import type { JobEntry } from '../../schema';
+import type { LaunchedJob } from '../../schema';
 import { problemOf } from '../../tokens';
 import { isAcknowledged } from './confirmation';
 
@@ -9,7 +9,7 @@ import { isAcknowledged } from './confirmation';
 export async function launchedAgain(
   api: Api,
   jobId: string
-): Promise<JobEntry | undefined> {
+): Promise<LaunchedJob | undefined> {
   try {
     return await api.launchAgain(jobId);
   } catch (error) {

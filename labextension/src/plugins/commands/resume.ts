@@ -2,6 +2,7 @@
 
 import { Notification } from '@jupyterlab/apputils';
 
+import { problemText } from '../../problem';
 import {
   askForSteps,
   askToDelete,
@@ -11,7 +12,12 @@ import {
 } from '../../resume/dialogs';
 import type { Change } from '../../resume/table';
 import { obstacleText, pageProblem, readOffer } from '../../resume/texts';
-import type { JobEntry, ResumeJob, ResumeOffer } from '../../schema';
+import type {
+  JobEntry,
+  LaunchedJob,
+  ResumeJob,
+  ResumeOffer
+} from '../../schema';
 import { CommandIDs, RequestError } from '../../tokens';
 import { trans } from '../../trans';
 import { OVER } from '../../words';
@@ -45,9 +51,9 @@ class Runs {
     }
   }
 
-  private tell(job: JobEntry | undefined): void {
-    if (job) {
-      tellStarted(this.context, job);
+  private tell(launched: LaunchedJob | undefined): void {
+    if (launched) {
+      tellStarted(this.context, launched);
     }
   }
 }
@@ -160,9 +166,15 @@ async function inPage<T>(asked: Promise<T>): Promise<T> {
   }
 }
 
-function tellStarted({ commands }: ICommandContext, job: JobEntry): void {
-  Notification.success(trans.__('Started %1 as %2.', job.name, job.job_id), {
-    autoClose: 8000,
+/** With what is to be said of its nodes, which stays until it is read. */
+function tellStarted(
+  { commands }: ICommandContext,
+  { job, notes = [] }: LaunchedJob
+): void {
+  const started = trans.__('Started %1 as %2.', job.name, job.job_id);
+  const text = [started, ...notes.map(problemText)].join('\n');
+  Notification.emit(text, notes.length ? 'warning' : 'success', {
+    autoClose: !notes.length && 8000,
     actions: [
       {
         label: trans.__('Attach'),

@@ -108,7 +108,7 @@ def test_only_other_nodes_time_or_a_click_have_it_asked_again(
     clock = StillClock()
     panel = open_panel(two, here, "small.toml", clock=clock)
     examined(panel)
-    assert panel.examination(choose(panel, port="29555", name="other")) is None
+    assert panel.examination(choose(panel, steps="7", name="other")) is None
     choose(panel, nodes={"muthur": NodeChoice(is_used=False)})
     examined(panel)
     # Who goes back finds the answer.
@@ -123,6 +123,36 @@ def test_only_other_nodes_time_or_a_click_have_it_asked_again(
     assert again is not None
     again()
     assert len(two.doctor.examinations) == 4
+
+
+def test_it_is_asked_about_the_launch_with_its_options(panel: Panel, two: StandInCluster) -> None:
+    examined(panel)
+    choose(panel, port="29555", environment="DATA=/data")
+    examined(panel)
+    assert len(two.doctor.examinations) == 2
+    spec = two.doctor.spec
+    assert spec is not None
+    assert (spec.port, spec.environment["DATA"]) == (29555, "/data")
+    assert spec.runs_trainer
+
+
+def test_options_that_are_wrong_leave_its_nodes_to_be_examined(
+    panel: Panel, two: StandInCluster
+) -> None:
+    choose(panel, environment="DATA")  # that this environment does not have
+    examined(panel)
+    assert two.doctor.spec is None
+    assert [one.node for one in two.doctor.examinations[0]] == ["muthur", "wopr"]
+
+
+def test_a_node_that_tells_nothing_is_a_warning(panel: Panel, two: StandInCluster) -> None:
+    two.doctor.silent = {
+        "wopr": Problem(kind=Kind.SLOW_TO_ANSWER, cause="did not answer within 15 s")
+    }
+    (check,) = row(examined(panel), "wopr").checks
+    assert check.level == "warning"
+    assert check.problem is not None
+    assert says("was not examined: did not answer", check.problem.cause)
 
 
 def test_nobody_is_asked_without_a_chosen_node(panel: Panel) -> None:

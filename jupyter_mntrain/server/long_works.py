@@ -1,0 +1,98 @@
+"""Long works: what takes minutes, done while the page asks how far it is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+import msgspec
+
+from jupyter_mntrain.launch.progress import Progress
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.server.shown_checks import Examination
+
+ANSWER_S = tunables.seconds("server.work_answer_s")
+KEPT_S = tunables.seconds("server.work_kept_s")
+
+
+class WorkState(Record, frozen=True):
+    """How far a work is.
+
+    Args:
+        doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
+        is_over: it has ended, well or with a problem; asking again begins anew.
+        examination: its result, if it has one.
+    """
+
+    doing: str = ""
+    done: int = 0
+    total: int | None = None
+    is_over: bool = False
+    problem: Problem | None = None
+    examination: Examination | None = None
+
+
+Do = Callable[[Progress], WorkState]
+"""Does the work in a thread, and returns how it ended."""
+
+
+@dataclass
+class _Work:
+    state: WorkState = field(default_factory=WorkState)
+    result: Future[WorkState] = field(default_factory=Future)
+    ended_s: float | None = None
+
+    def report(self, what: str, done: int, total: int | None) -> None:
+        self.state = WorkState(doing=what, done=done, total=total)
+
+    def run(self, do: Do) -> WorkState:
+        try:
+            return do(self)
+        except MntrainError as error:
+            return WorkState(problem=error.problem)
+        finally:
+            self.ended_s = time.monotonic()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether it has ended, and nobody came for its result."""
+        return self.ended_s is not None and time.monotonic() - self.ended_s > KEPT_S
+
+
+class LongWorks:
+    """Those of one server. Safe from any thread. A page that closes ends none of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._works: dict[Hashable, _Work] = {}
+        # One at a time: each takes all that links or GPUs have.
+        self._threads = ThreadPoolExecutor(1, "mntrain-work")
+
+    def carry_out(self, key: Hashable, do: Do) -> WorkState:
+        """Begin it, or say how far it is: at once if it has ended, else after a moment.
+
+        Args:
+            key: who asks with the same one asks about the same work.
+        """
+        with self._lock:
+            work = self._works.get(key)
+            if work is None or work.is_stale:
+                work = self._works[key] = _Work()
+                work.result = self._threads.submit(work.run, do)
+        wait([work.result], ANSWER_S)
+        if not work.result.done():
+            return work.state
+        with self._lock:
+            if self._works.get(key) is work:
+                del self._works[key]
+        return msgspec.structs.replace(work.result.result(), is_over=True)
+
+    def close(self) -> None:
+        """Begin no more of them; what is under way ends with the cluster's connections."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
