@@ -27,7 +27,7 @@ from tests.cluster.conftest import wait_for
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
-from tests.standin.faults import Hang, Refuse
+from tests.standin.faults import Hang, Refuse, Slow
 from tests.standin.heard import Heard
 from tests.wording import reads, wording
 
@@ -282,6 +282,19 @@ def test_a_node_that_answers_late_is_waited_for(
     made = open_cluster(*two)
     assert [one.nproc for one in made.participants(["node1", "node2"])] == [1, 1]
     assert made.job(job.id).id == job.id
+
+
+def test_a_copied_machine_is_told_from_a_node_that_is_named_twice(
+    elsewhere: Elsewhere, open_cluster: Open
+) -> None:
+    """The copy, which answers first, has the other's name and id, and a host name of its own."""
+    first = elsewhere.agent("node1", hostname="node1")
+    copy = elsewhere.agent("node1", hostname="node2")
+    first.faults["stream"] += [Slow(0.5)]
+    made = open_cluster(first, copy)
+    with pytest.raises(NodeError) as caught:
+        made.participants(["node1", "node2"])
+    assert caught.value.kind is Kind.NODE_ID_TWICE
 
 
 @pytest.mark.usefixtures("impatient_streams")

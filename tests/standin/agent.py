@@ -100,6 +100,8 @@ class FakeAgent:
     turn: MeasureTurn = field(default_factory=MeasureTurn)
     training: dict[str, JobId] = field(default_factory=dict)
     """Jobs that are in the way of a measurement, by interface."""
+    taken_ports: set[int] = field(default_factory=set)
+    """Ports that another program uses."""
     faults: dict[str, list[Fault]] = field(default_factory=lambda: defaultdict(list))
     ends_streams_of_finished_jobs: bool = True
     port: int = 0

@@ -6,7 +6,9 @@ import time
 
 import msgspec
 
+from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathHeard, PathsAsked, PathTicket
 from tests.doctor.faults.workload import WHOLE
@@ -69,7 +71,18 @@ class _PathsEnd(Handler):
         self.answer(PathHeard())
 
 
+class _Port(Handler):
+    route = "port"
+
+    def get(self, port: str) -> None:
+        number, address = int(port), self.agent.info.addresses[0].rpartition(":")[0]
+        taken = Problem(kind=Kind.PORT_TAKEN, cause=f"port {number} is in use", fix="use another")
+        problem = taken if number in self.agent.taken_ports else None
+        self.answer(PortStatus(port=number, address=address, problem=problem))
+
+
 DOCTOR_ROUTES = [
+    (r"/v1/port/(\d+)", _Port),
     (r"/v1/node/facts", _Facts),
     (r"/v1/node/paths/listen", _PathsListen),
     (r"/v1/node/paths/try", _PathsTry),

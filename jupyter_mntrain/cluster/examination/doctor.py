@@ -141,7 +141,12 @@ class ClusterDoctor:
         try:
             if spec.entry:  # otherwise only its options are asked about
                 check_spec(spec)
-            await self._driver.launcher().agreed(spec)
+            agreed = await self._driver.launcher().agreed(spec)
+            if spec.port is None:
+                return None
+            head = agreed.placements[0]
+            client = self._search.client(head.node_id)
+            found = (await client.port_status(spec.port, head.interface)).problem
         except MntrainError as error:
             return error.problem
-        return None
+        return found and msgspec.structs.replace(found, node=head.node)

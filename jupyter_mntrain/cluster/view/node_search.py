@@ -31,18 +31,24 @@ class NodeSearch:
         self._clock = clock
 
     def settle(self, names: Sequence[str], progress: Progress) -> None:
-        """Wait, in a new driver, until the nodes in ``names`` are found or should have been."""
+        """Wait, in a new driver, until the nodes in ``names`` are found or should have been.
+
+        While several of these names lead to one node, it is waited on: a copy of a machine has the
+        id of one node and the host name of another.
+        """
 
         def found() -> bool:
             usable = self.usable()
-            known = {name for info in usable for name in info.names}
+            known = {name: info.node_id for info in usable for name in info.names}
             missing = [name for name in names if name not in known]
             progress.report(
                 "looking for nodes",
                 len(names) - len(missing) if names else len(usable),
                 len(names) or None,
             )
-            return bool(names) and not missing
+            if missing or not names:
+                return False
+            return len({known[name] for name in names}) == len(set(names))
 
         self._grace.wait(found)
 

@@ -89,6 +89,19 @@ def test_of_a_jobs_participants_it_is_judged_what_the_job_would_use(
     assert found(report) == [("cores", "node1", "slows")]
 
 
+@pytest.mark.parametrize(("port", "is_taken"), [(29511, True), (29512, False), (None, False)])
+def test_a_port_that_another_program_uses_on_the_head_is_named(
+    port: int | None, is_taken: bool, agents: Pair, open_cluster: Open
+):
+    for agent in agents:
+        agent.taken_ports = {29511}
+    job = spec("node2", "node1", port=port)
+    report = open_cluster(*agents).doctor.examine(spec=job)
+    assert found(report) == ([("launch", "node2", "stops")] if is_taken else [])
+    kinds = {one.problem.kind for one in report.findings if one.problem}
+    assert kinds == ({Kind.PORT_TAKEN} if is_taken else set())
+
+
 def test_an_unknown_node_is_refused(agents: Pair, open_cluster: Open):
     with pytest.raises(SpecError):
         open_cluster(*agents).doctor.examine(["nodex"])

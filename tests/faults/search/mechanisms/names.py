@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.faults.search.case import Accept, Case, Truth
+from tests.faults.search.case import Accept, Case, Channels, Truth
 from tests.faults.search.mechanisms.mechanism import Drawn, Mechanism, Parameters, Setting
 from tests.faults.search.mechanisms.truths import RUNNING, START_S, node_of
 from tests.faults.search.vocabulary import (
@@ -20,9 +20,15 @@ if TYPE_CHECKING:
     from tests.faults.search.stage import Stage
 
 
+_LAUNCH: Channels = frozenset({"launch"})
+
+
 def _names(setting: Setting) -> Drawn:
     wrong = setting.chance.choice(("silent", "own name elsewhere", "no names"))
-    return Drawn(Truth(is_harmless=True, states=RUNNING), {"wrong": wrong})
+    # A doctor may say that look-ups take long, which no job fails of.
+    slow = Accept(frozenset({"no-answer"}), nodes=frozenset({setting.guilty}), channels=_LAUNCH)
+    may = (slow,) if wrong == "silent" else ()
+    return Drawn(Truth(is_harmless=True, states=RUNNING, may=may), {"wrong": wrong})
 
 
 @contextmanager
