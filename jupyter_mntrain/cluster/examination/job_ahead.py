@@ -42,8 +42,7 @@ def job_ahead(spec: JobSpec, head: str, project: StagedProject | None = None) ->
         return job
     script = read_script(text, spec.entry[2 if spec.entry[0] == "-m" else 1 :], spec.environment)
     sent = {*spec.files, *(project.names if project else ())}
-    own = {one.partition("/")[0].removesuffix(".py") for one in sent}
-    modules = tuple(one for one in script.modules if one.what not in own)
+    modules = tuple(_foreign(script.modules, sent, spec, project))
     return msgspec.structs.replace(
         job,
         script=msgspec.structs.replace(script, modules=modules),
@@ -74,6 +73,31 @@ def question_of(job: JobAhead, spec: JobSpec) -> MachineQuestion:
     )
 
 
+def _foreign(
+    imported: Iterable[Need], sent: Iterable[str], spec: JobSpec, project: StagedProject | None
+) -> Iterator[Need]:
+    """The modules that are not sent with the job, and those that the sent ones import."""
+    own = {one.partition("/")[0].removesuffix(".py") for one in sent}
+    # What every rank comes to first: one that is read as that is not read again.
+    todo = sorted(imported, key=lambda one: not one.is_certain)
+    known: set[str] = set()
+    while todo:
+        one = todo.pop(0)
+        if one.what in known:
+            continue
+        known.add(one.what)
+        if one.what not in own:
+            yield one
+            continue
+        names = (f"{one.what}.py", f"{one.what}/__init__.py")
+        text = next(filter(None, (_text(name, spec, project) for name in names)), "")
+        inner = [
+            Need(each.what, one.line, each.is_certain and one.is_certain)
+            for each in read_script(text).modules
+        ]
+        todo = sorted([*todo, *inner], key=lambda each: not each.is_certain)
+
+
 def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | None]:
     """Name and text of the script; ``None`` if it is not on this machine, or there is none."""
     if spec.needs_package or not spec.entry:
@@ -82,15 +106,19 @@ def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | No
     if spec.entry[0] == "-m":
         stem = spec.entry[1].replace(".", "/") if len(spec.entry) > 1 else ""
         names = [f"{stem}.py", f"{stem}/__main__.py"]
-    for name in names:
-        if name in spec.files:
-            return name, spec.files[name]
-        if project is not None and (source := _source(project, name)) is not None:
-            try:
-                return name, source.read_text()
-            except (OSError, UnicodeDecodeError):  # what sends it says so
-                return name, None
-    return names[0], None
+    found = ((name, _text(name, spec, project)) for name in names)
+    return next((one for one in found if one[1] is not None), (names[0], None))
+
+
+def _text(name: str, spec: JobSpec, project: StagedProject | None) -> str | None:
+    """The text of a file that is sent with the job; ``None`` if it is not known here."""
+    if name in spec.files:
+        return spec.files[name]
+    source = _source(project, name) if project is not None else None
+    try:
+        return source.read_text() if source is not None else None
+    except (OSError, UnicodeDecodeError):  # what sends it says so
+        return None
 
 
 def _source(project: StagedProject, name: str) -> Path | None:

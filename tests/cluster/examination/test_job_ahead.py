@@ -1,0 +1,49 @@
+"""What the doctor knows of a job before it starts: which modules the nodes have to have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.cluster.examination.job_ahead import job_ahead
+from jupyter_mntrain.launch.project.stage import stage_project
+from jupyter_mntrain.model.records.job import JobSpec, Participant
+
+OWN = {
+    "certain": ("import helper", "import pandas", {"pandas": True}),
+    "in a function": ("def f():\n    import helper", "import pandas", {"pandas": False}),
+    "in one of the helper's": ("import helper", "def f():\n    import wandb", {"wandb": False}),
+    "both ways": (
+        "import helper\ndef f():\n    import pandas",
+        "import pandas",
+        {"pandas": True},
+    ),
+    "in a circle": ("import helper", "import train\nimport pandas", {"pandas": True}),
+    "no Python": ("import helper\nimport torch", "def (", {"torch": True}),
+}
+
+
+def spec(files: dict[str, str]) -> JobSpec:
+    return JobSpec(entry=("train.py",), participants=(Participant(node="node1"),), files=files)
+
+
+def modules(job: JobSpec, **how: object) -> dict[str, bool]:
+    script = job_ahead(job, "node1", **how).script
+    assert script is not None
+    return {one.what: one.is_certain for one in script.modules}
+
+
+@pytest.mark.parametrize(("script", "helper", "expected"), OWN.values(), ids=OWN)
+def test_modules_that_are_sent_are_read_for_what_they_import(
+    script: str, helper: str, expected: dict[str, bool]
+):
+    assert modules(spec({"train.py": script, "helper.py": helper})) == expected
+
+
+def test_a_package_of_a_project_is_read(tmp_path: Path):
+    (tmp_path / "train.py").write_text("from mine.model import Model")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("import einops")
+    project = stage_project(tmp_path)
+    assert modules(spec({}), project=project) == {"einops": True}
