@@ -13,6 +13,7 @@ from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.records.doctor.machine import (
     LOADERS,
+    LONGEST_NAME,
     MOST_ASKED,
     MOST_MODULES,
     MOST_VARIABLES,
@@ -42,10 +43,14 @@ def job_ahead(spec: JobSpec, head: str, project: StagedProject | None = None) ->
         return job
     script = read_script(text, spec.entry[2 if spec.entry[0] == "-m" else 1 :], spec.environment)
     sent = {*spec.files, *(project.names if project else ())}
-    modules = tuple(_foreign(script.modules, sent, spec, project))
+    foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project))
     return msgspec.structs.replace(
         job,
-        script=msgspec.structs.replace(script, modules=modules),
+        script=msgspec.structs.replace(
+            script,
+            modules=tuple(one for one in foreign if ":" not in one.what),
+            names=tuple(one for one in foreign if ":" in one.what),
+        ),
         # A folder of the nodes has files of its own.
         unsent=frozenset(_unsent(script, sent) if spec.workdir is None else ()),
     )
@@ -67,7 +72,12 @@ def question_of(job: JobAhead, spec: JobSpec) -> MachineQuestion:
     return msgspec.structs.replace(
         asked,
         paths=tuple(paths)[:MOST_ASKED],
-        modules=tuple(sorted(one.what for one in script.modules))[:MOST_MODULES],
+        modules=tuple(
+            what
+            for needs in (script.modules, script.names)
+            for what in sorted(one.what for one in needs)
+            if len(what) <= LONGEST_NAME
+        )[:MOST_MODULES],
         variables=tuple(one.what for one in script.variables)[:MOST_VARIABLES],
         loaders={name: spec.environment[name] for name in LOADERS if name in spec.environment},
     )
@@ -76,7 +86,7 @@ def question_of(job: JobAhead, spec: JobSpec) -> MachineQuestion:
 def _foreign(
     imported: Iterable[Need], sent: Iterable[str], spec: JobSpec, project: StagedProject | None
 ) -> Iterator[Need]:
-    """The modules that are not sent with the job, and those that the sent ones import."""
+    """The modules that are not sent with the job, and names in them; also of what is sent."""
     own = {one.partition("/")[0].removesuffix(".py") for one in sent}
     # What every rank comes to first: one that is read as that is not read again.
     todo = sorted(imported, key=lambda one: not one.is_certain)
@@ -86,14 +96,16 @@ def _foreign(
         if one.what in known:
             continue
         known.add(one.what)
-        if one.what not in own:
+        if one.what.partition(":")[0].partition(".")[0] not in own:
             yield one
             continue
+        if ":" in one.what:
+            continue
         names = (f"{one.what}.py", f"{one.what}/__init__.py")
-        text = next(filter(None, (_text(name, spec, project) for name in names)), "")
+        read = read_script(next(filter(None, (_text(name, spec, project) for name in names)), ""))
         inner = [
             Need(each.what, one.line, each.is_certain and one.is_certain)
-            for each in read_script(text).modules
+            for each in (*read.modules, *read.names)
         ]
         todo = sorted([*todo, *inner], key=lambda each: not each.is_certain)
 

@@ -54,6 +54,7 @@ class ScriptNeeds(Record, frozen=True):
         error: why it is no Python, for the Python of the driver; empty if it is.
         line: of the error.
         modules: that it imports, by their first names, but for what a ``try`` guards.
+        names: that it imports from modules, like ``torch.distributed:all_reduce``.
         variables: of its environment that it takes without a default.
         reads, writes: files and folders.
         python: version of the driver's.
@@ -64,6 +65,7 @@ class ScriptNeeds(Record, frozen=True):
     error: str = ""
     line: int = 0
     modules: tuple[Need, ...] = ()
+    names: tuple[Need, ...] = ()
     variables: tuple[Need, ...] = ()
     reads: tuple[Need, ...] = ()
     writes: tuple[Need, ...] = ()
@@ -92,6 +94,7 @@ def read_script(
     unset = [one for one in reading.variables if one.what not in given]
     return ScriptNeeds(
         modules=_first(one for one in reading.modules if one.what != "__future__"),
+        names=_first(one for one in reading.names if not one.what.startswith("__future__:")),
         variables=_first(one for one in unset if one.what not in reading.made),
         reads=_first(reading.reads),
         writes=_first(reading.writes),
@@ -105,6 +108,7 @@ class _ScriptReading:
     def __init__(self, paths: PathReader) -> None:
         self._paths = paths
         self.modules: list[Need] = []
+        self.names: list[Need] = []
         self.variables: list[Need] = []
         self.reads: list[Need] = []
         self.writes: list[Need] = []
@@ -121,6 +125,8 @@ class _ScriptReading:
                 self._import([one.name for one in names], line, is_certain)
             case ast.ImportFrom(module=str() as name, level=0):
                 self._import([name], line, is_certain)
+                whats = (f"{name}:{one.name}" for one in line.names if one.name != "*")
+                self.names += [Need(one, line.lineno, is_certain) for one in whats]
             case ast.Try() | ast.TryStar():
                 self.block(line.finalbody, is_certain=is_certain)
             case ast.If(test=test) if _LOOKS.search(ast.unparse(test)):

@@ -41,11 +41,15 @@ class ImportedModules(Check):
 
     id = "imported-modules"
     title = "Modules"
-    looks_at = "with --for: whether the interpreter of jobs finds what a script imports"
+    looks_at = (
+        "with --for: whether the interpreter of jobs finds the modules that a script imports, and "
+        "whether their text has the names that it imports from them"
+    )
 
     def findings(self, case: Case) -> Iterable[Finding]:
         script = case.job.script if case.job else None
-        maybe = {one.what for one in script.modules if not one.is_certain} if script else set()
+        needs = (*script.modules, *script.names) if script else ()
+        maybe = {one.what for one in needs if not one.is_certain}
         for node in case.nodes:
             if node.facts is None:
                 yield self.unknown(node, "its agent did not tell")
@@ -56,8 +60,22 @@ class ImportedModules(Check):
         if not facts.lacking:
             return self.passed(node, "found")
         judge = self.slows if set(facts.lacking) <= set(maybe) else self.stops
-        names = ", ".join(map(shown_line, facts.lacking[:MOST_NAMED]))
         python = facts.loaded.python if facts.loaded else "the interpreter of its jobs"
+        modules = [one for one in facts.lacking if ":" not in one]
+        if not modules:
+            module, _, name = shown_line(facts.lacking[0]).partition(":")
+            first = module.partition(".")[0]
+            return judge(
+                node,
+                f"no {name}",
+                Kind.NO_MODULE,
+                cause=f"{module} of {python} has no {name}, which the script imports: its {first} "
+                "is of another version",
+                fix=f"on {node.name}: {python if facts.loaded else 'python'} -m pip install "
+                f"--upgrade the package that has {first}, or have the script import what this "
+                "version has",
+            )
+        names = ", ".join(map(shown_line, modules[:MOST_NAMED]))
         return judge(
             node,
             f"no {names}",

@@ -200,6 +200,12 @@ WORKLOAD = (
         lambda case: changed(case, lacking=("pandas",)),
     ),
     Fault(
+        "imported-modules",
+        "a script imports a function that its older torch does not have",
+        "stops",
+        lambda case: changed(case, lacking=("torch.distributed.fsdp:fully_shard",)),
+    ),
+    Fault(
         "job-paths",
         "a job's data is a link on the other nodes, and missing on one",
         "stops",

@@ -37,6 +37,13 @@ def test_modules_that_a_script_cannot_do_without(text: str, certain: set[str], m
     assert whats(modules, certain=False) == maybe
 
 
+def test_names_in_modules_that_it_cannot_do_without():
+    text = "from torch.distributed.fsdp import fully_shard as f, FSDP\nfrom a import *\nimport b.c"
+    text += "\ntry:\n    from d import e\nexcept ImportError:\n    e = None"
+    names = read_script(text).names
+    assert whats(names) == {"torch.distributed.fsdp:fully_shard", "torch.distributed.fsdp:FSDP"}
+
+
 @pytest.mark.parametrize("text", ["def load(:\n    pass", "print 'x'", "  x = 1\n y = 2", "\0"])
 def test_what_is_no_python_is_told_with_its_line(text: str):
     assert read_script(text).error

@@ -22,7 +22,8 @@ MOST_LOADERS = 8
 LOADERS = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD")
 """Variables that decide what an interpreter loads."""
 
-ModuleName = Annotated[str, Meta(min_length=1, max_length=200)]
+LONGEST_NAME = 200
+ModuleName = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
 
 PathUse = Literal[
     "jobs",
@@ -66,7 +67,8 @@ class MachineQuestion(Record, frozen=True):
         python: interpreter of a job, as it asks for it; ``None`` = that of jobs that ask for none.
         patience_s: wait so long for what an interpreter loads, if it has to be asked; ``None`` =
             tell only what is known.
-        modules: that a job's script imports, by their first names.
+        modules: that a job's script imports, by their first names, and names that it imports from
+            them: ``torch.distributed:all_reduce``. An older agent does not look for those.
         hub: what a job's script loads from the Hugging Face hub.
         hub_variables: of a job, which say where that is kept and whether it may be fetched.
         variables: of which is told whether the agent has them, by name.

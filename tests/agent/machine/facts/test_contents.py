@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import jupyter_mntrain
 from jupyter_mntrain.agent.machine.facts import contents as contents_module
 from jupyter_mntrain.agent.machine.facts.contents import contents
 from jupyter_mntrain.agent.machine.facts.paths import find_path
 from jupyter_mntrain.agent.machine.software.modules import lacking_modules
+from jupyter_mntrain.doctor.script.needs import read_script
 from jupyter_mntrain.launch.files.large_places import told_roots
 from jupyter_mntrain.model.records.doctor.machine import AskedPath
 
@@ -82,3 +84,52 @@ def test_modules_that_are_not_found_are_told():
     names = ("json", "msgspec", "no_such_module", "os; import this", "torch.nn")
     assert lacking_modules(sys.executable, names, {}) == ("no_such_module",)
     assert lacking_modules("/bin/false", names, {}) is None
+
+
+WITH_NAMES = """
+from .inner import old
+def made(): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "is_lacking"),
+    [
+        ("mine:made", False),
+        ("mine:old", False),
+        ("mine:inner", False),
+        ("mine:compiled", False),
+        ("mine:new", True),
+        ("mine.inner:old", False),
+        ("mine.inner:new", True),
+        ("mine.later:anything", False),
+        ("mine.gone:anything", True),
+        ("mine.inner.gone:anything", True),
+        ("mine.compiled:anything", False),
+        ("no_such_module:anything", False),
+        ("json:loads", False),
+        ("json:lods", True),
+        ("os.path:join", False),
+        ("time:sleep", False),
+    ],
+)
+def test_names_that_a_module_lacks_are_told(name: str, is_lacking: bool, tmp_path: Path):
+    """The module itself is told by its own name."""
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text(WITH_NAMES)
+    (package / "inner.py").write_text("old = 1")
+    (package / "later.py").write_text("def __getattr__(name): return 1")
+    (package / "compiled.cpython-311-x86_64-linux-gnu.so").touch()
+    found = lacking_modules(sys.executable, (name,), {"PYTHONPATH": str(tmp_path)})
+    assert found == ((name,) if is_lacking else ())
+
+
+def test_what_the_trainer_imports_is_not_lacking():
+    """Of torch, transformers and others, whose packages make names in many ways."""
+    package = Path(jupyter_mntrain.__file__).parent
+    texts = [one.read_text() for one in package.glob("train/**/*.py")]
+    names = {need.what for text in texts for need in read_script(text).names}
+    foreign = tuple(sorted(one for one in names if not one.startswith("jupyter_mntrain")))
+    assert len(foreign) > 50
+    assert lacking_modules(sys.executable, foreign, {}) == ()
