@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jupyter_mntrain.doctor.every import EVERY, examine
 from tests.doctor.checklists import CHECKLISTS, checklist_table
+from tests.doctor.drawn import drawn_section, examined
 from tests.doctor.faults import FAULTS
 from tests.doctor.healthy import healthy
 from tests.doctor.subjects import SUBJECTS
@@ -67,6 +68,7 @@ def written() -> str:
             checklist_table(SUBJECTS, "point"),
             LISTS,
             checklist_table(CHECKLISTS, "checked by hand"),
+            drawn_section(examined()),
         )
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import ExitStack
 from functools import partial
 
@@ -19,9 +20,9 @@ class FactsHandler(AgentHandler):
     async def post(self) -> None:
         asked, node = self.body_as(MachineQuestion), self.node
         machine = MachineReader(node.jobs.directory, node.inventory.gpus, node.workplaces.loaded)
-        facts = await self.slowly(machine.read, asked)
-        lacking = await self.slowly(
-            node.workplaces.lacking, asked.python, asked.modules, asked.loaders
+        facts, lacking = await asyncio.gather(
+            self.slowly(machine.read, asked),
+            self.slowly(node.workplaces.lacking, asked.python, asked.modules, asked.loaders),
         )
         self.answer(msgspec.structs.replace(facts, lacking=lacking))
 

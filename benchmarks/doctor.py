@@ -1,0 +1,110 @@
+"""The doctor's time: of three nodes when somebody asks, and before a launch.
+
+    python -m benchmarks.doctor [--repeats 5] [--json FILE]
+
+Needs root, for a simulated cluster of three nodes and a driver, which stays open, as a notebook
+does. Launches with and without the doctor alternate, and start a script that ends at once; the
+first one with it is told apart: by then no interpreter has told what it loads. What the nodes were
+asked and the ways between them are timed by themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.e2e.conftest import CLUSTER, invite, join, up
+from tests.netlab import own_lab
+from tests.waiting import until
+
+NODES = 3
+FULL_S, BEFORE_S, CACHED_S = 10.0, 2.0, 0.2
+TIMEOUT_S = 600.0
+
+IN_DRIVER = """
+import json, sys, time
+from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.cluster.examination.examiner import Examiner
+from jupyter_mntrain.model.records.job import JobSpec
+
+parts = {"ask": [], "try_ways": []}
+for name, found in parts.items():
+    def timed(self, *words, real=getattr(Examiner, name), found=found, **more):
+        async def run():
+            begun = time.perf_counter()
+            try:
+                return await real(self, *words, **more)
+            finally:
+                found.append(time.perf_counter() - begun)
+        return run()
+    setattr(Examiner, name, timed)
+
+def launched(is_checked):
+    begun = time.perf_counter()
+    job = cluster.launch(spec, is_checked=is_checked)
+    took = time.perf_counter() - begun
+    job.wait()
+    return took
+
+with Cluster(sys.argv[1]) as cluster:
+    spec = JobSpec(
+        entry=("script.py",),
+        files={"script.py": "import json"},
+        participants=cluster.participants([f"node{n}:1" for n in (1, 2, 3)]),
+    )
+    told = {"first": launched(True), "pairs": [], "full": []}
+    parts["ask"].clear(), parts["try_ways"].clear()
+    for number in range(int(sys.argv[2])):
+        both = {way: launched(way) for way in ((True, False), (False, True))[number % 2]}
+        told["pairs"].append([both[True], both[False]])
+    told |= {name: list(found) for name, found in parts.items()}
+    for _ in range(int(sys.argv[2])):
+        told["full"].append(cluster.doctor.examine().took_s)
+print(json.dumps(told))
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    with own_lab(NODES + 1) as lab:
+        told = measured(lab, arguments.repeats)
+    added = [with_it - without for with_it, without in told["pairs"]]
+    rows = {
+        "all three nodes, full": (median(told["full"]), FULL_S),
+        "added to a launch, interpreters known": (median(added), CACHED_S),
+        "  of it, asking the nodes": (median(told["ask"]), BEFORE_S),
+        "  of it, trying the ways": (median(told["try_ways"]), BEFORE_S),
+        "added to the first launch": (
+            told["first"] - median(without for _, without in told["pairs"]),
+            BEFORE_S,
+        ),
+    }
+    for what, (took_s, limit_s) in rows.items():
+        print(f"{what:40} {took_s:6.2f} s (limit {limit_s:g} s)")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(told) + "\n")
+    return 0 if all(took_s <= limit_s for took_s, limit_s in rows.values()) else 1
+
+
+def measured(lab: Any, repeats: int) -> dict[str, Any]:
+    mntrain, driver = str(Path(sys.executable).with_name("mntrain")), lab.hosts[-1]
+    token = invite(driver, mntrain, "--uses", str(NODES))
+    for host in lab.hosts[:-1]:
+        join(host, mntrain, token)
+    until(lambda: len(up(driver, mntrain)) == NODES, "all nodes to be up")
+    words = [sys.executable, "-c", IN_DRIVER, CLUSTER, str(repeats)]
+    done = driver.run(words, timeout_s=TIMEOUT_S)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
