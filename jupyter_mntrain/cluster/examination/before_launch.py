@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.examiner import Asked, Examiner, Told
+from jupyter_mntrain.cluster.examination.examiner import AskedNode, Examiner, ToldByNodes
 from jupyter_mntrain.cluster.examination.job_ahead import job_ahead, question_of
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
@@ -34,7 +34,7 @@ class ToldBefore(NamedTuple):
 
     examiner: Examiner
     job: JobAhead
-    told: Told
+    told: ToldByNodes
 
 
 async def ask_before(
@@ -60,7 +60,7 @@ async def ask_before(
         network_patience_s=NETWORK_PATIENCE_S,
     )
     wanted = [
-        Asked(info, live.client_at(info.node_id), participant)
+        AskedNode(info, live.client_at(info.node_id), participant)
         for info, participant in zip(infos, spec.participants, strict=True)
     ]
     return ToldBefore(examiner, job, await examiner.ask(wanted, question))

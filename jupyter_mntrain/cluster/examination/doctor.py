@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.examiner import Asked, Examiner, Told
+from jupyter_mntrain.cluster.examination.examiner import AskedNode, Examiner, ToldByNodes
 from jupyter_mntrain.cluster.examination.job_ahead import job_ahead, question_of
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
@@ -96,7 +96,7 @@ class ClusterDoctor:
 
     def _chosen(
         self, names: Sequence[str], participants: Sequence[Participant]
-    ) -> tuple[list[Asked], dict[str, Problem]]:
+    ) -> tuple[list[AskedNode], dict[str, Problem]]:
         """Each node that is to be examined, once, with what a job would use of it; and, if none
         was named, those that are silent.
         """
@@ -107,7 +107,7 @@ class ClusterDoctor:
         used = dict(zip((one.node_id for one in infos), participants, strict=False))
         once = {one.node_id: one for one in infos}
         wanted = [
-            Asked(one, self._search.client(node_id), used.get(node_id), is_fresh=False)
+            AskedNode(one, self._search.client(node_id), used.get(node_id), is_fresh=False)
             for node_id, one in once.items()
         ]
         return wanted, {} if names else self._silent()
@@ -122,11 +122,11 @@ class ClusterDoctor:
     async def _look(
         self,
         examiner: Examiner,
-        wanted: Sequence[Asked],
+        wanted: Sequence[AskedNode],
         question: MachineQuestion,
         spec: JobSpec | None,
         progress: Progress,
-    ) -> tuple[Told, PathsFound, Problem | None]:
+    ) -> tuple[ToldByNodes, PathsFound, Problem | None]:
         """What the nodes tell, the ways between them, and why a launch would refuse the job."""
         told, refused = await asyncio.gather(
             examiner.ask(wanted, question, progress), self._refused(spec)

@@ -28,7 +28,7 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 
 
-class Asked(NamedTuple):
+class AskedNode(NamedTuple):
     """A node that is examined, who asks it, and what a job would use of it.
 
     Args:
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     is_fresh: bool = True
 
 
-class Told(NamedTuple):
+class ToldByNodes(NamedTuple):
     """What the nodes told.
 
     Args:
@@ -50,11 +50,11 @@ class Told(NamedTuple):
         silent: why the others did not, by name. They are not judged.
     """
 
-    asked: tuple[Asked, ...]
+    asked: tuple[AskedNode, ...]
     nodes: tuple[Examined, ...]
     silent: dict[str, Problem]
 
-    def with_infos(self, infos: Sequence[NodeInfo]) -> Told:
+    def with_infos(self, infos: Sequence[NodeInfo]) -> ToldByNodes:
         """With newer knowledge of what the nodes are."""
         by_id = {info.node_id: info for info in infos}
         nodes = tuple(
@@ -82,14 +82,14 @@ class Examiner:
 
     async def ask(
         self,
-        wanted: Sequence[Asked],
+        wanted: Sequence[AskedNode],
         question: MachineQuestion,
         progress: Progress = SILENT,
-    ) -> Told:
+    ) -> ToldByNodes:
         """Ask all nodes at once."""
         count = Count(progress, "examining the nodes", len(wanted))
 
-        async def ask(one: Asked) -> Examined | Problem:
+        async def ask(one: AskedNode) -> Examined | Problem:
             try:
                 own = question
                 if question.looks_up_names:
@@ -106,13 +106,13 @@ class Examiner:
                 count.one()
 
         found = list(zip(wanted, await asyncio.gather(*map(ask, wanted)), strict=True))
-        return Told(
+        return ToldByNodes(
             tuple(one for one, answer in found if isinstance(answer, Examined)),
             tuple(answer for _, answer in found if isinstance(answer, Examined)),
             {one.info.name: answer for one, answer in found if isinstance(answer, Problem)},
         )
 
-    async def _ask(self, one: Asked, question: MachineQuestion) -> Examined:
+    async def _ask(self, one: AskedNode, question: MachineQuestion) -> Examined:
         if one.client is None:
             raise NodeError("is not connected", kind=Kind.SILENT)
         info = one.info if one.is_fresh else await one.client.node_info()
@@ -120,7 +120,7 @@ class Examiner:
         given = self.spec.environment if self.spec else {}
         return msgspec.structs.replace(found, given=given)
 
-    async def try_ways(self, told: Told) -> PathsFound:
+    async def try_ways(self, told: ToldByNodes) -> PathsFound:
         """The ways between the nodes that told; an older agent cannot try.
 
         Raises:
@@ -138,7 +138,7 @@ class Examiner:
         return await asyncio.wait_for(trying, self.network_patience_s)
 
 
-def _others(wanted: Sequence[Asked], own: Asked) -> list[str]:
+def _others(wanted: Sequence[AskedNode], own: AskedNode) -> list[str]:
     """The addresses of the other nodes that a job may use."""
     return [
         address.partition("/")[0]
