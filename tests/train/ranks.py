@@ -27,11 +27,10 @@ class Ended:
     err: str
 
 
-def run_alone(recipe: Path, *arguments: str, environment: Mapping[str, str] = {}) -> Ended:
-    """The trainer without torchrun, as a person types it."""
-    command = [sys.executable, "-m", "jupyter_mntrain.train", str(recipe), *arguments]
+def run_command(recipe: Path, environment: Mapping[str, str] = {}) -> Ended:
+    """The trainer as a person types it."""
     done = subprocess.run(
-        command,
+        [sys.executable, "-m", "jupyter_mntrain.train", str(recipe)],
         env=_base() | dict(environment),
         capture_output=True,
         text=True,
@@ -39,6 +38,23 @@ def run_alone(recipe: Path, *arguments: str, environment: Mapping[str, str] = {}
         check=False,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def run_alone(recipe: Path, *arguments: str, environment: Mapping[str, str] = {}) -> Ended:
+    """The trainer without torchrun."""
+    said = Path(tempfile.mkdtemp(dir=recipe.parent))
+    child = begin(
+        train,
+        [str(recipe), *arguments],
+        environment=_base() | dict(environment),
+        log=said / "0.out",
+        errors=said / "0.err",
+    )
+    try:
+        return _ended(child, said, 0, TIMEOUT_S)
+    finally:
+        child.kill()
+        child.join()
 
 
 def run_ranks(

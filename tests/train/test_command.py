@@ -23,7 +23,7 @@ from jupyter_mntrain.model.records.metrics import (
 )
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.telemetry.formulas import mfu
-from tests.train.ranks import TIMEOUT_S, Ended, run_alone, run_ranks
+from tests.train.ranks import TIMEOUT_S, Ended, run_alone, run_command, run_ranks
 from tests.wording import says
 
 pytestmark = pytest.mark.slow
@@ -185,7 +185,7 @@ def test_bad_input_is_one_line_and_exit_code_two(recipe: Path, change: str, word
 
 
 def test_a_missing_recipe_is_one_line(tmp_path: Path) -> None:
-    line = one_line(run_alone(tmp_path / "gone.toml"))
+    line = one_line(run_command(tmp_path / "gone.toml"))
     assert "gone.toml" in line
     assert says("gone.toml cannot be read", line)
 

@@ -16,7 +16,7 @@ from jupyter_mntrain.train.data.tokens import random_tokens, untrained_tokenizer
 from jupyter_mntrain.train.pipeline.first_step import first_step_of
 from jupyter_mntrain.train.prepare import prepare
 from jupyter_mntrain.train.world import join_world
-from tests.train.ranks import run_alone
+from tests.train.ranks import run_command
 from tests.train.test_loop import saved_model, text  # noqa: F401 - a fixture
 
 RECIPE = """
@@ -67,7 +67,7 @@ def test_it_needs_no_data_and_leaves_nothing(tmp_path: Path):
     recipe.write_text(RECIPE)
     runs = tmp_path / "runs"
     environment = {FIRST_STEP_VARIABLE: "1", CHECKPOINT_VARIABLE: str(runs)}
-    done = run_alone(recipe, environment=environment)
+    done = run_command(recipe, environment=environment)
     assert done.exit_code == 0, done.err
     (told,) = filter(None, map(read_line, done.out.splitlines()))
     assert told.seconds > 0
