@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.kills import trial
+from tests.searches import runs_all
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not runs_all(), reason="test_resume.py kills as much: set MNTRAIN_ALL_CASES")
 def test_two_kills_in_a_row_change_no_loss(tmp_path: Path) -> None:
     with trial(tmp_path) as made:
         told = made.run(3)
