@@ -137,7 +137,7 @@ class SeriesBuilder:
             evaluation_loss=self._evaluations.last("loss"),
             sample=self._texts[-1][1] if self._texts else None,
             peak_flops_per_s=self._peak(),
-            schedule_bubble=self._bubble_of_schedule(),
+            schedule_bubble=self._bubble_of_schedule(history.is_whole),
             traffic=[one for traffic in self._traffic.values() for one in traffic.events],
             transfers=self._transfers.of(history),
         )
@@ -192,7 +192,8 @@ class SeriesBuilder:
 
     def _extend_ranks(self, history: JobHistory) -> None:
         stages = Counter(known.start.stages for known in self._ranks.values() if known.start)
-        depth, is_whole = self._pipeline_stages(), history.is_whole
+        is_whole = history.is_whole
+        depth = self._pipeline_stages(is_whole)
         for rank, known in self._ranks.items():
             before, table, count = self.seq, known.table, len(known.table)
             alike = stages[known.start.stages] if known.start else 1
@@ -228,16 +229,19 @@ class SeriesBuilder:
 
         return bytes_per_s
 
-    def _pipeline_stages(self) -> int:
+    def _pipeline_stages(self, is_whole: bool) -> int | None:
+        """``None`` while a rank has told nothing: it may have a stage of its own."""
+        if not is_whole:
+            return None
         starts = (known.start for known in self._ranks.values() if known.start)
         return len({stage for start in starts for stage in start.stages})
 
-    def _bubble_of_schedule(self) -> float | None:
+    def _bubble_of_schedule(self, is_whole: bool) -> float | None:
         starts = [known.start for known in self._ranks.values()]
         told = [one for one in starts if one is not None and one.microbatches and one.stages]
         if not told or len(starts) < 2:
             return None
-        return _schedule_bubble(told[0], self._pipeline_stages())
+        return _schedule_bubble(told[0], self._pipeline_stages(is_whole))
 
     def _peak(self) -> float | None:
         """Of all devices together; ``None`` if one is unknown."""
@@ -305,10 +309,14 @@ def room_of(tables: int) -> float:
     return min(1.0, FULL_TABLES / max(1, tables))
 
 
-def _schedule_bubble(start: RankStart | None, stages: int) -> float:
-    """The bubble of a balanced pipeline with this job's schedule; 0 without a pipeline."""
+def _schedule_bubble(start: RankStart | None, stages: int | None) -> float | None:
+    """The bubble of a balanced pipeline with this job's schedule; 0 without a pipeline, ``None``
+    while nobody knows how many stages it has.
+    """
     if start is None or not start.microbatches or not start.stages:
         return 0.0
+    if stages is None:
+        return None
     virtual = len(start.stages)
     ranks = max(1, stages // virtual)
     return formulas.ideal_bubble(ranks, start.microbatches, virtual, schedule=start.schedule)

@@ -130,14 +130,15 @@ class StepShares(Record, frozen=True):
         compute: forward, backward and the optimizer.
         send: time that the link needs for the bytes sent to other nodes; ``None`` if unknown.
         schedule_bubble: idle time of the schedule itself, with equal stages and infinitely fast
-            links.
-        wait: the rest: waiting for a slower stage, for data, or for a link slower than measured.
+            links; ``None`` if unknown.
+        wait: the rest: waiting for a slower stage, for data, or for a link slower than measured;
+            ``None`` with the bubble.
     """
 
     compute: float
     send: float | None
-    schedule_bubble: float
-    wait: float
+    schedule_bubble: float | None
+    wait: float | None
 
 
 def step_shares(
@@ -146,7 +147,7 @@ def step_shares(
     *,
     optimizer_s: float = 0.0,
     transfer_s: float | None = None,
-    bubble: float = 0.0,
+    bubble: float | None = 0.0,
 ) -> StepShares | None:
     """Split one step of one rank; ``None`` if no time passed.
 
@@ -157,7 +158,8 @@ def step_shares(
     Args:
         compute_s: forward and backward.
         transfer_s: bytes sent to other nodes over the link's capacity.
-        bubble: of the schedule, from :func:`ideal_bubble`.
+        bubble: of the schedule, from :func:`ideal_bubble`; while it is unknown, so is what of the
+            rest is waiting.
     """
     if step_s <= 0:
         return None
@@ -165,6 +167,8 @@ def step_shares(
     left = 1.0 - compute
     send = None if transfer_s is None else min(left, transfer_s / step_s)
     left -= send or 0.0
+    if bubble is None:
+        return StepShares(compute=compute, send=send, schedule_bubble=None, wait=None)
     idle = compute_s * bubble / (1.0 - bubble) / step_s if bubble < 1.0 else left
     idle = min(left, idle)
     return StepShares(compute=compute, send=send, schedule_bubble=idle, wait=max(0.0, left - idle))

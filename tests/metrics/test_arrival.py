@@ -97,6 +97,20 @@ def test_a_recorded_job_has_one_figure_however_its_history_arrives(name: str) ->
         check(recording, by_chance(recording, seed))
 
 
+def test_the_bubble_is_not_told_while_a_rank_that_may_add_a_stage_is_silent() -> None:
+    recording = load("gpipe")
+    view = roll_up(node.record for node in recording.nodes)
+    history, builder = HistoryBuilder(), SeriesBuilder(view.job_id, "s")
+    first = recording.nodes[0]
+    for line in first.journal:
+        history.add(first.record.part.node_id, first.record.part.node, line)
+    builder.extend(history.snapshot(view, is_complete=False), recording.now_s)
+    early = builder.whole()
+    assert early.summary.schedule_bubble is None
+    assert all(one.compute and not one.schedule_bubble and not one.wait for one in early.ranks)
+    assert recording.sample.series.summary.schedule_bubble
+
+
 @pytest.mark.parametrize("bytes_per_s", [1e6, 1e3])
 def test_what_a_link_can_carry_counts_for_the_steps_that_were_told_before(
     bytes_per_s: float,

@@ -84,6 +84,9 @@ def test_shares_of_a_step_add_up_and_each_takes_what_is_left() -> None:
     assert full is not None
     assert (full.compute, full.schedule_bubble, full.wait) == (0.9, 0.0, 0.0)
     assert full.send == pytest.approx(0.1)
+    early = formulas.step_shares(10.0, 6.0, transfer_s=0.5, bubble=None)
+    assert early is not None
+    assert (early.compute, early.send, early.schedule_bubble, early.wait) == (0.6, 0.05, None, None)
 
 
 def test_shares_of_a_step_that_took_no_time_are_not_known() -> None:

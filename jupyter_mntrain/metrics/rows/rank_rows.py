@@ -67,7 +67,7 @@ class RankRows:
         self._summarized: tuple[object, RankSummary] | None = None
         """The newest summary, and what it was made of."""
 
-    def _begin(self, bubble: float) -> None:
+    def _begin(self, bubble: float | None) -> None:
         self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=self._extremes, room=self._room)
         self._taken = 0
         self._bubble = bubble
@@ -107,13 +107,17 @@ class RankRows:
         return f"best seen: above {source}, taken under load"
 
     def extend(
-        self, series: RankSeries, seq: int, bubble: float, capacity: Callable[[int], float | None]
+        self,
+        series: RankSeries,
+        seq: int,
+        bubble: float | None,
+        capacity: Callable[[int], float | None],
     ) -> int:
         """Take the steps not yet taken; returns the number of the last row.
 
         Args:
             seq: number of the last row of any table.
-            bubble: of the schedule.
+            bubble: of the schedule; ``None`` while ranks that have told nothing may add to it.
             capacity: payload per second to another rank's node, where that is known.
         """
         self.series = series
@@ -141,7 +145,7 @@ class RankRows:
         self._best_flops_per_s = max(self._best_flops_per_s, busy_flops_per_s)
 
     def _row(
-        self, step: RankStep, bubble: float, capacity: Callable[[int], float | None]
+        self, step: RankStep, bubble: float | None, capacity: Callable[[int], float | None]
     ) -> dict[str, float | None]:
         row: dict[str, float | None] = {
             "time_s": step.time_s,
