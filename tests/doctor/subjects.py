@@ -66,8 +66,8 @@ SUBJECTS: Final[tuple[Item, ...]] = (
     Item("NCCL, Gloo and torch variables that differ", ("variables", "debug-variables")),
     Item("A wrong NCCL_SOCKET_IFNAME", ("interface-names",)),
     Item("A path that is a link here and absent there", ("job-paths",)),
-    Item("GPUs, network cards and NUMA nodes placed unlike", ("topology",)),
-    Item("Firmware that differs: VBIOS, network cards, adapters", ("firmware",)),
+    Item("GPUs, network cards and NUMA nodes placed unlike, NVLinks that are down", ("topology",)),
+    Item("Firmware that differs: VBIOS, InfoROM, network cards, adapters", ("firmware",)),
     Item("Proxies", ("variables",)),
     Item("PYTHONPATH that differs", ("import-variables",)),
     Item(

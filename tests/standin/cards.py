@@ -47,6 +47,7 @@ SETUP: Mapping[str, Any] = {
     "nvmlDeviceGetPowerManagementDefaultLimit": 350_000,
     "nvmlDeviceGetTotalEccErrors": 0,
     "nvmlDeviceGetVbiosVersion": "96.00.89.00.01",
+    "nvmlDeviceGetInforomImageVersion": "G520.0200.00.05",
     "nvmlDeviceGetRemappedRows": (0, 0, False, False),
     "nvmlDeviceGetRetiredPagesPendingStatus": 0,
     "nvmlDeviceGetPciInfo": SimpleNamespace(busId="00000000:01:00.0"),
@@ -68,6 +69,7 @@ class Cards:
         lost: errors of cards that do not answer, by index.
         told: other answers, by the name of what is called; ``None``: the card does not say.
         instances: UUIDs of MIG instances, each with the index of its card.
+        nvlinks: state of each NVLink that a card has: 1 if it is up.
         fabric: state in its fabric of NVSwitches, error and health; ``None``: it has none.
     """
 
@@ -90,7 +92,9 @@ class Cards:
         told: Mapping[str, Any] | None = None,
         fabric: tuple[int, int, int] | None = None,
         instances: Mapping[str, int] | None = None,
+        nvlinks: tuple[int, ...] = (),
     ) -> None:
+        self.nvlinks = nvlinks
         self.uuids = uuids
         self.split = split
         self.trouble: CardError | None = None
@@ -138,6 +142,11 @@ class Cards:
         if not self.split:
             raise NotSupportedError
         return [int(handle in self.split), 0]
+
+    def nvmlDeviceGetNvLinkState(self, handle: int, link: int) -> int:  # noqa: N802
+        if link >= len(self.nvlinks):
+            raise NotSupportedError
+        return self.nvlinks[link]
 
     def nvmlDeviceGetGpuFabricInfoV(self, handle: int, info: Any) -> None:  # noqa: N802
         if self.fabric is None:

@@ -67,8 +67,8 @@ class SameFirmware(_Unlike):
     id = "firmware"
     title = "Firmware"
     looks_at = (
-        "firmware of GPUs (VBIOS), of network cards from 10 Gbit/s and of adapters for RDMA, where "
-        "several nodes have the same model"
+        "firmware of GPUs (VBIOS, InfoROM), of network cards from 10 Gbit/s and of adapters for "
+        "RDMA, where several nodes have the same model"
     )
 
     def values(self, node: Examined, hardware: Hardware) -> dict[str, str]:  # noqa: ARG002
@@ -99,7 +99,8 @@ class SameTopology(_Unlike):
     id = "topology"
     title = "Topology"
     looks_at = (
-        "the NUMA nodes of GPUs, network cards and adapters for RDMA, on nodes with the same GPUs"
+        "the NUMA nodes of GPUs, network cards and adapters for RDMA, and the NVLinks that are up, "
+        "on nodes with the same GPUs"
     )
 
     def values(self, node: Examined, hardware: Hardware) -> dict[str, str]:
@@ -108,7 +109,10 @@ class SameTopology(_Unlike):
             return {}
         names = Counter(one.name for one in gpus)
         kind = " and ".join(f"{count} × {name}" for name, count in sorted(names.items()))
-        return {kind: _places(gpus, hardware)}
+        if all(one.nvlinks is None for one in gpus):
+            return {kind: _places(gpus, hardware)}
+        links = ", ".join(str(one.nvlinks or 0) for one in gpus)
+        return {kind: f"{_places(gpus, hardware)}, with {links} NVLinks up"}
 
     def differs(
         self, node: Examined, kind: str, value: str, other: Examined, usual: str
@@ -120,7 +124,8 @@ class SameTopology(_Unlike):
             cause=f"{value} here, and {usual} on {other.name}, which has {shown_line(kind)}, too: "
             "its ranks exchange data by other ways, and all wait for the slowest",
             fix=f"put the cards of {node.name} into the slots that {other.name} uses, and set NUMA "
-            "alike in the firmware of both; nvidia-smi topo -m shows where each is",
+            "alike in the firmware of both; nvidia-smi topo -m shows where each is, and nvidia-smi "
+            "nvlink --status which links are down: seat those bridges or cards anew",
         )
 
 

@@ -46,6 +46,18 @@ def with_places(case: Case, usual: tuple[int, ...], own: tuple[int, ...]) -> Cas
     return case
 
 
+def with_nvlinks(case: Case, usual: int, own: int) -> Case:
+    """All nodes have two GPUs with NVLinks; of muthur's, fewer are up."""
+    case = with_places(case, (0, 0), (0, 0))
+    for at, node in enumerate(case.nodes):
+        assert node.facts is not None
+        assert node.facts.hardware is not None
+        up = own if at == 1 else usual
+        gpus = tuple(msgspec.structs.replace(one, nvlinks=up) for one in node.facts.hardware.gpus)
+        case = with_hardware(case, at, gpus=gpus)
+    return case
+
+
 def with_versions(case: Case, **own: str) -> Case:
     """Muthur has other versions."""
     known = case.nodes[1].info.inventory.versions
@@ -80,6 +92,20 @@ UNLIKE = (
         "both GPUs of one node are attached to the same processor",
         "slows",
         lambda case: with_places(case, (0, 1), (0, 0)),
+    ),
+    Fault(
+        "topology",
+        "an NVLink of one node is down",
+        "slows",
+        lambda case: with_nvlinks(case, 4, 3),
+    ),
+    Fault(
+        "firmware",
+        "a GPU of one node has an older InfoROM",
+        "slows",
+        lambda case: with_firmware(
+            case, "GPU", "GPU 0", f"{H100} (InfoROM)", "G520.0200.00.05", "G520.0200.00.03"
+        ),
     ),
     Fault(
         "versions",

@@ -44,6 +44,7 @@ class GpuSetup(Record, frozen=True):
         fabric_error: NVML's number of why it could not.
         is_fabric_slow: it says that its bandwidth there is reduced.
         numa_node: that it is attached to.
+        nvlinks: links to other GPUs or switches that are up; ``None`` if it is made for none.
     """
 
     index: int
@@ -60,6 +61,7 @@ class GpuSetup(Record, frozen=True):
     fabric_error: int = 0
     is_fabric_slow: bool = False
     numa_node: int | None = None
+    nvlinks: int | None = None
 
 
 class NetworkCard(Record, frozen=True):

@@ -33,6 +33,10 @@ def _by_uuid(uuid: str) -> int:
     return 0
 
 
+def _no_nvlink(_: int, __: int) -> int:
+    raise NVMLError("Not Supported")
+
+
 def __getattr__(name: str) -> Any:
     answers: dict[str, Any] = {
         "nvmlInit": lambda: None,
@@ -54,6 +58,8 @@ def __getattr__(name: str) -> Any:
         "nvmlDeviceGetComputeRunningProcesses": lambda _: [],
         "nvmlDeviceGetPersistenceMode": lambda _: 1,
         "nvmlDeviceGetVbiosVersion": lambda _: "94.02.71.40.6D",
+        "nvmlDeviceGetInforomImageVersion": lambda _: "G001.0000.03.03",
+        "nvmlDeviceGetNvLinkState": _no_nvlink,
         "nvmlDeviceGetComputeMode": lambda _: 0,
         "nvmlDeviceGetCurrPcieLinkWidth": lambda _: 16,
         "nvmlDeviceGetMaxPcieLinkWidth": lambda _: 16,

@@ -32,6 +32,13 @@ def parse_card_firmware(answer: bytes) -> str:
     return found.split(b"\0", 1)[0].decode(errors="replace").strip()
 
 
+_OF_GPU: Final = (
+    ("", "nvmlDeviceGetVbiosVersion"),
+    (" (InfoROM)", "nvmlDeviceGetInforomImageVersion"),
+)
+"""What is added to the model, and the call that tells the version."""
+
+
 def read_firmware(
     nvml: Any, gpus: Iterable[int], cards: Iterable[str], sysfs: Path, ask: Ask = card_firmware
 ) -> tuple[Firmware, ...]:
@@ -56,10 +63,14 @@ def _of_gpus(nvml: Any, gpus: Iterable[int]) -> Iterator[Firmware]:
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
             model = nvml.nvmlDeviceGetName(handle)
-            version = str(nvml.nvmlDeviceGetVbiosVersion(handle))
-        except (nvml.NVMLError, AttributeError):  # it does not answer, or an older library
+        except nvml.NVMLError:  # it does not answer
             continue
-        yield Firmware(kind="GPU", device=f"GPU {index}", model=model, version=version)
+        for what, call in _OF_GPU:
+            try:
+                version = str(getattr(nvml, call)(handle))
+            except (nvml.NVMLError, AttributeError):  # it has none, or an older library
+                continue
+            yield Firmware(kind="GPU", device=f"GPU {index}", model=model + what, version=version)
 
 
 def _of_cards(cards: Iterable[str], net: Path, ask: Ask) -> Iterator[Firmware]:

@@ -38,6 +38,11 @@ _FABRIC_CALLS: Final = (
 _DEGRADED_BITS, _DEGRADED = 0x3, 1
 """``NVML_GPU_FABRIC_HEALTH_MASK_DEGRADED_BW_TRUE``."""
 
+_MOST_NVLINKS: Final = 18
+"""``NVML_NVLINK_MAX_LINKS``."""
+_ENABLED: Final = 1
+"""``NVML_FEATURE_ENABLED``."""
+
 _FABRIC_MANAGER: Final = "nv-fabricmanager"[:15]
 """The kernel cuts names of processes."""
 
@@ -103,6 +108,7 @@ def _of_card(nvml: Any, index: int, sysfs: Path) -> GpuSetup:
         fabric_error=fabric.status if fabric is not None and state == "completed" else 0,
         is_fabric_slow=state is not None and health & _DEGRADED_BITS == _DEGRADED,
         numa_node=_numa_node(told("nvmlDeviceGetPciInfo"), sysfs),
+        nvlinks=_nvlinks(nvml, handle),
     )
 
 
@@ -119,6 +125,17 @@ def _fabric(nvml: Any, handle: Any) -> Any:
             continue
         return found
     return None
+
+
+def _nvlinks(nvml: Any, handle: Any) -> int | None:
+    """How many of its NVLinks are up; ``None`` if it has none."""
+    states: list[int] = []
+    for link in range(_MOST_NVLINKS):
+        try:
+            states.append(nvml.nvmlDeviceGetNvLinkState(handle, link))
+        except (nvml.NVMLError, AttributeError):  # it has fewer, or the library is older
+            break
+    return states.count(_ENABLED) if states else None
 
 
 def _numa_node(pci: Any, sysfs: Path) -> int | None:

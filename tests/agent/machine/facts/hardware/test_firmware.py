@@ -27,6 +27,7 @@ def test_gpus_cards_and_adapters_tell_their_versions(tmp_path: Path) -> None:
     found = read_firmware(cards, (0, 1), ("eno1",), tmp_path, {"eno1": "22.39.1002"}.__getitem__)
     assert found == (
         Firmware(kind="GPU", device="GPU 0", model="RTX", version="96.00.89.00.01"),
+        Firmware(kind="GPU", device="GPU 0", model="RTX (InfoROM)", version="G520.0200.00.05"),
         Firmware(kind="network card", device="eno1", model="15b3:101d", version="22.39.1002"),
         Firmware(kind="adapter", device="mlx5_0", model="MT_0000000838", version="28.39.1002"),
     )
@@ -35,7 +36,8 @@ def test_gpus_cards_and_adapters_tell_their_versions(tmp_path: Path) -> None:
 def test_what_tells_no_version_is_left_out(tmp_path: Path) -> None:
     files(tmp_path / "class/net/eno1/device", vendor="0x15b3", device="0x101d")
     files(tmp_path / "class/infiniband/rxe0", fw_ver="")
-    silent = Cards(told={"nvmlDeviceGetVbiosVersion": None})
+    calls = ("nvmlDeviceGetVbiosVersion", "nvmlDeviceGetInforomImageVersion")
+    silent = Cards(told=dict.fromkeys(calls))
     assert read_firmware(silent, (0,), ("eno1", "veth0"), tmp_path, lambda _: "N/A") == ()
     assert read_firmware(None, (), (), tmp_path / "nothing") == ()
 

@@ -49,6 +49,14 @@ def test_a_card_tells_how_it_is_set_up(tmp_path):
     assert card(tmp_path).numa_node is None
 
 
+@pytest.mark.parametrize(
+    ("states", "up"), [((), None), ((1, 1, 1, 1), 4), ((1, 0, 1, 1), 3), ((0, 0), 0)]
+)
+def test_nvlinks_that_are_up_are_counted(states: tuple[int, ...], up: int | None):
+    (found,) = read_gpu_setups(Cards(nvlinks=states), [0], Path("/nowhere"))
+    assert found.nvlinks == up
+
+
 def test_what_a_card_does_not_tell_is_unknown():
     assert card(**dict.fromkeys(SETUP)) == GpuSetup(index=0, name="RTX")
 
