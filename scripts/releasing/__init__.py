@@ -1,0 +1,1 @@
+"""Releasing: what a release consists of, and the checks that it must pass."""
