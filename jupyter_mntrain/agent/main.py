@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,7 +23,14 @@ from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
-from jupyter_mntrain.agent.jobs.allocation_end import end_parts, save_if_wished, save_within
+from jupyter_mntrain.agent.jobs.allocation_end import (
+    FIRST_JOB_S,
+    Idleness,
+    end_parts,
+    go_on_as_granted,
+    save_if_wished,
+    save_within,
+)
 from jupyter_mntrain.agent.machine.devices.achievements import Achievements
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.software.workplace import LOADED_INTERVAL_S
@@ -203,11 +210,13 @@ async def _run(
 ) -> None:
     node = make_node(options.state, options.settings, options.capacities)
     credentials = node.trust.credentials
-    peers = PeerClients(credentials.client)
+    peers = PeerClients(credentials.client, place.where if place is not None else lambda _: ())
     why_taken = place.why_taken if place is not None else lambda _: None
-    watch_tasks = WatchTasks(node, peers, why_taken)
+    watch_tasks = WatchTasks(node, peers, why_taken, peers.renewed)
     node.jobs.load()
     for job in node.jobs.all():
+        if place is not None:
+            go_on_as_granted(job)
         watch_tasks.watch(job)
     server = agent_server(application(node, watch_tasks), credentials.server)
     server.add_sockets(sockets)
@@ -221,21 +230,22 @@ async def _run(
         asyncio.ensure_future(every(LOADED_INTERVAL_S, node.workplaces.load_anew)),
         asyncio.ensure_future(announce(node, announcer, place)),
     ]
+    told = _told_to_end()
     if place is not None:
         if place.notice_s is not None:
             place.save_wish.unlink(missing_ok=True)  # of before its machine was taken
-        looks = partial(save_if_wished, place.save_wish, node.jobs)
-        tasks.append(asyncio.ensure_future(every(BEAT_INTERVAL_S, looks)))
-    await _told_to_end().wait()
+        looks: list[Callable[[], bool]] = [partial(save_if_wished, place.save_wish, node.jobs)]
+        if options.idle_s is not None:
+            # One that is back either goes on with a job, or nobody is about to send one.
+            first_s = FIRST_JOB_S if options.token is not None else 0.0
+            looks.append(Idleness(place.use_mark, node.jobs, options.idle_s, first_s).is_over)
+        ends = partial(_end_if_unused, looks, told)
+        tasks.append(asyncio.ensure_future(every(BEAT_INTERVAL_S, ends)))
+    await told.wait()
 
     why = "the agent was stopped"
     if place is not None:
-        if place.notice_s is not None:
-            await save_within(place.notice_s, place.save_wish, node.jobs)
-        problem, is_canceled = place.why_it_ends(time.time()), place.allocation.is_canceled
-        await end_parts(node.jobs, problem, is_canceled=is_canceled)
-        place.tell("gone", (), problem=problem)
-        why = problem.cause
+        why = await _leave(place, node, watch_tasks)
     for task in tasks:
         task.cancel()
     watch_tasks.close()
@@ -246,6 +256,31 @@ async def _run(
     node.jobs.close()
     with suppress(OSError):  # a full disk: a few seconds are lost
         node.usage.save()
+
+
+def _end_if_unused(looks: Sequence[Callable[[], bool]], told: asyncio.Event) -> None:
+    if any(look() for look in looks) and not told.is_set():
+        log.info("this allocation has no job any more: ending")
+        told.set()
+
+
+async def _leave(place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks) -> str:
+    """End the parts of jobs, as the allocation ends; returns why it does."""
+    if place.notice_s is not None:
+        await save_within(place.notice_s, place.save_wish, node.jobs)
+    if node.jobs.active():
+        await place.ask_why()
+    allocation, problem = place.allocation, place.why_it_ends(time.time())
+    if allocation.comes_back:
+        watch_tasks.close()  # who goes on is decided: nobody here
+    await end_parts(
+        node.jobs,
+        problem,
+        is_canceled=allocation.is_canceled,
+        comes_back=allocation.comes_back,
+    )
+    place.tell("gone", (), problem=problem)
+    return problem.cause
 
 
 def _greet(node: LocalNode) -> None:

@@ -34,6 +34,7 @@ class Options(Record, frozen=True):
     Args:
         state: directory of the node's id, keys and jobs.
         is_slot: whether that is its place in an allocation, with which it ends.
+        idle_s: with which it also ends after so long without a job.
         token: the invitation to join with; read from standard input or a file.
         stays: whether it keeps running after it has joined.
         waits_to_join: whether it waits, instead of ending, where it has not joined.
@@ -48,6 +49,7 @@ class Options(Record, frozen=True):
     state: Path
     settings: Settings
     is_slot: bool = False
+    idle_s: float | None = None
     token: Token | None = None
     stays: bool = True
     waits_to_join: bool = False
@@ -86,6 +88,8 @@ def parse_options(argv: Sequence[str]) -> Options:
             wants_json=args.json,
         )
     slot: Path | None = getattr(args, "slot", None)
+    if slot is None and getattr(args, "idle", None) is not None:
+        raise SpecError("--idle is for agents in an allocation", fix="use it with --slot")
     if slot is not None:
         _refuse_with_slot(args)
         args.name, args.state_dir = slot.absolute().name, slot
@@ -100,6 +104,7 @@ def parse_options(argv: Sequence[str]) -> Options:
         action=action,
         state=state,
         is_slot=slot is not None,
+        idle_s=getattr(args, "idle", None),
         settings=settings,
         token=_token(read_token_text(args, parser.prog)) if _wants_token(action, args) else None,
         stays=not (getattr(args, "no_run", False) or getattr(args, "service", False)),

@@ -101,6 +101,13 @@ def _running_options(parser: Parser) -> None:
         "to end",
     )
     parser.option(
+        "--idle",
+        type=typed(parse_duration),
+        metavar="TIME",
+        help="with --slot: end once no agent of the allocation has had a job for so long, like 2m; "
+        "default: run until told to end",
+    )
+    parser.option(
         "--port",
         type=bounded_int(1, LAST_PORT),
         metavar="PORT",

@@ -68,7 +68,7 @@ class Completer:
             if verb is None:
                 return None, [], {}
             words, choices = words[at + 1 :], verb.actions
-            parser, program = verb_parser(verb, program), f"{program} {verb.name}"
+            parser, program = verb_parser(verb, program, words), f"{program} {verb.name}"
 
     def _matching(self, kind: Completion | None, begun: str) -> list[str]:
         if kind is None:

@@ -25,8 +25,9 @@ from jupyter_mntrain.model.sources.request import (
     NodesRequest,
     SlotCommand,
 )
-from jupyter_mntrain.model.sources.slots import AllocationFile, write_allocation
+from jupyter_mntrain.model.sources.slots import AllocationFile, told_of, write_allocation
 from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.sources.allocation_book import AllocationNote
 from jupyter_mntrain.trust.registrar import MOST_USES
 
 if TYPE_CHECKING:
@@ -60,8 +61,17 @@ class AllocatedNodes:
         self._loop = LoopThread(f"mntrain-{source.name}")
 
     @classmethod
-    def ask(cls, cluster: Cluster, source: NodeSource, request: NodesRequest) -> AllocatedNodes:
+    def ask(
+        cls,
+        cluster: Cluster,
+        source: NodeSource,
+        request: NodesRequest,
+        idle_s: float | None = None,
+    ) -> AllocatedNodes:
         """Queue a request, with an invitation to the cluster for the agents that it starts.
+
+        Args:
+            idle_s: after so long without a job they give the nodes back; ``None`` = never.
 
         Raises:
             SpecError, RefusedError: as :meth:`NodeSource.submit`.
@@ -72,7 +82,8 @@ class AllocatedNodes:
             # One that is requeued may join on other machines, and without its former state.
             uses = min(MOST_USES, request.nodes * USES_PER_SLOT)
             token = cluster.membership.invite(uses=uses, expires_in_s=INVITED_S)
-            allocation = loop.run(source.submit(request, agent_command(token, source.agent_port)))
+            command = agent_command(token, source.agent_port, idle_s)
+            allocation = loop.run(source.submit(request, command))
         finally:
             loop.close()
         return cls(cluster, source, request, allocation)
@@ -90,11 +101,27 @@ class AllocatedNodes:
             self._tell(self._directory)
         elif now.state == "running":
             reached = self._loop.run(self._source.addresses(now.id, self.request))
-            self._cluster.discovery.reach(reached, allocation_file(now).gone)
+            self._cluster.discovery.reach(reached, told_of(now).gone)
         return changes(before, now)
 
-    def wait(self, on_change: Callable[[AllocationChange], None] = lambda _: None) -> None:
+    def note(self, cluster: str) -> AllocationNote:
+        """What a driver remembers of it.
+
+        Args:
+            cluster: its name.
+        """
+        directory = self._loop.run(self._source.directory(self.allocation.id, self.request))
+        return AllocationNote(cluster, self.allocation.id, self.request, str(directory or ""))
+
+    def wait(
+        self,
+        on_change: Callable[[AllocationChange], None] = lambda _: None,
+        on_look: Callable[[], None] = lambda: None,
+    ) -> None:
         """Wait until every slot's node is up in the cluster. Ctrl-C ends the waiting only.
+
+        Args:
+            on_look: called after each look, also if nothing has changed.
 
         Raises:
             RefusedError: it has ended, or will never be granted; it is not given back.
@@ -102,15 +129,22 @@ class AllocatedNodes:
         while True:
             for change in self.look():
                 on_change(change)
+            on_look()
             self._refuse()
-            if set(self.request.slots) <= self._up():
+            if self.are_up:
                 return
             time.sleep(LOOK_EVERY_S)
+
+    @property
+    def are_up(self) -> bool:
+        """Whether every slot's node is up in the cluster."""
+        up = {node.name for node in self._cluster.nodes() if node.liveness == "up"}
+        return set(self.request.slots) <= up
 
     def give_back(self) -> None:
         """End the allocation, with all that runs in it: its jobs are canceled, not failed."""
         if self._directory is not None:
-            told = msgspec.structs.replace(allocation_file(self.allocation), is_canceled=True)
+            told = msgspec.structs.replace(told_of(self.allocation), is_canceled=True)
             write_allocation(self._directory, told)
         else:
             self._cancel_jobs()
@@ -130,14 +164,11 @@ class AllocatedNodes:
                     self._cluster.job(view.job_id).stop()
 
     def _tell(self, directory: Path) -> None:
-        told = allocation_file(self.allocation)
+        told = told_of(self.allocation)
         if told != self._told:
             write_allocation(directory, told)
             self._told = told
         self._cluster.discovery.follow(directory)
-
-    def _up(self) -> set[str]:
-        return {node.name for node in self._cluster.nodes() if node.liveness == "up"}
 
     def _refuse(self) -> None:
         now = self.allocation
@@ -147,29 +178,18 @@ class AllocatedNodes:
             raise error_of(now.problem) if now.problem else _ended(now)
 
 
-def agent_command(token: str, port: int | None = None) -> SlotCommand:
+def agent_command(token: str, port: int | None = None, idle_s: float | None = None) -> SlotCommand:
     """An agent in a slot.
 
     Args:
         port: on which it listens; ``None`` = any free one.
+        idle_s: after so long without a job it ends; ``None`` = never.
     """
     words = (PYTHON, "-m", "jupyter_mntrain.agent", "join")
     place = ("--slot", f"{STATE}/{SLOT}", "--token-file", f"{SECRETS}/{TOKEN}")
     listens = () if port is None else ("--port", str(port))
-    return SlotCommand((*words, *place, *listens), secrets={TOKEN: token})
-
-
-def allocation_file(allocation: Allocation) -> AllocationFile:
-    """What the agents of an allocation are told of it."""
-    gone = {
-        slot.name: slot.problem
-        for slot in allocation.slots
-        if slot.problem is not None and slot.state in ("down", "gone")
-    }
-    is_canceled = allocation.outcome == "canceled"
-    return AllocationFile(
-        ends_s=allocation.ends_s, ending=allocation.problem, is_canceled=is_canceled, gone=gone
-    )
+    idle = () if idle_s is None else ("--idle", f"{idle_s:.0f}s")
+    return SlotCommand((*words, *place, *listens, *idle), secrets={TOKEN: token})
 
 
 def _ended(allocation: Allocation) -> RefusedError:

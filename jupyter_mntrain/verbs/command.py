@@ -78,7 +78,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         verb = verb.actions[check_choice(args.choice, verb.actions, program, "action")]
     args.words = tuple(args.rest)
     del args.choice, args.rest
-    parsed = verb_parser(verb, program).parse(args.words, args)
+    parsed = verb_parser(verb, program, args.words).parse(args.words, args)
     if arguments and not (verb.takes_cell or verb.takes_arguments):
         raise bad_command(
             f"{verb.name} takes no arguments after --", fix=f"leave {arguments[0]!r} out"
@@ -97,8 +97,12 @@ def top_parser(program: str) -> Parser:
     return parser
 
 
-def verb_parser(verb: Verb, program: str) -> Parser:
-    """The parser of a verb or of its actions; it also takes the common options."""
+def verb_parser(verb: Verb, program: str, words: Sequence[str] = ()) -> Parser:
+    """The parser of a verb or of its actions; it also takes the common options.
+
+    Args:
+        words: of the command, as far as they are known: some say what others may be.
+    """
     name, sentence = f"{program} {verb.name}", f"{verb.help[0].upper()}{verb.help[1:]}."
     if verb.actions:
         listed = {name: action.help for name, action in verb.actions.items()}
@@ -106,6 +110,7 @@ def verb_parser(verb: Verb, program: str) -> Parser:
     else:
         parser = Parser(name, sentence)
         verb.add_arguments(parser)
+        verb.add_chosen_arguments(parser, words)
     if verb.uses_cluster:
         _cluster_options(parser)
     output_options(parser)

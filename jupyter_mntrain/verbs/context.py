@@ -54,8 +54,11 @@ class Clusters:
 
 def connect(name: str, addresses: tuple[str, ...]) -> Cluster:
     from jupyter_mntrain.cluster import Cluster
+    from jupyter_mntrain.sources.allocation_book import follow_remembered
 
-    return Cluster(name, addresses=addresses)
+    cluster = Cluster(name, addresses=addresses)
+    follow_remembered(cluster)
+    return cluster
 
 
 @dataclass(frozen=True, slots=True)

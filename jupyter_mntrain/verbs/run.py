@@ -8,6 +8,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.show.terminal import QuietScreen
 from jupyter_mntrain.verbs.command import Command
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.allocations.remembered import in_its_allocation
 from jupyter_mntrain.verbs.verb import Outcome
 
 
@@ -25,4 +26,4 @@ def run(command: Command, context: Context) -> Outcome:
     if command.args.json:
         context = dataclasses.replace(context, screen=QuietScreen(context.screen))
     context = dataclasses.replace(context, arguments=command.arguments)
-    return command.verb.run(context, command.args)
+    return command.verb.run(context, in_its_allocation(context, command.verb, command.args))

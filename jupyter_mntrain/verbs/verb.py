@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from rich.console import RenderableType
@@ -53,6 +53,9 @@ class Verb(ABC):
     uses_cluster: ClassVar[bool] = True
     """Whether it takes ``--cluster`` and ``--agent``."""
 
+    shows_cluster: ClassVar[bool] = False
+    """Whether it shows a cluster as a whole: for who has none but of allocations, the newest."""
+
     terminal_only: ClassVar[str] = ""
     """Why it cannot run in a notebook; empty if it can."""
 
@@ -64,6 +67,13 @@ class Verb(ABC):
 
     def add_arguments(self, parser: Parser) -> None:  # noqa: B027 - some take nothing
         """Add this verb's arguments; the common options are added elsewhere."""
+
+    def add_chosen_arguments(self, parser: Parser, words: Sequence[str]) -> None:  # noqa: B027 - few
+        """Add what only some of its commands take.
+
+        Args:
+            words: of the command, as far as they are known.
+        """
 
     @abstractmethod
     def run(self, context: Context, args: Namespace) -> Outcome:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import msgspec
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
@@ -100,14 +101,25 @@ class PeerClients:
 
     Args:
         context: shows this node's certificate.
+        where: addresses of a node, by its name, if they are known better than a placement says.
     """
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(
+        self,
+        context: ssl.SSLContext,
+        where: Callable[[str], tuple[str, ...]] = lambda _: (),
+    ) -> None:
         self._context = context
+        self._where = where
         self._opened: KeptConnections | None = None
 
     def __call__(self, placement: Placement) -> PeerClient:
-        return PeerClient(self._context, placement, self._kept)
+        return PeerClient(self._context, self.renewed(placement), self._kept)
+
+    def renewed(self, placement: Placement) -> Placement:
+        """The placement with its agent's addresses as they are now."""
+        agent = self._where(placement.node)
+        return msgspec.structs.replace(placement, agent=agent) if agent else placement
 
     def close(self) -> None:
         if self._opened is not None:

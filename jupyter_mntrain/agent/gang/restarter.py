@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -55,11 +55,18 @@ class Restarter:
 
     Args:
         peers: makes the clients of the other participants.
+        renewed: a placement with its agent's addresses as they are now.
     """
 
-    def __init__(self, node: LocalNode, peers: Peers) -> None:
+    def __init__(
+        self,
+        node: LocalNode,
+        peers: Peers,
+        renewed: Callable[[Placement], Placement] = lambda place: place,
+    ) -> None:
         self._node = node
         self._peers = peers
+        self._renewed = renewed
 
     async def run(self, job: LocalJob, parts: Sequence[PartStatus]) -> LocalJob | None:
         """Start the next attempt; ``None`` if there is none or the job was stopped.
@@ -224,7 +231,8 @@ class Restarter:
 
     def _places(self, job: LocalJob, silent_since_s: dict[NodeId, float]) -> tuple[Placement, ...]:
         """Participants of the next attempt; a job that may shrink omits unreachable nodes."""
-        places, least = job.record.attempt.placements, job.record.spec.min_nodes
+        places = tuple(map(self._renewed, job.record.attempt.placements))
+        least = job.record.spec.min_nodes
         now = time.monotonic()
         gone = {n for n, since in silent_since_s.items() if now - since >= LEAVE_OUT_AFTER_S}
         if least is None or not gone or len(places) - len(gone) < least:

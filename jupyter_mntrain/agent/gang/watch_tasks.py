@@ -13,8 +13,8 @@ from jupyter_mntrain.agent.gang.watch import GIVE_UP_AFTER_S, GangWatch
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.lifecycle.restarts import may_succeed
-from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.lifecycle.restarts import is_in_next_grant, may_succeed
+from jupyter_mntrain.model.records.job import TERMINAL, Placement
 
 log = logging.getLogger("mntrain.agent")
 
@@ -27,13 +27,14 @@ class WatchTasks:
         node: LocalNode,
         peers: Peers,
         why_taken: Callable[[str], Problem | None] = lambda _: None,
+        renewed: Callable[[Placement], Placement] = lambda place: place,
     ) -> None:
         self._node = node
         self._why_taken = why_taken
         """Why a node, by name, was taken back by a scheduler."""
         self.peers = peers
         """Makes the client of another node."""
-        self._restarter = Restarter(node, peers)
+        self._restarter = Restarter(node, peers, renewed)
         self._tasks: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     def watch(self, job: LocalJob) -> None:
@@ -63,7 +64,7 @@ class WatchTasks:
                 restarted = await self._restarter.succeed(job)
             if restarted is not None:
                 self.watch(restarted)
-            elif parts and all(part.state in TERMINAL for part in parts):
+            elif not job.record.is_live and parts and all(p.state in TERMINAL for p in parts):
                 notices.tell_end(parts)
         except Exception as error:  # noqa: BLE001 - ends the part; logged with an id
             job.give_up()
@@ -78,6 +79,8 @@ def _is_to_restart(job: LocalJob) -> bool:
     """Whether this node, as the head, still has to decide what comes next."""
     record = job.record
     is_head = record.attempt.head.node_id == record.part.node_id
+    if is_head and record.restart is not None:
+        return not is_in_next_grant(record.restart)
     is_to_come = record.spec.max_restarts > 0 or record.is_queued
     return is_head and is_to_come and not record.is_over
 

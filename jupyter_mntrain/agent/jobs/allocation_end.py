@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,6 +22,8 @@ from jupyter_mntrain.model.api import SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.events import Exited
+from jupyter_mntrain.model.lifecycle.restarts import as_granted, in_next_grant, is_in_next_grant
+from jupyter_mntrain.model.sources.slots import AGAIN
 
 log = logging.getLogger("mntrain.agent")
 
@@ -28,6 +31,8 @@ GRACE_S = tunables.seconds("allocation.rank_grace_s")
 PATIENCE_S = tunables.seconds("allocation.end_patience_s")
 WISH = "allocation"
 WISHED = "saved, as its allocation is about to end"
+
+FIRST_JOB_S = tunables.seconds("allocation.first_job_s")
 
 LOOK_EVERY_S = tunables.seconds("allocation.end_interval_s")
 
@@ -49,17 +54,23 @@ async def save_within(notice_s: float, wish: Path, jobs: JobBook) -> None:
         await asyncio.wait_for(_all_ended(saving), max(0.0, notice_s - PATIENCE_S))
 
 
-async def end_parts(jobs: JobBook, problem: Problem, *, is_canceled: bool) -> None:
+async def end_parts(
+    jobs: JobBook, problem: Problem, *, is_canceled: bool, comes_back: bool = False
+) -> None:
     """End every part; return once all have ended, or their time is over. Jobs are still polled.
 
     Args:
         problem: why the allocation ends.
         is_canceled: a person ended it, so that its jobs have not failed.
+        comes_back: its nodes, or others, are granted again: its jobs go on there.
     """
     ending = jobs.active()
     for job in ending:
         log.info("job %s: ending our part: %s", job.record.job_id, problem.cause)
-        job.give_up()  # who continues the run asks for other nodes
+        if comes_back:
+            go_on_in_next_grant(job)
+        else:
+            job.give_up()  # who continues the run asks for other nodes
         if is_canceled:
             job.stop(problem.cause, GRACE_S)
         else:
@@ -72,21 +83,99 @@ async def end_parts(jobs: JobBook, problem: Problem, *, is_canceled: bool) -> No
         jobs.tell(job)
 
 
-def save_if_wished(wish: Path, jobs: JobBook) -> None:
+def save_if_wished(wish: Path, jobs: JobBook) -> bool:
     """Have the jobs that this node leads save a checkpoint and end, if the file ``wish`` is there.
 
     Only the head can, so that all ranks save the same step. Jobs that cannot save go on.
+
+    Returns:
+        Whether it is there, and no job is left to wait for.
     """
+    if not wish.exists():
+        return False
     active = (job for job in jobs.active() if job.record.part.stop_reason is None)
     led = [job for job in active if job.placement.node_rank == 0]
-    if not led or not wish.exists():
-        return
     for job in led:
         attempt = job.record.attempt.number
         request = SaveRequest(key=f"{WISH}-{attempt}", attempt=attempt, is_last=True, reason=WISHED)
         with suppress(RefusedError, OSError):  # a script that cannot save; a full disk
             job.save_checkpoint(request)
+            if _comes_back(wish):
+                go_on_in_next_grant(job)
+                wish.with_name(AGAIN).touch()
             jobs.tell(job)
+    return not jobs.active()
+
+
+def go_on_in_next_grant(job: LocalJob) -> None:
+    """Record, on the head, that another attempt follows once nodes are granted again."""
+    if job.placement.node_rank == 0:
+        job.update(restart=in_next_grant(job.record, job.now_s()), is_over=False)
+
+
+def go_on_as_granted(job: LocalJob) -> None:
+    """Let an attempt begin that waited until this node's allocation was granted again.
+
+    One whose end was not written, as its processes were killed, is found to have ended first.
+    """
+    if job.record.is_over:
+        return
+    plan = job.record.restart
+    if plan is not None and is_in_next_grant(plan):
+        plan = as_granted(plan, job.now_s())
+    job.update(restart=plan, was_queued=True)
+
+
+def _comes_back(wish: Path) -> bool:
+    """Whether the allocation is queued again once its jobs have saved."""
+    return wish.read_text().strip() == AGAIN
+
+
+class Idleness:
+    """Whether an allocation has had no job for so long that it is to end.
+
+    Its agents agree by the time of a file: each that has a job, or a lease for one, renews it.
+
+    Args:
+        mark: the file, in the allocation's directory.
+        limit_s: how long.
+        first_s: how long at least before the first job: its files may be on their way.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        mark: Path,
+        jobs: JobBook,
+        limit_s: float,
+        first_s: float = FIRST_JOB_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._mark = mark
+        self._jobs = jobs
+        self._limit_s = limit_s
+        self._first_s = first_s
+        self._clock = clock
+        self._begun_s = clock()
+
+    def is_over(self) -> bool:
+        """Look, and renew the file if this node is used."""
+        if self._is_used():
+            self._mark.touch()
+            return False
+        used_s = self._used_s()
+        if used_s < self._begun_s:
+            return self._clock() - self._begun_s > max(self._limit_s, self._first_s)
+        return self._clock() - used_s > self._limit_s
+
+    def _is_used(self) -> bool:
+        is_to_restart = any(job.record.restart is not None for job in self._jobs.all())
+        return bool(self._jobs.active() or self._jobs.leases.all()) or is_to_restart
+
+    def _used_s(self) -> float:
+        with suppress(OSError):
+            return self._mark.stat().st_mtime
+        return 0.0
 
 
 async def _all_ended(jobs: Collection[LocalJob]) -> None:

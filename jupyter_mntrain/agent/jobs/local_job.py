@@ -233,15 +233,15 @@ class LocalJob:
     def put_label(self, label: JobLabel) -> None:
         """Name the job; a label that is not newer than the known one changes nothing."""
         if label.time_s > self.record.label.time_s:
-            self._update(label=label)
+            self.update(label=label)
 
     def plan(self, restart: Restart | None) -> None:
         """Record that another attempt will follow; ``None`` = not known yet."""
-        self._update(restart=restart)
+        self.update(restart=restart)
 
     def give_up(self) -> None:
         """Record that no further attempt will follow."""
-        self._update(restart=None, is_over=True)
+        self.update(restart=None, is_over=True)
 
     def add_samples(self, *samples: LinkSample | RankProgress) -> None:
         with self._disk.tolerated():
@@ -312,7 +312,7 @@ class LocalJob:
         if part.stopped_after_failure or not (is_good or is_wished):
             self.change(EvidenceGathered(evidence=self.gathering.evidence()))
 
-    def _update(self, **changes: Any) -> None:
+    def update(self, **changes: Any) -> None:
         self.file.update(**changes)
         with self._disk.tolerated():
             self.file.write_changes()

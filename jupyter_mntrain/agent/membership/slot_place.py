@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import time
@@ -21,17 +22,25 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.sources.allotment import read_allotment
 from jupyter_mntrain.model.sources.slots import (
+    ASK_FILE,
     SAVE_FILE,
+    TELLER_FILE,
+    USE_FILE,
     AgentState,
     AllocationFile,
     SlotFile,
     read_allocation,
+    read_slot,
     write_slot,
 )
 from jupyter_mntrain.trust.certificates import fingerprint
 from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.token import Token
 
+WHY_S, WHY_EVERY_S = (
+    tunables.seconds("allocation.why_s"),
+    tunables.seconds("allocation.why_every_s"),
+)
 LIMIT_SLACK_S = tunables.seconds("allocation.limit_slack_s")
 
 
@@ -88,6 +97,30 @@ class SlotPlace:
     def save_wish(self) -> Path:
         """The file by which its source asks jobs to save and end."""
         return self._state.parent / SAVE_FILE
+
+    async def ask_why(self) -> None:
+        """Have the program that tells what the source knows, if there is one, tell it now."""
+        directory = self._state.parent
+        if not (directory / TELLER_FILE).exists():
+            return
+        with suppress(OSError):
+            (directory / ASK_FILE).touch()
+        deadline = time.monotonic() + WHY_S
+        while time.monotonic() < deadline:
+            told = self.allocation
+            if told.is_canceled or told.why_gone(self._state.name) is not None:
+                return
+            await asyncio.sleep(WHY_EVERY_S)
+
+    def where(self, node: str) -> tuple[str, ...]:
+        """Addresses of another node of the allocation; empty if it is none, or has told none."""
+        slot = read_slot(self._state.parent, node)
+        return slot.addresses if slot is not None else ()
+
+    @property
+    def use_mark(self) -> Path:
+        """The file whose time says when the allocation was last used."""
+        return self._state.parent / USE_FILE
 
     def why_taken(self, node: str) -> Problem | None:
         """Why another node of the allocation is not to be had any more, if its source says so."""

@@ -26,6 +26,7 @@ from jupyter_mntrain.agent.gang.peer_client import PeerClients
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.http import application
 from jupyter_mntrain.agent.http.server import agent_server
+from jupyter_mntrain.agent.jobs.allocation_end import go_on_in_next_grant
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK
@@ -152,7 +153,10 @@ def _end_what_could_not(node: LocalNode, slot: SlotFile, allocation: AllocationF
         now_s = job.now_s()
         cause = why.cause if why is not None else ""
         problem = None if allocation.is_canceled else why
-        job.give_up()
+        if allocation.comes_back:
+            go_on_in_next_grant(job)
+        else:
+            job.give_up()
         job.change(StopAsked(reason=cause, problem=problem, time_s=now_s))
         job.change(Exited(time_s=now_s, exit_code=None))
 

@@ -87,6 +87,23 @@ def first_start(now_s: float) -> Restart:
     return Restart(number=1, at_s=now_s)
 
 
+def in_next_grant(record: JobRecord, now_s: float) -> Restart:
+    """Plan the attempt after one whose nodes were taken, and will be granted again."""
+    cause = "its allocation waits for nodes again"
+    awaited = Problem(kind=Kind.WAITS_FOR_NODES, cause=cause)
+    return Restart(number=record.attempt.number + 1, at_s=now_s, waits_for=awaited)
+
+
+def is_in_next_grant(plan: Restart) -> bool:
+    """Whether an attempt begins only once its nodes are granted again."""
+    return plan.waits_for is not None and plan.waits_for.kind is Kind.WAITS_FOR_NODES
+
+
+def as_granted(plan: Restart, now_s: float) -> Restart:
+    """The same attempt, now that its nodes are granted again."""
+    return Restart(number=plan.number, at_s=now_s)
+
+
 def waiting(plan: Restart, waits_for: Problem, now_s: float) -> Restart:
     """A planned attempt that could not start now."""
     is_lost = waits_for.kind in SILENCES or waits_for.kind is Kind.SILENT

@@ -67,6 +67,8 @@ def roll_up(
     is_led = newest.attempt.head.node_id not in absent or newest.spec.min_nodes is not None
     if state == "failed" and newest.spec.max_restarts and is_led and not (head and head.is_over):
         state = "pending"  # the attempt has failed; the head says when the job has
+    if state in TERMINAL and head is not None and head.restart is not None:
+        state = "pending"  # its nodes were taken, and will be granted again
     problem = verdict.problem if verdict else None
     label = max((record.label for record in known), key=lambda one: one.time_s)
     lines = {one.part.node_id: one.loss_line for one in current if one.loss_line}

@@ -272,7 +272,7 @@ class JobRecord(Record, frozen=True):
 
     Args:
         members: every node of the first attempt; later ones may lack some.
-        was_queued: the job was queued, so its head starts it instead of a driver.
+        was_queued: it, or its allocation again: its head starts it, instead of a driver.
         restart: on the head, while another attempt is planned.
         is_over: on the head of a job with restarts: there will be no further attempt.
         pressure: what this node measured of its part a moment ago, for the node that leads.

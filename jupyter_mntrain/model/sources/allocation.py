@@ -74,8 +74,8 @@ class Allocation(Record, frozen=True):
         waiting: while it is pending.
         started_s, ends_s: Unix times of the current grant; ``ends_s`` is that of its time limit.
         grants: how often nodes were granted; above 1, others had been taken away before.
-        outcome: once it has ended.
-        problem: why it ended, unless it was done or somebody canceled it.
+        outcome: once it has ended, or while it ends, if that is known then.
+        problem: why, unless it was done or somebody canceled it.
     """
 
     id: str

@@ -4,6 +4,8 @@ An allocation has a directory on a shared file system::
 
     allocation.json    what its source knows: when it ends, which slots are gone, and why
     save               there once its jobs shall save and end, before it does
+    again              there once a job has done that, and goes on when nodes are granted again
+    used               written whenever an agent has a job: its time is that of the last use
     slurm-0/slot.json  written by the agent: where it is reached
     slurm-0/…          the rest of the agent's state directory
 
@@ -23,12 +25,18 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.sources.allocation import Allocation
 
 T = TypeVar("T")
 
 SLOT_FILE = "slot.json"
 ALLOCATION_FILE = "allocation.json"
-SAVE_FILE = "save"
+SAVE_FILE, AGAIN = "save", "again"
+"""The file, and what it holds if the allocation is queued again afterwards."""
+USE_FILE = "used"
+TELLER_FILE, ASK_FILE = "teller", "ask"
+"""The first is there while a program inside the allocation tells what the source knows; an agent
+that is told to end makes the second, to be told why at once."""
 
 AgentState = Literal["joining", "up", "gone"]
 
@@ -64,17 +72,32 @@ class AllocationFile(Record, frozen=True):
         ends_s: Unix time at which it is over at the latest.
         ending: why it ends now or has ended; its kind says how. ``None`` until then.
         is_canceled: whether a person ended it: then its jobs have not failed.
+        comes_back: whether it is queued again, and its jobs go on then.
         gone: slots that were taken from it, by name, each with why.
     """
 
     ends_s: float | None = None
     ending: Problem | None = None
     is_canceled: bool = False
+    comes_back: bool = False
     gone: dict[str, Problem] = {}
 
     def why_gone(self, slot: str) -> Problem | None:
         """Why a slot is not to be had any more; ``None`` if nothing is known of that."""
         return self.gone.get(slot) or self.ending
+
+
+def told_of(allocation: Allocation) -> AllocationFile:
+    """What the agents of an allocation are told of it."""
+    gone = {
+        slot.name: slot.problem
+        for slot in allocation.slots
+        if slot.problem is not None and slot.state in ("down", "gone")
+    }
+    is_canceled = allocation.outcome == "canceled"
+    return AllocationFile(
+        ends_s=allocation.ends_s, ending=allocation.problem, is_canceled=is_canceled, gone=gone
+    )
 
 
 class SlotSpoken(Record, frozen=True):
@@ -94,6 +117,13 @@ def write_slot(directory: Path, slot: SlotFile) -> None:
     write_atomically(directory / slot.slot / SLOT_FILE, msgspec.json.encode(slot))
 
 
+def read_slot(directory: Path, slot: str) -> SlotFile | None:
+    """One slot of an allocation; ``None`` if there is none of that name, or its agent has not
+    started yet.
+    """
+    return _read(directory / slot / SLOT_FILE, SlotFile)
+
+
 def read_slots(directory: Path) -> tuple[SlotFile, ...]:
     """The slots of an allocation whose agents have started, in the order of their numbers."""
     found = [_read(path, SlotFile) for path in directory.glob(f"*/{SLOT_FILE}")]
@@ -101,7 +131,12 @@ def read_slots(directory: Path) -> tuple[SlotFile, ...]:
 
 
 def write_allocation(directory: Path, allocation: AllocationFile) -> None:
-    """Tell the agents of an allocation what its source knows now."""
+    """Tell the agents of an allocation what its source knows now.
+
+    That a person ended it stays: whoever did so knows before the source does.
+    """
+    if read_allocation(directory).is_canceled:
+        allocation = msgspec.structs.replace(allocation, is_canceled=True)
     write_atomically(directory / ALLOCATION_FILE, msgspec.json.encode(allocation))
 
 

@@ -16,12 +16,31 @@ from jupyter_mntrain.model.sources.request import (
     SlotCommand,
     slot_name,
 )
-from jupyter_mntrain.model.sources.slots import SAVE_FILE
-from jupyter_mntrain.sources.slurm.slurm_options import NAME, before_lines, sbatch_options
+from jupyter_mntrain.model.sources.slots import (
+    AGAIN,
+    ALLOCATION_FILE,
+    ASK_FILE,
+    SAVE_FILE,
+    TELLER_FILE,
+)
+from jupyter_mntrain.sources.slurm.slurm_options import (
+    NAME,
+    before_lines,
+    is_requeued,
+    sbatch_options,
+)
 
 SCRIPT, LOG = "job.sh", "slurm.log"
+TELLER_LOG = "teller.log"
 SECRETS_FOLDER, HOSTS, GRANTS = "secrets", "hosts", "grants"
 """In the allocation's folder, beside what agents write: host of each slot, number of grants."""
+
+_NOTES = (SAVE_FILE, AGAIN, ASK_FILE, TELLER_FILE, ALLOCATION_FILE)
+"""Of an earlier grant."""
+
+_TELLER = "jupyter_mntrain.sources.slurm.teller"
+_WISH = f"command -v scontrol > /dev/null && echo {AGAIN}"
+"""Without scontrol on the nodes nobody can requeue the job: then it only saves."""
 
 _SCRIPT = """\
 #!/bin/bash
@@ -34,7 +53,7 @@ _SCRIPT = """\
 #SBATCH --open-mode=append --requeue --no-kill
 
 {before}echo "$((${{SLURM_RESTART_COUNT:-0}} + 1))" > {grants}
-rm -rf {hosts} {save} && mkdir {hosts}
+rm -rf {hosts} {notes} && mkdir {hosts}
 
 agent() {{  # on every node
     slot={prefix}$SLURM_NODEID
@@ -43,15 +62,26 @@ agent() {{  # on every node
 }}
 export -f agent
 
-# Before the time limit SLURM signals this script alone; agents see the file, and save.
-trap 'touch {save}' USR1
+# Before the time limit SLURM signals this script alone; agents see the file, save, and end.
+trap '{{ {wish}; }} > {save}.new; mv {save}.new {save}' USR1
+trap 'touch {save}' USR2
+
+# Agents learn from it which node was lost, and why they are told to end.
+{teller} 2> {teller_log} &
+teller=$!
 
 # An agent starts many processes: it is bound to no core.
 srun --export=ALL --cpu-bind=none --kill-on-bad-exit=0 --no-kill bash -c agent &
 agents=$!
 # Each signal ends a wait.
 while kill -0 "$agents" 2> /dev/null; do wait "$agents"; done
-wait "$agents"
+wait "$agents"; code=$?
+kill "$teller" 2> /dev/null; rm -f {teller_file}
+if [ -e {again} ]; then  # a job has saved, and goes on when its turn comes again
+    exec scontrol requeue "$SLURM_JOB_ID"
+fi
+rm -rf {secrets}
+exit $code
 """
 
 
@@ -80,7 +110,14 @@ def batch_script(request: NodesRequest, command: SlotCommand, folder: PurePath) 
         before="".join(f"{line}\n" for line in (*own, *exports, "")),
         grants=GRANTS,
         hosts=HOSTS,
+        secrets=SECRETS_FOLDER,
         save=SAVE_FILE,
+        again=AGAIN,
+        wish=_WISH if is_requeued(request) else "true",
+        notes=" ".join(_NOTES),
+        teller=shlex.join((sys.executable, "-m", _TELLER, str(folder), str(request.nodes))),
+        teller_file=TELLER_FILE,
+        teller_log=TELLER_LOG,
         prefix=slot_name(NAME, 0).removesuffix("0"),
         command=" ".join(command.filled(facts, shlex.quote)),
     )

@@ -34,6 +34,8 @@ TIME_FORMAT = "%s"
 
 NODES_FORMAT = "%N|%T"
 
+_PREEMPTED = re.compile(r"\bPreemptTime=\d", re.ASCII)
+_SIGNALED = re.compile(r"\bExitCode=\d+:(?:9|15)\b", re.ASCII)
 _RESTARTS = re.compile(r"\bRestarts=(\d+)", re.ASCII)
 
 _PENDING = frozenset(
@@ -78,12 +80,16 @@ class HeldNodes(NamedTuple):
         allotted: hosts that the job holds now, in SLURM's order.
         states: SLURM's, by host.
         restarts: how often the job was requeued.
+        is_preempted: whether a job of higher priority takes them.
+        is_signaled: whether SLURM ends the job itself.
     """
 
     hosts: Mapping[str, str] = {}
     allotted: Sequence[str] = ()
     states: Mapping[str, str] = {}
     restarts: int = 0
+    is_preempted: bool = False
+    is_signaled: bool = False
 
 
 def queue_line(told: str) -> QueueLine | None:
@@ -109,10 +115,14 @@ def unix_s(text: str) -> float | None:
     return None
 
 
-def restarts_of(told: str) -> int:
-    """How often a job was requeued, of ``scontrol --oneliner show job``."""
+def history_of(told: str) -> HeldNodes:
+    """What happened to a job, of ``scontrol --oneliner show job``."""
     match = _RESTARTS.search(told)
-    return int(match[1]) if match else 0
+    return HeldNodes(
+        restarts=int(match[1]) if match else 0,
+        is_preempted=_PREEMPTED.search(told) is not None,
+        is_signaled=_SIGNALED.search(told) is not None,
+    )
 
 
 def node_states(told: str) -> dict[str, str]:
@@ -124,7 +134,7 @@ def node_states(told: str) -> dict[str, str]:
 def allocation_of(line: QueueLine, request: NodesRequest, held: HeldNodes) -> Allocation:
     """The allocation that a line describes."""
     state = _state(line)
-    outcome, problem = _end(line) if state == "ended" else (None, None)
+    outcome, problem = _end(line) if state == "ended" else _beginning_end(line, held)
     is_granted = line.holds_nodes
     return Allocation(
         line.job,
@@ -210,6 +220,19 @@ _CAUSES: dict[str, str] = {
     "BOOT_FAIL": "a node of the allocation did not boot",
     "OUT_OF_MEMORY": "a process used more memory than the allocation has",
 }
+
+
+def _beginning_end(line: QueueLine, held: HeldNodes) -> tuple[Outcome | None, Problem | None]:
+    """How a job will have ended, while its processes still do: SLURM only says COMPLETING."""
+    if line.state not in _ENDING:
+        return None, None
+    if line.reason == "TimeLimit":
+        return _end(line._replace(state="TIMEOUT"))
+    if held.is_preempted:
+        return _end(line._replace(state="PREEMPTED"))
+    if line.reason.startswith("NodeDown"):
+        return _end(line._replace(state="NODE_FAIL"))
+    return ("canceled", None) if held.is_signaled else (None, None)
 
 
 def _end(line: QueueLine) -> tuple[Outcome, Problem | None]:

@@ -26,7 +26,8 @@ _PASSED_ON = (
     SourceOption("cpus-per-task", help="cores per node", example="32"),
     SourceOption("mem", help="memory per node; 0 = all of it", example="200G"),
 )
-SBATCH, BEFORE, LEAD = "sbatch", "before", "save-before-end"
+SBATCH, BEFORE, LEAD, REQUEUE = "sbatch", "before", "save-before-end", "requeue"
+YES, NO = "yes", "no"
 
 OPTIONS = (
     *_PASSED_ON,
@@ -40,6 +41,13 @@ OPTIONS = (
         example="module load cuda",
     ),
     SourceOption(LEAD, help="seconds before the time limit at which the job saves", example="300"),
+    SourceOption(
+        REQUEUE,
+        help="whether a job that has saved before the time limit is queued again, and goes on",
+        kind="choice",
+        choices=(YES, NO),
+        example=NO,
+    ),
 )
 
 LEAD_S = 180
@@ -65,6 +73,11 @@ def sbatch_options(request: NodesRequest) -> tuple[str, ...]:
     """
     checked_values(TITLE, OPTIONS, request.options)
     return tuple(_lines(request))
+
+
+def is_requeued(request: NodesRequest) -> bool:
+    """Whether a job that has saved before the time limit goes on in another grant."""
+    return request.option(REQUEUE) != NO
 
 
 def before_lines(request: NodesRequest) -> tuple[str, ...]:

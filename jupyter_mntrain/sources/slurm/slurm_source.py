@@ -30,9 +30,9 @@ from jupyter_mntrain.sources.slurm.queue_line import (
     HeldNodes,
     QueueLine,
     allocation_of,
+    history_of,
     node_states,
     queue_line,
-    restarts_of,
 )
 from jupyter_mntrain.sources.slurm.refusals import (
     PARTITION_FORMAT,
@@ -105,14 +105,17 @@ class SlurmSource(NodeSource):
         return Path((await self._line(allocation_id)).folder)
 
     async def save(self, allocation_id: str, request: NodesRequest) -> None:
-        words = ["scancel", "--batch", "--signal=USR1", allocation_id]
+        words = ["scancel", "--batch", "--signal=USR2", allocation_id]
         await self._done(words, allocation_id)
 
     async def give_back(self, allocation_id: str, request: NodesRequest) -> None:
+        folder = None
         with suppress(RefusedError):  # SLURM forgets jobs minutes after their end
             folder = await self.directory(allocation_id, request)
             shutil.rmtree(folder / SECRETS_FOLDER, ignore_errors=True)
         await self._done(["scancel", allocation_id], allocation_id)
+        if folder is not None and not any(folder.glob(f"{NAME}-*")):
+            shutil.rmtree(folder, ignore_errors=True)  # nothing has run: it holds no records
 
     async def _done(self, words: list[str], job: str) -> None:
         said = await self._commands.run(words)
@@ -129,17 +132,18 @@ class SlurmSource(NodeSource):
 
     async def _held(self, line: QueueLine, request: NodesRequest) -> HeldNodes:
         words = ["scontrol", "--oneliner", "show", "job", line.job]
-        restarts = restarts_of((await self._commands.run(words)).output)
+        history = history_of((await self._commands.run(words)).output)
         folder = Path(line.folder)
         hosts = {name: _read(folder / HOSTS / name) for name in request.slots}
         # What nodes have told before the job was requeued stands there until its script runs again.
-        is_current = _read(folder / GRANTS) == str(restarts + 1)
+        is_current = _read(folder / GRANTS) == str(history.restarts + 1)
         told = {name: host for name, host in hosts.items() if host and is_current}
         if not line.holds_nodes:
-            return HeldNodes(told, restarts=restarts)
+            return history._replace(hosts=told)
         words = ["sinfo", "-h", "-N", "-n", line.nodes, "-o", NODES_FORMAT]
         states = node_states((await self._commands.run(words)).output)
-        return HeldNodes(told, await self._expanded(line.nodes), states, restarts)
+        allotted = await self._expanded(line.nodes)
+        return history._replace(hosts=told, allotted=allotted, states=states)
 
     async def _expanded(self, nodes: str) -> tuple[str, ...]:
         """The names in a short form of SLURM's, in its order."""

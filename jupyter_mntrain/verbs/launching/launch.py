@@ -21,6 +21,9 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables.plans.plan import plan_line
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.allocations.launch_on import launch_on
+from jupyter_mntrain.verbs.launching.allocations.on_options import chosen_options, on_option
+from jupyter_mntrain.verbs.launching.allocations.remembered import remember_launch
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
@@ -55,24 +58,32 @@ class LaunchVerb(Verb):
             "step-… folder of one, whichever run saved it; a later restart goes on from its own",
         )
         start_options(parser)
+        on_option(parser)
+
+    def add_chosen_arguments(self, parser: Parser, words: Sequence[str]) -> None:
+        chosen_options(parser, words)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         refuse_start_options(context, args)
-        built = build_spec(context, args)
-        begin = args.begin or built.begin
-        if begin is None:
-            if args.dry_run:
-                return dry_run_outcome(built, is_examined=not args.skip_doctor)
-            notes = () if built.starts_over is None else (built.starts_over,)
-            return launch_built(context, args, built, notes=notes)
-        plan = built.cluster.plan_launch(built.spec, begin)
-        built = built.with_spec(plan.spec)
+        return launch_on(context, args, _launch) if args.on else _launch(context, args)
+
+
+def _launch(context: Context, args: Namespace) -> Outcome:
+    built = build_spec(context, args)
+    begin = args.begin or built.begin
+    if begin is None:
         if args.dry_run:
             return dry_run_outcome(built, is_examined=not args.skip_doctor)
-        context.screen.say(begin_text(plan, now_s=context.clock()))
-        changes = msgspec.to_builtins(plan.changes)
-        more = {"from_path": plan.path, "from_step": plan.step, "changes": changes}
-        return launch_built(context, args, built, notes=plan.notes, more=more)
+        notes = () if built.starts_over is None else (built.starts_over,)
+        return launch_built(context, args, built, notes=notes)
+    plan = built.cluster.plan_launch(built.spec, begin)
+    built = built.with_spec(plan.spec)
+    if args.dry_run:
+        return dry_run_outcome(built, is_examined=not args.skip_doctor)
+    context.screen.say(begin_text(plan, now_s=context.clock()))
+    changes = msgspec.to_builtins(plan.changes)
+    more = {"from_path": plan.path, "from_step": plan.step, "changes": changes}
+    return launch_built(context, args, built, notes=plan.notes, more=more)
 
 
 def begin_text(plan: BeginPlan, *, now_s: float) -> Text:
@@ -215,7 +226,7 @@ def start(
         is_checked: whether the doctor looks at the nodes first.
         on_note: receives what it says that does not stop the launch.
     """
-    return built.cluster.launch(
+    job = built.cluster.launch(
         built.spec,
         project=built.project,
         is_queued=waits,
@@ -224,6 +235,8 @@ def start(
         on_note=on_note,
         progress=progress,
     )
+    remember_launch(built.cluster.name, job.id)
+    return job
 
 
 def started_line(job: Job, workload: Workload) -> Text:

@@ -101,6 +101,17 @@ def build_spec(
     return built.in_best_order() if is_everywhere and args.head is None else built
 
 
+def refuse_unlaunchable(context: Context, args: Namespace) -> None:
+    """Check what can be checked without any node.
+
+    Raises:
+        SpecError, RecipeError: the job is invalid, or names something missing.
+    """
+    refuse_contradictions(context, args)
+    sent = given_files(args.file, context.directory)
+    _workload(context, args, find_saved(context, args), sent.texts, needs_target=True)
+
+
 def _spec(
     args: Namespace, before: JobSpec, workload: Workload, project: StagedProject | None
 ) -> JobSpec:

@@ -14,6 +14,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 class NodesVerb(Verb):
     name = "nodes"
     help = "list the nodes with state, GPUs, interfaces and versions"
+    shows_cluster = True
 
     def add_arguments(self, parser: Parser) -> None:
         parser.flag("--all", "-a", help="include virtual interfaces and those that are down")

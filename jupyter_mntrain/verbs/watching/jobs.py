@@ -19,6 +19,7 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 class JobsVerb(Verb):
     name = "jobs"
     help = "list running jobs and the newest ended ones"
+    shows_cluster = True
 
     def add_arguments(self, parser: Parser) -> None:
         parser.flag("--all", help=f"all ended jobs, not only the newest {RECENT}")

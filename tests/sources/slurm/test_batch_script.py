@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -159,4 +160,12 @@ def test_every_option_is_described() -> None:
 
 def test_files_of_the_script_are_in_its_own_folder() -> None:
     script = batch_script(REQUEST, AGENT, FOLDER)
-    assert str(Path.home()) not in script
+    assert str(Path.home()) not in script.replace(sys.executable, "python")
+
+
+def test_a_job_that_has_saved_is_queued_again_unless_that_is_not_wanted() -> None:
+    for options, wish in ({}, "again"), ({"requeue": ("no",)}, ""):
+        request = msgspec.structs.replace(REQUEST, options=options)
+        script = batch_script(request, AGENT, FOLDER)
+        (trap,) = (line for line in script.splitlines() if line.endswith("USR1"))
+        assert ("echo again" in trap) == bool(wish)

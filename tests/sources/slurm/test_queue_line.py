@@ -11,9 +11,9 @@ from jupyter_mntrain.sources.slurm.queue_line import (
     HeldNodes,
     QueueLine,
     allocation_of,
+    history_of,
     node_states,
     queue_line,
-    restarts_of,
     unix_s,
 )
 
@@ -57,8 +57,33 @@ def test_times_are_read_in_either_form() -> None:
 
 
 def test_restarts_are_read() -> None:
-    assert restarts_of("JobId=1 Requeue=1 Restarts=2 BatchFlag=1") == 2
-    assert restarts_of("slurm_load_jobs error: Invalid job id specified") == 0
+    assert history_of("JobId=1 Requeue=1 Restarts=2 BatchFlag=1").restarts == 2
+    assert history_of("slurm_load_jobs error: Invalid job id specified") == HeldNodes()
+
+
+ENDING = "7|COMPLETING|1790000000|1790000001|1790000061|node[1-2]|{reason}|/shared/one"
+
+
+@pytest.mark.parametrize(
+    ("reason", "history", "outcome", "kind"),
+    [
+        ("TimeLimit", "ExitCode=0:15 PreemptTime=None", "failed", Kind.TIME_LIMIT),
+        ("None", "ExitCode=0:15 PreemptTime=None", "canceled", None),
+        ("None", "ExitCode=0:0 PreemptTime=2026-11-27T10:00:00", "failed", Kind.PREEMPTED),
+        ("None", "ExitCode=0:0 PreemptTime=1790000050", "failed", Kind.PREEMPTED),
+        ("NodeDown", "ExitCode=0:0 PreemptTime=None", "failed", Kind.NODE_LOST),
+        ("None", "ExitCode=0:0 PreemptTime=None", None, None),
+    ],
+)
+def test_while_it_ends_it_is_known_why(
+    reason: str, history: str, outcome: str | None, kind: Kind | None
+) -> None:
+    line = queue_line(ENDING.format(reason=reason))
+    assert line is not None
+    held = history_of(history)
+    seen = allocation_of(line, NodesRequest("slurm", 2), held)
+    assert (seen.state, seen.outcome) == ("ending", outcome)
+    assert (seen.problem.kind if seen.problem else None) is kind
 
 
 def test_grants_are_counted_as_slurm_restarts_the_job() -> None:

@@ -1,0 +1,145 @@
+"""Allocation book: which allocations this user has asked for, and which jobs run in them.
+
+By it a job is found by its id alone: its cluster is one of its own, and its records lie in the
+allocation's directory.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import platformdirs
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.trust.shared_file import SharedFile
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster
+
+CLUSTERS = "clusters"
+REMEMBERED = tunables.count("sources.remembered")
+
+
+class AllocationNote(Record, frozen=True):
+    """An allocation that was asked for.
+
+    Args:
+        cluster: name of the cluster that its nodes form; also in the book.
+        id: the source's own.
+        directory: of its slots, if this machine reaches them.
+        jobs: ids of those that were launched in it.
+    """
+
+    cluster: str
+    id: str
+    request: NodesRequest
+    directory: str = ""
+    jobs: tuple[str, ...] = ()
+
+
+class _Notes(Record, frozen=True):
+    """What the file holds.
+
+    Args:
+        allocations: the newest last.
+        is_last: whether the newest launch of all was in the newest of them.
+    """
+
+    allocations: tuple[AllocationNote, ...] = ()
+    is_last: bool = False
+
+
+class AllocationBook:
+    """``allocations.json`` in the user's configuration directory. Several programs may use it.
+
+    Args:
+        folder: default: the user's configuration directory.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or platformdirs.user_config_path("mntrain")
+        path = self._folder / "allocations.json"
+        self._file = SharedFile(path, _Notes, what="the remembered allocations")
+
+    def of_cluster(self, name: str) -> AllocationNote | None:
+        """The allocation whose nodes form this cluster."""
+        return next((one for one in self._notes() if one.cluster == name), None)
+
+    def of_job(self, text: str) -> AllocationNote | None:
+        """The allocation in which the job with this id, or one that begins so, was launched.
+
+        An older job whose id begins so, too, is not meant.
+        """
+        found = (
+            one for one in self._notes() if any(job.startswith(text) for job in one.jobs if text)
+        )
+        return next(found, None)
+
+    def of_last_launch(self) -> AllocationNote | None:
+        """The allocation of the newest launch; ``None`` if that was not in one."""
+        notes = self._file.read()
+        return notes.allocations[-1] if notes.is_last and notes.allocations else None
+
+    @property
+    def has_other_clusters(self) -> bool:
+        """Whether this user has keys of a cluster that no allocation's nodes form."""
+        own = {one.cluster for one in self._notes()}
+        return any(path.name not in own for path in (self._folder / CLUSTERS).glob("*"))
+
+    def add(self, note: AllocationNote) -> None:
+        """Remember an allocation. The oldest are forgotten, with the keys of their clusters."""
+
+        def change(notes: _Notes) -> _Notes:
+            known = (*notes.allocations, note)
+            for one in known[:-REMEMBERED]:
+                self._remove_keys(one.cluster)
+            return msgspec.structs.replace(notes, allocations=known[-REMEMBERED:])
+
+        self._change(change)
+
+    def launched(self, cluster: str, job: str) -> None:
+        """Remember that a job was launched, in a cluster of an allocation or in any other."""
+        if not self._file.path.exists():
+            return
+
+        def change(notes: _Notes) -> _Notes:
+            known = [one for one in notes.allocations if one.cluster == cluster]
+            others = [one for one in notes.allocations if one.cluster != cluster]
+            known = [msgspec.structs.replace(one, jobs=(*one.jobs, job)) for one in known]
+            return _Notes(allocations=(*others, *known), is_last=bool(known))
+
+        self._change(change)
+
+    def forget(self, cluster: str) -> None:
+        """Forget an allocation in which nothing was launched, and the keys of its cluster."""
+
+        def change(notes: _Notes) -> _Notes:
+            left = tuple(one for one in notes.allocations if one.cluster != cluster)
+            return msgspec.structs.replace(notes, allocations=left)
+
+        self._change(change)
+        self._remove_keys(cluster)
+
+    def _notes(self) -> tuple[AllocationNote, ...]:
+        """The newest first."""
+        return self._file.read().allocations[::-1]
+
+    def _change(self, change: Callable[[_Notes], _Notes]) -> None:
+        with self._file.locked():
+            self._file.write(change(self._file.read()))
+
+    def _remove_keys(self, cluster: str) -> None:
+        shutil.rmtree(self._folder / CLUSTERS / cluster, ignore_errors=True)
+
+
+def follow_remembered(cluster: Cluster) -> None:
+    """Have a cluster that an allocation's nodes form find them, and read what they left."""
+    note = AllocationBook().of_cluster(cluster.name)
+    if note is not None and note.directory:
+        cluster.discovery.follow(Path(note.directory))

@@ -1,0 +1,84 @@
+"""Teller: a program inside an allocation that tells its agents what SLURM knows of it.
+
+``python -m jupyter_mntrain.sources.slurm.teller FOLDER NODES``, beside the batch script. Agents
+learn by it that a node was lost, and why they are told to end: a driver need not be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.slots import (
+    ASK_FILE,
+    TELLER_FILE,
+    AllocationFile,
+    told_of,
+    write_allocation,
+)
+from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.sources.slurm.slurm_options import NAME
+from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
+
+TELL_EVERY_S = tunables.seconds("slurm.tell_interval_s")
+ASKED_EVERY_S = tunables.seconds("slurm.asked_interval_s")
+
+
+class Teller:
+    """Tells the agents of an allocation whatever is new.
+
+    Args:
+        folder: of the allocation.
+    """
+
+    def __init__(self, source: NodeSource, job: str, request: NodesRequest, folder: Path) -> None:
+        self._source = source
+        self._job = job
+        self._request = request
+        self._folder = folder
+        self._grants = 0
+        self._told = AllocationFile()
+
+    def look(self) -> None:
+        """Ask the source, and tell."""
+        now = asyncio.run(self._source.look(self._job, self._request))
+        if now.state in ("unknown", "pending"):
+            return
+        self._grants = self._grants or now.grants
+        # SLURM counts a restart as soon as it decides on it, while processes still end.
+        told = msgspec.structs.replace(told_of(now), comes_back=now.grants > self._grants)
+        if told != self._told:
+            write_allocation(self._folder, told)
+            self._told = told
+
+    def wait(self) -> None:
+        """Wait for a while; not for long once an agent asks why it is told to end."""
+        asked = self._folder / ASK_FILE
+        # SLURM may not have said why at once: once asked, it asks on.
+        was_asked = asked.exists()
+        deadline_s = time.monotonic() + (ASKED_EVERY_S if was_asked else TELL_EVERY_S)
+        while time.monotonic() < deadline_s and asked.exists() == was_asked:
+            time.sleep(ASKED_EVERY_S)
+
+
+def main(words: Sequence[str]) -> NoReturn:
+    folder, nodes = words
+    request = NodesRequest(NAME, int(nodes))
+    teller = Teller(SlurmSource(), os.environ["SLURM_JOB_ID"], request, Path(folder))
+    Path(folder, TELLER_FILE).touch()
+    while True:
+        teller.look()
+        teller.wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,151 @@
+"""Options of a launch on a scheduler's nodes: those of all sources, and what one declares."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+
+from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.quantities import duration_text, parse_duration
+from jupyter_mntrain.model.sources.options import SourceOption, checked_values
+from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.sources.registry import SOURCES, options_of, title_of
+
+IDLE_S = tunables.seconds("sources.idle_s")
+
+ON = "--on"
+MOST_NODES = 1000
+
+_CLOCK = re.compile(r"(?:(\d{1,4})-)?(\d{1,4}):([0-5]\d):([0-5]\d)", re.ASCII)
+_UNNAMED = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
+_LONGEST_NAME = 40
+
+
+def on_option(parser: Parser) -> None:
+    """Add the option that names a source."""
+    parser.option(
+        ON,
+        choices=SOURCES,
+        metavar="SOURCE",
+        help="get nodes for this job from a scheduler: "
+        f"{' or '.join(SOURCES)}; launch --on {SOURCES[0]} --help shows what it takes",
+    )
+
+
+def chosen_options(parser: Parser, words: Sequence[str]) -> None:
+    """Add the options of the source that the words name, if they name one."""
+    name = _chosen(words)
+    if name not in SOURCES:
+        return
+    parser.option(
+        "--nodes",
+        type=bounded_int(1, MOST_NODES),
+        metavar="N",
+        help="number of nodes; all are granted together; default: 1",
+    )
+    parser.option(
+        "--gpus", default="", metavar="N", help="GPUs per node, like 4, or TYPE:4; default: none"
+    )
+    parser.option(
+        "--time",
+        type=typed(_time),
+        metavar="DURATION",
+        help="longest time for which the nodes are wanted, like 90min or 1-12:00:00; default: that "
+        f"of {title_of(name)}",
+    )
+    parser.option(
+        "--idle",
+        type=typed(parse_duration),
+        metavar="DURATION",
+        help="give the nodes back once no job has run on them for this time, like 1h; until then "
+        f"launch --cluster NAME starts others there; default: {duration_text(IDLE_S)}",
+    )
+    for option in options_of(name):
+        parser.repeatable(
+            option.flag,
+            dest=_destination(option),
+            choices=option.choices or None,
+            metavar=option.name.upper(),
+            help=_help(option),
+        )
+
+
+def nodes_request(args: Namespace) -> NodesRequest:
+    """What the options ask a source for.
+
+    Raises:
+        SpecError: a value cannot be meant.
+    """
+    declared = options_of(args.on)
+    given = {one.name: getattr(args, _destination(one)) for one in declared}
+    return NodesRequest(
+        args.on,
+        args.nodes or 1,
+        gpus=args.gpus,
+        time_s=args.time,
+        name=_name(args),
+        options=checked_values(title_of(args.on), declared, given),
+    )
+
+
+def refuse_with_on(args: Namespace) -> None:
+    """Refuse options that say the contrary of getting nodes from a scheduler.
+
+    Raises:
+        SpecError: one was given.
+    """
+    given = {"--queue": args.queue, "--cluster": args.cluster, "--agent": args.agent}
+    given["--allocation"] = args.allocation
+    for name, value in given.items():
+        if value:
+            fix = f"leave {ON} out to use nodes that are there, else {name}"
+            raise SpecError(f"{ON} gets new nodes, which form a cluster of their own", fix=fix)
+
+
+def _chosen(words: Sequence[str]) -> str:
+    """The value of the last ``--on``."""
+    said = [*_said(words)]
+    return said[-1] if said else ""
+
+
+def _said(words: Sequence[str]) -> Iterator[str]:
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        name, is_attached, value = word.partition("=")
+        if name == ON:
+            yield value if is_attached else following
+
+
+def _destination(option: SourceOption) -> str:
+    """Apart from other options' names."""
+    return f"on_{option.name}"
+
+
+def _help(option: SourceOption) -> str:
+    example = f", like {option.example}" if option.example else ""
+    choices = f"; one of {', '.join(option.choices)}" if option.choices else ""
+    repeatable = "; repeatable" if option.kind == "lines" else ""
+    # argparse takes a help for a template.
+    return f"{option.help}{example}{choices}{repeatable}".replace("%", "%%")
+
+
+def _name(args: Namespace) -> str:
+    """For the scheduler's lists: that of the job, else of what is run."""
+    text = args.name or args.module or (args.target or "").rpartition("/")[2]
+    name = _UNNAMED.sub("-", text.removesuffix(".py").removesuffix(".toml")).strip("-._")
+    return name[:_LONGEST_NAME].rstrip("-._") or "mntrain"
+
+
+def _time(text: str) -> float:
+    """A duration, also as schedulers write it: ``HH:MM:SS`` or ``D-HH:MM:SS``."""
+    clock = _CLOCK.fullmatch(text)
+    if clock is None:
+        told_s = parse_duration(text)
+    else:
+        days, hours, minutes, seconds = (int(part or 0) for part in clock.groups())
+        told_s = float(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+    if told_s == 0:
+        raise ValueError(f"{text!r} is no time at all")
+    return told_s

@@ -1,0 +1,34 @@
+"""Remembered allocations: a job in one is found by its id, and one's cluster by its name alone."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+from jupyter_mntrain.model.environment import CLUSTER_VARIABLE
+from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.verb import Verb
+
+
+def in_its_allocation(context: Context, verb: Verb, args: Namespace) -> Namespace:
+    """The arguments of a command, with the cluster of the allocation that they mean, if no cluster
+    was named: that of the named job; without a name, that of the newest launch.
+    """
+    if not hasattr(args, "cluster") or args.cluster or context.environment.get(CLUSTER_VARIABLE):
+        return args
+    note = _meant(verb, args)
+    return args if note is None else Namespace(**{**vars(args), "cluster": note.cluster})
+
+
+def remember_launch(cluster: str, job: str) -> None:
+    """Remember that a job was launched in a cluster."""
+    AllocationBook().launched(cluster, job)
+
+
+def _meant(verb: Verb, args: Namespace) -> AllocationNote | None:
+    book = AllocationBook()
+    if jobs := getattr(args, "jobs", None):
+        return book.of_job(jobs[0])
+    if hasattr(args, "job"):
+        return book.of_job(args.job) if args.job else book.of_last_launch()
+    return book.of_last_launch() if verb.shows_cluster and not book.has_other_clusters else None

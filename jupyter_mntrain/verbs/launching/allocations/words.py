@@ -1,0 +1,40 @@
+"""Allocations as text: what was asked for, why it waits, what was granted."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from jupyter_mntrain.model.sources.allocation import Allocation, Waiting
+from jupyter_mntrain.show import formats
+
+
+def asked_line(title: str, allocation: Allocation) -> Text:
+    """What was asked for, and under which number.
+
+    Args:
+        title: of the source.
+    """
+    nodes = formats.plural(len(allocation.slots), "node")
+    return Text.assemble(
+        f"asked {title} for {nodes}: job ",
+        (allocation.id, "bold"),
+        ("; Ctrl-C gives them back", "dim"),
+    )
+
+
+def waiting_line(waiting: Waiting, now_s: float) -> Text:
+    """Why it waits, in words and in the scheduler's own, and until when, if that is known."""
+    text = Text.assemble(("… ", "yellow"), f"waiting: {waiting.reason.cause}")
+    if waiting.word not in ("", "None"):
+        text.append(f" ({waiting.word})", "dim")
+    if (forecast_s := waiting.forecast_s(now_s)) is not None:
+        text.append(f"; expected to start in {formats.duration(forecast_s)}")
+    if waiting.reason.fix:
+        text.append(f" {waiting.reason.fix_line}")
+    return text
+
+
+def granted_line(allocation: Allocation) -> Text:
+    """The machines behind the slots."""
+    hosts = ", ".join(slot.host or slot.name for slot in allocation.slots)
+    return Text.assemble(("✓ ", "green"), f"granted: {hosts}; their agents start")

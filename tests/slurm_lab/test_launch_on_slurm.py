@@ -1,0 +1,242 @@
+"""A launch on nodes of SLURM, as a user types it: from the request to nodes that are given back."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.netlab import HostProcess
+from tests.slurm_lab import SlurmLab
+from tests.slurm_lab.driver import SCRIPT
+from tests.waiting import until
+from tests.wording import says
+
+pytestmark = [pytest.mark.netlab]
+
+TRAINED_S = 300.0
+
+FEW_STEPS = SCRIPT.replace("100_000", "20")
+
+RESUMING = """
+import json, os, time
+from pathlib import Path
+import torch
+import torch.distributed as dist
+from jupyter_mntrain import ControlReader, Recorder
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+path = Path(os.environ["MNTRAIN_CHECKPOINT_DIR"]) / f"rank{rank}.json"
+step, loss = json.loads(path.read_text()) if path.exists() else (0, 0.3)
+wishes = ControlReader()
+with Recorder() as recorder:
+    recorder.start(saves=True)
+    while True:
+        stops = torch.tensor([float(rank == 0 and wishes.wants_stop())])
+        dist.all_reduce(stops)
+        if stops[0]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps([step, loss]))
+            recorder.saved(step)
+            break
+        step, loss = step + 1, 3.9 * loss * (1 - loss)
+        recorder.step(step=step, tokens=100, loss=loss)
+        print("step", step, loss.hex(), flush=True)
+        time.sleep(0.1)
+dist.destroy_process_group()
+"""
+"""Chaotic: a step that is lost, or made twice, changes all later losses."""
+
+RESUMED_S = 15.0
+"""From nodes that are there to the first new step, at most."""
+
+
+class User:
+    """Somebody on the login node, who types ``mntrain``.
+
+    Args:
+        directory: where that is.
+    """
+
+    def __init__(self, slurm: SlurmLab, directory: Path) -> None:
+        self.slurm = slurm
+        self._environment = slurm.environment | {"PWD": str(directory)}
+        self._directory = directory
+        for name, text in (
+            ("train.py", SCRIPT),
+            ("few.py", FEW_STEPS),
+            ("resuming.py", RESUMING),
+        ):
+            (directory / name).write_text(text)
+
+    def words(self, line: Sequence[str]) -> list[str]:
+        program = f"cd {self._directory}; exec {sys.executable} -m jupyter_mntrain.cli"
+        return ["bash", "-c", f'{program} "$@"', "mntrain", *line]
+
+    def types(self, *line: str) -> subprocess.CompletedProcess[str]:
+        return self.slurm.login.run(
+            self.words(line), timeout_s=TRAINED_S, environment=self._environment
+        )
+
+    def gets(self, *line: str) -> Any:
+        """What a command prints for programs."""
+        done = self.types(*line, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def state(self, job: str) -> str:
+        """Of a job; empty while what reads the records of agents that are gone is starting."""
+        done = self.types("status", job, "--json")
+        return "" if done.returncode else str(json.loads(done.stdout)["state"])
+
+    def begins(self, *line: str) -> HostProcess:
+        """A command that runs on."""
+        return self.slurm.login.popen(
+            self.words(line),
+            environment=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    @property
+    def allocations(self) -> list[Path]:
+        """Folders of allocations, the newest last."""
+        folders = (self.slurm.login.home / ".local/state/mntrain/slurm").glob("*")
+        return sorted(folders, key=lambda path: (path / "job.sh").stat().st_mtime)
+
+    @property
+    def newest(self) -> Path:
+        return self.allocations[-1]
+
+    @property
+    def clusters(self) -> list[str]:
+        """Names of clusters of which there are keys."""
+        folder = self.slurm.login.home / ".config/mntrain/clusters"
+        return sorted(path.name for path in folder.glob("*"))
+
+
+def hosts(folder: Path) -> dict[str, str]:
+    """The machine of each slot."""
+    return {path.name: path.read_text().strip() for path in folder.glob("hosts/*")}
+
+
+@pytest.fixture
+def user(slurm: SlurmLab, tmp_path: Path) -> User:
+    return User(slurm, tmp_path)
+
+
+def test_a_job_runs_on_nodes_of_slurm_which_are_given_back(slurm: SlurmLab, user: User) -> None:
+    before = {node.name: node.pids() for node in slurm.nodes}
+    done = user.types(
+        *("launch", "few.py", "--on", "slurm", "--nodes", "3", "--gpus", "2", "--time", "10m"),
+        *("--idle", "5s", "--wait"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for node in slurm.nodes:
+        assert node.name in done.stdout
+    until(lambda: not slurm.queue(), "the allocation ends without a job", 60.0)
+    until(lambda: {node.name: node.pids() for node in slurm.nodes} == before, "no process is left")
+    folder = user.newest
+    assert not (folder / "secrets").exists()
+    # Once the nodes are gone, the job is found without any word of where it ran.
+    status = user.gets("status")
+    assert status["state"] == "succeeded"
+    job = status["job_id"]
+    assert user.gets("status", job[:6])["job_id"] == job
+    assert user.types("logs", job).returncode == 0
+
+
+def test_a_job_goes_on_as_itself_on_whatever_nodes_come(slurm: SlurmLab, user: User) -> None:
+    started = user.gets(
+        *("launch", "resuming.py", "--on", "slurm", "--nodes", "2", "--time", "20m", "--detach"),
+        *("--member", "slurm-0:1", "--member", "slurm-1:1"),
+    )
+    job = started["job_id"]
+    folder = user.newest
+    (number,) = slurm.queue()
+    first = hosts(folder)
+
+    def losses() -> dict[int, str]:
+        """By step, of the head; a step that was made again is there with its last loss."""
+        lines = (line for log in logs() for line in log.read_text().splitlines())
+        told = [line.split()[-3:] for line in lines if "step " in line]
+        return {int(step): loss for name, step, loss in told if name == "step"}
+
+    def logs() -> list[Path]:
+        return sorted(folder.glob(f"slurm-0/jobs/{job}/attempt-*/log"))
+
+    until(lambda: len(losses()) > 5, "some steps", TRAINED_S)
+
+    def urgent(*more: str) -> str:
+        """A job of higher priority; its number."""
+        words = ("--parsable", "--partition=urgent", "--exclusive", "--output=/dev/null", *more)
+        return slurm.run("sbatch", *words).strip()
+
+    # What SLURM does before the time limit. Other jobs have all nodes, then one, meanwhile.
+    slurm.run("scancel", "--batch", "--signal=USR1", number)
+    until(lambda: slurm.queue().get(number) == "PENDING", "it is queued again", TRAINED_S)
+    everything = urgent("--nodes=3", "--wrap=sleep 600")
+    until(lambda: user.state(job) == "pending", "it is said to wait", TRAINED_S)
+    saved = max(losses())
+    urgent(f"--nodelist={first['slurm-0']}", "--wrap=sleep 600")
+    slurm.run("scancel", everything)
+    until(lambda: slurm.queue().get(number) == "RUNNING", "nodes are granted", TRAINED_S)
+    since_s = time.monotonic()
+    until(lambda: max(losses()) > saved, "a new step", TRAINED_S)
+    print("from nodes to the first new step:", time.monotonic() - since_s, "s")
+    assert set(hosts(folder).values()) != set(first.values())
+    # A preemption leaves no time to save: it goes on from the checkpoint that there is.
+    urgent("--nodes=2", "--wrap=sleep 5")
+    until(lambda: len(logs()) == 3, "another attempt", TRAINED_S)
+    until(lambda: "step" in logs()[2].read_text(), "its first step", TRAINED_S)
+    loss, expected = 0.3, {}
+    for step in range(1, max(losses()) + 1):
+        loss = 3.9 * loss * (1 - loss)
+        expected[step] = loss.hex()
+    assert losses() == expected
+    slurm.run("scancel", number)
+    until(lambda: not slurm.queue().get(number), "it is canceled", TRAINED_S)
+    until(lambda: user.state(job) == "canceled", "it is said to be canceled", TRAINED_S)
+
+
+def test_who_no_longer_waits_leaves_nothing_behind(slurm: SlurmLab, user: User) -> None:
+    slurm.run("sbatch", "--exclusive", "--nodes=2", "--wrap=sleep 600", "--output=/dev/null")
+    known = user.allocations, user.clusters
+    waits = user.begins(
+        "launch", "train.py", "--on", "slurm", "--nodes", "3", "--sbatch=--exclusive"
+    )
+    until(lambda: len(slurm.queue()) == 2, "it waits")
+    until(lambda: "Resources" in slurm.run("squeue", "-h", "-o", "%r"), "it is looked at")
+    said = waits.stdout.readline() + waits.stdout.readline()
+    assert "Resources" in said + waits.stdout.readline()
+    waits.send_signal(signal.SIGINT)
+    waits.communicate(timeout=TRAINED_S)
+    assert waits.returncode == 130
+    assert len(slurm.queue()) == 1
+    assert (user.allocations, user.clusters) == known
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [
+        (["--partition", "nope"], "main"),
+        (["--gpus", "8"], "3 nodes with 4 fake GPUs"),
+        (["--account", "nobody", "--sbatch=--qos=x"], "ask"),
+        (["--time", "2h", "--partition", "short"], "--time"),
+    ],
+)
+def test_what_slurm_does_not_give_is_one_line(user: User, options: list[str], fix: str) -> None:
+    done = user.types("launch", "few.py", "--on", "slurm", *options)
+    assert done.returncode in (2, 4), done.stdout
+    (line,) = done.stderr.splitlines()
+    assert says(fix, line)
+    assert not user.slurm.queue()
