@@ -17,9 +17,6 @@ pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no lab: {missing()}"),
 ]
 
-LONGEST_S = 10.0
-"""Issue 18: a full doctor of three nodes. A busy machine is given some more in this test."""
-
 
 def bad_ways(report: dict[str, Any]) -> dict[tuple[str, str, str], str]:
     """Check, node and peer of what was found, and the node that is blamed."""
@@ -38,7 +35,6 @@ def test_nothing_is_said_of_a_healthy_network(lab: Lab, mntrain: str):
         *("shared-network", "subnet-mask", "address-twice", "reachable", "port-range"),
         *("rendezvous-port", "path-mtu", "route", "resent-packets"),
     }
-    assert report["took_s"] < 2 * LONGEST_S
 
 
 @pytest.mark.parametrize("target", ["DROP", "REJECT"])
