@@ -1,10 +1,10 @@
 /**
- * Style sheets without their spaces and comments, which would be part of the bundle. Modules are called by
- * their paths within it: the numbers that a build gives them depend on where it runs, and two builds of one
- * commit would differ.
+ * Style sheets without their spaces and comments, which would be part of the bundle. Modules are numbered in
+ * their order: numbers by hash, the default, depend on the folder of the build, so that two builds of one
+ * commit differ.
  */
 module.exports = {
-  optimization: { moduleIds: 'named' },
+  optimization: { moduleIds: 'natural' },
   module: {
     rules: [
       {
