@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jupyter_mntrain
 from scripts.releasing.bill import bundled, check_bill, environment, released
-from scripts.releasing.builds import build, check_same
+from scripts.releasing.builds import build, check_same, head
 from scripts.releasing.bundle import check_hosts, check_notice
 from scripts.releasing.licenses import check_licenses
 from scripts.releasing.refusal import Refusal
@@ -46,8 +46,9 @@ def release(root: Path, version: str, *, dry_run: bool) -> None:
         check_named(version, root)
     with tempfile.TemporaryDirectory() as where:
         print("building twice", flush=True)
-        first = build(root, Path(where) / "first")
-        second = build(root, Path(where) / "elsewhere" / "second")
+        commit, time = head(root)
+        first = build(root, Path(where) / "first", commit, time)
+        second = build(root, Path(where) / "elsewhere" / "second", commit, time)
         hashes = check_same(first, second)
         extension = first.parent / "source/jupyter_mntrain/labextension"
         third_party = extension / "static/third-party-licenses.json"

@@ -14,18 +14,20 @@ from pathlib import Path
 from scripts.releasing.refusal import Refusal
 
 
-def commit_time(root: Path) -> str:
-    """Unix time of the commit, which all files in the archives have."""
-    command = ["git", "log", "-1", "--format=%ct"]
-    return subprocess.run(
-        command, cwd=root, capture_output=True, text=True, check=True
-    ).stdout.strip()
+def head(root: Path) -> tuple[str, str]:
+    """The commit that is checked out, and its Unix time, which all files in the archives have."""
+    command = ["git", "log", "-1", "--format=%H %ct"]
+    told = subprocess.run(command, cwd=root, capture_output=True, text=True, check=True)
+    commit, time = told.stdout.split()
+    return commit, time
 
 
-def build(root: Path, work: Path) -> Path:
-    """Build the commit that is checked out in ``root``, in a clone below ``work``; the folder."""
+def build(root: Path, work: Path, commit: str, time: str) -> Path:
+    """Build a commit in a clone below ``work``; the folder with the packages."""
     source, packages = work / "source", work / "packages"
-    subprocess.run(["git", "clone", "--quiet", "--local", str(root), str(source)], check=True)
+    clone = ["git", "clone", "--quiet", "--local", "--no-checkout", str(root), str(source)]
+    subprocess.run(clone, check=True)
+    subprocess.run(["git", "checkout", "--quiet", commit], cwd=source, check=True)
     # Installed by lock file and hash; hard links, since they are many.
     for installed in ("node_modules", ".yarn"):
         shutil.copytree(
@@ -38,7 +40,7 @@ def build(root: Path, work: Path) -> Path:
     variables = {
         **os.environ,
         "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
-        "SOURCE_DATE_EPOCH": commit_time(root),
+        "SOURCE_DATE_EPOCH": time,
     }
     extension = source / "labextension"
     for command, where in (
