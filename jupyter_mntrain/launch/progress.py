@@ -46,3 +46,22 @@ class Count:
         """Count one more step."""
         self._done += 1
         self.progress.report(self.what, self._done, self.total)
+
+
+class PartProgress:
+    """Reports the pieces of a part of a longer work, with the part's number before each.
+
+    Args:
+        progress: receives them.
+        parts: how many there are; :meth:`begin` counts them.
+    """
+
+    def __init__(self, progress: Progress, parts: int) -> None:
+        self._progress, self._parts, self._number = progress, parts, 0
+
+    def begin(self) -> None:
+        """The next part begins."""
+        self._number += 1
+
+    def report(self, what: str, done: int, total: int | None) -> None:
+        self._progress.report(f"{self._number} of {self._parts}: {what}", done, total)

@@ -24,6 +24,7 @@ from jupyter_mntrain.verbs.membership.driver import DriverVerb
 from jupyter_mntrain.verbs.membership.invite import InviteVerb
 from jupyter_mntrain.verbs.membership.members import MembersVerb
 from jupyter_mntrain.verbs.membership.revoke import RevokeVerb
+from jupyter_mntrain.verbs.nodes.accept import AcceptVerb
 from jupyter_mntrain.verbs.nodes.add import AddVerb
 from jupyter_mntrain.verbs.nodes.agent import AgentVerb
 from jupyter_mntrain.verbs.nodes.bench import BenchVerb
@@ -70,6 +71,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     GcVerb,
     MeasureVerb,
     BenchVerb,
+    AcceptVerb,
     HistoryVerb,
     OpenPanelVerb,
     RecipesVerb,

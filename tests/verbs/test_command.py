@@ -25,7 +25,7 @@ def test_the_table_has_every_promised_verb():
         "nodes add forget panel launch dry-run jobs status attach logs plot stop kill measure "
         "export invite members revoke driver stacks save generate recipes config agent report "
         "resume checkpoints tensorboard recipe settings install upgrade rename note rm history "
-        "compare plan trace doctor bench push pull du gc"
+        "compare plan trace doctor bench accept push pull du gc"
     )
     assert set(TABLE) == set(promised.split())
 
@@ -154,7 +154,17 @@ def test_help_fits_a_terminal(monkeypatch):
 
 @pytest.mark.parametrize("name", list(TABLE))
 def test_no_verb_ever_exits_the_interpreter(name):
-    takes_many = name in ("tensorboard", "rm", "compare", "doctor", "bench", "push", "du", "gc")
+    takes_many = name in (
+        "tensorboard",
+        "rm",
+        "compare",
+        "doctor",
+        "bench",
+        "push",
+        "du",
+        "gc",
+        "accept",
+    )
     for words in ([name, "--no-such-option"], [name, "-", "b", "c", *["--no-such"] * takes_many]):
         with pytest.raises(MntrainError):
             parse(words, program="mntrain")

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.plan import SpanKind, StepSpan, StepSpans
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.chrome_trace import WORDS
+from jupyter_mntrain.show.exports.chrome_trace import WORDS
 from jupyter_mntrain.show.picture.canvas import Canvas
 from jupyter_mntrain.show.picture.theme import (
     EDGE_PX,

@@ -23,7 +23,7 @@ from jupyter_mntrain.metrics.trace.recorded import recorded_steps, spans_of
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.plan import StepSpans
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.chrome_trace import chrome_trace
+from jupyter_mntrain.show.exports.chrome_trace import chrome_trace
 from jupyter_mntrain.show.tables.plans.step_bars import StepBars
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.show.event_files import EventFiles
+from jupyter_mntrain.show.exports.event_files import EventFiles
 from jupyter_mntrain.verbs.watching import tensorboard
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.job_handle import StandInJob

@@ -13,7 +13,7 @@ from jupyter_mntrain.metrics.trace.recorded import spans_of
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.plan import StepSpan, StepSpans
 from jupyter_mntrain.recipe.schedules import ScheduleName
-from jupyter_mntrain.show.chrome_trace import chrome_trace
+from jupyter_mntrain.show.exports.chrome_trace import chrome_trace
 from tests.standin.traces import traces_of, walked
 
 

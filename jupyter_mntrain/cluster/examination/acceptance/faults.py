@@ -1,0 +1,74 @@
+"""Faults: how long it takes until a driver is told of one, and until the job goes on."""
+
+from __future__ import annotations
+
+import msgspec
+
+from jupyter_mntrain.cluster.examination.acceptance.trial_jobs import LIMIT_S, TrialJobs
+from jupyter_mntrain.cluster.job import Job
+from jupyter_mntrain.metrics.acceptance.acceptance_report import FaultKind, InducedFault
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
+
+
+def last_place(view: JobView) -> tuple[str, int]:
+    """Node and number of the last rank, which the faults hit."""
+    place = view.attempt.placements[-1]
+    return place.node, place.ranks[-1]
+
+
+def rank_steps(view: JobView) -> list[int]:
+    """The newest step of each rank."""
+    return [rank.step or 0 for part in view.parts for rank in part.ranks]
+
+
+def told(view: JobView) -> Problem | None:
+    """What a driver is told of an attempt that failed or stalled."""
+    waits = view.restart.waits_for if view.restart else None
+    own = (part.problem for part in view.parts if part.problem is not None)
+    return view.problem or view.stall or next(own, None) or waits
+
+
+def watched(jobs: TrialJobs, job: Job, fault: InducedFault, attempt: int) -> InducedFault:
+    """Watch an attempt from the moment that it fails until the next one makes new steps.
+
+    Args:
+        fault: says what was done, and where.
+        attempt: that it was done to.
+    """
+    said: list[Problem] = []
+
+    def is_told() -> bool:
+        view = job.view()
+        found = told(view) if view.attempt.number == attempt else None
+        if found is not None:
+            said.append(found)
+        return bool(said) or view.attempt.number > attempt or view.state in TERMINAL
+
+    begun = jobs.until(is_told, f"waiting to be told: {fault.kind}")
+    if begun is None or not said:
+        return msgspec.structs.replace(fault, detect_s=begun)
+
+    def goes_on() -> bool:
+        view = job.view()
+        # Evidence of other nodes, which arrives later, may name another place.
+        if view.attempt.number == attempt and (newer := told(view)) is not None:
+            said.append(newer)
+        if view.state in TERMINAL:
+            return view.attempt.number > attempt
+        before = view.resumed_step or 0
+        return view.attempt.number > attempt and min(rank_steps(view), default=0) > before
+
+    rest = jobs.until(goes_on, f"waiting for new steps: {fault.kind}", LIMIT_S)
+    return msgspec.structs.replace(
+        fault,
+        detect_s=begun,
+        recover_s=None if rest is None else begun + rest,
+        said=said[-1],
+    )
+
+
+def begun_fault(job: Job, kind: FaultKind) -> InducedFault:
+    """A fault of the last rank of a job."""
+    node, rank = last_place(job.view())
+    return InducedFault(kind=kind, node=node, rank=rank, job_id=job.id)

@@ -1,0 +1,1 @@
+"""Programs that jobs of an acceptance run send to the nodes, as text."""

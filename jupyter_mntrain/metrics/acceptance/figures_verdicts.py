@@ -1,0 +1,200 @@
+"""Verdicts on figures: scaling beside its prediction, bandwidth beside the line rate. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from jupyter_mntrain.metrics.acceptance.acceptance_report import (
+    Criterion,
+    Observed,
+    ScalingPoint,
+)
+from jupyter_mntrain.metrics.acceptance.efficiency import (
+    Efficiency,
+    base_of,
+    efficiency,
+    sharing,
+)
+from jupyter_mntrain.metrics.acceptance.words import listed, share
+from jupyter_mntrain.metrics.summary import OffPlanCause
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.quantities import rough_bit_rate
+from jupyter_mntrain.model.records.doctor.benchmark import BenchReport
+
+LEAST_EFFICIENCY: Final = tunables.ratio("acceptance.least_efficiency")
+LEAST_BANDWIDTH: Final = tunables.ratio("acceptance.least_bandwidth")
+
+MOST_CAUSES: Final = 3
+LEAST_SHARE: Final = 0.01
+"""Of a step; less is not said."""
+
+SCALING_HOW: Final = "the same recipe was timed on each number of nodes"
+BANDWIDTH_HOW: Final = "all-reduce of the largest message between all ranks, as training sends it"
+
+
+def scaling(observed: Observed) -> Iterator[Criterion]:
+    """A criterion for each number of nodes but the smallest, which the others are compared with."""
+    points = {len(one.nodes): one for one in observed.scaling}
+    base = base_of(observed.scaling)
+    asked = observed.sizes or (1, 2)
+    for size in asked[1:] if len(asked) > 1 else asked:
+        key, title = f"scaling-{size}", f"throughput scales to {size} nodes"
+        if size > len(observed.nodes):
+            why = f"only {len(observed.nodes)} nodes take part"
+        elif "scaling" in observed.left_out and size not in points:
+            why = observed.left_out["scaling"]
+        elif size not in points:
+            why = "it was not reached"
+        else:
+            yield _scaled(observed, points[size], base, key, title)
+            continue
+        yield Criterion(key, title, "not judged", why=why, how=SCALING_HOW)
+
+
+def _scaled(
+    observed: Observed, point: ScalingPoint, base: ScalingPoint | None, key: str, title: str
+) -> Criterion:
+    if point.problem is not None:
+        return Criterion(key, title, "failed", why=str(point.problem), how=SCALING_HOW)
+    if base is point:
+        why = "no job on fewer nodes has figures to compare it with"
+        return Criterion(key, title, "not judged", why=why, how=SCALING_HOW)
+    found = None if base is None else efficiency(point, base)
+    if found is None:
+        why = "it ended before it had made enough steps for figures"
+        return Criterion(key, title, "not judged", why=why, how=SCALING_HOW)
+    figure = f"efficiency {share(found.measured)}, predicted {share(found.predicted)}"
+    why = drop_words(point)
+    hindrance = _hindrance(observed, point, base, found)
+    if hindrance:
+        why = f"{hindrance}; {why}" if why else hindrance
+        return Criterion(key, title, "not judged", figure=figure, why=why, how=SCALING_HOW)
+    value = found.of_predicted or 0.0
+    return Criterion(
+        key,
+        title,
+        "passed" if value >= LEAST_EFFICIENCY else "failed",
+        figure=f"{figure}: {share(value)} of it, at least {share(LEAST_EFFICIENCY)}",
+        value=value,
+        limit=LEAST_EFFICIENCY,
+        why=why,
+        how=SCALING_HOW,
+    )
+
+
+def _hindrance(
+    observed: Observed, point: ScalingPoint, base: ScalingPoint | None, found: Efficiency
+) -> str:
+    """Why the efficiency says nothing."""
+    shared = sharing(observed.nodes, point.nodes)
+    if shared:
+        return f"{listed(shared)} are one machine, and share its cores"
+    if found.predicted is None:
+        return "nothing was predicted to compare it with"
+    guesses = dict.fromkeys((*point.guesses, *(base.guesses if base else ())))
+    if guesses:
+        return f"the prediction had to guess: {', '.join(guesses)}"
+    return ""
+
+
+def drop_words(point: ScalingPoint) -> str:
+    """What a step's time goes to besides computing, the largest first, and what is off plan."""
+    parts = {
+        "the schedule's bubble": point.bubble,
+        "sending": point.send,
+        "waiting for other ranks": point.wait,
+    }
+    known = [(value, name) for name, value in parts.items() if value and value >= LEAST_SHARE]
+    lost = [f"{name} {share(value)}" for value, name in sorted(known, reverse=True)]
+    said = []
+    if lost:
+        said.append(f"of a step, {', '.join(lost)}")
+    if point.off_plan is not None:
+        causes = point.off_plan.causes[:MOST_CAUSES]
+        told = ", ".join(map(_off_plan, causes)) or "ranks wait"
+        slower = "longer" if point.off_plan.ratio > 1 else "shorter"
+        said.append(f"a step is {slower} than planned: {told}")
+    if point.bottleneck:
+        said.append(f"the plan's bottleneck: {point.bottleneck}")
+    return "; ".join(said)
+
+
+def _off_plan(cause: OffPlanCause) -> str:
+    match cause.kind:
+        case "computing":
+            return f"rank {cause.rank} computes {cause.ratio:.1f} times as long"
+        case "link":
+            return f"rank {cause.rank} sends to rank {cause.peer} {cause.ratio:.1f} times as long"
+        case "traffic":
+            return f"others use {share(cause.ratio)} of the link of {cause.node}"
+
+
+def bandwidth(observed: Observed) -> Criterion:
+    """All-reduce beside what the slowest link was measured to carry."""
+    key, title = "bandwidth", "all-reduce reaches the line rate"
+    if observed.bandwidth_problem is not None:
+        why = str(observed.bandwidth_problem)
+        return Criterion(key, title, "failed", why=why, how=BANDWIDTH_HOW)
+    report = observed.benchmark
+    if report is None:
+        why = observed.left_out.get("bandwidth", "it was not reached")
+        return Criterion(key, title, "not judged", why=why, how=BANDWIDTH_HOW)
+    if report.failure is not None:
+        return Criterion(key, title, "failed", why=str(report.failure), how=BANDWIDTH_HOW)
+    best = max(report.of("all_reduce"), key=lambda one: one.bus_bytes_per_s, default=None)
+    if best is None:
+        why = "the benchmark told no all-reduce"
+        return Criterion(key, title, "not judged", why=why, how=BANDWIDTH_HOW)
+    figure = f"bus bandwidth {rough_bit_rate(best.bus_bytes_per_s)}"
+    hindrance = _unmeasurable(observed, report, best.line_share)
+    told = "; ".join(map(str, report.problems))
+    if hindrance:
+        why = f"{hindrance}; {told}" if told else hindrance
+        return Criterion(key, title, "not judged", figure=figure, why=why, how=BANDWIDTH_HOW)
+    value = best.line_share or 0.0
+    return Criterion(
+        key,
+        title,
+        "passed" if value >= LEAST_BANDWIDTH else "failed",
+        figure=f"{figure}: {share(value)} of the line rate, at least {share(LEAST_BANDWIDTH)}",
+        value=value,
+        limit=LEAST_BANDWIDTH,
+        why=told,
+        how=BANDWIDTH_HOW,
+    )
+
+
+def _unmeasurable(observed: Observed, report: BenchReport, line_share: float | None) -> str:
+    """Why the bandwidth says nothing."""
+    shared = sharing(observed.nodes, report.nodes)
+    if shared:
+        return f"{listed(shared)} are one machine: its cores, and not a network, set the rate"
+    if len(report.nodes) < 2:
+        return "one node has no network to itself"
+    if line_share is None:
+        return report.unmeasured or "no line rate is known of these links"
+    return ""
+
+
+def transport(observed: Observed) -> Criterion:
+    """Whether InfiniBand or RoCE carries the messages, where there is any."""
+    key, title = "rdma", "InfiniBand or RoCE is in use"
+    how = "what NCCL said that its messages go over, in the benchmark"
+    able = tuple(one.name for one in observed.nodes if one.rdma_ports)
+    report = observed.benchmark
+    if not able:
+        why = "no node has an InfiniBand or RoCE port that its ranks could use"
+        return Criterion(key, title, "not judged", why=why, how=how)
+    if report is None or report.failure is not None or not report.ranks:
+        why = observed.left_out.get("bandwidth", "the benchmark told nothing")
+        return Criterion(key, title, "not judged", why=why, how=how)
+    over_tcp = dict.fromkeys(
+        one.node
+        for one in report.ranks
+        if one.node in able and one.transport.network in ("", "Socket")
+    )
+    ways = dict.fromkeys(way for one in report.ranks for way in one.transport.ways)
+    why = f"over TCP: {listed(tuple(over_tcp))}" if over_tcp else ""
+    judgment = "failed" if over_tcp else "passed"
+    return Criterion(key, title, judgment, figure=", ".join(ways), why=why, how=how)  # type: ignore[arg-type]

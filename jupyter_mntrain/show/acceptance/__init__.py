@@ -1,0 +1,1 @@
+"""Acceptance, said: a report as text, page and notebook."""
