@@ -11,9 +11,6 @@ import signal
 import sys
 import time
 
-import torch
-from torch import distributed
-
 from jupyter_mntrain.model.environment import ATTEMPT_VARIABLE
 from jupyter_mntrain.telemetry import Recorder
 
@@ -23,6 +20,10 @@ STEP_S = 0.1
 
 
 def main(faults: list[str]) -> None:
+    # Here: a driver imports this module for its text, and needs no torch.
+    import torch
+    from torch import distributed
+
     distributed.init_process_group("gloo")
     attempt = int(os.environ[ATTEMPT_VARIABLE])
     fault = faults[attempt - 1] if attempt <= len(faults) else ""
