@@ -30,7 +30,7 @@ LEAST_SHARE: Final = 0.01
 """Of a step; less is not said."""
 
 SCALING_HOW: Final = "the same recipe was timed on each number of nodes"
-BANDWIDTH_HOW: Final = "all-reduce of the largest message between all ranks, as training sends it"
+BANDWIDTH_HOW: Final = "all-reduce between all ranks, of the message size that is fastest"
 
 
 def scaling(observed: Observed) -> Iterator[Criterion]:
@@ -150,8 +150,7 @@ def bandwidth(observed: Observed) -> Criterion:
     hindrance = _unmeasurable(observed, report, best.line_share)
     told = "; ".join(map(str, report.problems))
     if hindrance:
-        why = f"{hindrance}; {told}" if told else hindrance
-        return Criterion(key, title, "not judged", figure=figure, why=why, how=BANDWIDTH_HOW)
+        return Criterion(key, title, "not judged", figure=figure, why=hindrance, how=BANDWIDTH_HOW)
     value = best.line_share or 0.0
     return Criterion(
         key,
