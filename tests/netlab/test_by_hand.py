@@ -30,6 +30,10 @@ BLOCK = re.compile(r"^   ```(\w*)\n(.*?)^   ```$", re.MULTILINE | re.DOTALL)
 ENOUGH_S = 400.0
 
 
+BUSY = "[agent]\ndetached_start_s = 120.0\n"
+"""These machines share two cores with whatever else is tested."""
+
+
 class Step(NamedTuple):
     """A numbered step: whether it is for both machines, and what to type there."""
 
@@ -49,6 +53,10 @@ def steps() -> Iterator[Step]:
 def two() -> Iterator[Lab]:
     """Machines that know nothing of each other."""
     with own_lab(2) as made:
+        for host in made.hosts:
+            folder = host.home / ".config" / "mntrain"
+            folder.mkdir(parents=True)
+            (folder / "config.toml").write_text(BUSY)
         yield made
 
 

@@ -51,9 +51,8 @@ def start(state: Path) -> list[str]:
     while not _is_up(process, state):
         if process.poll() is not None or time.monotonic() > deadline:
             said = path.read_text(errors="replace").splitlines()[-LAST_LINES:]
-            raise MntrainError(
-                f"the agent did not start: {' '.join(said)}", fix=f"see {path}, then try again"
-            )
+            why = " ".join(said) or f"it said nothing within {START_S:.0f} s"
+            raise MntrainError(f"the agent did not start: {why}", fix=f"see {path}, then try again")
         time.sleep(LOOK_EVERY_S)
     return [
         f"no systemd runs this machine: the agent was started on its own (pid {process.pid})",
