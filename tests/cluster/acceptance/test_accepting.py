@@ -32,10 +32,14 @@ batch_size = 4
 to = []
 """
 
+BUSY_S = 1000.0
+"""On a machine that is busy with other work; alone it takes about a minute."""
+
 QUICK = {"MNTRAIN_ACCEPTANCE_RUN_S": "6", "MNTRAIN_ACCEPTANCE_FIRST_STEPS": "10"}
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1100)
 def test_two_nodes_of_one_machine_are_accepted_but_for_what_shared_cores_hide(
     agents: list[LiveAgent], cluster: Cluster, text: Path, tmp_path: Path
 ) -> None:
@@ -69,7 +73,7 @@ def accepted(agents: list[LiveAgent], directory: Path, *words: str) -> Acceptanc
         env={**os.environ, **place(agents), **QUICK},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=BUSY_S,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     data: Any = json.loads(done.stdout)
