@@ -1,7 +1,9 @@
 """Schedule: which node gets which piece from whom next. Pure.
 
-The source sends each piece once, to one of the nodes; all others get it from nodes that have it. So
-the source's link is busy all the time, and the time is that of sending everything once.
+The nodes are a ring. The source sends each piece once, to the first node that lacks it, and each
+node passes it on to the next one. So every link carries one stream in each direction, all are busy
+all the time, and it takes as long as sending everything once, plus a few pieces for each node.
+Streams that share a link would keep each other, and at last the source, from filling it.
 """
 
 from __future__ import annotations
@@ -52,17 +54,6 @@ class PieceSchedule:
         return not any(self._lacks.values())
 
     @property
-    def _peer_pieces(self) -> int:
-        """Pieces that a node gets from others at once.
-
-        They and those from the source take its link in equal shares. As the source sends everything
-        once, nothing makes up for what it could not send: its pieces must get as much as its own
-        link gives them, so those from others are no more than it sends to other nodes.
-        """
-        own = -(-SOURCE_PIECES // max(1, len(self._held)))
-        return max(1, min(PEER_PIECES, SOURCE_PIECES - own))
-
-    @property
     def is_idle(self) -> bool:
         """Whether nothing is on its way."""
         return not self._flying
@@ -85,13 +76,16 @@ class PieceSchedule:
     def blocked(self, send: Send) -> None:
         """The receiver cannot get anything from this sender: it asks others, at last the source."""
         self._land(send)
+        if send.receiver not in self._held:
+            return
         self._blocked.add((send.sender, send.receiver))
         queue = self._from.pop((send.sender, send.receiver), deque[int]())
         for piece in (send.piece, *queue):
-            self._offer(send.sender, piece)
+            self._offer_from(self._sender_of(piece, send.receiver), send.receiver, piece)
 
     def drop(self, node: str) -> None:
-        """A node takes no further part. Call it once nothing is on its way to or from it."""
+        """A node takes no further part: what is on its way there counts no longer."""
+        self._flying = {send for send in self._flying if send.receiver != node}
         for known in (self._held, self._lacks, self._coming):
             known.pop(node, None)
         self._offer_all()
@@ -110,15 +104,28 @@ class PieceSchedule:
             self._coming[send.receiver].discard(send.piece)
 
     def _offer(self, holder: str, piece: int) -> None:
-        """Let all who lack a piece get it from a node that has it."""
-        for node, lacks in self._lacks.items():
-            if piece not in lacks or node == holder:
-                continue
-            sender = holder
-            if (holder, node) in self._blocked:
-                others = (one for one, held in self._held.items() if piece in held)
-                sender = next((one for one in others if (one, node) not in self._blocked), SOURCE)
-            self._from.setdefault((sender, node), deque()).append(piece)
+        """Let the next node that lacks a piece get it from one that has it; it may come already."""
+        node = next((one for one in self._after(holder) if piece in self._lacks[one]), None)
+        if node is None or piece in self._coming[node]:
+            return
+        is_blocked = (holder, node) in self._blocked
+        self._offer_from(self._sender_of(piece, node) if is_blocked else holder, node, piece)
+
+    def _offer_from(self, sender: str, node: str, piece: int) -> None:
+        self._from.setdefault((sender, node), deque()).append(piece)
+
+    def _sender_of(self, piece: int, node: str) -> str:
+        """The nearest node before it that has a piece and reaches it, or else the source."""
+        for one in reversed(self._after(node)):
+            if piece in self._held[one] and (one, node) not in self._blocked:
+                return one
+        return SOURCE
+
+    def _after(self, node: str) -> list[str]:
+        """The other nodes, from the next one on."""
+        ring = list(self._held)
+        at = ring.index(node)
+        return ring[at + 1 :] + ring[:at]
 
     def _from_source(self) -> Send | None:
         busy = [send.receiver for send in self._flying if send.sender == SOURCE]
@@ -130,9 +137,9 @@ class PieceSchedule:
                 return Send(piece, SOURCE, node)
         while self._fresh:
             piece = self._fresh.popleft()
-            fit = [node for node, lacks in self._lacks.items() if piece in lacks]
-            if fit:
-                return Send(piece, SOURCE, min(fit, key=busy.count))
+            first = next((one for one, lacks in self._lacks.items() if piece in lacks), None)
+            if first is not None:
+                return Send(piece, SOURCE, first)
         return None
 
     def _from_peer(self) -> Send | None:
@@ -140,9 +147,9 @@ class PieceSchedule:
         got = [send.receiver for send in self._flying if send.sender != SOURCE]
         for pair in sorted(self._from, key=lambda pair: sent.count(pair[0])):
             sender, node = pair
-            if sender == SOURCE or sent.count(sender) >= self._peer_pieces:
+            if sender == SOURCE or sent.count(sender) >= PEER_PIECES:
                 continue
-            if got.count(node) < self._peer_pieces and (piece := self._take(pair)) is not None:
+            if got.count(node) < PEER_PIECES and (piece := self._take(pair)) is not None:
                 return Send(piece, sender, node)
         return None
 
