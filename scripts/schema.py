@@ -11,7 +11,14 @@ from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import LinkMeasurement
-from jupyter_mntrain.server import long_works, messages, shown_checks, shown_settings, shown_steps
+from jupyter_mntrain.server import (
+    benches,
+    long_works,
+    messages,
+    shown_checks,
+    shown_settings,
+    shown_steps,
+)
 from jupyter_mntrain.show.stacks import ShownStacks
 
 RECORDS = (
@@ -21,6 +28,8 @@ RECORDS = (
     messages.AskStacks,
     CheckpointChange,
     messages.EndJob,
+    benches.BeginBench,
+    benches.BenchState,
     shown_checks.Examination,
     shown_checks.Examine,
     long_works.WorkState,

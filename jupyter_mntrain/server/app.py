@@ -15,6 +15,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.server.cluster_opening import ClusterOpening
 from jupyter_mntrain.server.handlers import (
+    bench_route,
     compare_route,
     doctor_route,
     events,
@@ -41,6 +42,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/doctor", doctor_route.DoctorResource),
     (r"/doctor/remedy", doctor_route.RemedyResource),
     (r"/doctor/deep", doctor_route.DeepDoctorResource),
+    (r"/bench", bench_route.BenchResource),
     (r"/own-machine/node", own_machine_routes.OwnNodeResource),
     (r"/own-machine/membership", own_machine_routes.OwnMembershipResource),
     (r"/own-machine/service", own_machine_routes.OwnServiceResource),

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.server.benches import Benches
 from jupyter_mntrain.server.long_works import LongWorks
 from jupyter_mntrain.server.updates import PageUpdates
 
@@ -32,6 +33,7 @@ class ClusterOpening:
         self._connect = connect
         self._opened: asyncio.Task[PageUpdates] | None = None
         self.pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="mntrain-server")
+        self.benches = Benches()
         self.works = LongWorks()
         self._turns = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, MOST_AT_ONCE))
 
@@ -52,6 +54,7 @@ class ClusterOpening:
 
     async def close(self) -> None:
         """Stop watching. Jobs keep running."""
+        self.benches.close()
         self.works.close()
         opened, self._opened = self._opened, None
         if opened is not None and not (opened.done() and opened.exception()):

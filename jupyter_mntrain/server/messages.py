@@ -16,6 +16,7 @@ POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 POST    /doctor                              Examine → Examination
 POST    /doctor/remedy                       Remedy → WorkState; begins it, or says how far it is
 POST    /doctor/deep                         Examine, of a job → WorkState, in the same way
+POST    /bench                               BeginBench → BenchState, begun or not; GET only asks
 GET     /jobs?search=&all=&sort=             → [JobEntry]; ``all=1`` = however old
 POST    /jobs                                LaunchJob → 201 LaunchedJob
 GET     /compare?job=&job=                   → JobComparison, of two to four jobs

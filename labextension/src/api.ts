@@ -5,6 +5,7 @@ import { ServerConnection } from '@jupyterlab/services';
 
 import type { IProblem } from './problem';
 import type {
+  BenchState,
   ChangedMachine,
   Invitation,
   JobComparison,
@@ -86,6 +87,16 @@ export class Api {
 
   measureLinks(nodes: string[]): Promise<LinkMeasurement[]> {
     return this.request('POST', 'links/measure', { nodes });
+  }
+
+  /** Begin a collective benchmark, or say how far the one is that runs. */
+  beginBench(nodes: ReadonlyArray<string>): Promise<BenchState> {
+    return this.request('POST', 'bench', { nodes });
+  }
+
+  /** How far a benchmark is, or the last result. */
+  benchState(): Promise<BenchState> {
+    return this.request('GET', 'bench');
   }
 
   /** Look for what keeps nodes from training; of all nodes if none is named. */

@@ -2,6 +2,7 @@
 
 import type { JupyterFrontEndPlugin } from '@jupyterlab/application';
 
+import { benchPlugin } from './plugins/bench';
 import { commandsPlugin } from './plugins/commands/plugin';
 import { doctorPlugin } from './plugins/doctor';
 import { filesPlugin } from './plugins/files';
@@ -27,6 +28,7 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   stacksPlugin,
   historyPlugin,
   doctorPlugin,
+  benchPlugin,
   statusPlugin,
   noticesPlugin,
   liveviewPlugin,

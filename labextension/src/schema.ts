@@ -229,6 +229,13 @@ export interface Everything {
   AskStacks?: AskStacks;
   CheckpointChange?: CheckpointChange;
   EndJob?: EndJob;
+  BeginBench?: BeginBench;
+  BenchState?: BenchState;
+  BenchReport?: BenchReport;
+  BenchedRank?: BenchedRank;
+  Transport?: Transport;
+  SizeFigures?: SizeFigures;
+  PairFigures?: PairFigures;
   Examination?: Examination;
   DoctorReport?: DoctorReport;
   Finding?: Finding;
@@ -1817,6 +1824,136 @@ export interface CheckpointChange {
  */
 export interface EndJob {
   grace_s?: number;
+}
+/**
+ * Nodes by name; empty = all that answer.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "BeginBench".
+ */
+export interface BeginBench {
+  nodes?: string[];
+}
+/**
+ * How far a benchmark is, and the last result since this server has started.
+ *
+ *     Args:
+ *         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
+ *         problem: why the last one has no result.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "BenchState".
+ */
+export interface BenchState {
+  is_running?: boolean;
+  doing?: string;
+  done?: number;
+  total?: number | null;
+  report?: BenchReport | null;
+  problem?: Problem | null;
+}
+/**
+ * Result of a collective benchmark.
+ *
+ *     Args:
+ *         line_bytes_per_s: payload that the slowest link of its nodes was measured to carry.
+ *         unmeasured: why that is not known, if it is not.
+ *         problems: what is slower than it should be.
+ *         failure: why there are no results; the job is kept then.
+ *         time_s: Unix time of its begin.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "BenchReport".
+ */
+export interface BenchReport {
+  job_id: string;
+  nodes: string[];
+  backend: string;
+  time_s: number;
+  took_s?: number;
+  ranks?: BenchedRank[];
+  sizes?: SizeFigures[];
+  pairs?: PairFigures[];
+  line_bytes_per_s?: number | null;
+  unmeasured?: string;
+  problems?: Problem[];
+  failure?: Problem | null;
+}
+/**
+ * A rank of a benchmark.
+ *
+ *     Args:
+ *         device: ``cpu``, or the name of its GPU.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "BenchedRank".
+ */
+export interface BenchedRank {
+  type: "rank";
+  rank: number;
+  node: string;
+  device: string;
+  backend: "gloo" | "nccl";
+  transport?: Transport;
+}
+/**
+ * What a rank's messages go over.
+ *
+ *     Args:
+ *         network: NCCL's between nodes: ``IB``, ``Socket`` or a plugin's; empty if unknown, and for
+ *             Gloo.
+ *         devices: those that it may use there: ``mlx5_0:1``, or ``eth1``.
+ *         ways: what it uses, to whichever rank: ``NET/IB/GDRDMA``, ``P2P/CUMEM``, ``SHM``.
+ *         rails: those of ``devices`` that it uses.
+ *         complaint: the line in which NCCL says why it does not use InfiniBand.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Transport".
+ */
+export interface Transport {
+  network?: string;
+  devices?: string[];
+  ways?: string[];
+  rails?: string[];
+  complaint?: string;
+}
+/**
+ * An operation with messages of one size.
+ *
+ *     Args:
+ *         algorithm_bytes_per_s, bus_bytes_per_s: as NCCL-tests define them.
+ *         line_share: of the bus bandwidth, in what the slowest link of the ranks was measured to
+ *             carry; ``None`` if that is unknown.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "SizeFigures".
+ */
+export interface SizeFigures {
+  operation: "all_gather" | "all_reduce" | "send";
+  size_bytes: number;
+  seconds: number;
+  algorithm_bytes_per_s: number;
+  bus_bytes_per_s: number;
+  line_share?: number | null;
+}
+/**
+ * Messages from one rank to another.
+ *
+ *     Args:
+ *         line_bytes_per_s: payload that the link was measured to carry.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "PairFigures".
+ */
+export interface PairFigures {
+  sender: number;
+  receiver: number;
+  sender_node: string;
+  receiver_node: string;
+  size_bytes: number;
+  bytes_per_s: number;
+  latency_s: number;
+  line_bytes_per_s?: number | null;
 }
 /**
  * What the doctor found, and the checks that there are, in their order.

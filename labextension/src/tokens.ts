@@ -126,6 +126,8 @@ export namespace CommandIDs {
   export const nodeHistory = 'mntrain:node-history';
   /** Args: nodes?. What keeps them from training, as a tab. */
   export const doctor = 'mntrain:doctor';
+  /** Args: nodes?. How fast collectives are, as a tab. */
+  export const bench = 'mntrain:bench';
   /** Args: nodes?. */
   export const measureLinks = 'mntrain:measure-links';
 }

@@ -9,4 +9,5 @@ import './resume.css';
 import './runs.css';
 import './compare.css';
 import './history.css';
+import './bench.css';
 import './doctor.css';

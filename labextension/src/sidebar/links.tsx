@@ -47,6 +47,12 @@ export function Links(props: IContext): JSX.Element {
           onClick={() => void commands.execute(CommandIDs.measureLinks, {})}
         >
           {measured.length ? trans.__('Measure again') : trans.__('Measure')}
+        </button>{' '}
+        <button
+          className="mnt-textlink"
+          onClick={() => void commands.execute(CommandIDs.bench, {})}
+        >
+          {trans.__('Benchmark')}
         </button>
       </p>
     </div>

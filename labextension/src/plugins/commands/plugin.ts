@@ -43,6 +43,7 @@ const LISTED = [
   CommandIDs.joinCluster,
   CommandIDs.installService,
   CommandIDs.doctor,
+  CommandIDs.bench,
   CommandIDs.measureLinks,
   CommandIDs.nodeHistory
 ];
