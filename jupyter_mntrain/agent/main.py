@@ -234,7 +234,7 @@ async def _run(
     if place is not None:
         if place.notice_s is not None:
             place.save_wish.unlink(missing_ok=True)  # of before its machine was taken
-        looks: list[Callable[[], bool]] = [partial(save_if_wished, place.save_wish, node.jobs)]
+        looks: list[Callable[[], bool]] = [partial(_save, place, node)]
         if options.idle_s is not None:
             # One that is back either goes on with a job, or nobody is about to send one.
             first_s = FIRST_JOB_S if options.token is not None else 0.0
@@ -256,6 +256,11 @@ async def _run(
     node.jobs.close()
     with suppress(OSError):  # a full disk: a few seconds are lost
         node.usage.save()
+
+
+def _save(place: SlotPlace, node: LocalNode) -> bool:
+    """Save if that is wished; returns whether the agents end then: not if one pod goes alone."""
+    return save_if_wished(place.save_wish, node.jobs) and place.notice_s is None
 
 
 def _end_if_unused(looks: Sequence[Callable[[], bool]], told: asyncio.Event) -> None:

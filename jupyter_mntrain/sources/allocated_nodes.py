@@ -28,6 +28,7 @@ from jupyter_mntrain.model.sources.request import (
 from jupyter_mntrain.model.sources.slots import AllocationFile, told_of, write_allocation
 from jupyter_mntrain.model.sources.source import NodeSource
 from jupyter_mntrain.sources.allocation_book import AllocationNote
+from jupyter_mntrain.sources.reaching import reach_slots
 from jupyter_mntrain.trust.registrar import MOST_USES
 
 if TYPE_CHECKING:
@@ -99,9 +100,9 @@ class AllocatedNodes:
             self._directory = self._loop.run(self._source.directory(now.id, self.request))
         if self._directory is not None:
             self._tell(self._directory)
-        elif now.state == "running":
-            reached = self._loop.run(self._source.addresses(now.id, self.request))
-            self._cluster.discovery.reach(reached, told_of(now).gone)
+        else:
+            reach_slots(self._cluster, self._source, now.id, self.request)
+            self._cluster.discovery.take_back(told_of(now).gone)
         return changes(before, now)
 
     def note(self, cluster: str) -> AllocationNote:
@@ -126,6 +127,7 @@ class AllocatedNodes:
         Raises:
             RefusedError: it has ended, or will never be granted; it is not given back.
         """
+        examined = 0
         while True:
             for change in self.look():
                 on_change(change)
@@ -133,6 +135,9 @@ class AllocatedNodes:
             self._refuse()
             if self.are_up:
                 return
+            if self.allocation.state == "running" and self.allocation.grants != examined:
+                examined = self.allocation.grants
+                self._refuse_hindrance()
             time.sleep(LOOK_EVERY_S)
 
     @property
@@ -151,7 +156,6 @@ class AllocatedNodes:
         self._loop.run(self._source.give_back(self.allocation.id, self.request))
 
     def close(self) -> None:
-        self._loop.run(self._source.close())
         self._loop.close()
 
     def _cancel_jobs(self) -> None:
@@ -169,6 +173,11 @@ class AllocatedNodes:
             write_allocation(directory, told)
             self._told = told
         self._cluster.discovery.follow(directory)
+
+    def _refuse_hindrance(self) -> None:
+        told = self._loop.run(self._source.hindrance(self.allocation.id, self.request))
+        if told is not None:
+            raise error_of(told)
 
     def _refuse(self) -> None:
         now = self.allocation

@@ -17,6 +17,8 @@ import platformdirs
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.sources.reaching import reach_slots
+from jupyter_mntrain.sources.registry import source_named
 from jupyter_mntrain.trust.shared_file import SharedFile
 
 if TYPE_CHECKING:
@@ -141,5 +143,9 @@ class AllocationBook:
 def follow_remembered(cluster: Cluster) -> None:
     """Have a cluster that an allocation's nodes form find them, and read what they left."""
     note = AllocationBook().of_cluster(cluster.name)
-    if note is not None and note.directory:
+    if note is None:
+        return
+    if note.directory:
         cluster.discovery.follow(Path(note.directory))
+        return
+    reach_slots(cluster, source_named(note.request.source), note.id, note.request)

@@ -28,6 +28,11 @@ _SOURCES: Final[dict[str, KnownSource]] = {
     "slurm": KnownSource(
         f"{_ROOM}.slurm.slurm_options", f"{_ROOM}.slurm.slurm_source", "SlurmSource"
     ),
+    "kubernetes": KnownSource(
+        f"{_ROOM}.kubernetes.options",
+        f"{_ROOM}.kubernetes.kubernetes_source",
+        "KubernetesSource",
+    ),
 }
 """By name, as in ``--on NAME``."""
 

@@ -81,7 +81,8 @@ class JobSets:
 
     def _schedule(self) -> None:
         pods = self._api.of("pods")
-        taken = {pod["spec"].get("nodeName") for pod in pods}
+        live = [pod for pod in pods if pod["status"]["phase"] in ("Pending", "Running")]
+        taken = {pod["spec"].get("nodeName") for pod in live}
         free = [host for host in self._hosts if host not in taken]
         for pod in pods:
             if "nodeName" in pod["spec"]:

@@ -44,12 +44,19 @@ async def save_within(notice_s: float, wish: Path, jobs: JobBook) -> None:
     Args:
         notice_s: from now to the moment at which the scheduler kills what is left.
     """
-    saving = [job for job in jobs.active() if job.record.part.saves]
+    # What a person has stopped ends by itself; another agent may have asked for the save before.
+    was_wished = await asyncio.to_thread(wish.exists)
+    parts = [(job, job.record.part) for job in jobs.active()]
+    running = [(job, part) for job, part in parts if part.saves and part.state == "running"]
+    saving = [job for job, part in running if was_wished or part.stop_reason is None]
     if not saving:
         return
     with suppress(OSError):  # a full disk: nothing can be saved on it either
         await asyncio.to_thread(wish.touch)
     save_if_wished(wish, jobs)
+    for job in saving:  # this agent starts again with the next grant, and so do they
+        go_on_in_next_grant(job)
+        jobs.tell(job)
     with suppress(TimeoutError):
         await asyncio.wait_for(_all_ended(saving), max(0.0, notice_s - PATIENCE_S))
 

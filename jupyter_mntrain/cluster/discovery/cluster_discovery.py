@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jupyter_mntrain.cluster.agents.address import parse_address
 from jupyter_mntrain.cluster.discovery.slot_discovery import SlotDiscovery
+from jupyter_mntrain.cluster.discovery.slot_reaching import SlotAddresses, SlotReaching
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.model import tunables
@@ -35,6 +36,7 @@ class ClusterDiscovery:
         self._session = session
         self._peers = peers
         self._followed: dict[Path, SlotDiscovery] = {}
+        self._reached: dict[str, SlotReaching] = {}
         session.on_close(self.close)
 
     @property
@@ -122,27 +124,36 @@ class ClusterDiscovery:
         followed = self._session.loop.run(follow())
         live.changes.wait_until(lambda: followed.has_looked, READER_S)
 
-    def reach(self, agents: Mapping[str, str], gone: Mapping[str, Problem]) -> None:
-        """Watch the agents of an allocation that tells nothing in files, and admit those that wait
-        with an invitation of this driver. Returns at once; idempotent.
-
-        Args:
-            agents: their addresses, by slot.
-            gone: slots that were taken from it, each with why.
+    def reach(self, slots: SlotAddresses) -> None:
+        """Watch the agents of an allocation that tells nothing in files, where its source says,
+        from now on, and admit those that wait with an invitation of this driver. Returns once the
+        source has been asked; idempotent.
         """
         live = self._session.live
 
-        async def reach() -> None:
-            live.take_back(gone)
-            for slot, address in agents.items():
-                live.reach(slot, address)
+        async def reach() -> SlotReaching:
+            if slots.id not in self._reached:
+                self._reached[slots.id] = SlotReaching(slots)
+                self._reached[slots.id].start(live.reach)
+            return self._reached[slots.id]
 
-        self._session.loop.run(reach())
+        reached = self._session.loop.run(reach())
+        live.changes.wait_until(lambda: reached.has_looked, READER_S)
+
+    def take_back(self, gone: Mapping[str, Problem]) -> None:
+        """Note which slots were taken from an allocation that tells nothing in files, and why."""
+
+        async def take_back() -> None:
+            self._session.live.take_back(gone)
+
+        self._session.loop.run(take_back())
 
     async def close(self) -> None:
         """Stop following. Runs in the driver's loop."""
-        for one in self._followed.values():
-            await one.close()
+        for followed in self._followed.values():
+            await followed.close()
+        for reached in self._reached.values():
+            await reached.close()
 
     def forget(self, address: str) -> None:
         """Stop watching a node, by address or name, and forget it. mDNS may find it again.

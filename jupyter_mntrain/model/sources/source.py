@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.options import SourceOption
 from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
@@ -68,6 +69,12 @@ class NodeSource(ABC):
     async def addresses(self, allocation_id: str, request: NodesRequest) -> dict[str, str]:  # noqa: ARG002 - a source whose agents tell it in files needs neither
         """``host:port`` of agents as this process reaches them, by slot, if no file tells it."""
         return {}
+
+    async def hindrance(self, allocation_id: str, request: NodesRequest) -> Problem | None:  # noqa: ARG002 - most know of none
+        """What keeps agents whose slots are granted from working together; ``None`` = nothing that
+        the source knows.
+        """
+        return None
 
     @abstractmethod
     async def save(self, allocation_id: str, request: NodesRequest) -> None:

@@ -19,7 +19,7 @@ Direction = Literal["Ingress", "Egress"]
 ANY_PORT = range(1024, 65536)
 """A training listens on ports that the system chooses."""
 
-FIX = "apply the NetworkPolicy that '--render' prints, or ask the administrators to"
+FIX = "apply the NetworkPolicy that '--dry-run' prints, or ask the administrators to"
 
 
 class Pod(NamedTuple):

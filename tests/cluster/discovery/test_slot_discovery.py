@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
+from jupyter_mntrain.cluster.discovery.slot_reaching import SlotAddresses
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -153,15 +154,21 @@ def test_agents_that_a_source_knows_are_admitted_and_watched_where_it_says(
         assert node.info is not None
         return node.info.node_id
 
+    class Told(SlotAddresses):
+        async def ask(self) -> dict[str, str]:
+            return {one.slot: one.addresses[0] for one in read_slots(allocation)}
+
+        async def close(self) -> None:
+            pass
+
     first = start("pod-0")
     until(lambda: read_slots(allocation), "it waits to join")
     before = address()
-    driver.discovery.reach({"pod-0": before}, {})
+    driver.discovery.reach(Told("pods"))
     until(lambda: up(driver) == {"pod-0": before}, "the node to be up")
     known = node_id()
     first.kill()
     start("pod-0")
     until(lambda: address() != before, "it is back elsewhere")
-    driver.discovery.reach({"pod-0": address()}, {})
     until(lambda: up(driver) == {"pod-0": address()}, "the node to be up there")
     assert node_id() == known, "its state was kept"

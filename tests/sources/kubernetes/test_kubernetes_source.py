@@ -227,9 +227,9 @@ def test_pods_that_a_policy_isolates_get_one_that_lets_them_talk(tell: Any) -> N
         assert begun.id in server.names("networkpolicies")
         for index in range(2):
             pod(server, begun.id, index, "Running")
-        assert await SOURCE.blocked(begun.id, asks) is None
+        assert await SOURCE.hindrance(begun.id, asks) is None
         del server.objects["networkpolicies", begun.id]
-        problem = await SOURCE.blocked(begun.id, asks)
+        problem = await SOURCE.hindrance(begun.id, asks)
         assert problem is not None
         assert "deny" in problem.cause
 
