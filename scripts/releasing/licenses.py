@@ -29,8 +29,11 @@ CLASSIFIERS: Final = {
     "Python Software Foundation License": "PSF-2.0",
 }
 """What the classifiers ``License :: OSI Approved :: …`` of older packages mean."""
-BY_HAND: Final = {"torchao": "BSD-3-Clause"}
-"""Of packages whose metadata names none: read in their license file."""
+BY_HAND: Final = {
+    "torchao": "BSD-3-Clause",
+    **dict.fromkeys(("asttokens", "bleach", "overrides", "transformers"), "Apache-2.0"),
+}
+"""Of packages whose metadata names none, or in their own words: read in their files."""
 
 
 def license_of(component: Mapping[str, Any]) -> str | None:
