@@ -13,7 +13,7 @@ from jupyter_mntrain.model.errors import MntrainError
 
 log = logging.getLogger("mntrain.cluster")
 
-LOOK_EVERY_S = tunables.seconds("sources.look_interval_s")
+LOOK_EVERY_S = tunables.seconds("discovery.slots_reach_interval_s")
 
 
 class SlotAddresses(ABC):
