@@ -71,18 +71,15 @@ def test_it_trains_across_two_nodes_and_keeps_the_plots(tmp_path):
     until(lambda: not left(tmp_path), f"nothing to be left of the demo: {left(tmp_path)}")
 
 
-@pytest.mark.parametrize(
-    ("number", "begun"), [(signal.SIGINT, "%%mntrain launch"), (signal.SIGTERM, "%load_ext")]
-)
-def test_interrupted_it_leaves_nothing(tmp_path, number, begun):
-    """Ctrl-C while a job is launched, and an end while there is none yet."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_it_leaves_nothing(tmp_path, number):
     demo = start(tmp_path)
     assert demo.stdout is not None
     for line in demo.stdout:
-        if begun in line:
+        if "launch" in line:
             break
     else:
-        pytest.fail(f"the demo ended before it said {begun}")
+        pytest.fail("the demo ended before it launched anything")
     demo.send_signal(number)
     demo.communicate(timeout=60)
     assert demo.returncode == 130
