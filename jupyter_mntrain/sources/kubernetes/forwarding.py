@@ -72,6 +72,7 @@ class PodForwards:
         told = {slot: child.port for slot, child in self._children.items()}
         for child in begun:
             if child.port is None and "forbidden" in child.said.lower():
+                await self.close()
                 raise _forbidden(child, namespace)
         return {slot: f"{HOST}:{port}" for slot, port in told.items() if port is not None}
 

@@ -91,6 +91,7 @@ def test_each_slot_has_a_port_that_follows_its_pod_and_ends_with_it(pods: Path) 
     asyncio.run(story())
 
 
+@pytest.mark.wording
 def test_who_may_not_forward_is_told_what_to_ask_for(
     pods: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
