@@ -16,6 +16,7 @@ import pytest
 import jupyter_mntrain.cli as cli
 from jupyter_mntrain.agent import main as agent_main
 from jupyter_mntrain.cluster import LogLine
+from jupyter_mntrain.cluster.examination.acceptance import broken_jobs, sweep, trial_jobs
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.trust.driver_membership import DriverMembership
@@ -60,6 +61,10 @@ def leaves(verbs: Mapping[str, Verb], before: tuple[str, ...] = ()) -> Iterator[
             yield (*before, name)
 
 
+SHORTENED = {"accept": ["--only=gang"]}
+"""Options without which a verb starts programs of its own."""
+
+
 def command_lines(path: tuple[str, ...]) -> Iterator[list[str]]:
     """A verb's, with hostile text in the place of every word and option that it takes."""
     verb: Verb = TABLE[path[0]]
@@ -67,6 +72,7 @@ def command_lines(path: tuple[str, ...]) -> Iterator[list[str]]:
         verb = verb.actions[name]
     parser = verb_parser(verb, "mntrain")
     at_once = [one for one in ("--no-wait", "--no-server") if one in parser.flags]
+    at_once += SHORTENED.get(path[0], [])
     for rest in ([], [JOB], [WORDS], [JOB, WORDS], ["--help"], [f"--{WORDS}"], ["\udcff"]):
         yield [*path, *at_once, *rest]
     for option in parser.value_options:
@@ -121,6 +127,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "hostile.toml").write_text(f"[model]\n# \u202e{WORDS}\npreset = \u202e")
     # The picture itself: tests/show/picture.
     monkeypatch.setattr("jupyter_mntrain.show.picture.Picture.draw", lambda *_, **__: b"")
+    # What is launched here makes no step.
+    monkeypatch.setattr(trial_jobs, "LIMIT_S", 0.0)
+    monkeypatch.setattr(broken_jobs, "SETTLE_S", 0.0)
+    monkeypatch.setattr(sweep, "SETTLE_S", 0.0)
     return tmp_path
 
 
@@ -176,7 +186,7 @@ def test_in_a_terminal(path: tuple[str, ...], terminal: Any) -> None:
         assert_safe(shown, what=words)
         assert ("Traceback" in shown) <= ("--traceback" in words), shown
     for rest in ([], [JOB], [WORDS]):
-        at_once = ["--no-wait"] if path[-1] == "invite" else []
+        at_once = ["--no-wait"] if path[-1] == "invite" else SHORTENED.get(path[0], [])
         out, err = terminal([*path, *rest, *at_once, "--json"], cluster)
         assert_safe(out + err, what=(path, rest))
         if out or err:
@@ -250,7 +260,11 @@ def test_in_a_notebook(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         for name in sorted(TABLE.keys() - REAL_CLUSTER):
             for rest in ([], [JOB], [word], [JOB, word], ["--help"], *MORE.get(name, [])):
-                line = shlex.join([name, *rest]).replace("\n", " ").replace("\r", " ")
+                line = (
+                    shlex.join([name, *SHORTENED.get(name, []), *rest])
+                    .replace("\n", " ")
+                    .replace("\r", " ")
+                )
                 for end in ("", " --json", *([" --traceback"] if rest == [word] else [])):
                     result = book.run(f"%mntrain {line}{end}")
                     shown = STYLING.sub("", result.stdout + result.stderr)

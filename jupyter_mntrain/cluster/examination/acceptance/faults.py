@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.acceptance.trial_jobs import LIMIT_S, TrialJobs
+from jupyter_mntrain.cluster.examination.acceptance.trial_jobs import TrialJobs
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.metrics.acceptance.acceptance_report import FaultKind, InducedFault
 from jupyter_mntrain.model.failure.problem import Problem
@@ -59,7 +59,7 @@ def watched(jobs: TrialJobs, job: Job, fault: InducedFault, attempt: int) -> Ind
         before = view.resumed_step or 0
         return view.attempt.number > attempt and min(rank_steps(view), default=0) > before
 
-    rest = jobs.until(goes_on, f"waiting for new steps: {fault.kind}", LIMIT_S)
+    rest = jobs.until(goes_on, f"waiting for new steps: {fault.kind}")
     return msgspec.structs.replace(
         fault,
         detect_s=begun,

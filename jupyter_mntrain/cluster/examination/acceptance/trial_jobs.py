@@ -83,11 +83,12 @@ class TrialJobs:
         return job
 
     def until(
-        self, is_true: Callable[[], object], what: str, limit_s: float = LIMIT_S
+        self, is_true: Callable[[], object], what: str, limit_s: float | None = None
     ) -> float | None:
         """Wait until something is true, looked at after every change. Returns the seconds that
-        this took, or ``None`` if it was not within the limit.
+        this took, or ``None`` if it was not within the limit (of a job, if none is given).
         """
+        limit_s = LIMIT_S if limit_s is None else limit_s
         begun_s = time.monotonic()
         changed = threading.Event()
         stop = self._cluster.subscribe(changed.set)
