@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.model.environment import ALLOCATION_VARIABLE
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.show.screen import Screen
 
 if TYPE_CHECKING:
@@ -89,5 +90,11 @@ class Context:
         cluster = self.clusters.get(args.cluster or name, tuple(args.agent or agents))
         told = getattr(args, "allocation", None) or self.environment.get(ALLOCATION_VARIABLE)
         if told:
-            cluster.discovery.follow(Path(told).expanduser().absolute())
+            directory = Path(told).expanduser().absolute()
+            if not directory.is_dir():
+                raise SpecError(
+                    f"{told}: no such directory of an allocation",
+                    fix="name the one that its agents write to, on a disk that is shared with them",
+                )
+            cluster.discovery.follow(directory)
         return cluster

@@ -35,6 +35,7 @@ from tests.wording import says, wording
         (["trace"], ["has not recorded a step yet", "after its third step"]),
         (["trace", "-o", "x.pdf"], ["x.pdf: a step is written as .json or as .png", "x.json"]),
         (["trace", "-o", "no/such/dir/x.json"], ["no/such/dir"]),
+        (["nodes", "--allocation", "no/slots"], ["no/slots", "directory of an allocation"]),
         (["launch", "quick-chek"], ["use quick-check"]),
         (["plot", "-o", "no/such/dir/x.png"], ["no/such/dir"]),
         (
