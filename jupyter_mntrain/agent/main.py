@@ -28,6 +28,7 @@ from jupyter_mntrain.agent.jobs.allocation_end import (
     Idleness,
     end_parts,
     go_on_as_granted,
+    go_on_in_next_grant,
     save_if_wished,
     save_within,
 )
@@ -273,11 +274,14 @@ async def _leave(place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks) -> 
     """End the parts of jobs, as the allocation ends; returns why it does."""
     if place.notice_s is not None:
         await save_within(place.notice_s, place.save_wish, node.jobs)
-    if node.jobs.active():
+    ending = node.jobs.active()
+    if ending:
         await place.ask_why()
     allocation, problem = place.allocation, place.why_it_ends(time.time())
     if allocation.comes_back:
         watch_tasks.close()  # who goes on is decided: nobody here
+        for job in ending:  # ranks may have ended meanwhile: SLURM tells them, too
+            go_on_in_next_grant(job)
     await end_parts(
         node.jobs,
         problem,

@@ -55,9 +55,6 @@ dist.destroy_process_group()
 """
 """Chaotic: a step that is lost, or made twice, changes all later losses."""
 
-RESUMED_S = 15.0
-"""From nodes that are there to the first new step, at most."""
-
 
 class User:
     """Somebody on the login node, who types ``mntrain``.
