@@ -115,14 +115,17 @@ class ClusterDiscovery:
         """
         live = self._session.live
 
-        async def follow() -> SlotDiscovery:
-            if directory not in self._followed:
-                self._followed[directory] = SlotDiscovery(directory, live.take_back)
-                await self._followed[directory].start(live.take_slot)
-            return self._followed[directory]
+        async def follow() -> bool:
+            if directory in self._followed:
+                return False
+            self._followed[directory] = SlotDiscovery(directory, live.take_back)
+            await self._followed[directory].start(live.take_slot)
+            return True
 
-        followed = self._session.loop.run(follow())
-        live.changes.wait_until(lambda: followed.has_looked, READER_S)
+        is_new = self._session.loop.run(follow())
+        live.changes.wait_until(lambda: self._followed[directory].has_looked, READER_S)
+        if is_new:
+            self._session.grace.begin_again()
 
     def reach(self, slots: SlotAddresses) -> None:
         """Watch the agents of an allocation that tells nothing in files, where its source says,
@@ -131,14 +134,17 @@ class ClusterDiscovery:
         """
         live = self._session.live
 
-        async def reach() -> SlotReaching:
-            if slots.id not in self._reached:
-                self._reached[slots.id] = SlotReaching(slots)
-                self._reached[slots.id].start(live.reach)
-            return self._reached[slots.id]
+        async def reach() -> bool:
+            if slots.id in self._reached:
+                return False
+            self._reached[slots.id] = SlotReaching(slots)
+            self._reached[slots.id].start(live.reach)
+            return True
 
-        reached = self._session.loop.run(reach())
-        live.changes.wait_until(lambda: reached.has_looked, READER_S)
+        is_new = self._session.loop.run(reach())
+        live.changes.wait_until(lambda: self._reached[slots.id].has_looked, READER_S)
+        if is_new:
+            self._session.grace.begin_again()
 
     def take_back(self, gone: Mapping[str, Problem]) -> None:
         """Note which slots were taken from an allocation that tells nothing in files, and why."""

@@ -27,6 +27,10 @@ class GracePeriod:
         self._live = live
         self._clock = clock
 
+    def begin_again(self) -> None:
+        """Nodes that nobody could hear before have just been found."""
+        self.begun = self._clock.monotonic() - self._live.missed_s
+
     def wait(self, is_enough: Callable[[], object]) -> bool:
         """Wait until ``is_enough()`` or all nodes should have been found. Returns the former.
 
