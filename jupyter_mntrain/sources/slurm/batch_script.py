@@ -65,9 +65,11 @@ export -f agent
 # Before the time limit SLURM signals this script alone; agents see the file, save, and end.
 trap '{{ {wish}; }} > {save}.new; mv {save}.new {save}' USR1
 trap 'touch {save}' USR2
+# Everything here is told to end at once; agents then ask why, so what answers ends after them.
+trap 'told=1' TERM
 
 # Agents learn from it which node was lost, and why they are told to end.
-{teller} 2> {teller_log} &
+(trap '' TERM; exec {teller} 2> {teller_log}) &
 teller=$!
 
 # An agent starts many processes: it is bound to no core.
@@ -76,11 +78,11 @@ agents=$!
 # Each signal ends a wait.
 while kill -0 "$agents" 2> /dev/null; do wait "$agents"; done
 wait "$agents"; code=$?
-kill "$teller" 2> /dev/null; rm -f {teller_file}
+kill -KILL "$teller" 2> /dev/null; rm -f {teller_file}
 if [ -e {again} ]; then  # a job has saved, and goes on when its turn comes again
     exec scontrol requeue "$SLURM_JOB_ID"
 fi
-rm -rf {secrets}
+[ -n "$told" ] || rm -rf {secrets}  # who was told to end may be granted nodes again
 exit $code
 """
 

@@ -55,7 +55,13 @@ class Teller:
             return
         self._grants = self._grants or now.grants
         # SLURM counts a restart as soon as it decides on it, while processes still end.
-        told = msgspec.structs.replace(told_of(now), comes_back=now.grants > self._grants)
+        comes_back = now.grants > self._grants
+        # The batch script ends this program first, so somebody else ends the allocation.
+        by_person = now.state == "ending" and now.outcome is None and not comes_back
+        told = told_of(now)
+        told = msgspec.structs.replace(
+            told, comes_back=comes_back, is_canceled=told.is_canceled or by_person
+        )
         if told != self._told:
             write_allocation(self._folder, told)
             self._told = told

@@ -1,0 +1,47 @@
+"""Teller: what the agents of an allocation are told of its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.model.sources.allocation import Allocation
+from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.slots import AllocationFile, read_allocation
+from jupyter_mntrain.sources.slurm.teller import Teller
+
+
+class Told:
+    """SLURM, as it is looked at once and again."""
+
+    def __init__(self, *looks: Allocation) -> None:
+        self._looks = iter(looks)
+
+    async def look(self, *_: Any) -> Allocation:
+        return next(self._looks)
+
+
+def allocation(state: Any, **fields: Any) -> Allocation:
+    return Allocation("7", "slurm", state, slots=(), **{"grants": 1} | fields)
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (allocation("ending"), AllocationFile(is_canceled=True)),
+        (allocation("ending", outcome="canceled"), AllocationFile(is_canceled=True)),
+        (allocation("ending", outcome="failed"), AllocationFile()),
+        (allocation("ending", grants=2), AllocationFile(comes_back=True)),
+        (allocation("pending", grants=1), AllocationFile()),
+    ],
+)
+def test_what_ends_an_allocation_from_outside_is_told_to_its_agents(
+    end: Allocation, told: AllocationFile, tmp_path: Path
+) -> None:
+    source: Any = Told(allocation("running"), end)
+    teller = Teller(source, "7", NodesRequest("slurm", 1), tmp_path)
+    teller.look()
+    teller.look()
+    assert read_allocation(tmp_path) == told
