@@ -226,7 +226,6 @@ def test_who_no_longer_waits_leaves_nothing_behind(slurm: SlurmLab, user: User) 
     [
         (["--partition", "nope"], "main"),
         (["--gpus", "8"], "3 nodes with 4 fake GPUs"),
-        (["--account", "nobody", "--sbatch=--qos=x"], "ask"),
         (["--time", "2h", "--partition", "short"], "--time"),
     ],
 )

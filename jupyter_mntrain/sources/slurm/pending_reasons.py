@@ -55,8 +55,9 @@ _NEVER: dict[str, _SlurmReason] = {
         fix="use a shorter --time, or another --partition; sinfo shows their limits",
     ),
     "PartitionConfig": _SlurmReason(
-        cause="no node of the partition has the cores, memory or GPUs that it asks for",
-        fix="ask for less per node, or use another --partition",
+        cause="the partition never gives so much: cores, memory or GPUs per node, or time",
+        fix="ask for less per node or a shorter --time, or use another --partition; sinfo shows "
+        "what each one gives",
     ),
     "PartitionDown": _SlurmReason(
         cause="the partition is closed",
