@@ -88,10 +88,8 @@ def test_the_record_says_that_the_allocation_ended(
     brief = {**OF_SLURM, "MNTRAIN_ALLOCATION_RANK_GRACE_S": "1"}
     agents = [new_agent(slot=f"slurm-{number}", environment=brief) for number in range(2)]
     job_id = running(agents, script)
-    assert (
-        "slurm ['SLURM_JOB_ID']"
-        in (agents[0].state / "jobs" / job_id / "attempt-1" / "log").read_text()
-    ), "ranks hear of no other launcher"
+    log = agents[0].state / "jobs" / job_id / "attempt-1" / "log"
+    until(lambda: "slurm ['SLURM_JOB_ID']" in log.read_text(), "ranks hear of no other launcher")
     write_allocation(tmp_path, AllocationFile(ending=PREEMPTED))
     end_step(agents)
     for agent in agents:
