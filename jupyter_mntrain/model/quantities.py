@@ -1,4 +1,6 @@
-"""Quantities: parses durations and sizes such as ``90s`` and ``64 KiB``; words for numbers."""
+"""Quantities: parses durations and sizes such as ``90s`` and ``64 KiB``; words for
+numbers and lists.
+"""
 
 from __future__ import annotations
 
@@ -89,6 +91,11 @@ def rough_size(size_bytes: float) -> str:
 def numbered(noun: str, numbers: Sequence[int]) -> str:
     """GPU 0; GPUs 0, 1."""
     return f"{noun}{agreeing(numbers, '', 's')} {', '.join(map(str, numbers))}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def agreeing(things: Sized, one: str, many: str) -> str:

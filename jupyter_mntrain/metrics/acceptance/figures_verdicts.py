@@ -16,10 +16,11 @@ from jupyter_mntrain.metrics.acceptance.efficiency import (
     efficiency,
     sharing,
 )
-from jupyter_mntrain.metrics.acceptance.words import listed, share
+from jupyter_mntrain.metrics.acceptance.question import Question
+from jupyter_mntrain.metrics.acceptance.words import share
 from jupyter_mntrain.metrics.summary import OffPlanCause
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.quantities import rough_bit_rate
+from jupyter_mntrain.model.quantities import listed, rough_bit_rate
 from jupyter_mntrain.model.records.doctor.benchmark import BenchReport
 
 LEAST_EFFICIENCY: Final = tunables.ratio("acceptance.least_efficiency")
@@ -30,56 +31,55 @@ LEAST_SHARE: Final = 0.01
 """Of a step; less is not said."""
 
 SCALING_HOW: Final = "the same recipe was timed on each number of nodes"
-BANDWIDTH_HOW: Final = "all-reduce between all ranks, of the message size that is fastest"
+BANDWIDTH: Final = Question(
+    "bandwidth",
+    "all-reduce reaches the line rate",
+    "all-reduce between all ranks, of the message size that is fastest",
+)
+TRANSPORT: Final = Question(
+    "rdma",
+    "InfiniBand or RoCE is in use",
+    "what NCCL said that its messages go over, in the benchmark",
+)
 
 
 def scaling(observed: Observed) -> Iterator[Criterion]:
     """A criterion for each number of nodes but the smallest, which the others are compared with."""
     points = {len(one.nodes): one for one in observed.scaling}
     base = base_of(observed.scaling)
-    asked = observed.sizes or (1, 2)
-    for size in asked[1:] if len(asked) > 1 else asked:
-        key, title = f"scaling-{size}", f"throughput scales to {size} nodes"
+    sizes = observed.sizes or (1, 2)
+    for size in sizes[1:] if len(sizes) > 1 else sizes:
+        asked = Question(f"scaling-{size}", f"throughput scales to {size} nodes", SCALING_HOW)
         if size > len(observed.nodes):
-            why = f"only {len(observed.nodes)} nodes take part"
-        elif "scaling" in observed.left_out and size not in points:
-            why = observed.left_out["scaling"]
+            yield asked.unjudged(f"only {len(observed.nodes)} nodes take part")
         elif size not in points:
-            why = "it was not reached"
+            yield asked.unreached(observed, "scaling")
         else:
-            yield _scaled(observed, points[size], base, key, title)
-            continue
-        yield Criterion(key, title, "not judged", why=why, how=SCALING_HOW)
+            yield _scaled(asked, observed, points[size], base)
 
 
 def _scaled(
-    observed: Observed, point: ScalingPoint, base: ScalingPoint | None, key: str, title: str
+    asked: Question, observed: Observed, point: ScalingPoint, base: ScalingPoint | None
 ) -> Criterion:
     if point.problem is not None:
-        return Criterion(key, title, "failed", why=str(point.problem), how=SCALING_HOW)
+        return asked.failed(point.problem)
     if base is point:
-        why = "no job on fewer nodes has figures to compare it with"
-        return Criterion(key, title, "not judged", why=why, how=SCALING_HOW)
+        return asked.unjudged("no job on fewer nodes has figures to compare it with")
     found = None if base is None else efficiency(point, base)
     if found is None:
-        why = "it ended before it had made enough steps for figures"
-        return Criterion(key, title, "not judged", why=why, how=SCALING_HOW)
+        return asked.unjudged("it ended before it had made enough steps for figures")
     figure = f"efficiency {share(found.measured)}, predicted {share(found.predicted)}"
     why = drop_words(point)
     hindrance = _hindrance(observed, point, base, found)
     if hindrance:
-        why = f"{hindrance}; {why}" if why else hindrance
-        return Criterion(key, title, "not judged", figure=figure, why=why, how=SCALING_HOW)
+        return asked.unjudged(f"{hindrance}; {why}" if why else hindrance, figure)
     value = found.of_predicted or 0.0
-    return Criterion(
-        key,
-        title,
-        "passed" if value >= LEAST_EFFICIENCY else "failed",
+    return asked.judged(
+        value >= LEAST_EFFICIENCY,
         figure=f"{figure}: {share(value)} of it, at least {share(LEAST_EFFICIENCY)}",
         value=value,
         limit=LEAST_EFFICIENCY,
         why=why,
-        how=SCALING_HOW,
     )
 
 
@@ -132,35 +132,27 @@ def _off_plan(cause: OffPlanCause) -> str:
 
 def bandwidth(observed: Observed) -> Criterion:
     """All-reduce beside what the slowest link was measured to carry."""
-    key, title = "bandwidth", "all-reduce reaches the line rate"
     if observed.bandwidth_problem is not None:
-        why = str(observed.bandwidth_problem)
-        return Criterion(key, title, "failed", why=why, how=BANDWIDTH_HOW)
+        return BANDWIDTH.failed(observed.bandwidth_problem)
     report = observed.benchmark
     if report is None:
-        why = observed.left_out.get("bandwidth", "it was not reached")
-        return Criterion(key, title, "not judged", why=why, how=BANDWIDTH_HOW)
+        return BANDWIDTH.unreached(observed, "bandwidth")
     if report.failure is not None:
-        return Criterion(key, title, "failed", why=str(report.failure), how=BANDWIDTH_HOW)
+        return BANDWIDTH.failed(report.failure)
     best = max(report.of("all_reduce"), key=lambda one: one.bus_bytes_per_s, default=None)
     if best is None:
-        why = "the benchmark told no all-reduce"
-        return Criterion(key, title, "not judged", why=why, how=BANDWIDTH_HOW)
+        return BANDWIDTH.unjudged("the benchmark told no all-reduce")
     figure = f"bus bandwidth {rough_bit_rate(best.bus_bytes_per_s)}"
     hindrance = _unmeasurable(observed, report, best.line_share)
-    told = "; ".join(map(str, report.problems))
     if hindrance:
-        return Criterion(key, title, "not judged", figure=figure, why=hindrance, how=BANDWIDTH_HOW)
+        return BANDWIDTH.unjudged(hindrance, figure)
     value = best.line_share or 0.0
-    return Criterion(
-        key,
-        title,
-        "passed" if value >= LEAST_BANDWIDTH else "failed",
+    return BANDWIDTH.judged(
+        value >= LEAST_BANDWIDTH,
         figure=f"{figure}: {share(value)} of the line rate, at least {share(LEAST_BANDWIDTH)}",
         value=value,
         limit=LEAST_BANDWIDTH,
-        why=told,
-        how=BANDWIDTH_HOW,
+        why="; ".join(map(str, report.problems)),
     )
 
 
@@ -178,16 +170,12 @@ def _unmeasurable(observed: Observed, report: BenchReport, line_share: float | N
 
 def transport(observed: Observed) -> Criterion:
     """Whether InfiniBand or RoCE carries the messages, where there is any."""
-    key, title = "rdma", "InfiniBand or RoCE is in use"
-    how = "what NCCL said that its messages go over, in the benchmark"
     able = tuple(one.name for one in observed.nodes if one.rdma_ports)
     report = observed.benchmark
     if not able:
-        why = "no node has an InfiniBand or RoCE port that its ranks could use"
-        return Criterion(key, title, "not judged", why=why, how=how)
+        return TRANSPORT.unjudged("no node has an InfiniBand or RoCE port that its ranks could use")
     if report is None or report.failure is not None or not report.ranks:
-        why = observed.left_out.get("bandwidth", "the benchmark told nothing")
-        return Criterion(key, title, "not judged", why=why, how=how)
+        return TRANSPORT.unjudged(observed.left_out.get("bandwidth", "the benchmark told nothing"))
     over_tcp = dict.fromkeys(
         one.node
         for one in report.ranks
@@ -195,5 +183,4 @@ def transport(observed: Observed) -> Criterion:
     )
     ways = dict.fromkeys(way for one in report.ranks for way in one.transport.ways)
     why = f"over TCP: {listed(tuple(over_tcp))}" if over_tcp else ""
-    judgment = "failed" if over_tcp else "passed"
-    return Criterion(key, title, judgment, figure=", ".join(ways), why=why, how=how)  # type: ignore[arg-type]
+    return TRANSPORT.judged(not over_tcp, figure=", ".join(ways), why=why)

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jupyter_mntrain.metrics.acceptance.acceptance_report import (
-    Criterion,
-    Judgment,
-    Observed,
-    Part,
-)
+from jupyter_mntrain.metrics.acceptance.acceptance_report import Criterion, Observed
 from jupyter_mntrain.metrics.acceptance.figures_verdicts import bandwidth, scaling, transport
+from jupyter_mntrain.metrics.acceptance.question import Question
 from jupyter_mntrain.metrics.acceptance.words import seconds
-from jupyter_mntrain.model.failure.problem import Problem
 
 
 def judge(observed: Observed) -> tuple[Criterion, ...]:
@@ -34,62 +29,53 @@ def judge(observed: Observed) -> tuple[Criterion, ...]:
     )
 
 
-def unjudged(observed: Observed, part: Part, key: str, title: str, how: str = "") -> Criterion:
-    """A criterion of a part that did not run."""
-    why = observed.left_out.get(part, "it was not reached")
-    return Criterion(key, title, "not judged", why=why, how=how)
-
-
-def _failed(key: str, title: str, problem: Problem, how: str = "") -> Criterion:
-    return Criterion(key, title, "failed", why=str(problem), how=how)
-
-
-def _passed(condition: object) -> Judgment:
-    return "passed" if condition else "failed"
-
-
 def _commands(observed: Observed) -> Criterion:
-    key, title = "documented-path", "the documented commands launch a job"
-    how = "each command of docs/by_hand.md that follows joining was run as it stands"
+    asked = Question(
+        "documented-path",
+        "the documented commands launch a job",
+        "each command of docs/by_hand.md that follows joining was run as it stands",
+    )
     if not observed.commands:
-        return unjudged(observed, "commands", key, title, how)
+        return asked.unreached(observed, "commands")
     bad = next((one for one in observed.commands if one.exit_code), None)
     took_s = sum(one.took_s for one in observed.commands)
     right = sum(one.exit_code == 0 for one in observed.commands)
     why = f"{bad.command!r} ended with exit code {bad.exit_code}: {bad.said}" if bad else ""
     figure = f"{right} of {len(observed.commands)} commands, {seconds(took_s)}"
-    return Criterion(key, title, _passed(bad is None), figure=figure, why=why, how=how)
+    return asked.judged(bad is None, figure=figure, why=why)
 
 
 def _gang_start(observed: Observed) -> Criterion:
-    key, title = "gang-start", "all ranks of all nodes start, or none"
-    how = "a training job was launched on all nodes"
+    asked = Question(
+        "gang-start",
+        "all ranks of all nodes start, or none",
+        "a training job was launched on all nodes",
+    )
     gang = observed.gang
     if gang is None:
-        return unjudged(observed, "gang", key, title, how)
+        return asked.unreached(observed, "gang")
     if gang.problem is not None and gang.first_step_s is None:
-        return _failed(key, title, gang.problem, how)
+        return asked.failed(gang.problem)
     is_right = gang.first_step_s is not None and gang.ranks == gang.wanted
     figure = f"{gang.ranks} of {gang.wanted} ranks"
     if gang.first_step_s is not None:
         figure += f", first step after {seconds(gang.first_step_s)}"
     why = "" if is_right else "not every rank made a step"
-    return Criterion(
-        key, title, _passed(is_right), figure=figure, value=gang.first_step_s, why=why, how=how
-    )
+    return asked.judged(is_right, figure=figure, value=gang.first_step_s, why=why)
 
 
 def _contention(observed: Observed) -> Criterion:
-    key, title = "gang-contention", "a job gets all that it needs, or waits"
-    how = (
+    asked = Question(
+        "gang-contention",
+        "a job gets all that it needs, or waits",
         "a second job wanted what the first one had: launched, it had to be refused; queued, it "
-        "had to wait without holding anything, and to start by itself"
+        "had to wait without holding anything, and to start by itself",
     )
     gang = observed.gang
     if gang is None:
-        return unjudged(observed, "gang", key, title, how)
+        return asked.unreached(observed, "gang")
     if gang.problem is not None:
-        return _failed(key, title, gang.problem, how)
+        return asked.failed(gang.problem)
     wrong = []
     if gang.refused is None:
         wrong.append("it was not refused")
@@ -104,7 +90,7 @@ def _contention(observed: Observed) -> Criterion:
     if after is not None:
         figure += f"; started {seconds(after)} after the other's end"
     why = "; ".join(wrong)
-    return Criterion(key, title, _passed(not wrong), figure=figure, value=after, why=why, how=how)
+    return asked.judged(not wrong, figure=figure, value=after, why=why)
 
 
 _FAULTS = {
@@ -139,12 +125,13 @@ _UNSAFE = {
 def _faults(observed: Observed) -> Iterator[Criterion]:
     found = {one.kind: one for one in observed.faults}
     for kind, (title, how) in _FAULTS.items():
+        asked = Question(kind, title, how)
         fault = found.get(kind)  # type: ignore[call-overload]
         if fault is None:
-            yield unjudged(observed, "failures", kind, title, how)
+            yield asked.unreached(observed, "failures")
             continue
         if fault.problem is not None:
-            yield _failed(kind, title, fault.problem, how)
+            yield asked.failed(fault.problem)
             continue
         is_named = fault.said is not None and fault.said.node == fault.node
         wrong = []
@@ -158,21 +145,22 @@ def _faults(observed: Observed) -> Iterator[Criterion]:
             f"detected after {seconds(fault.detect_s)}, recovered after {seconds(fault.recover_s)}"
         )
         why = "; ".join(wrong) or (fault.said.headline if fault.said else "")
-        yield Criterion(
-            kind, title, _passed(not wrong), figure=figure, value=fault.detect_s, why=why, how=how
-        )
+        yield asked.judged(not wrong, figure=figure, value=fault.detect_s, why=why)
     for kind, (title, why, how) in _UNSAFE.items():
-        yield Criterion(kind, title, "not judged", why=why, how=how)
+        yield Question(kind, title, how).unjudged(why)
 
 
 def _resume(observed: Observed) -> Criterion:
-    key, title = "resume-exact", "a killed run resumes by itself, with the same losses"
-    how = "the losses after the checkpoint beside those of the same run, unbroken"
+    asked = Question(
+        "resume-exact",
+        "a killed run resumes by itself, with the same losses",
+        "the losses after the checkpoint beside those of the same run, unbroken",
+    )
     found = observed.resumption
     if found is None:
-        return unjudged(observed, "resume", key, title, how)
+        return asked.unreached(observed, "resume")
     if found.problem is not None:
-        return _failed(key, title, found.problem, how)
+        return asked.failed(found.problem)
     wrong = []
     if found.saved_step is None:
         wrong.append("it did not go on from a checkpoint")
@@ -185,30 +173,22 @@ def _resume(observed: Observed) -> Criterion:
         wrong.append(f"the losses differ from step {found.different[0]} on, {largest}")
     equal = found.compared - len(found.different)
     figure = f"{equal} of {found.compared} losses equal after step {found.saved_step}"
-    why = "; ".join(wrong)
-    return Criterion(
-        key,
-        title,
-        _passed(not wrong),
-        figure=figure,
-        value=found.largest_difference,
-        limit=0.0,
-        why=why,
-        how=how,
-    )
+    value = found.largest_difference
+    return asked.judged(not wrong, figure=figure, value=value, limit=0.0, why="; ".join(wrong))
 
 
 def _cleanup(observed: Observed) -> Criterion:
-    key, title = "cleanup", "nothing is left running, on no node"
-    how = (
+    asked = Question(
+        "cleanup",
+        "nothing is left running, on no node",
         "after all jobs had ended and been deleted, a job looked on every node for processes that "
-        "carry their ids"
+        "carry their ids",
     )
     found = observed.leftovers
     if found is None:
-        return unjudged(observed, "cleanup", key, title, how)
+        return asked.unreached(observed, "cleanup")
     if found.problem is not None:
-        return _failed(key, title, found.problem, how)
+        return asked.failed(found.problem)
     wrong = [f"{one.name} (pid {one.pid}) on {one.node}" for one in found.processes]
     if found.leases:
         wrong.append(f"{found.leases} leases")
@@ -220,6 +200,4 @@ def _cleanup(observed: Observed) -> Criterion:
     kept = "jobs and checkpoints stay, as asked for" if observed.keeps else ""
     why = "; ".join(wrong) or kept
     value = float(len(found.processes) + found.leases)
-    return Criterion(
-        key, title, _passed(not wrong), figure=figure, value=value, limit=0.0, why=why, how=how
-    )
+    return asked.judged(not wrong, figure=figure, value=value, limit=0.0, why=why)

@@ -15,8 +15,3 @@ def seconds(value: float | None) -> str:
 def share(value: float | None) -> str:
     """A share, as a percentage."""
     return UNKNOWN if value is None else f"{value:.0%}"
-
-
-def listed(names: tuple[str, ...]) -> str:
-    """``a, b and c``."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))

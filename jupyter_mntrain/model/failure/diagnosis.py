@@ -24,6 +24,7 @@ from jupyter_mntrain.model.failure.judge import lacks_links
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.sites import WaitingRank, doing_there, why_all_wait
+from jupyter_mntrain.model.quantities import listed
 from jupyter_mntrain.model.records.evidence import LinkTry
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.stall import Doing, RankStack
@@ -52,7 +53,7 @@ def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
 def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | None:
     silent = [part.node for part in running if part.state == "unknown"]
     if silent:
-        others = f", nor does {_listed(silent[1:])}" if silent[1:] else ""
+        others = f", nor does {listed(silent[1:])}" if silent[1:] else ""
         return Problem(
             kind=Kind.NODE_LOST,
             cause=f"does not answer{others}, and the ranks on other nodes wait",
@@ -108,7 +109,7 @@ def _in_the_kernel(guilty: Sequence[Seen], _seen: Sequence[Seen]) -> Problem:
 def _busy(busy: Sequence[Seen], seen: Sequence[Seen]) -> Problem:
     which = f"busy{_at(busy[0][1]) or ' in its own code'}"
     if busy[1:]:
-        which += f" (so are: {_listed([f'rank {other.rank}' for _, other in busy[1:]])})"
+        which += f" (so are: {listed([f'rank {other.rank}' for _, other in busy[1:]])})"
     waiting = "the other ranks wait" if len(seen) > len(busy) else "no rank waits for another"
     patient = next((one for one in seen if one[1].doing == "waiting for others"), None)
     if patient is not None and patient[1].site is not None:
@@ -158,7 +159,7 @@ def _all_wait(seen: Sequence[Seen]) -> Problem:
         if all(pair in tried for pair in permutations(nodes, 2)):
             cause += "; the links between them work"
         else:
-            cause += f"; the links between {_listed(nodes)} may be broken"
+            cause += f"; the links between {listed(nodes)} may be broken"
             call = f"measure the links; if they work, {call}"
     return Problem(kind=Kind.ALL_WAIT, cause=cause, fix=fix_of(Kind.ALL_WAIT, call=call))
 
@@ -177,7 +178,3 @@ def _links(part: PartStatus) -> tuple[LinkTry, ...]:
 
 def _at(stack: RankStack) -> str:
     return f" in {stack.where}" if stack.where else ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
