@@ -28,7 +28,6 @@ from jupyter_mntrain.agent.jobs.allocation_end import (
     Idleness,
     end_parts,
     go_on_as_granted,
-    go_on_in_next_grant,
     save_if_wished,
     save_within,
 )
@@ -280,13 +279,11 @@ async def _leave(place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks) -> 
     allocation, problem = place.allocation, place.why_it_ends(time.time())
     if allocation.comes_back:
         watch_tasks.close()  # who goes on is decided: nobody here
-        for job in ending:  # ranks may have ended meanwhile: SLURM tells them, too
-            go_on_in_next_grant(job)
     await end_parts(
         node.jobs,
         problem,
         is_canceled=allocation.is_canceled,
-        comes_back=allocation.comes_back,
+        go_on=ending if allocation.comes_back else None,
     )
     place.tell("gone", (), problem=problem)
     return problem.cause

@@ -62,21 +62,26 @@ async def save_within(notice_s: float, wish: Path, jobs: JobBook) -> None:
 
 
 async def end_parts(
-    jobs: JobBook, problem: Problem, *, is_canceled: bool, comes_back: bool = False
+    jobs: JobBook,
+    problem: Problem,
+    *,
+    is_canceled: bool,
+    go_on: Collection[LocalJob] | None = None,
 ) -> None:
     """End every part; return once all have ended, or their time is over. Jobs are still polled.
 
     Args:
         problem: why the allocation ends.
         is_canceled: a person ended it, so that its jobs have not failed.
-        comes_back: its nodes, or others, are granted again: its jobs go on there.
+        go_on: jobs that go on once its nodes, or others, are granted again, also those whose ranks
+            have ended meanwhile: schedulers tell them, too. ``None``: nothing is granted again.
     """
+    for job in go_on or ():
+        go_on_in_next_grant(job)
     ending = jobs.active()
     for job in ending:
         log.info("job %s: ending our part: %s", job.record.job_id, problem.cause)
-        if comes_back:
-            go_on_in_next_grant(job)
-        else:
+        if go_on is None:
             job.give_up()  # who continues the run asks for other nodes
         if is_canceled:
             job.stop(problem.cause, GRACE_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from jupyter_mntrain.cluster.agents.address import parse_address
@@ -35,8 +35,8 @@ class ClusterDiscovery:
     def __init__(self, session: DriverSession, peers: PeerBook) -> None:
         self._session = session
         self._peers = peers
-        self._followed: dict[Path, SlotDiscovery] = {}
-        self._reached: dict[str, SlotReaching] = {}
+        self._watched: dict[Path | str, SlotDiscovery | SlotReaching] = {}
+        """Of allocations, by directory or id."""
         session.on_close(self.close)
 
     @property
@@ -114,35 +114,35 @@ class ClusterDiscovery:
         read in the directory itself; returns once they can be. Idempotent.
         """
         live = self._session.live
-
-        async def follow() -> bool:
-            if directory in self._followed:
-                return False
-            self._followed[directory] = SlotDiscovery(directory, live.take_back)
-            await self._followed[directory].start(live.take_slot)
-            return True
-
-        is_new = self._session.loop.run(follow())
-        live.changes.wait_until(lambda: self._followed[directory].has_looked, READER_S)
-        if is_new:
-            self._session.grace.begin_again()
+        watch = SlotDiscovery(directory, live.take_back)
+        self._begin(directory, watch, lambda: watch.start(live.take_slot))
 
     def reach(self, slots: SlotAddresses) -> None:
         """Watch the agents of an allocation that tells nothing in files, where its source says,
         from now on, and admit those that wait with an invitation of this driver. Returns once the
         source has been asked; idempotent.
         """
-        live = self._session.live
+        watch = SlotReaching(slots)
+        self._begin(slots.id, watch, lambda: watch.start(self._session.live.reach))
 
-        async def reach() -> bool:
-            if slots.id in self._reached:
+    def _begin(
+        self,
+        allocation: Path | str,
+        watch: SlotDiscovery | SlotReaching,
+        start: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Start to watch an allocation, unless it is watched; wait for its first look."""
+
+        async def begin() -> bool:
+            if allocation in self._watched:
                 return False
-            self._reached[slots.id] = SlotReaching(slots)
-            self._reached[slots.id].start(live.reach)
+            self._watched[allocation] = watch
+            await start()
             return True
 
-        is_new = self._session.loop.run(reach())
-        live.changes.wait_until(lambda: self._reached[slots.id].has_looked, READER_S)
+        is_new = self._session.loop.run(begin())
+        changes = self._session.live.changes
+        changes.wait_until(lambda: self._watched[allocation].has_looked, READER_S)
         if is_new:
             self._session.grace.begin_again()
 
@@ -156,10 +156,8 @@ class ClusterDiscovery:
 
     async def close(self) -> None:
         """Stop following. Runs in the driver's loop."""
-        for followed in self._followed.values():
-            await followed.close()
-        for reached in self._reached.values():
-            await reached.close()
+        for watch in self._watched.values():
+            await watch.close()
 
     def forget(self, address: str) -> None:
         """Stop watching a node, by address or name, and forget it. mDNS may find it again.

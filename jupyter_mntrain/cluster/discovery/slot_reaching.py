@@ -43,7 +43,7 @@ class SlotReaching:
         self._tasks: list[asyncio.Task[None]] = []
         self.has_looked = False
 
-    def start(self, on_found: Callable[[str, str], None]) -> None:
+    async def start(self, on_found: Callable[[str, str], None]) -> None:
         """Begin. ``on_found`` is called with each slot and its address, after every look."""
         self._tasks.append(asyncio.create_task(self._follow(on_found)))
 
