@@ -1,32 +1,17 @@
 /** Bench plugin: what messages of training reach between nodes, in a tab that survives a reload. */
 
-import {
-  ILayoutRestorer,
-  type JupyterFrontEnd,
-  type JupyterFrontEndPlugin
-} from '@jupyterlab/application';
-import { ITranslator } from '@jupyterlab/translation';
 import { numberingIcon } from '@jupyterlab/ui-components';
 
 import { benchWidget } from '../bench/view';
-import { CommandIDs, IClusterModel } from '../tokens';
-import { addTabs } from './tabs';
-import { trans, useLanguage } from '../trans';
+import { CommandIDs } from '../tokens';
+import { tabPlugin } from './tabs';
+import { trans } from '../trans';
 
-export const benchPlugin: JupyterFrontEndPlugin<void> = {
-  id: 'jupyter-mntrain:bench',
-  description: 'What messages of training reach between nodes.',
-  autoStart: true,
-  requires: [IClusterModel],
-  optional: [ITranslator, ILayoutRestorer],
-  activate: (
-    app: JupyterFrontEnd,
-    model: IClusterModel,
-    translator: ITranslator | null,
-    restorer: ILayoutRestorer | null
-  ) => {
-    useLanguage(translator);
-    addTabs(app, restorer, {
+export const benchPlugin = tabPlugin(
+  'bench',
+  'What messages of training reach between nodes.',
+  (add, model) => {
+    add({
       namespace: 'mntrain-bench',
       command: CommandIDs.bench,
       options: {
@@ -46,4 +31,4 @@ export const benchPlugin: JupyterFrontEndPlugin<void> = {
       }
     });
   }
-};
+);

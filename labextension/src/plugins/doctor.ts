@@ -1,32 +1,17 @@
 /** Doctor plugin: what keeps nodes from training, in tabs that survive a reload. */
 
-import {
-  ILayoutRestorer,
-  type JupyterFrontEnd,
-  type JupyterFrontEndPlugin
-} from '@jupyterlab/application';
-import { ITranslator } from '@jupyterlab/translation';
 import { checkIcon } from '@jupyterlab/ui-components';
 
 import { doctorWidget } from '../doctor/view';
-import { CommandIDs, IClusterModel } from '../tokens';
-import { addTabs } from './tabs';
-import { trans, useLanguage } from '../trans';
+import { CommandIDs } from '../tokens';
+import { tabPlugin } from './tabs';
+import { trans } from '../trans';
 
-export const doctorPlugin: JupyterFrontEndPlugin<void> = {
-  id: 'jupyter-mntrain:doctor',
-  description: 'What keeps nodes from training.',
-  autoStart: true,
-  requires: [IClusterModel],
-  optional: [ITranslator, ILayoutRestorer],
-  activate: (
-    app: JupyterFrontEnd,
-    model: IClusterModel,
-    translator: ITranslator | null,
-    restorer: ILayoutRestorer | null
-  ) => {
-    useLanguage(translator);
-    addTabs(app, restorer, {
+export const doctorPlugin = tabPlugin(
+  'doctor',
+  'What keeps nodes from training.',
+  (add, model) => {
+    add({
       namespace: 'mntrain-doctor',
       command: CommandIDs.doctor,
       options: {
@@ -55,4 +40,4 @@ export const doctorPlugin: JupyterFrontEndPlugin<void> = {
       }
     });
   }
-};
+);

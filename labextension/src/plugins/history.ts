@@ -1,33 +1,18 @@
 /** History plugin: what nodes did, in tabs that survive a reload. */
 
-import {
-  ILayoutRestorer,
-  type JupyterFrontEnd,
-  type JupyterFrontEndPlugin
-} from '@jupyterlab/application';
-import { ITranslator } from '@jupyterlab/translation';
 import { historyIcon } from '@jupyterlab/ui-components';
 
 import { historyWidget } from '../history/view';
-import { CommandIDs, IClusterModel } from '../tokens';
-import { addTabs } from './tabs';
-import { trans, useLanguage } from '../trans';
+import { CommandIDs } from '../tokens';
+import { tabPlugin } from './tabs';
+import { trans } from '../trans';
 
-export const historyPlugin: JupyterFrontEndPlugin<void> = {
-  id: 'jupyter-mntrain:history',
-  description: 'Histories of nodes.',
-  autoStart: true,
-  requires: [IClusterModel],
-  optional: [ITranslator, ILayoutRestorer],
-  activate: (
-    app: JupyterFrontEnd,
-    model: IClusterModel,
-    translator: ITranslator | null,
-    restorer: ILayoutRestorer | null
-  ) => {
-    useLanguage(translator);
+export const historyPlugin = tabPlugin(
+  'history',
+  'Histories of nodes.',
+  (add, model, app) => {
     const { commands } = app;
-    addTabs(app, restorer, {
+    add({
       namespace: 'mntrain-history',
       command: CommandIDs.nodeHistory,
       options: {
@@ -49,4 +34,4 @@ export const historyPlugin: JupyterFrontEndPlugin<void> = {
       }
     });
   }
-};
+);

@@ -1,36 +1,20 @@
 /** Runs plugin: the list of all runs, and comparisons of some, in tabs. */
 
-import {
-  ILayoutRestorer,
-  type JupyterFrontEnd,
-  type JupyterFrontEndPlugin
-} from '@jupyterlab/application';
-import { ITranslator } from '@jupyterlab/translation';
-
 import { LETTERS } from '../compare/charts';
 import { Comparison } from '../compare/controller';
 import { CompareWidget } from '../compare/view';
 import { mntrainIcon } from '../icons';
 import { RunListWidget } from '../runs/list';
 import { RunListing } from '../runs/listing';
-import { CommandIDs, IClusterModel } from '../tokens';
-import { addTabs } from './tabs';
-import { trans, useLanguage } from '../trans';
+import { CommandIDs } from '../tokens';
+import { tabPlugin } from './tabs';
+import { trans } from '../trans';
 
-export const runsPlugin: JupyterFrontEndPlugin<void> = {
-  id: 'jupyter-mntrain:runs',
-  description: 'List of all runs, and comparisons.',
-  autoStart: true,
-  requires: [IClusterModel],
-  optional: [ITranslator, ILayoutRestorer],
-  activate: (
-    app: JupyterFrontEnd,
-    model: IClusterModel,
-    translator: ITranslator | null,
-    restorer: ILayoutRestorer | null
-  ) => {
-    useLanguage(translator);
-    addTabs(app, restorer, {
+export const runsPlugin = tabPlugin(
+  'runs',
+  'List of all runs, and comparisons.',
+  (add, model, app) => {
+    add({
       namespace: 'mntrain-runs',
       command: CommandIDs.runs,
       options: {
@@ -44,7 +28,7 @@ export const runsPlugin: JupyterFrontEndPlugin<void> = {
         title.label = trans.__('Runs');
       }
     });
-    addTabs(app, restorer, {
+    add({
       namespace: 'mntrain-compare',
       command: CommandIDs.compare,
       options: {
@@ -69,4 +53,4 @@ export const runsPlugin: JupyterFrontEndPlugin<void> = {
       }
     });
   }
-};
+);

@@ -1,32 +1,17 @@
 /** Stacks plugin: stacks of jobs in tabs. */
 
-import {
-  ILayoutRestorer,
-  type JupyterFrontEnd,
-  type JupyterFrontEndPlugin
-} from '@jupyterlab/application';
-import { ITranslator } from '@jupyterlab/translation';
 import { listIcon } from '@jupyterlab/ui-components';
 
 import { stacksWidget } from '../stacks/view';
-import { CommandIDs, IClusterModel } from '../tokens';
-import { addTabs, jobArguments } from './tabs';
-import { trans, useLanguage } from '../trans';
+import { CommandIDs } from '../tokens';
+import { jobArguments, tabPlugin } from './tabs';
+import { trans } from '../trans';
 
-export const stacksPlugin: JupyterFrontEndPlugin<void> = {
-  id: 'jupyter-mntrain:stacks',
-  description: 'Stacks of jobs.',
-  autoStart: true,
-  requires: [IClusterModel],
-  optional: [ITranslator, ILayoutRestorer],
-  activate: (
-    app: JupyterFrontEnd,
-    model: IClusterModel,
-    translator: ITranslator | null,
-    restorer: ILayoutRestorer | null
-  ) => {
-    useLanguage(translator);
-    addTabs(app, restorer, {
+export const stacksPlugin = tabPlugin(
+  'stacks',
+  'Stacks of jobs.',
+  (add, model) => {
+    add({
       namespace: 'mntrain-stacks',
       command: CommandIDs.stacks,
       options: { label: trans.__('Show stacks of a job') },
@@ -43,4 +28,4 @@ export const stacksPlugin: JupyterFrontEndPlugin<void> = {
       }
     });
   }
-};
+);

@@ -1,13 +1,19 @@
 /** Tabs: each is opened once, and is back after a reload of the page. */
 
-import type { ILayoutRestorer, JupyterFrontEnd } from '@jupyterlab/application';
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin
+} from '@jupyterlab/application';
 import { MainAreaWidget, WidgetTracker } from '@jupyterlab/apputils';
+import { ITranslator } from '@jupyterlab/translation';
 import type { LabIcon } from '@jupyterlab/ui-components';
 import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { Widget } from '@lumino/widgets';
 
-import type { IClusterModel } from '../tokens';
+import { IClusterModel } from '../tokens';
+import { useLanguage } from '../trans';
 import { describe } from './commands/context';
 
 /** What a kind of tab is opened with. */
@@ -31,6 +37,38 @@ export interface ITabKind<Args, Content extends Widget> {
   make: (args: Args) => Content;
   /** Keep the title of a new tab. */
   entitle: (title: Widget['title'], args: Args, content: Content) => void;
+}
+
+/** Adds a kind of tab. */
+export type AddTabs = <
+  Args extends ReadonlyPartialJSONObject,
+  Content extends Widget
+>(
+  kind: ITabKind<Args, Content>
+) => void;
+
+/** A plugin that is nothing but kinds of tabs; `add` is called once the language is known. */
+export function tabPlugin(
+  name: string,
+  description: string,
+  addAll: (add: AddTabs, model: IClusterModel, app: JupyterFrontEnd) => void
+): JupyterFrontEndPlugin<void> {
+  return {
+    id: `jupyter-mntrain:${name}`,
+    description,
+    autoStart: true,
+    requires: [IClusterModel],
+    optional: [ITranslator, ILayoutRestorer],
+    activate: (
+      app: JupyterFrontEnd,
+      model: IClusterModel,
+      translator: ITranslator | null,
+      restorer: ILayoutRestorer | null
+    ) => {
+      useLanguage(translator);
+      addAll(kind => addTabs(app, restorer, kind), model, app);
+    }
+  };
 }
 
 /** Add the command that opens a tab. */
