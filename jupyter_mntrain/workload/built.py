@@ -130,6 +130,7 @@ class Built(NamedTuple):
         known: KnownSpeeds = NOTHING,
         *,
         order_is_free: bool = False,
+        advises: bool = False,
     ) -> JobPlan:
         """Plan a step of the recipe on its nodes.
 
@@ -137,13 +138,14 @@ class Built(NamedTuple):
             kept: what was chosen for the job, as for :meth:`fit`.
             known: speeds that a job had.
             order_is_free: whether participants may run in another order, which the plan names.
+            advises: whether to find out what would help, which takes several times as long.
 
         Raises:
             SpecError: it is a script, its model is not on this machine, or the nodes are unknown or
                 share no network.
             RecipeError: the recipe cannot run on this number of ranks.
         """
-        if self.planned is not None and kept is None and known is NOTHING:
+        if self.planned and kept is None and known is NOTHING and not advises:
             return self.planned
         fit = self.fit(kept)
         if fit is None:
@@ -159,4 +161,5 @@ class Built(NamedTuple):
             given=given_capacity(spec),
             known=known,
             order_is_free=order_is_free,
+            advises=advises,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 
 from jupyter_mntrain.model.environment import RDMA_CHOICES
@@ -18,8 +17,12 @@ from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.slow_links import due_links_note, slow_link_note
 
 
-def hardware_notes(built: Built) -> Iterator[Problem]:
-    """What is to be said before a job starts."""
+def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
+    """What is to be said before a job starts.
+
+    Args:
+        now_s: Unix time.
+    """
     infos = [view.info for view in built.cluster.nodes() if view.info]
     participants = built.spec.participants
     try:
@@ -32,7 +35,7 @@ def hardware_notes(built: Built) -> Iterator[Problem]:
         yield amd
     if slow := slow_link_note(infos, placements):
         yield slow
-    if due := due_links_note(nodes, participants, time.time()):
+    if due := due_links_note(nodes, participants, now_s):
         yield due
     if rdma := rdma_note(nodes, placements, built.spec.environment):
         yield rdma

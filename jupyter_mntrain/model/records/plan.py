@@ -262,7 +262,7 @@ class Plan(Record, frozen=True):
         update_s: seconds of the step that the optimizer takes.
         bottleneck: what sets the pace, in words.
         others: the equal split, the second best, and other ways to split the job.
-        improvements: what would help, most helpful first.
+        improvements: what would help, most helpful first; empty where nobody asked.
         guesses: what was not measured, in words.
     """
 

@@ -36,6 +36,7 @@ def make_plan(
     links: LinkBetween,
     *,
     order_is_free: bool = False,
+    advises: bool = False,
 ) -> Plan:
     """Choose what a recipe leaves open, and predict the step.
 
@@ -44,6 +45,7 @@ def make_plan(
         devices: of every rank, in the order of participants.
         links: between ranks of different nodes, by their indices in ``devices``.
         order_is_free: whether participants may run in another order.
+        advises: whether to find out what would help, which takes several times as long.
 
     Raises:
         RecipeError: the job fits nowhere, naming a rank, its node, what it lacks and the smallest
@@ -58,7 +60,7 @@ def make_plan(
     )
     chain, searched = _searched(task, order_is_free=order_is_free)
     if searched.best is not None:
-        return make_result(task, chain, searched.best, searched.second)
+        return make_result(task, chain, searched.best, searched.second, advises=advises)
     raise refusal(task, chain, searched.lack)
 
 

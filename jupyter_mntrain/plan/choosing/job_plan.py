@@ -63,6 +63,7 @@ def plan_job(
     given: Capacity | None = None,
     known: KnownSpeeds = NOTHING,
     order_is_free: bool = False,
+    advises: bool = False,
 ) -> JobPlan:
     """Choose what a recipe leaves open for these nodes, and predict the step.
 
@@ -72,6 +73,7 @@ def plan_job(
         given: the user's figure for the capacity of every link.
         known: speeds that a job had.
         order_is_free: whether participants may run in another order, which the plan then names.
+        advises: whether to find out what would help, which takes several times as long.
 
     Raises:
         SpecError: the model is not on this machine, or the nodes share no network.
@@ -97,6 +99,7 @@ def plan_job(
         devices,
         lambda one, other: between[one, other],
         order_is_free=order_is_free,
+        advises=advises,
     )
     planned = settled(recipe, plan.chosen)
     return JobPlan(planned, plan, _spans(planned, config, plan))

@@ -19,11 +19,14 @@ from jupyter_mntrain.recipe.memory import shown_bytes
 MOST_GUESSES = 6
 
 
-def make_result(task: Task, chain: Chain, found: Choice, second: Choice | None) -> Plan:
+def make_result(
+    task: Task, chain: Chain, found: Choice, second: Choice | None, *, advises: bool
+) -> Plan:
     """Make the plan of the best that was found.
 
     Args:
         second: the second best, if there is one.
+        advises: whether to find out what would help.
     """
     recipe = found.setup.recipe
     passes, step_s = recipe.train.accumulation, found.step_s
@@ -73,7 +76,7 @@ def make_result(task: Task, chain: Chain, found: Choice, second: Choice | None) 
             {(one.sender, one.receiver): one.busy for one in links},
         ),
         others=tuple(_others(task, chain, found, second)),
-        improvements=improvements(task, chain, found),
+        improvements=improvements(task, chain, found) if advises else (),
         guesses=_guesses(task, chain, links),
     )
 

@@ -40,13 +40,14 @@ class DryRunVerb(Verb):
         job_options(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        return dry_run_outcome(build_spec(context, args))
+        return dry_run_outcome(build_spec(context, args), context.clock())
 
 
-def dry_run_outcome(built: Built, *, is_examined: bool = False) -> Outcome:
+def dry_run_outcome(built: Built, now_s: float, *, is_examined: bool = False) -> Outcome:
     """What a launch would do.
 
     Args:
+        now_s: Unix time.
         is_examined: whether the doctor looks at the nodes, too, as before a launch.
     """
     spec, recipe = built.spec, built.workload.recipe
@@ -55,7 +56,7 @@ def dry_run_outcome(built: Built, *, is_examined: bool = False) -> Outcome:
     data |= built.project_data
     shown = [dry_run_text(commands, spec, built.project_line)]
     sent = built.project.notes if built.project else ()
-    notes = (*built.left_out, *sent, *hardware_notes(built))
+    notes = (*built.left_out, *sent, *hardware_notes(built, now_s))
     if notes:
         data["warnings"] = msgspec.to_builtins(notes)
         shown += [problem_text(one, mark="⚠", style="yellow") for one in notes]

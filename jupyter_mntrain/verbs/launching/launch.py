@@ -73,13 +73,13 @@ def _launch(context: Context, args: Namespace) -> Outcome:
     begin = args.begin or built.begin
     if begin is None:
         if args.dry_run:
-            return dry_run_outcome(built, is_examined=not args.skip_doctor)
+            return dry_run_outcome(built, context.clock(), is_examined=not args.skip_doctor)
         notes = () if built.starts_over is None else (built.starts_over,)
         return launch_built(context, args, built, notes=notes)
     plan = built.cluster.plan_launch(built.spec, begin)
     built = built.with_spec(plan.spec)
     if args.dry_run:
-        return dry_run_outcome(built, is_examined=not args.skip_doctor)
+        return dry_run_outcome(built, context.clock(), is_examined=not args.skip_doctor)
     context.screen.say(begin_text(plan, now_s=context.clock()))
     changes = msgspec.to_builtins(plan.changes)
     more = {"from_path": plan.path, "from_step": plan.step, "changes": changes}
@@ -156,7 +156,8 @@ def launch_built(
     """
     memory = memory_notes(built.memory(built.expected()) or ())
     sent = built.project.notes if built.project else ()
-    told = (*notes, *built.left_out, *sent, *_version_notes(built), *hardware_notes(built), *memory)
+    hardware = hardware_notes(built, context.clock())
+    told = (*notes, *built.left_out, *sent, *_version_notes(built), *hardware, *memory)
     said = [note for note in told if note is not None]
     for note in said:
         context.screen.say(problem_text(note, mark="⚠", style="yellow"))

@@ -55,7 +55,7 @@ class PlanVerb(Verb):
             if args.target is None and context.cell is None:
                 args.target = job.id
         built = build_spec(context, args)
-        found = built.plan(known=known)
+        found = built.plan(known=known, advises=True)
         picture = _draw(found) if context.screen.in_background and not args.json else None
         bars = None if picture else StepBars(PREDICTED, found.spans, found.names)
         title = _title(built.workload.name, found) + source

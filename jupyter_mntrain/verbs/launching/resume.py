@@ -84,7 +84,7 @@ class ResumeVerb(Verb):
         if args.replan:
             built, changes = replanned(context, built, job)
         if args.dry_run:
-            return dry_run_outcome(built, is_examined=not args.skip_doctor)
+            return dry_run_outcome(built, context.clock(), is_examined=not args.skip_doctor)
         context.screen.say(plan_text(plan, now_s=context.clock()))
         if args.replan:
             what = ", ".join(changes) or "the same as before"

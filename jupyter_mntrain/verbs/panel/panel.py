@@ -236,7 +236,7 @@ class Panel:
         Raises:
             MntrainError: as for ``launch``.
         """
-        return dry_run_outcome(self._built(form)).renderable
+        return dry_run_outcome(self._built(form), self._context.clock()).renderable
 
     def launch(self, form: Form, progress: Progress) -> Job:
         """Launch on all chosen nodes or on none, and store the choices.

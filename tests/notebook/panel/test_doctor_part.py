@@ -66,8 +66,7 @@ def test_what_it_refuses_is_launched_anyway_by_a_checkbox_that_is_hidden_before(
     assert part.anyway.layout.display == "none"
     page.cluster.doctor.case = with_path(healthy(), "jobs", free_bytes=0)
     page.click(part.again)
-    until(lambda: part.anyway.layout.display is None)
-    assert blocked(launch)
+    until(lambda: part.anyway.layout.display is None and blocked(launch))
     part.anyway.value = True
     until(lambda: not blocked(launch))
     page.click(launch)

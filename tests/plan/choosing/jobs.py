@@ -57,6 +57,7 @@ def planned(
     *,
     fixed: Sequence[str] = (),
     order_is_free: bool = False,
+    advises: bool = False,
 ) -> Plan:
     """A plan in which all settings are open but those that the recipe has, and the fixed ones."""
     recipe = settled(recipe, {name: BY_HAND[name] for name in fixed})
@@ -67,6 +68,7 @@ def planned(
         given,
         links,
         order_is_free=order_is_free,
+        advises=advises,
     )
 
 

@@ -31,7 +31,7 @@ def test_the_second_best_is_another_choice_and_no_faster() -> None:
 def test_over_a_slow_link_every_other_way_is_slower() -> None:
     """Gradients and weights are many more bytes than the activations between stages."""
     slow = LinkSpeed(1e6, 1e-3, is_measured=True)
-    plan = planned(*job(), devices([1e10, 1e10]), slow)
+    plan = planned(*job(), devices([1e10, 1e10]), slow, advises=True)
     for name in ("data parallel", "FSDP", "tensor parallel"):
         step_s = other(plan, name).step_s
         assert step_s is not None
@@ -62,7 +62,7 @@ def test_what_cannot_run_says_why() -> None:
 
 def test_a_slow_link_would_help_most_if_it_were_faster() -> None:
     slow = LinkSpeed(1e5, 1e-3, is_measured=True)
-    plan = planned(*job(), devices([1e10, 1e10]), slow)
+    plan = planned(*job(), devices([1e10, 1e10]), slow, advises=True)
     best = plan.improvements[0]
     assert best.what == "a 100 Mbit/s link from node0 to node1"
     assert best.gain > 1.1
@@ -72,7 +72,7 @@ def test_a_slow_link_would_help_most_if_it_were_faster() -> None:
 
 
 def test_a_slow_device_would_help_if_it_were_faster() -> None:
-    plan = planned(*job(), devices([1e10, 3e10]))
+    plan = planned(*job(), devices([1e10, 3e10]), advises=True)
     (only,) = plan.improvements
     assert only.what == "rank 0 as fast as rank 1"
     assert 1.2 < only.gain < 2.5
@@ -82,7 +82,7 @@ def test_recomputation_for_lack_of_memory_is_named() -> None:
     fixed = ["pipeline.schedule", "pipeline.microbatches"]
     free = planned(*job(), devices([1e10, 1e10]), fixed=fixed)
     size = 0.5 * max(rank.memory_bytes for rank in free.ranks)
-    tight = planned(*job(), devices([1e10, 1e10], [size, size]), fixed=fixed)
+    tight = planned(*job(), devices([1e10, 1e10], [size, size]), fixed=fixed, advises=True)
     assert tight.chosen["memory.checkpointing"] == "full"
     assert any(one.what.startswith("no recomputation, with") for one in tight.improvements)
 
@@ -119,7 +119,7 @@ def test_what_fits_nowhere_is_refused_with_the_smallest_change(
     free = planned(recipe, config, devices([1e10, 1e10]), fixed=fixed)
     size = share * max(rank.memory_bytes for rank in free.ranks)
     with pytest.raises(RecipeError, match=wording(r"rank \d needs .* of memory and has")) as caught:
-        planned(recipe, config, devices([1e10, 1e10], [size, size]), fixed=fixed)
+        planned(recipe, config, devices([1e10, 1e10], [size, size]), fixed=fixed, advises=True)
     assert caught.value.node in {"node0", "node1"}
     assert says(fix, caught.value.fix)
 
