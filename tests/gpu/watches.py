@@ -6,6 +6,7 @@ import hashlib
 import os
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -20,6 +21,7 @@ OBSERVED = 3
 STEADY = slice(3, 6)
 PROFILED = 7
 """Steps that are timed, and the one under the profiler, which slows all after its start."""
+POLL_S = 0.01
 WAITED = "called a synchronizing CUDA operation"
 
 PACKAGE = "jupyter_mntrain"
@@ -42,10 +44,22 @@ def nothing(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def weights(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Hash the trained weights; torch chooses kernels that give the same bits each time."""
+def repeatable() -> Iterator[None]:
+    """Have torch choose kernels that give the same bits each time."""
     import torch
 
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of operations that have no such kernel
+            yield
+    finally:
+        torch.use_deterministic_algorithms(mode=False)
+
+
+@contextmanager
+def weights(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Hash the trained weights of a repeatable run."""
     from jupyter_mntrain.train.loop import Trainer
 
     seen: dict[str, Any] = {}
@@ -62,18 +76,16 @@ def weights(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
         return hashing
 
-    torch.use_deterministic_algorithms(mode=True, warn_only=True)
-    try:
-        with warnings.catch_warnings(), replaced(Trainer, "run", make):
-            warnings.simplefilter("ignore")  # those of operations that have no such kernel
-            yield seen
-    finally:
-        torch.use_deterministic_algorithms(mode=False)
+    with repeatable(), replaced(Trainer, "run", make):
+        yield seen
 
 
 @contextmanager
 def death(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Kill this process before a step, once a checkpoint is complete and ``dies_in`` is reached."""
+    """Kill this process, in a repeatable run, once a checkpoint is complete.
+
+    It trains on during the save up to step ``dies_in``, and there waits for the disk.
+    """
     from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
     from jupyter_mntrain.train.loop import Trainer
 
@@ -83,11 +95,13 @@ def death(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
         def dying(trainer: Any, number: int, *more: Any) -> Any:
             if number >= case["dies_in"] and directory.manifests():
                 os.kill(os.getpid(), signal.SIGKILL)
+            while number == case["dies_in"] and trainer.checkpoints.votes()[0]:
+                time.sleep(POLL_S)
             return step(trainer, number, *more)
 
         return dying
 
-    with replaced(Trainer, "begin", make):
+    with repeatable(), replaced(Trainer, "begin", make):
         yield {}
 
 
