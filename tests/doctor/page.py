@@ -8,7 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from jupyter_mntrain.doctor.every import EVERY, examine
-from tests.doctor.checklists import CHECKLISTS, checklist_table
+from tests.doctor.before_launch import BEFORE_LAUNCH
+from tests.doctor.checklists import CHECKLISTS, checklist_table, fault_table
 from tests.doctor.drawn import drawn_section, examined
 from tests.doctor.faults import FAULTS
 from tests.doctor.healthy import healthy
@@ -21,7 +22,16 @@ BEGIN = "<!-- written by python -m tests.doctor.page -->\n"
 LISTS = """
 ## Checklists
 
-What people go through by hand before they trust several machines, and what does it here.
+What people go through by hand before they trust several machines, and what does it here: every item
+of three guides and of an acceptance, with a fault that the tests made and what was said of it.
+"""
+
+CASES = """
+## Cases of the fault tests
+
+`tests/faults` runs the doctor in front of every launch: it names what is there, and nothing else.
+Of its cases ([faults](faults.md)), these are there before a launch. The others come while a job
+runs, and a port that another program takes between lease and start is free until then.
 
 """
 
@@ -67,7 +77,12 @@ def written() -> str:
             EXAMINED,
             checklist_table(SUBJECTS, "point"),
             LISTS,
-            checklist_table(CHECKLISTS, "checked by hand"),
+            *(
+                f"\n### {heading}\n\n{fault_table(items, 'checked by hand')}"
+                for heading, items in CHECKLISTS.items()
+            ),
+            CASES,
+            fault_table(BEFORE_LAUNCH, "case"),
             drawn_section(examined()),
         )
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.doctor.every import EVERY
-from tests.doctor.checklists import CHECKLISTS
+from tests.doctor.before_launch import BEFORE_LAUNCH, LATER
+from tests.doctor.checklists import CHECKLISTS, shown
 from tests.doctor.page import PAGE, written
 from tests.doctor.subjects import SUBJECTS
+from tests.faults import table
 
 
 @pytest.mark.wording
@@ -16,9 +18,17 @@ def test_the_page_is_as_the_tests_write_it():
 
 
 def test_the_checklists_name_checks_that_there_are():
-    named = {check for item in CHECKLISTS for check in item.checks}
+    items = [item for each in CHECKLISTS.values() for item in each]
+    named = {check for item in items for check in item.checks}
     assert named <= {check.id for check in EVERY}
-    assert all(item.checks or item.besides for item in CHECKLISTS)
+    assert all(shown(item) if item.checks else item.besides for item in items)
+
+
+def test_of_every_case_of_the_fault_tests_it_is_said_whether_the_doctor_can_know_it():
+    cases = {row.fault for row in table.rows_of(table.PAGE.read_text())}
+    known = [item.point for item in BEFORE_LAUNCH] + list(LATER)
+    assert sorted(known) == sorted(cases)
+    assert all(shown(item) for item in BEFORE_LAUNCH)
 
 
 def test_the_points_that_are_examined_name_every_check():

@@ -102,9 +102,10 @@ class Fabric(HardwareCheck):
         whole = [one for one in hardware.gpus if not one.is_split]
         gpus = chosen(node, [one for one in whole if one.fabric is not None])
         driver = hardware.gpu_driver
+        version = node.info.inventory.versions.driver
         fix = (
             f"on {node.name}: sudo systemctl restart nvidia-fabricmanager; its version must be the "
-            f"driver's, {node.info.inventory.versions.driver}"
+            f"driver's{f', {version}' if version else ''}"
         )
         if waiting := [one.index for one in gpus if one.fabric == "in progress"]:
             return self.slows(

@@ -8,7 +8,7 @@ from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.model.records.doctor.hardware import Firmware, FirmwareKind
 from tests.doctor.faults.fault import Fault
 from tests.doctor.faults.network import CARD
-from tests.doctor.healthy import with_gpus, with_hardware, with_inventory
+from tests.doctor.healthy import changed, loaded, with_gpus, with_hardware, with_inventory
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -105,6 +105,15 @@ UNLIKE = (
         "slows",
         lambda case: with_firmware(
             case, "GPU", "GPU 0", f"{H100} (InfoROM)", "G520.0200.00.05", "G520.0200.00.03"
+        ),
+    ),
+    Fault(
+        "versions",
+        "a node has another torch",
+        "stops",
+        lambda case: changed(
+            with_versions(case, torch="2.9.1"),
+            loaded=msgspec.structs.replace(loaded(), torch="2.9.1"),
         ),
     ),
     Fault(

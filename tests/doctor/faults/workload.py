@@ -21,6 +21,16 @@ WHOLE = {"config.json": "600 ab", "model.safetensors": "16000000000"}
 """Files of a model."""
 
 
+def without_script(case: Case) -> Case:
+    """A launch names a script by a path of the nodes."""
+    for at, node in enumerate(case.nodes):
+        assert node.facts is not None
+        kind: PathKind = "missing" if at == 1 else "file"
+        found = FoundPath(use="script", path="/shared/train.py", kind=kind)
+        case = changed(case, at, paths=(*node.facts.paths, found))
+    return case
+
+
 def reading(case: Case, kind: PathKind, *, elsewhere: PathKind = "folder") -> Case:
     """A job reads data that lies behind a link; it is so on the second node."""
     for at, node in enumerate(case.nodes):
@@ -154,6 +164,7 @@ WORKLOAD = (
         lambda case: loading(case, holds=False, free=10**8),
     ),
     Fault("job-paths", "it lacks the model that the others have", "stops", without_model),
+    Fault("job-paths", "it lacks the script that the others have", "stops", without_script),
     Fault(
         "same-files",
         "the configuration of its copy of the model is another one",
