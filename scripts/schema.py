@@ -1,6 +1,7 @@
 """Print the JSON schema of all messages between the Jupyter server and the page."""
 
 import json
+from typing import Any
 
 import msgspec
 
@@ -57,24 +58,35 @@ RECORDS = (
     NodeHistory,
 )
 
-(server_message, *_), definitions = msgspec.json.schema_components(
-    RECORDS, ref_template="#/definitions/{name}"
-)
-for definition in definitions.values():
-    # Without this the generator opens every type to arbitrary keys.
-    definition["additionalProperties"] = False
-    # Defaults would make the generator enumerate tuples of every length instead of an array.
-    for field in definition.get("properties", {}).values():
-        field.pop("default", None)
-definitions["ServerMessage"] = {"anyOf": server_message["anyOf"]}
-print(
-    json.dumps(
-        {
-            "title": "Everything",
-            "type": "object",
-            "additionalProperties": False,
-            "definitions": definitions,
-            "properties": {name: {"$ref": f"#/definitions/{name}"} for name in definitions},
-        }
+
+def definitions() -> dict[str, Any]:
+    """The schema of each record, by name."""
+    (server_message, *_), found = msgspec.json.schema_components(
+        RECORDS, ref_template="#/definitions/{name}"
     )
-)
+    found["ServerMessage"] = {"anyOf": server_message["anyOf"]}
+    return found
+
+
+def main() -> None:
+    found = definitions()
+    for name, definition in found.items():
+        if name == "ServerMessage":
+            continue
+        # Without this the generator opens every type to arbitrary keys.
+        definition["additionalProperties"] = False
+        # Defaults would make the generator enumerate tuples of every length instead of an array.
+        for field in definition.get("properties", {}).values():
+            field.pop("default", None)
+    everything = {
+        "title": "Everything",
+        "type": "object",
+        "additionalProperties": False,
+        "definitions": found,
+        "properties": {name: {"$ref": f"#/definitions/{name}"} for name in found},
+    }
+    print(json.dumps(everything))
+
+
+if __name__ == "__main__":
+    main()

@@ -4,6 +4,7 @@ JOB_VARIABLE = "MNTRAIN_JOB"
 """The job's id, for scripts, and for people who inspect processes."""
 
 ATTEMPT_VARIABLE = "MNTRAIN_ATTEMPT"
+"""Number of the attempt in its job, from 1."""
 
 RUN_VARIABLE = "MNTRAIN_RUN"
 """The run: the id of its first job. A resumed job continues it."""

@@ -1,0 +1,1 @@
+"""Website: the pages of this repository, and a reference made of its code, as one site."""
