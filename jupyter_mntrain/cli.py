@@ -17,6 +17,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.error_output import print_defect, print_error
 from jupyter_mntrain.command_line.parser import HelpWanted
+from jupyter_mntrain.command_line.systems import check_driver_system
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import escaped_json
@@ -48,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _verb(words: Sequence[str]) -> int:
     clusters = Clusters(connect)
     try:
+        check_driver_system()
         tunables.check()
         command = parse(words, program=PROGRAM)
         screen = TerminalScreen(make_console(), PROGRAM)

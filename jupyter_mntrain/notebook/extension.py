@@ -14,6 +14,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, context_
 from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Job
 from jupyter_mntrain.cluster.default import default_cluster
+from jupyter_mntrain.command_line.systems import check_driver_system
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import DEFAULT_CLUSTER
 from jupyter_mntrain.model.errors import MntrainError
@@ -100,6 +101,7 @@ class Extension:
     def _greeting(self) -> str:
         name, agents = default_cluster(os.environ)
         try:
+            check_driver_system()
             tunables.check()
             self.clusters.get(name, agents)
         except MntrainError as error:

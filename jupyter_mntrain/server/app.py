@@ -11,6 +11,7 @@ from traitlets import List, Unicode, default
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.cluster.default import default_cluster
+from jupyter_mntrain.command_line.systems import check_driver_system
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.server.cluster_opening import ClusterOpening
@@ -92,6 +93,7 @@ class MntrainApp(ExtensionApp):
     def initialize_handlers(self) -> None:
         """Add the routes; the cluster is opened by the first request."""
         try:
+            check_driver_system()
             tunables.check()
         except SpecError as error:
             self.log.error("%s Until then the defaults apply.", error)

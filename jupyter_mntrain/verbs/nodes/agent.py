@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from jupyter_mntrain.command_line.agent import ACTIONS, Action, add_arguments
 from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.command_line.systems import check_node_system
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Verb, VerbGroup
 
@@ -30,6 +31,7 @@ class AgentAction(Verb):
         add_arguments(self._action, parser)
 
     def run(self, context: Context, args: Namespace) -> NoReturn:  # noqa: ARG002 - of all verbs
+        check_node_system()
         said_before = [f"--{name}" for name in ("json", "traceback") if getattr(args, name)]
         words = [*args.words, *(word for word in said_before if word not in args.words)]
         sys.stdout.flush()

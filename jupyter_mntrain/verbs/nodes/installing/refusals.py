@@ -26,12 +26,23 @@ def refuse(facts: Facts, wanted: Wanted, host: str, *, now_s: float) -> None:
     Raises:
         NodeError: naming the host, the cause and the fix.
     """
+    _refuse_system(facts, host)
     _refuse_clock(facts, host, now_s)
     _refuse_other_cluster(facts, wanted, host)
     _refuse_python(facts, wanted, host)
     if changes_packages(facts, wanted):
         refuse_jobs(facts, host)
         _refuse_space(facts, wanted, host)
+
+
+def _refuse_system(facts: Facts, host: str) -> None:
+    if facts.system != "Linux":
+        raise NodeError(
+            f"a node needs Linux, and it runs {facts.system}",
+            kind=Kind.REFUSED,
+            fix="choose another machine; on Windows, one that ssh reaches within WSL2",
+            node=host,
+        )
 
 
 def _refuse_clock(facts: Facts, host: str, now_s: float) -> None:

@@ -164,6 +164,7 @@ def test_half_an_environment_is_made_again_but_never_one_that_was_given(wanted: 
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [
+        ({"system": "Darwin"}, Kind.REFUSED),
         ({"time_s": NOW_S + 3600}, Kind.CLOCK_OFF),
         ({"time_s": NOW_S - 3600}, Kind.CLOCK_OFF),
         ({"version": (3, 9, 2)}, Kind.NO_PYTHON),
