@@ -135,6 +135,9 @@ class RefusedError(MntrainError):
 class DoctorRefusedError(RefusedError):
     """The doctor found what would end a job, or have it hang; a launch may go without it."""
 
+    found: tuple[Problem, ...] = ()
+    """All that it found, the worst first, without the words on how to go without it."""
+
 
 class PortTakenError(RefusedError):
     default = Kind.PORT_TAKEN

@@ -97,7 +97,9 @@ class MntrainApp(ExtensionApp):
             tunables.check()
         except SpecError as error:
             self.log.error("%s Until then the defaults apply.", error)
-        self._opening = ClusterOpening(lambda: Cluster(self.cluster, addresses=self.agents))
+        self._opening = ClusterOpening(
+            self.cluster, lambda: Cluster(self.cluster, addresses=self.agents)
+        )
         base = url_path_join(r"/", PREFIX)
         options: dict[str, Any] = {"opening": self._opening}
         self.handlers.extend((base + route, handler, options) for route, handler in ROUTES)

@@ -1,22 +1,28 @@
-"""Benches: the collective benchmark that the page begins, and its last result."""
+"""Benches: the collective benchmark that the page begins, and its newest result."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
 
 import msgspec
+import platformdirs
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.benchmark import BenchReport
 from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.server.long_works import WorkTurns
+from jupyter_mntrain.trust.shared_file import SharedFile
 
 ANSWER_S = tunables.seconds("server.bench_answer_s")
 
@@ -28,7 +34,7 @@ class BeginBench(Record, frozen=True, forbid_unknown_fields=True):
 
 
 class BenchState(Record, frozen=True):
-    """How far a benchmark is, and the last result since this server has started.
+    """How far a benchmark is, and the newest result.
 
     Args:
         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
@@ -43,20 +49,57 @@ class BenchState(Record, frozen=True):
     problem: Problem | None = None
 
 
-class Benches:
-    """Those of one server, one at a time. Safe from any thread. A page that closes ends none."""
+class _CanceledError(Exception):
+    """Raised where a canceled benchmark next says how far it is."""
 
-    def __init__(self) -> None:
+
+class NewestReports:
+    """Keeps each cluster's newest result in a file, mode 0600, that servers may share.
+
+    Args:
+        path: default: ``benches.json`` in the user's state directory.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        path = path or platformdirs.user_state_path("mntrain") / "benches.json"
+        self._file = SharedFile(path, dict[str, BenchReport], what="the newest benchmarks")
+
+    def of(self, cluster: str) -> BenchReport | None:
+        """That of a cluster; a file that cannot be read has none."""
+        with suppress(SpecError):
+            return self._file.read().get(cluster)
+        return None
+
+    def keep(self, cluster: str, report: BenchReport) -> None:
+        """Put it in place of the one before."""
+        with self._file.locked():
+            known: dict[str, BenchReport] = {}
+            with suppress(SpecError):
+                known = self._file.read()
+            self._file.write(known | {cluster: report})
+
+
+class Benches:
+    """Those of one server, one at a time. Safe from any thread. A page that closes ends none.
+
+    Args:
+        turns: shared with the server's other long works.
+        name: of the cluster.
+    """
+
+    def __init__(self, turns: WorkTurns, name: str, reports: NewestReports | None = None) -> None:
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(1, "mntrain-bench")
+        self._turns, self._name = turns, name
+        self._reports = reports or NewestReports()
         self._work: Future[None] = Future()
         self._work.set_result(None)
-        self._state = BenchState()
+        self._state: BenchState | None = None
+        self._is_canceled = threading.Event()
 
     def state(self) -> BenchState:
         """How far it is: at once if none runs, else after a moment."""
         wait([self._work], ANSWER_S)
-        return self._state
+        return self._now()
 
     def begin(self, cluster: Cluster, nodes: Sequence[str]) -> BenchState:
         """Begin one; while one runs, only say how far that is.
@@ -69,31 +112,49 @@ class Benches:
         with self._lock:
             if self._work.done():
                 _refuse_jobs(cluster, nodes)
-                self._state = BenchState(is_running=True, report=self._state.report)
-                self._work = self._threads.submit(self._run, cluster, nodes)
+                self._is_canceled.clear()
+                self._state = BenchState(is_running=True, report=self._now().report)
+                self._work = self._turns.submit(partial(self._run, cluster, nodes), self)
+        return self._now()
+
+    def cancel(self) -> BenchState:
+        """End the one that runs, which deletes its job, or that waits for its turn."""
+        with self._lock:
+            if self._work.cancel():
+                self._state = BenchState(report=self._now().report)
+            elif not self._work.done():
+                self._is_canceled.set()
+        return self.state()
+
+    def _now(self) -> BenchState:
+        if self._state is None:
+            self._state = BenchState(report=self._reports.of(self._name))
         return self._state
 
-    def close(self) -> None:
-        """Begin no more; what is under way ends with the cluster's connections."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
     def _run(self, cluster: Cluster, nodes: Sequence[str]) -> None:
-        last = self._state.report
+        last = self._now().report
         try:
+            _refuse_jobs(cluster, nodes)  # it may have waited
             progress: Progress = self
             participants = cluster.participants(nodes, progress=progress)
             report = cluster.benchmark.run(participants, progress=progress)
+        except _CanceledError:
+            self._state = BenchState(report=last)
+            return
         except MntrainError as error:
             self._state = BenchState(report=last, problem=error.problem)
             return
         if report.failure is not None:
             self._state = BenchState(report=last, problem=report.failure)
-        else:
-            self._state = BenchState(report=report)
+            return
+        self._state = BenchState(report=report)
+        self._reports.keep(self._name, report)
 
     def report(self, what: str, done: int, total: int | None) -> None:
-        """Take note of how far the benchmark is."""
-        self._state = msgspec.structs.replace(self._state, doing=what, done=done, total=total)
+        """Take note of how far the benchmark is; once it is canceled, end it here."""
+        if self._is_canceled.is_set():
+            raise _CanceledError
+        self._state = msgspec.structs.replace(self._now(), doing=what, done=done, total=total)
 
 
 def _refuse_jobs(cluster: Cluster, nodes: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.server.benches import Benches
-from jupyter_mntrain.server.long_works import LongWorks
+from jupyter_mntrain.server.long_works import LongWorks, WorkTurns
 from jupyter_mntrain.server.updates import PageUpdates
 
 MOST_AT_ONCE = tunables.count("server.openings")
@@ -26,15 +26,17 @@ class ClusterOpening:
     """Opens the cluster once, for all handlers.
 
     Args:
-        connect: opens the cluster.
+        name: of the cluster.
+        connect: opens it.
     """
 
-    def __init__(self, connect: Callable[[], Cluster]) -> None:
+    def __init__(self, name: str, connect: Callable[[], Cluster]) -> None:
         self._connect = connect
         self._opened: asyncio.Task[PageUpdates] | None = None
         self.pool = ThreadPoolExecutor(MOST_THREADS, thread_name_prefix="mntrain-server")
-        self.benches = Benches()
-        self.works = LongWorks()
+        self._work_turns = WorkTurns()
+        self.benches = Benches(self._work_turns, name)
+        self.works = LongWorks(self._work_turns)
         self._turns = defaultdict[str, asyncio.Semaphore](partial(asyncio.Semaphore, MOST_AT_ONCE))
 
     async def updates(self) -> PageUpdates:
@@ -54,8 +56,7 @@ class ClusterOpening:
 
     async def close(self) -> None:
         """Stop watching. Jobs keep running."""
-        self.benches.close()
-        self.works.close()
+        self._work_turns.close()
         opened, self._opened = self._opened, None
         if opened is not None and not (opened.done() and opened.exception()):
             updates = await opened

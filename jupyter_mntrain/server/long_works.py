@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +21,8 @@ from jupyter_mntrain.server.shown_checks import Examination
 
 ANSWER_S = tunables.seconds("server.work_answer_s")
 KEPT_S = tunables.seconds("server.work_kept_s")
+
+T = TypeVar("T")
 
 
 class WorkState(Record, frozen=True):
@@ -65,14 +69,36 @@ class _Work:
         return self.ended_s is not None and time.monotonic() - self.ended_s > KEPT_S
 
 
-class LongWorks:
-    """Those of one server. Safe from any thread. A page that closes ends none of them."""
+class WorkTurns:
+    """Lets one long work of a server run at a time: each takes all that links or GPUs have, and a
+    benchmark beside a push would read too low.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._works: dict[Hashable, _Work] = {}
-        # One at a time: each takes all that links or GPUs have.
         self._threads = ThreadPoolExecutor(1, "mntrain-work")
+        self._last: Future[Any] | None = None
+
+    def submit(self, do: Callable[[], T], progress: Progress) -> Future[T]:
+        """Do it in a thread, after those before it."""
+        with self._lock:
+            if self._last is not None and not self._last.done():
+                progress.report("waiting for its turn", 0, None)
+            self._last = future = self._threads.submit(do)
+        return future
+
+    def close(self) -> None:
+        """Begin no more; what is under way ends with the cluster's connections."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class LongWorks:
+    """Those of one server. Safe from any thread. A page that closes ends none of them."""
+
+    def __init__(self, turns: WorkTurns) -> None:
+        self._lock = threading.Lock()
+        self._works: dict[Hashable, _Work] = {}
+        self._turns = turns
 
     def carry_out(self, key: Hashable, do: Do) -> WorkState:
         """Begin it, or say how far it is: at once if it has ended, else after a moment.
@@ -84,7 +110,7 @@ class LongWorks:
             work = self._works.get(key)
             if work is None or work.is_stale:
                 work = self._works[key] = _Work()
-                work.result = self._threads.submit(work.run, do)
+                work.result = self._turns.submit(partial(work.run, do), work)
         wait([work.result], ANSWER_S)
         if not work.result.done():
             return work.state
@@ -92,7 +118,3 @@ class LongWorks:
             if self._works.get(key) is work:
                 del self._works[key]
         return msgspec.structs.replace(work.result.result(), is_over=True)
-
-    def close(self) -> None:
-        """Begin no more of them; what is under way ends with the cluster's connections."""
-        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -16,7 +16,7 @@ POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 POST    /doctor                              Examine → Examination
 POST    /doctor/remedy                       Remedy → WorkState; begins it, or says how far it is
 POST    /doctor/deep                         Examine, of a job → WorkState, in the same way
-POST    /bench                               BeginBench → BenchState, begun or not; GET only asks
+POST    /bench                               BeginBench → BenchState; GET only asks, DELETE cancels
 GET     /jobs?search=&all=&sort=             → [JobEntry]; ``all=1`` = however old
 POST    /jobs                                LaunchJob → 201 LaunchedJob
 GET     /compare?job=&job=                   → JobComparison, of two to four jobs
@@ -38,16 +38,14 @@ POST    /jobs/{job}/kill                     → 202 JobEntry
 WS      /events?stream=&since=               → ServerMessage; takes PageMessage
 ======  ===================================  ====================================================
 
-A refusal is 4xx or 5xx with :class:`Problem`. The WebSocket begins with a :class:`Snapshot`, or,
-when ``stream`` and ``since`` are still known, with :class:`StreamResumed` and what was missed.
+A refusal is 4xx or 5xx with :class:`Problem`, one of a launch by the doctor with RefusedLaunch. The
+WebSocket begins with a :class:`Snapshot`, or, when ``stream`` and ``since`` are still known, with
+:class:`StreamResumed` and what was missed.
 """
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 
 from jupyter_mntrain.cluster.history.logs import LogLine
 from jupyter_mntrain.metrics.page_entries import JobBundle, JobEntry, NodeEntry
@@ -59,7 +57,6 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.records.node_view import Liveness
 from jupyter_mntrain.model.text.foreign import shown_json
-from jupyter_mntrain.recipe.results import MOST_STEPS
 from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
 
 EVENTS_VERSION = 1
@@ -155,31 +152,6 @@ class MeasureLinks(Record, frozen=True, forbid_unknown_fields=True):
     nodes: tuple[str, ...] = ()
 
 
-class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
-    """Either the id of a job to run again, or the text of a job file (TOML).
-
-    Args:
-        mixed_versions: start even if versions differ between nodes. An acknowledgment for the
-            earlier job, or in the job file, does not count for this one.
-        begin: with the newest checkpoint in this directory on the nodes, or with this folder of
-            one; default: as the job file says.
-        is_queued: let it wait for its turn instead of refusing if it cannot start now.
-    """
-
-    job_id: JobId | None = None
-    spec: str | None = None
-    mixed_versions: bool = False
-    begin: str | None = None
-    is_queued: bool = False
-
-
-class LaunchedJob(Record, frozen=True):
-    """A job that was started or queued, and what is to be said of its nodes."""
-
-    job: JobEntry
-    notes: tuple[Problem, ...] = ()
-
-
 class LabelJob(Record, frozen=True):
     """Another name or note of a job; ``None`` = as it was, empty = none of its own."""
 
@@ -195,23 +167,6 @@ class SaveJob(Record, frozen=True, forbid_unknown_fields=True):
     """Save a checkpoint on all ranks; with ``is_last`` the job then ends."""
 
     is_last: bool = False
-
-
-class ResumeJob(Record, frozen=True, forbid_unknown_fields=True):
-    """Go on where a run ended.
-
-    Args:
-        expected_step: that the person saw; refused if the newest checkpoint is another by now.
-        begin: begin a new run with the checkpoint of this step instead.
-        steps: that the run is to make in all.
-        mixed_versions: start even if versions differ between nodes. An acknowledgment for the
-            earlier job does not count for this one.
-    """
-
-    expected_step: int | None = None
-    begin: int | None = None
-    steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = None
-    mixed_versions: bool = False
 
 
 class AskStacks(Record, frozen=True, forbid_unknown_fields=True):

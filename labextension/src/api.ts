@@ -43,6 +43,9 @@ export interface ILogQuery {
   search?: string;
 }
 
+/** What a person acknowledges of one launch. */
+export type Anyway = Pick<ResumeJob, 'mixed_versions' | 'skips_doctor'>;
+
 /** REST requests; errors reject with a {@link RequestError}. */
 export class Api {
   constructor(readonly settings: ServerConnection.ISettings) {}
@@ -94,7 +97,12 @@ export class Api {
     return this.request('POST', 'bench', { nodes });
   }
 
-  /** How far a benchmark is, or the last result. */
+  /** End the one that runs, and delete its job. */
+  cancelBench(): Promise<BenchState> {
+    return this.request('DELETE', 'bench');
+  }
+
+  /** How far a benchmark is, or the newest result. */
   benchState(): Promise<BenchState> {
     return this.request('GET', 'bench');
   }
@@ -144,11 +152,8 @@ export class Api {
   }
 
   /** Run a job again: a new job of the same spec. */
-  launchAgain(jobId: string, mixedVersions = false): Promise<LaunchedJob> {
-    return this.request('POST', 'jobs', {
-      job_id: jobId,
-      mixed_versions: mixedVersions
-    });
+  launchAgain(jobId: string, anyway: Anyway = {}): Promise<LaunchedJob> {
+    return this.request('POST', 'jobs', { job_id: jobId, ...anyway });
   }
 
   stop(jobId: string): Promise<JobEntry> {

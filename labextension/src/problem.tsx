@@ -6,7 +6,11 @@ import type { PartStatus, Problem } from './schema';
 import { trans } from './trans';
 
 /** A problem; those found by the page itself have no kind. */
-export type IProblem = Omit<Problem, 'kind'> & { kind?: Problem['kind'] };
+export type IProblem = Omit<Problem, 'kind'> & {
+  kind?: Problem['kind'];
+  /** Of a launch that the doctor refuses: what else it found. */
+  found?: Problem[];
+};
 
 /** The problem of a failed part, with its node. */
 export function partFailure({ node, problem }: PartStatus): IProblem | null {

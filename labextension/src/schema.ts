@@ -259,6 +259,7 @@ export interface Everything {
   LabelJob?: LabelJob;
   LaunchJob?: LaunchJob;
   LaunchedJob?: LaunchedJob;
+  RefusedLaunch?: RefusedLaunch;
   MeasureLinks?: MeasureLinks;
   SavedOutput?: SavedOutput;
   JobBundle?: JobBundle;
@@ -1835,7 +1836,7 @@ export interface BeginBench {
   nodes?: string[];
 }
 /**
- * How far a benchmark is, and the last result since this server has started.
+ * How far a benchmark is, and the newest result.
  *
  *     Args:
  *         doing: for people; with ``done`` of ``total`` parts of it, as far as that is known.
@@ -2258,6 +2259,7 @@ export interface LabelJob {
  *     Args:
  *         mixed_versions: start even if versions differ between nodes. An acknowledgment for the
  *             earlier job, or in the job file, does not count for this one.
+ *         skips_doctor: start whatever the doctor would find.
  *         begin: with the newest checkpoint in this directory on the nodes, or with this folder of
  *             one; default: as the job file says.
  *         is_queued: let it wait for its turn instead of refusing if it cannot start now.
@@ -2269,6 +2271,7 @@ export interface LaunchJob {
   job_id?: string | null;
   spec?: string | null;
   mixed_versions?: boolean;
+  skips_doctor?: boolean;
   begin?: string | null;
   is_queued?: boolean;
 }
@@ -2281,6 +2284,27 @@ export interface LaunchJob {
 export interface LaunchedJob {
   job: JobEntry;
   notes?: Problem[];
+}
+/**
+ * The first thing that the doctor found to end a job, or have it hang; it may be skipped.
+ *
+ *     Args:
+ *         found: what else it found.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RefusedLaunch".
+ */
+export interface RefusedLaunch {
+  kind: Kind;
+  cause: string;
+  fix?: string;
+  node?: string | null;
+  rank?: number | null;
+  step?: number | null;
+  detail?: string;
+  time_s?: number | null;
+  id?: string;
+  found: Problem[];
 }
 /**
  * Nodes by name; empty = every usable one. About a second per ordered pair.
@@ -2329,6 +2353,7 @@ export interface JobBundle {
  *         steps: that the run is to make in all.
  *         mixed_versions: start even if versions differ between nodes. An acknowledgment for the
  *             earlier job does not count for this one.
+ *         skips_doctor: start whatever the doctor would find.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "ResumeJob".
@@ -2338,6 +2363,7 @@ export interface ResumeJob {
   begin?: number | null;
   steps?: number | null;
   mixed_versions?: boolean;
+  skips_doctor?: boolean;
 }
 /**
  * What the deletion of a job means, or meant.

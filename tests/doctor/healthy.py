@@ -228,3 +228,12 @@ def loaded() -> LoadedSoftware:
         torch_file="/home/ann/env/lib/python3.11/site-packages/torch/__init__.py",
         transformers="5.12.1",
     )
+
+
+def with_disk(facts: MachineFacts | None, free_bytes: int) -> MachineFacts:
+    assert facts is not None
+    paths = tuple(
+        msgspec.structs.replace(one, free_bytes=free_bytes) if one.use == "jobs" else one
+        for one in facts.paths
+    )
+    return msgspec.structs.replace(facts, paths=paths)

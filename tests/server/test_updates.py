@@ -42,7 +42,7 @@ async def new_opening(anyio_backend: str) -> AsyncIterator[Callable[..., Cluster
     made: list[ClusterOpening] = []
 
     def new(connect: Callable[[], Cluster]) -> ClusterOpening:
-        made.append(ClusterOpening(connect))
+        made.append(ClusterOpening("lab", connect))
         return made[-1]
 
     yield new
@@ -65,7 +65,7 @@ def threads() -> set[threading.Thread]:
 async def test_nothing_runs_before_the_first_who_asks_nor_after_the_end(agents: Elsewhere) -> None:
     both, connect = two_nodes(agents)
     before = threads()
-    opening = ClusterOpening(connect)
+    opening = ClusterOpening("lab", connect)
     assert threads() == before
     one, two = await asyncio.gather(opening.updates(), opening.updates())
     assert one is two

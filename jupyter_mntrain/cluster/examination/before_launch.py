@@ -74,7 +74,7 @@ async def examine_before(infos: Sequence[NodeInfo], before: ToldBefore) -> tuple
         before: from :func:`ask_before`.
 
     Raises:
-        DoctorRefusedError: with the first cause for which it would fail, or hang.
+        DoctorRefusedError: with the first cause for which it would fail, or hang, and the others.
     """
     told = before.told.with_infos(infos)
     notes = [unexamined(node, why) for node, why in told.silent.items()]
@@ -85,9 +85,13 @@ async def examine_before(infos: Sequence[NodeInfo], before: ToldBefore) -> tuple
         notes.append(untried([one.name for one in told.nodes], NETWORK_PATIENCE_S))
     job = msgspec.structs.replace(before.job, head=infos[0].name)
     found = examine(Case(nodes=told.nodes, paths=paths, job=job))
-    for one in found:
-        if one.problem and one.level == "stops":
-            fix = f"{one.problem.fix}; or, if you know better, launch with --skip-doctor"
-            raise DoctorRefusedError.of(msgspec.structs.replace(one.problem, fix=fix))
-    slow = [one for one in found if one.level == "slows" and one.check in TOLD]
-    return (*notes, *(one.problem for one in slow if one.problem is not None))
+    stops = [one.problem for one in found if one.problem and one.level == "stops"]
+    slow = [
+        one.problem for one in found if one.problem and one.level == "slows" and one.check in TOLD
+    ]
+    if stops:
+        fix = f"{stops[0].fix}; or, if you know better, launch with --skip-doctor"
+        error = DoctorRefusedError.of(msgspec.structs.replace(stops[0], fix=fix))
+        error.found = (*stops, *notes, *slow)
+        raise error
+    return (*notes, *slow)

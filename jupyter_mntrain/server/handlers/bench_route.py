@@ -16,3 +16,7 @@ class BenchResource(MntrainHandler):
         updates, body = await self.updates(), self.body_as(BeginBench)
         benches = self._opening.benches
         self.answer(await self.work(benches.begin, updates.cluster, body.nodes))
+
+    @allowed
+    async def delete(self) -> None:
+        self.answer(await self.work(self._opening.benches.cancel))

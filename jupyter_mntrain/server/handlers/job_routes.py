@@ -16,7 +16,7 @@ from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.metrics.series_builder import POINTS
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LONGEST_GRACE_S
-from jupyter_mntrain.model.errors import job_not_found
+from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
@@ -28,11 +28,10 @@ from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import (
     AskStacks,
     EndJob,
-    LaunchedJob,
-    LaunchJob,
     SaveJob,
     SpecFile,
 )
+from jupyter_mntrain.server.page_launches import LaunchedJob, LaunchJob, RefusedLaunch
 from jupyter_mntrain.server.shown_settings import JobSettings, ShownSetting
 from jupyter_mntrain.server.updates import PageUpdates
 from jupyter_mntrain.show.stacks import shown_stacks
@@ -51,9 +50,15 @@ class LaunchingResource(MntrainHandler):
             how: as for :meth:`Cluster.launch`.
         """
         notes: list[Problem] = []
-        job = await self.work(
-            updates.cluster.launch, spec, submitted_by=self.person, on_note=notes.append, **how
-        )
+        try:
+            job = await self.work(
+                updates.cluster.launch, spec, submitted_by=self.person, on_note=notes.append, **how
+            )
+        except DoctorRefusedError as error:
+            first, *others = error.found
+            refused = RefusedLaunch(**msgspec.structs.asdict(first), found=tuple(others))
+            self.answer(refused, self.statuses[RefusedError])
+            return
         updates.look_now()
         entry = updates.job(JobId(job.id))
         assert entry is not None  # noqa: S101  # launch() added it to the cluster's view
@@ -107,7 +112,10 @@ class JobsResource(LaunchingResource):
         spec = await self._spec(updates, body)
         begin = body.begin or (spec.origin.place if spec.origin else None)
         spec = msgspec.structs.replace(spec, origin=None)  # it starts over, in a run of its own
-        await self.launch(updates, spec, begin=begin, is_queued=body.is_queued)
+        is_checked = not body.skips_doctor
+        await self.launch(
+            updates, spec, begin=begin, is_queued=body.is_queued, is_checked=is_checked
+        )
 
     async def _spec(self, updates: PageUpdates, body: LaunchJob) -> JobSpec:
         match body:

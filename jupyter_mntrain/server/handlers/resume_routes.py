@@ -12,7 +12,7 @@ from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.recipe.stored import with_settings
 from jupyter_mntrain.server.handlers.base import allowed
 from jupyter_mntrain.server.handlers.job_routes import OneJobResource
-from jupyter_mntrain.server.messages import ResumeJob
+from jupyter_mntrain.server.page_launches import ResumeJob
 
 
 class ResumeResource(OneJobResource):
@@ -28,7 +28,7 @@ class ResumeResource(OneJobResource):
         body = self.body_as(ResumeJob)
         job = updates.cluster.known_job(entry.job_id)
         spec = await self.work(_planned, job, body)
-        await self.launch(updates, spec)
+        await self.launch(updates, spec, is_checked=not body.skips_doctor)
 
 
 class CheckpointsResource(OneJobResource):

@@ -35,7 +35,7 @@ export function benchWidget(props: IBenchProps): ReactWidget {
   return widget;
 }
 
-/** The state of a benchmark, what refused it, and how to begin one. */
+/** The state of a benchmark, what refused it, and how to begin and cancel one. */
 function useBench({ model, nodes }: IBenchProps) {
   const [state, setState] = React.useState<BenchState>({});
   const [refusal, setRefusal] = React.useState<IProblem | null>(null);
@@ -61,11 +61,19 @@ function useBench({ model, nodes }: IBenchProps) {
     return () => void (isShown.current = false);
   }, [model]);
   const begin = () => follow(() => model.api.beginBench(nodes));
-  return { state, refusal, begin };
+  // Who follows it already shows the end.
+  const cancel = async () => {
+    try {
+      setState(await model.api.cancelBench());
+    } catch (error) {
+      setRefusal(problemOf(error));
+    }
+  };
+  return { state, refusal, begin, cancel };
 }
 
 export function BenchView(props: IBenchProps): JSX.Element {
-  const { state, refusal, begin } = useBench(props);
+  const { state, refusal, begin, cancel } = useBench(props);
   const { is_running: isRunning = false, doing, done = 0, total } = state;
   const { report } = state;
   const problem = refusal ?? (isRunning ? null : state.problem);
@@ -79,6 +87,13 @@ export function BenchView(props: IBenchProps): JSX.Element {
             : report && age(report.time_s)}
         </span>
         <span className="sp" />
+        {isRunning && (
+          <Button
+            label={trans.__('Cancel')}
+            title={trans.__('End the benchmark, and delete its job')}
+            run={cancel}
+          />
+        )}
         <Button
           label={report ? trans.__('Run again') : trans.__('Run benchmark')}
           title={trans.__('A job of about a minute, deleted afterwards')}
@@ -95,7 +110,7 @@ export function BenchView(props: IBenchProps): JSX.Element {
       ) : (
         <p className="m">
           {trans.__(
-            'How fast all-reduce, all-gather and messages are between nodes, as training sends them. Not known since this Jupyter server has started.'
+            'How fast all-reduce, all-gather and messages are between nodes, as training sends them. Not measured from here yet.'
           )}
         </p>
       )}

@@ -10,14 +10,14 @@ import pytest
 
 from jupyter_mntrain.cluster.examination import before_launch
 from jupyter_mntrain.doctor.finding import DoctorReport
-from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
-from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.workload.workload import from_cell
 from tests.cluster.near import Open, spec
+from tests.doctor.healthy import with_disk
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.faults import Hang, Refuse
@@ -30,15 +30,6 @@ Pair = tuple[FakeAgent, FakeAgent]
 @pytest.fixture
 def agents(elsewhere: Elsewhere) -> Pair:
     return elsewhere.agent("node1"), elsewhere.agent("node2")
-
-
-def with_disk(facts: MachineFacts | None, free_bytes: int) -> MachineFacts:
-    assert facts is not None
-    paths = tuple(
-        msgspec.structs.replace(one, free_bytes=free_bytes) if one.use == "jobs" else one
-        for one in facts.paths
-    )
-    return msgspec.structs.replace(facts, paths=paths)
 
 
 def found(report: DoctorReport) -> list[tuple[str, str, str]]:
@@ -122,11 +113,19 @@ def launched(open_cluster: Open, agents: Pair, **how: Any) -> list[Problem]:
 
 
 def test_a_launch_is_refused_before_anything_is_leased(agents: Pair, open_cluster: Open):
+    agents[0].faults["facts"].append(Refuse(cause="its disk hangs", kind=Kind.DISK_ERROR))
     agents[1].facts = with_disk(agents[1].facts, 0)
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(DoctorRefusedError) as caught:
         launched(open_cluster, agents)
     assert (caught.value.kind, caught.value.node) == (Kind.DISK_FULL, "node2")
     assert [agent.count("lease") for agent in agents] == [0, 0]
+    # What else it found comes with it; how to go without it is for a terminal.
+    assert [(one.kind, one.node) for one in caught.value.found] == [
+        (Kind.DISK_FULL, "node2"),
+        (Kind.DISK_ERROR, "node1"),
+    ]
+    assert "--skip-doctor" in caught.value.fix
+    assert not any("--skip-doctor" in one.fix for one in caught.value.found)
 
 
 @pytest.mark.parametrize("is_queued", [False, True])

@@ -28,10 +28,15 @@ def test_one_that_cannot_be_made_says_why(served: Served) -> None:
     problem = state(served).problem
     assert problem is not None
     assert problem.kind is Kind.BAD_SPEC
+    # Where none runs there is nothing to cancel.
+    answer = served.server.ask("DELETE", "/bench")
+    assert msgspec.json.decode(answer.content, type=BenchState).problem == problem
 
 
 def test_beside_a_job_none_begins(served: Served) -> None:
-    served.add_job(state="running")
+    job_id = served.add_job(state="running")
     problem = refused(served.server.ask("POST", "/bench", {}), 409, Kind.JOBS_RUNNING)
     assert says("would slow it down", problem["cause"])
     assert problem["fix"]
+    for agent in served.agents:  # the next tests' nodes are free
+        served.do(agent.finish, job_id)

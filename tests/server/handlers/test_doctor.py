@@ -15,7 +15,8 @@ from jupyter_mntrain.server.shown_checks import Examination
 from jupyter_mntrain.trust.authority import Subject
 from tests.agent.live import free_port
 from tests.cluster.conftest import wait_for
-from tests.server.conftest import CLUSTER, Served, refused, served_authority
+from tests.doctor.healthy import with_disk
+from tests.server.conftest import CLUSTER, JOB_FILE, Served, refused, served_authority
 from tests.server.live_server import LiveServer
 from tests.trusted import make_credentials
 from tests.wording import says
@@ -149,3 +150,19 @@ def test_who_may_only_watch_mends_nothing(watching: LiveServer) -> None:
     state = mended(watching, REMEDY)
     assert state.problem is not None
     assert state.problem.kind is Kind.NOT_ALLOWED
+
+
+def test_a_launch_that_the_doctor_refuses_goes_ahead_if_the_page_says_so(served: Served) -> None:
+    agent, facts = served.agents[0], served.agents[0].facts
+    agent.facts = with_disk(facts, 0)
+    try:
+        answer = served.server.ask("POST", "/jobs", {"spec": JOB_FILE})
+        assert answer.status_code == 409, answer.text
+        refused_launch = answer.json()
+        assert (refused_launch["kind"], refused_launch["node"]) == ("disk-full", agent.name)
+        assert refused_launch["found"] == []
+        assert "--skip-doctor" not in refused_launch["fix"]
+        answer = served.server.ask("POST", "/jobs", {"spec": JOB_FILE, "skips_doctor": True})
+        assert answer.status_code == 201, answer.text
+    finally:
+        agent.facts = facts

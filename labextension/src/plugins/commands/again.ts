@@ -1,24 +1,32 @@
-/** Launches a job again. */
+/** Launches that are refused at first, and go ahead if the person says so. */
 
-import type { Api } from '../../api';
+import type { Anyway } from '../../api';
 import type { LaunchedJob } from '../../schema';
 import { problemOf } from '../../tokens';
-import { isAcknowledged } from './confirmation';
+import { isAcknowledged, isForced } from './confirmation';
 
-/** Launch a job again; if versions differ between its nodes, only once that is acknowledged. */
-export async function launchedAgain(
-  api: Api,
-  jobId: string
+/**
+ * Launch; if versions differ between its nodes, or the doctor found what stops it, again once that
+ * is acknowledged, each by itself. `undefined`: it was not.
+ */
+export async function launched(
+  launch: (anyway: Anyway) => Promise<LaunchedJob>,
+  anyway: Anyway = {}
 ): Promise<LaunchedJob | undefined> {
   try {
-    return await api.launchAgain(jobId);
+    return await launch(anyway);
   } catch (error) {
     const problem = problemOf(error);
-    if (problem.kind !== 'mixed-versions') {
-      throw error;
+    if (problem.kind === 'mixed-versions' && !anyway.mixed_versions) {
+      return (await isAcknowledged(problem))
+        ? launched(launch, { ...anyway, mixed_versions: true })
+        : undefined;
     }
-    return (await isAcknowledged(problem))
-      ? api.launchAgain(jobId, true)
-      : undefined;
+    if (problem.found && !anyway.skips_doctor) {
+      return (await isForced([problem, ...problem.found]))
+        ? launched(launch, { ...anyway, skips_doctor: true })
+        : undefined;
+    }
+    throw error;
   }
 }

@@ -1,6 +1,7 @@
 /** Confirmation before a job is stopped or killed: says what will be lost, and offers to save. */
 
 import { Dialog, showDialog } from '@jupyterlab/apputils';
+import { Widget } from '@lumino/widgets';
 
 import { count } from '../../formats';
 import { type IProblem, problemText } from '../../problem';
@@ -77,9 +78,27 @@ function atStake(job: JobEntry): string {
 
 /** Ask whether to launch although versions differ between the nodes. */
 export async function isAcknowledged(problem: IProblem): Promise<boolean> {
+  return isAnyway(
+    trans.__('Launch although versions differ?'),
+    problemText(problem)
+  );
+}
+
+/** Ask whether to launch although the doctor refuses it: with all that it found. */
+export async function isForced(found: IProblem[]): Promise<boolean> {
+  return isAnyway(
+    trans.__('Launch although the doctor found this?'),
+    found.map(problemText).join('\n\n')
+  );
+}
+
+async function isAnyway(title: string, text: string): Promise<boolean> {
+  const body = new Widget();
+  body.addClass('mnt-told');
+  body.node.textContent = text;
   const answer = await showDialog({
-    title: trans.__('Launch although versions differ?'),
-    body: problemText(problem),
+    title,
+    body,
     defaultButton: 0,
     buttons: [
       Dialog.cancelButton({ label: trans.__('Cancel') }),

@@ -2,6 +2,7 @@
 
 import { Notification } from '@jupyterlab/apputils';
 
+import type { Anyway } from '../../api';
 import { problemText } from '../../problem';
 import {
   askForSteps,
@@ -21,7 +22,7 @@ import type {
 import { CommandIDs, RequestError } from '../../tokens';
 import { trans } from '../../trans';
 import { OVER } from '../../words';
-import { launchedAgain } from './again';
+import { launched } from './again';
 import { type ICommandContext, request } from './context';
 import type { AddJobCommand } from './jobs';
 
@@ -41,19 +42,22 @@ class Runs {
 
   async goOn({ job_id }: JobEntry, asked: ResumeJob): Promise<void> {
     const { api } = this.context.model;
-    this.tell(await request(() => inPage(api.resume(job_id, asked))));
+    const resume = (anyway: Anyway) =>
+      inPage(api.resume(job_id, { ...asked, ...anyway }));
+    this.tell(await request(() => launched(resume)));
   }
 
   async startOver(job: JobEntry): Promise<void> {
     const { api } = this.context.model;
     if (await askToStartOver(job)) {
-      this.tell(await request(() => launchedAgain(api, job.job_id)));
+      const again = (anyway: Anyway) => api.launchAgain(job.job_id, anyway);
+      this.tell(await request(() => launched(again)));
     }
   }
 
-  private tell(launched: LaunchedJob | undefined): void {
-    if (launched) {
-      tellStarted(this.context, launched);
+  private tell(started: LaunchedJob | undefined): void {
+    if (started) {
+      tellStarted(this.context, started);
     }
   }
 }
