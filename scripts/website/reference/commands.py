@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from jupyter_mntrain.sources.registry import SOURCES
 from jupyter_mntrain.verbs.command import verb_parser
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 
-COLUMNS = "80"
+COLUMNS = 80
 
 
 def page() -> str:
-    # argparse has no other way to say them.
-    os.environ.update(COLUMNS=COLUMNS, NO_COLOR="1")
     lines = [
         "# All commands",
         "",
@@ -50,4 +49,9 @@ def _verb(verb: Verb, program: str, level: str) -> Iterator[str]:
 
 
 def _help(verb: Verb, program: str, words: Sequence[str] = ()) -> Iterator[str]:
-    yield from ("```text", verb_parser(verb, program, words).format_help().rstrip(), "```", "")
+    parser = verb_parser(verb, program, words)
+    # Not those of the terminal in which the site is built; since Python 3.14 there are colors, too.
+    formatter: Any = parser.formatter_class  # typeshed's knows no width
+    parser.formatter_class = functools.partial(formatter, width=COLUMNS)
+    parser.__dict__["color"] = False
+    yield from ("```text", parser.format_help().rstrip(), "```", "")
