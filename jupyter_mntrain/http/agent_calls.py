@@ -21,7 +21,12 @@ from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.doctor.benchmark import BenchedLinks
-from jupyter_mntrain.model.records.doctor.machine import MachineFacts, MachineQuestion
+from jupyter_mntrain.model.records.doctor.machine import (
+    AskedScript,
+    FoundScript,
+    MachineFacts,
+    MachineQuestion,
+)
 from jupyter_mntrain.model.records.doctor.paths import (
     PathEnd,
     PathHeard,
@@ -208,6 +213,10 @@ class AgentCalls(ABC):
     async def machine_facts(self, question: MachineQuestion) -> MachineFacts:
         """What the doctor wants to know of the node."""
         return await self._ask("POST", Route.FACTS, MachineFacts, question, extra_s=FACTS_S)
+
+    async def script(self, asked: AskedScript) -> FoundScript:
+        """A script that lies in a folder of the node."""
+        return await self._ask("POST", Route.SCRIPT, FoundScript, asked)
 
     async def paths_listen(self, request: PathListen) -> PathTicket:
         return await self._ask("POST", Route.PATHS_LISTEN, PathTicket, request)

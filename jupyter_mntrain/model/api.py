@@ -8,6 +8,7 @@ GET     /v1/node/description                       → MachineDescription; takes
 GET     /v1/history?since=&until=&points=          → NodeHistory, Unix seconds
 POST    /v1/node/workplace                         Workplace → FoundWorkplace; may take seconds
 POST    /v1/node/facts                             MachineQuestion → MachineFacts; may take seconds
+POST    /v1/node/script                            AskedScript → FoundScript
 POST    /v1/node/paths/listen                      PathListen → PathTicket
 POST    /v1/node/paths/try                         PathsAsked → [PathTrial]; takes seconds
 POST    /v1/node/paths/end                         PathEnd → PathHeard
@@ -59,13 +60,12 @@ PUT     /v1/probe/benched                          BenchedLinks → {}; kept wit
 
 All connections are TLS with a certificate of the cluster on both sides. Drivers may send any
 request. A node may send other nodes ``POST /v1/probe/listen``, read pieces of a transfer that a
-driver has deposited there for it, read and stop a job that both take
-part in, and, as the head of a job that may be restarted, lease and start its next attempt exactly
-as a driver has deposited it; anything else is answered 403. Before it has joined, an agent answers
-only :mod:`jupyter_mntrain.trust.joining.messages`. Records come without the files of their spec,
-which may be megabytes. A refusal is 4xx with a
-:class:`~jupyter_mntrain.model.failure.problem.Problem`. Every request that changes something is
-idempotent by job id and attempt number: a repeated or late one changes nothing.
+driver has deposited there for it, read and stop a job that both take part in, and, as the head of a
+job that may be restarted, lease and start its next attempt exactly as a driver has deposited it;
+anything else is answered 403. Before it has joined, an agent answers only
+:mod:`jupyter_mntrain.trust.joining.messages`. Records come without the files of their spec, which
+may be megabytes. A refusal is 4xx with a :class:`~jupyter_mntrain.model.failure.problem.Problem`.
+Every request that changes something is idempotent by job id and attempt number.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ class Route(enum.StrEnum):
     DESCRIPTION = "/v1/node/description"
     WORKPLACE = "/v1/node/workplace"
     FACTS = "/v1/node/facts"
+    SCRIPT = "/v1/node/script"
     PATHS_LISTEN = "/v1/node/paths/listen"
     PATHS_TRY = "/v1/node/paths/try"
     PATHS_END = "/v1/node/paths/end"

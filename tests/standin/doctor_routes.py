@@ -6,15 +6,28 @@ import time
 
 import msgspec
 
+from jupyter_mntrain.agent.machine.facts.script_there import read_script_there
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, MachineQuestion
+from jupyter_mntrain.model.records.doctor.machine import (
+    AskedPath,
+    AskedScript,
+    FoundPath,
+    MachineQuestion,
+)
 from jupyter_mntrain.model.records.doctor.paths import PathHeard, PathsAsked, PathTicket
 from tests.doctor.faults.workload import WHOLE
 from tests.doctor.paths import RANDOM, blocked_path, working_path
 from tests.standin.faults import Refuse, ScriptedRefusalError
 from tests.standin.handler import Handler
+
+
+class _Script(Handler):
+    route = "script"
+
+    def post(self) -> None:
+        self.answer(read_script_there(self.body_as(AskedScript)))
 
 
 class _Facts(Handler):
@@ -84,6 +97,7 @@ class _Port(Handler):
 DOCTOR_ROUTES = [
     (r"/v1/port/(\d+)", _Port),
     (r"/v1/node/facts", _Facts),
+    (r"/v1/node/script", _Script),
     (r"/v1/node/paths/listen", _PathsListen),
     (r"/v1/node/paths/try", _PathsTry),
     (r"/v1/node/paths/end", _PathsEnd),

@@ -20,6 +20,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.DESCRIPTION, "GET"): _DRIVERS,
     (Route.WORKPLACE, "POST"): _DRIVERS,
     (Route.FACTS, "POST"): _DRIVERS,
+    (Route.SCRIPT, "POST"): _DRIVERS,
     (Route.PATHS_LISTEN, "POST"): _DRIVERS,
     (Route.PATHS_TRY, "POST"): _DRIVERS,
     (Route.PATHS_END, "POST"): _DRIVERS,

@@ -18,6 +18,7 @@ from jupyter_mntrain.agent.http.doctor_routes import (
     PathsEndHandler,
     PathsListenHandler,
     PathsTryHandler,
+    ScriptHandler,
 )
 from jupyter_mntrain.agent.http.files.blob_routes import BlobHandler, BlobsHandler
 from jupyter_mntrain.agent.http.files.transfer_routes import (
@@ -75,6 +76,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.DESCRIPTION: DescriptionHandler,
     Route.WORKPLACE: WorkplaceHandler,
     Route.FACTS: FactsHandler,
+    Route.SCRIPT: ScriptHandler,
     Route.PATHS_LISTEN: PathsListenHandler,
     Route.PATHS_TRY: PathsTryHandler,
     Route.PATHS_END: PathsEndHandler,

@@ -10,9 +10,10 @@ import msgspec
 
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.machine.facts.reading import MachineReader
+from jupyter_mntrain.agent.machine.facts.script_there import read_script_there
 from jupyter_mntrain.agent.machine.links.path_trial import try_paths
 from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
+from jupyter_mntrain.model.records.doctor.machine import AskedScript, MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathEnd, PathListen, PathsAsked
 
 
@@ -25,6 +26,11 @@ class FactsHandler(AgentHandler):
             self.slowly(node.workplaces.lacking, asked.python, asked.modules, asked.loaders),
         )
         self.answer(msgspec.structs.replace(facts, lacking=lacking))
+
+
+class ScriptHandler(AgentHandler):
+    async def post(self) -> None:
+        self.answer(await self.slowly(read_script_there, self.body_as(AskedScript)))
 
 
 class PathsListenHandler(AgentHandler):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from jupyter_mntrain.cluster.examination.examiner import AskedNode, Examiner, ToldByNodes
-from jupyter_mntrain.cluster.examination.job_ahead import job_ahead, question_of
+from jupyter_mntrain.cluster.examination.job_ahead import find_script, job_ahead, question_of
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.doctor.check import Case, JobAhead
@@ -50,8 +50,9 @@ async def ask_before(
         SpecError: a node is unknown, or named twice.
     """
     infos = find_participants(spec.participants, [one.info for one in live.nodes if one.info])
-    job = job_ahead(spec, infos[0].name, project)
-    question = msgspec.structs.replace(question_of(job, spec), looks_up_names=False)
+    there = await find_script(spec, live.client_at(infos[0].node_id), PATIENCE_S)
+    job = job_ahead(spec, infos[0].name, project, there)
+    question = msgspec.structs.replace(question_of(job, spec, there), looks_up_names=False)
     examiner = Examiner(
         clock,
         spec,

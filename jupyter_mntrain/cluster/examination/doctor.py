@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from jupyter_mntrain.cluster.examination.examiner import AskedNode, Examiner, ToldByNodes
-from jupyter_mntrain.cluster.examination.job_ahead import job_ahead, question_of
+from jupyter_mntrain.cluster.examination.job_ahead import find_script, job_ahead, question_of
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
@@ -72,8 +72,11 @@ class ClusterDoctor:
         self._search.refuse_awaited(names)
         begun_s = self._clock.time()
         wanted, silent = self._chosen(names, participants)
-        job = None if spec is None else job_ahead(spec, wanted[0].info.name, project)
-        asked = question_of(job, spec) if job is not None and spec is not None else asked
+        job = None
+        if spec is not None:
+            there = self._driver.loop.run(find_script(spec, wanted[0].client))
+            job = job_ahead(spec, wanted[0].info.name, project, there)
+            asked = question_of(job, spec, there)
         asked = msgspec.structs.replace(
             asked,
             looks_up_names=not is_quick and asked.looks_up_names,

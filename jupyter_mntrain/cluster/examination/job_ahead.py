@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.doctor.check import JobAhead
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, read_script
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.launch.project.stage import StagedProject
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.doctor.machine import (
     LOADERS,
     LONGEST_NAME,
@@ -18,18 +22,57 @@ from jupyter_mntrain.model.records.doctor.machine import (
     MOST_MODULES,
     MOST_VARIABLES,
     AskedPath,
+    AskedScript,
+    FoundScript,
     MachineQuestion,
 )
 from jupyter_mntrain.model.records.job import JobSpec
 
 
-def job_ahead(spec: JobSpec, head: str, project: StagedProject | None = None) -> JobAhead:
+async def find_script(
+    spec: JobSpec, client: AgentClient | None, patience_s: float | None = None
+) -> FoundScript:
+    """A job's script, if it is not sent, but lies on the nodes: in the folder that the job runs in,
+    or at a path of its own.
+
+    Args:
+        client: of the node that is asked; what it does not tell, nothing is said of.
+    """
+    asked = _asked_script(spec)
+    if asked is None or client is None:
+        return FoundScript()
+    # An older agent does not know the question.
+    with suppress(MntrainError, TimeoutError):
+        found = await asyncio.wait_for(client.script(asked), patience_s)
+        is_whole = spec.entry[0].startswith("/") and found.name
+        return msgspec.structs.replace(found, name=spec.entry[0]) if is_whole else found
+    return FoundScript()
+
+
+def _asked_script(spec: JobSpec) -> AskedScript | None:
+    names = tuple(_script_names(spec))
+    if not names or not names[0].endswith(".py") or any(one in spec.files for one in names):
+        return None
+    if names[0].startswith("/"):
+        path = PurePosixPath(names[0])
+        return AskedScript(str(path.parent), (path.name,))
+    return AskedScript(spec.workdir, names) if spec.workdir is not None else None
+
+
+def job_ahead(
+    spec: JobSpec,
+    head: str,
+    project: StagedProject | None = None,
+    there: FoundScript = FoundScript(),  # noqa: B008 - frozen
+) -> JobAhead:
     """What is known of a job before it starts.
 
     Args:
         head: name of the node with rank 0.
         project: its files, if they are on this machine.
+        there: its script, from :func:`find_script`.
     """
+    spec = _with_script(spec, there)
     is_gloo = not any(participant.gpus for participant in spec.participants)
     name, text = _script(spec, project)
     job = JobAhead(
@@ -42,7 +85,7 @@ def job_ahead(spec: JobSpec, head: str, project: StagedProject | None = None) ->
     if text is None:
         return job
     script = read_script(text, spec.entry[2 if spec.entry[0] == "-m" else 1 :], spec.environment)
-    sent = {*spec.files, *(project.names if project else ())}
+    sent = {*spec.files, *(project.names if project else ()), *there.beside}
     foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project))
     return msgspec.structs.replace(
         job,
@@ -56,13 +99,24 @@ def job_ahead(spec: JobSpec, head: str, project: StagedProject | None = None) ->
     )
 
 
-def question_of(job: JobAhead, spec: JobSpec) -> MachineQuestion:
+def question_of(
+    job: JobAhead,
+    spec: JobSpec,
+    there: FoundScript = FoundScript(),  # noqa: B008 - frozen
+) -> MachineQuestion:
     """What an agent is asked for a job.
+
+    Args:
+        there: as for :func:`job_ahead`.
 
     Raises:
         RecipeError: its recipe is not valid.
     """
-    asked = question_of_job(spec) if spec.entry else MachineQuestion(python=spec.python)
+    asked = MachineQuestion(python=spec.python)
+    if spec.entry:
+        asked = question_of_job(spec)
+        hub = question_of_job(_with_script(spec, there)).hub if there.name else asked.hub
+        asked = msgspec.structs.replace(asked, hub=hub)
     script = job.script or ScriptNeeds()
     paths = [
         *asked.paths,
@@ -112,14 +166,28 @@ def _foreign(
 
 def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | None]:
     """Name and text of the script; ``None`` if it is not on this machine, or there is none."""
-    if spec.needs_package or not spec.entry:
+    names = _script_names(spec)
+    if not names:
         return "", None
-    names = [spec.entry[0]]
-    if spec.entry[0] == "-m":
-        stem = spec.entry[1].replace(".", "/") if len(spec.entry) > 1 else ""
-        names = [f"{stem}.py", f"{stem}/__main__.py"]
     found = ((name, _text(name, spec, project)) for name in names)
     return next((one for one in found if one[1] is not None), (names[0], None))
+
+
+def _script_names(spec: JobSpec) -> list[str]:
+    """What the script's file may be called; none if it is no script."""
+    if spec.needs_package or not spec.entry:
+        return []
+    if spec.entry[0] != "-m":
+        return [spec.entry[0]]
+    stem = spec.entry[1].replace(".", "/") if len(spec.entry) > 1 else ""
+    return [f"{stem}.py", f"{stem}/__main__.py"]
+
+
+def _with_script(spec: JobSpec, there: FoundScript) -> JobSpec:
+    """The job as if its script were sent."""
+    if not there.name:
+        return spec
+    return msgspec.structs.replace(spec, files={**spec.files, there.name: there.text})
 
 
 def _text(name: str, spec: JobSpec, project: StagedProject | None) -> str | None:

@@ -238,3 +238,27 @@ def test_the_way_that_they_go_has_to_be_open(agents: Pair, open_cluster: Open):
     agents[1].blocked = {"node1"}
     with pytest.raises(RefusedError):
         launched(open_cluster, agents)
+
+
+@pytest.mark.parametrize("is_module", [False, True])
+def test_a_script_that_lies_in_a_folder_of_the_nodes_is_read_there(
+    is_module: bool, agents: Pair, open_cluster: Open, tmp_path: Path
+):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "train.py").write_text("import helper\ndef load(:\n")
+    entry = ("-m", "mine.train") if is_module else ("mine/train.py",)
+    job = msgspec.structs.replace(spec(), entry=entry, files={}, workdir=str(tmp_path))
+    report = open_cluster(*agents).doctor.examine(spec=job)
+    assert "script" in {check for check, _, level in found(report) if level == "stops"}
+
+
+def test_a_script_at_a_path_of_the_nodes_is_read_before_a_launch(
+    agents: Pair, open_cluster: Open, tmp_path: Path
+):
+    script = tmp_path / "train.py"
+    script.write_text("def load(:\n")
+    job = msgspec.structs.replace(spec(), entry=(str(script),), files={})
+    with pytest.raises(DoctorRefusedError) as caught:
+        open_cluster(*agents).launch(job)
+    assert caught.value.kind is Kind.EXCEPTION
+    assert "train.py, line 1" in caught.value.cause

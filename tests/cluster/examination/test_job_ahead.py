@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.examination.job_ahead import job_ahead
+from jupyter_mntrain.cluster.examination.job_ahead import job_ahead, question_of
 from jupyter_mntrain.launch.project.stage import stage_project
+from jupyter_mntrain.model.records.doctor.machine import FoundScript
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 
 OWN = {
@@ -47,3 +49,15 @@ def test_a_package_of_a_project_is_read(tmp_path: Path):
     (tmp_path / "mine" / "__init__.py").write_text("import einops")
     project = stage_project(tmp_path)
     assert modules(spec({}), project=project) == {"einops": True}
+
+
+def test_a_script_of_a_folder_of_the_nodes_may_import_what_lies_beside_it():
+    there = FoundScript(name="train.py", text="import helper, pandas", beside=("helper.py",))
+    job = msgspec.structs.replace(spec({}), workdir="/shared")
+    assert modules(job, there=there) == {"pandas": True}
+    asked = question_of(job_ahead(job, "node1", there=there), job, there)
+    # Each node is still asked whether the script is there.
+    assert [(one.use, one.path) for one in asked.paths] == [
+        ("working directory", "/shared"),
+        ("script", "/shared/train.py"),
+    ]

@@ -121,6 +121,28 @@ class FoundPath(Record, frozen=True):
     trouble: Problem | None = None
 
 
+class AskedScript(Record, frozen=True):
+    """A job's script that lies in a folder of the nodes, by the names that it may have there."""
+
+    folder: Annotated[str, Meta(min_length=1, max_length=4096)]
+    names: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"\.py$", max_length=4096)], ...], Meta(max_length=2)
+    ]
+
+
+class FoundScript(Record, frozen=True):
+    """A script of a node.
+
+    Args:
+        name: of those that were asked for; empty if none is there, or can be read.
+        beside: other modules and folders in its folder, which it may import.
+    """
+
+    name: str = ""
+    text: str = ""
+    beside: tuple[str, ...] = ()
+
+
 class FoundInHub(Record, frozen=True):
     """What a node keeps of the Hugging Face hub.
 
