@@ -66,7 +66,7 @@ def test_each_direction_of_an_asymmetric_link_agrees_with_iperf3(lab: Lab) -> No
     lab.shape_sending(two, DATA, shape(50))
     there = agree(one, two, seconds=2)
     back = agree(two, one, seconds=3)
-    assert there == pytest.approx(4 * back, rel=ACCURACY)
+    assert 3 < there / back < 5, "each is its own direction's; iperf3 judged how well"
 
 
 def merge_packets(host: Host, most: int) -> None:
