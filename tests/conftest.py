@@ -63,6 +63,8 @@ WHOLLY_SLOW = re.compile(
     r"^pytestmark = (\[[^\]]*)?pytest\.mark\.(slow|netlab)\b", flags=re.MULTILINE
 )
 
+MARKS = re.compile(r"\bpytest\.mark\.(\w+)")
+
 # All that thousands of tests have imported and parsed is alive: looking through it each time that a
 # few thousand objects were made took a seventh of their time (measured).
 gc.set_threshold(20_000, 20, 20)
@@ -80,11 +82,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where slow tests are left out, files of nothing else are not imported: that takes seconds."""
-    leaves_out = "not slow" in config.getoption("markexpr")
-    if not leaves_out or not collection_path.match("test_*.py"):
+    """Files without a test that is asked for are not imported: all of them take half a minute."""
+    asked = config.getoption("markexpr")
+    if not collection_path.match("test_*.py") or not asked:
         return None
-    return True if WHOLLY_SLOW.search(collection_path.read_text()) else None
+    text = collection_path.read_text()
+    if "not slow" in asked:
+        return True if WHOLLY_SLOW.search(text) else None
+    wanted = set(re.findall(r"(?<!not )\b(slow|agents|netlab)\b", asked))
+    return True if wanted and wanted.isdisjoint(MARKS.findall(text)) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
