@@ -17,6 +17,8 @@ from tests.searches import runs_all
 
 pytestmark = pytest.mark.slow
 
+IN_FULL = pytest.mark.skipif(not runs_all(), reason="half a minute: set MNTRAIN_ALL_CASES")
+
 Done = subprocess.CompletedProcess[str]
 
 
@@ -69,8 +71,8 @@ def test_what_has_a_meaning_on_a_cpu_holds_there(tmp_path: Path) -> None:
     ("fault", "reason"),
     [
         ("wrong_loss", "the loss of step"),
-        ("hang", "it hangs: nothing more from rank 0"),
-        ("death", "rank 0 ended with 139: Segmentation fault"),
+        pytest.param("hang", "it hangs: nothing more from rank 0", marks=IN_FULL),
+        pytest.param("death", "rank 0 ended with 139: Segmentation fault", marks=IN_FULL),
     ],
 )
 def test_a_broken_trainer_is_reported_with_the_reason(
@@ -86,13 +88,14 @@ def test_a_broken_trainer_is_reported_with_the_reason(
     assert "0 held, 1 failed" in done.stdout
 
 
+@IN_FULL
 def test_a_failing_case_does_not_keep_the_others_from_running(tmp_path: Path) -> None:
     words = ("--only", "1,0", "--before", "tests.gpu.sabotage:exception")
     done, checks = on_cpu(tmp_path, *words)
     assert (checks[0]["state"], checks[1]["state"]) == ("held", "failed"), done.stdout
 
 
-@pytest.mark.skipif(not runs_all(), reason="test_nodes.py has a launch do it: MNTRAIN_ALL_CASES")
+@IN_FULL  # test_nodes.py has a launch do it
 def test_ranks_that_torchrun_starts_hold_between_them() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", "-m", "tests.gpu.between"]

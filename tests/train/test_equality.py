@@ -21,7 +21,7 @@ EVALUATION = 5e-6
 CHOICE = 1e-4
 GRADIENT = 1e-5
 TRAINED = 2e-5
-"""Loss and weights after four clipped AdamW steps, where rounding has had time to grow."""
+"""Loss and weights after clipped AdamW steps, where rounding has had time to grow."""
 
 TIMEOUT_S = 500
 
