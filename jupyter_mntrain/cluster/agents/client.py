@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import httpx
 import msgspec
 
+from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster.agents.connector import Connector
 from jupyter_mntrain.cluster.agents.distrust import revoked
 from jupyter_mntrain.cluster.agents.transport import (
@@ -159,10 +160,14 @@ class AgentClient(AgentCalls):
             )
         if info.protocol != api.PROTOCOL:
             is_old = info.protocol < api.PROTOCOL
-            age, where = ("older", "there") if is_old else ("newer", "here")
+            age = "older" if is_old else "newer"
+            there = (
+                f"mntrain upgrade USER@HOST, or there: pip install jupyter-mntrain=={__version__}"
+            )
+            here = "upgrade it here: pip install --upgrade jupyter-mntrain"
             raise NodeError(
                 f"its agent speaks protocol {info.protocol}, {age} than our {api.PROTOCOL}",
-                fix=f"upgrade jupyter-mntrain {where}",
+                fix=there if is_old else here,
                 node=self.node,
                 kind=Kind.OTHER_PROTOCOL,
             )

@@ -16,11 +16,7 @@ def page() -> str:
         "",
     ]
     for name in jupyter_mntrain.__all__:
-        if name.startswith("__"):
-            continue
-        # The class where it is defined: msgspec and lazy loading hide it from the package.
-        defined = getattr(jupyter_mntrain, name)
-        path = f"{defined.__module__}.{defined.__qualname__}"
-        lines += [f"## {name}", "", f"`from jupyter_mntrain import {name}`", ""]
-        lines += ["```{eval-rst}", f".. autoclass:: {path}", "   :members:", "```", ""]
+        if not name.startswith("__"):
+            lines += [f"## {name}", "", "```{eval-rst}"]
+            lines += [f".. autoclass:: jupyter_mntrain.{name}", "   :members:", "```", ""]
     return "\n".join(lines)
