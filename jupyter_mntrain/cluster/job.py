@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jupyter_mntrain.cluster.history.comparison import ComparedJobs, compare_jobs
 from jupyter_mntrain.cluster.history.follower import JournalFollower
@@ -60,6 +60,10 @@ class Job(LoggedJob):
     def cluster(self) -> str:
         """Name of the cluster it runs in."""
         return self._driver.live.cluster
+
+    def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
+        """As :meth:`Cluster.subscribe`, of its cluster."""
+        return self._driver.live.changes.subscribe(tell)
 
     @property
     def state(self) -> JobState:

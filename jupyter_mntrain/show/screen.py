@@ -19,6 +19,8 @@ class Screen(ABC):
     """Whether :meth:`show` keeps updating after it returns."""
     has_variables: bool = False
     """Whether a job can be stored in a variable."""
+    keeps_last: bool = False
+    """Whether a message takes the place of the one before: then one that ages is said again."""
 
     @abstractmethod
     def say(self, renderable: RenderableType) -> None:

@@ -118,11 +118,13 @@ class AllocatedNodes:
         self,
         on_change: Callable[[AllocationChange], None] = lambda _: None,
         on_look: Callable[[], None] = lambda: None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Wait until every slot's node is up in the cluster. Ctrl-C ends the waiting only.
 
         Args:
             on_look: called after each look, also if nothing has changed.
+            sleep: waits until the next look; what it raises ends the waiting.
 
         Raises:
             RefusedError: it has ended, or will never be granted; it is not given back.
@@ -138,7 +140,7 @@ class AllocatedNodes:
             if self.allocation.state == "running" and self.allocation.grants != examined:
                 examined = self.allocation.grants
                 self._refuse_hindrance()
-            time.sleep(LOOK_EVERY_S)
+            sleep(LOOK_EVERY_S)
 
     @property
     def are_up(self) -> bool:
@@ -148,11 +150,11 @@ class AllocatedNodes:
 
     def give_back(self) -> None:
         """End the allocation, with all that runs in it: its jobs are canceled, not failed."""
-        if self._directory is not None:
+        if self._directory is None:
+            self._cancel_jobs()
+        elif self._directory.is_dir():
             told = msgspec.structs.replace(told_of(self.allocation), is_canceled=True)
             write_allocation(self._directory, told)
-        else:
-            self._cancel_jobs()
         self._loop.run(self._source.give_back(self.allocation.id, self.request))
 
     def close(self) -> None:
@@ -169,7 +171,7 @@ class AllocatedNodes:
 
     def _tell(self, directory: Path) -> None:
         told = told_of(self.allocation)
-        if told != self._told:
+        if told != self._told and directory.is_dir():  # whoever gave it back has removed it
             write_allocation(directory, told)
             self._told = told
         self._cluster.discovery.follow(directory)

@@ -50,11 +50,13 @@ class _Notes(Record, frozen=True):
 
     Args:
         allocations: the newest last.
-        is_last: whether the newest launch of all was in the newest of them.
+        is_last: whether the newest launch of all was, or is to be, in the newest of them.
+        was_last: the same before that one was asked for.
     """
 
     allocations: tuple[AllocationNote, ...] = ()
     is_last: bool = False
+    was_last: bool = False
 
 
 class AllocationBook:
@@ -84,7 +86,7 @@ class AllocationBook:
         return next(found, None)
 
     def of_last_launch(self) -> AllocationNote | None:
-        """The allocation of the newest launch; ``None`` if that was not in one."""
+        """The allocation of the newest launch, started or not; ``None`` if that was not in one."""
         notes = self._file.read()
         return notes.allocations[-1] if notes.is_last and notes.allocations else None
 
@@ -101,7 +103,7 @@ class AllocationBook:
             known = (*notes.allocations, note)
             for one in known[:-REMEMBERED]:
                 self._remove_keys(one.cluster)
-            return msgspec.structs.replace(notes, allocations=known[-REMEMBERED:])
+            return _Notes(known[-REMEMBERED:], is_last=True, was_last=notes.is_last)
 
         self._change(change)
 
@@ -123,7 +125,8 @@ class AllocationBook:
 
         def change(notes: _Notes) -> _Notes:
             left = tuple(one for one in notes.allocations if one.cluster != cluster)
-            return msgspec.structs.replace(notes, allocations=left)
+            was_newest = left != notes.allocations and left == notes.allocations[:-1]
+            return _Notes(left, is_last=notes.was_last if was_newest else notes.is_last)
 
         self._change(change)
         self._remove_keys(cluster)

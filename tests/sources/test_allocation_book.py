@@ -41,7 +41,10 @@ def test_the_last_launch_may_have_been_elsewhere(book: AllocationBook) -> None:
     book.launched("lab", "j-00")
     assert book.of_last_launch() is None
     book.add(note("slurm-1"))
+    assert book.of_last_launch() == note("slurm-1")
+    book.forget("slurm-1")
     assert book.of_last_launch() is None
+    book.add(note("slurm-1"))
     book.launched("slurm-1", "j-11")
     last = book.of_last_launch()
     assert last is not None

@@ -167,6 +167,9 @@ class StandInCluster:
     def refuse_read_only(self) -> None:
         """Every driver here may do everything."""
 
+    def invite(self, **_: Any) -> str:
+        return "mnt1-a-token"
+
     def check(self) -> str | None:
         return self.problem
 

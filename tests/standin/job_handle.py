@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -63,6 +63,9 @@ class StandInJob(ResumableJob, LabeledJob):
 
     def series(self, points: int = 0) -> JobSeries:
         return self._sample.series
+
+    def subscribe(self, tell: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
 
     def become(self, state: JobState) -> None:
         view = self.view()

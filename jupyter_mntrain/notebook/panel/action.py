@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.notebook.background import background_thread
 
 LAUNCHING = "Launching"
@@ -30,16 +32,23 @@ class Action:
     ) -> None:
         self.name = ""
         self.problem = ""
+        self.can_cancel = False
+        self._is_canceled = threading.Event()
         self._put = put
         self._say = say
         self._complain = complain
         self._changed = changed
 
-    def begin(self, name: str, work: Callable[[], object]) -> None:
-        """Start ``work`` unless another action is running."""
+    def begin(self, name: str, work: Callable[[], object], *, can_cancel: bool = False) -> None:
+        """Start ``work`` unless another action is running.
+
+        Args:
+            can_cancel: whether it waits by :meth:`sleep`.
+        """
         if self.name:
             return
-        self.name = name
+        self.name, self.can_cancel = name, can_cancel
+        self._is_canceled.clear()
 
         def run() -> None:
             try:
@@ -51,6 +60,21 @@ class Action:
                 self._put(self._done)
 
         background_thread(run, "mntrain-panel-action").start()
+
+    def cancel(self) -> None:
+        """End the action where it waits next."""
+        self.can_cancel = False
+        self._is_canceled.set()
+        self._changed()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, unless the action is canceled.
+
+        Raises:
+            RefusedError: it is.
+        """
+        if self._is_canceled.wait(seconds):
+            raise RefusedError("you canceled the launch", kind=Kind.NODES_TAKEN, fix="launch again")
 
     def report(self, what: str, done: int, total: int | None) -> None:
         """Show progress; may be called from any thread."""
@@ -71,5 +95,5 @@ class Action:
             self._say(f"{self.name}: {words}")
 
     def _done(self) -> None:
-        self.name = ""
+        self.name, self.can_cancel = "", False
         self._changed()

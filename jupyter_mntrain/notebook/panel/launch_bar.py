@@ -24,6 +24,7 @@ class LaunchBar:
         do: runs a click's task in the panel's own thread.
         launch: starts the job.
         resume: goes on with the ended one.
+        cancel: ends a launch that waits for nodes.
         change: applies a change to the choices.
     """
 
@@ -32,6 +33,7 @@ class LaunchBar:
         do: Callable[[Callable[[], None]], None],
         launch: Callable[[], None],
         resume: Callable[[], None],
+        cancel: Callable[[], None],
         change: Change,
     ) -> None:
         self.shows_commands = False
@@ -41,16 +43,22 @@ class LaunchBar:
         self.resume = ipywidgets.Button(description="Resume")
         for button in (self.launch, self.resume):
             button.add_class("mnt-launch")
-        show(self.resume, is_shown=False)
+        self.cancel = ipywidgets.Button(
+            description="Cancel", tooltip="No longer wait for nodes, and leave nothing behind"
+        )
+        self.cancel.add_class("mnt-stop")
+        for hidden in (self.resume, self.cancel):
+            show(hidden, is_shown=False)
         self.why = html()
         self.why.add_class("mnt-grow")
         self.toggle = ipywidgets.Button(description="Show commands")
         self.commands = html()
         self.resume_lines = box("mnt-plain")
-        bar = box("mnt-bar", self.launch, self.resume, self.why, self.toggle)
+        bar = box("mnt-bar", self.launch, self.resume, self.cancel, self.why, self.toggle)
         self.root = box("mnt-part mnt-plain", bar, self.resume_lines)
         self.launch.on_click(lambda _: do(launch))
         self.resume.on_click(lambda _: do(resume))
+        self.cancel.on_click(lambda _: do(cancel))
         self.toggle.on_click(lambda _: do(self._toggle))
 
     def show(self, form: Form, action: Action, resume: Resumption | None, *, again: bool) -> None:
@@ -74,6 +82,7 @@ class LaunchBar:
         is_held = bool(form.blocked or action.name)
         block(self.launch, is_blocked=is_held)
         self._show_resume(resume, action, is_held=is_held)
+        show(self.cancel, is_shown=action.can_cancel)
 
     def say(self, words: str) -> None:
         put(self.why, value=escape(words))

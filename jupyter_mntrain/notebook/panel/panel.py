@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ipywidgets
@@ -12,17 +13,18 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.notebook.background import background_thread
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.action import LAUNCHING, RESUMING, Action
-from jupyter_mntrain.notebook.panel.doctor_part import DoctorPart
 from jupyter_mntrain.notebook.panel.field_bar import RESTART_LABELS, FieldBar
 from jupyter_mntrain.notebook.panel.job_bar import JobBar
 from jupyter_mntrain.notebook.panel.launch_bar import LaunchBar
 from jupyter_mntrain.notebook.panel.node_table import NodeTable
-from jupyter_mntrain.notebook.panel.place_part import PlacePart
-from jupyter_mntrain.notebook.panel.prediction_part import PredictionPart
+from jupyter_mntrain.notebook.panel.parts.doctor_part import DoctorPart
+from jupyter_mntrain.notebook.panel.parts.place_part import PlacePart
+from jupyter_mntrain.notebook.panel.parts.prediction_part import PredictionPart
+from jupyter_mntrain.notebook.panel.parts.source_part import SourcePart
 from jupyter_mntrain.notebook.panel.row import check_line
 from jupyter_mntrain.notebook.panel.settings import SettingsBar
 from jupyter_mntrain.notebook.panel.style import CSS, ROOT
-from jupyter_mntrain.notebook.panel.widgets import blocked, box, html, put, put_lines
+from jupyter_mntrain.notebook.panel.widgets import blocked, box, html, put, put_lines, show
 from jupyter_mntrain.notebook.panel.worker import Worker
 from jupyter_mntrain.show.bundles import Bundle, plain_text
 from jupyter_mntrain.show.stacks import shown_stacks, stacks_text
@@ -72,6 +74,7 @@ class WidgetPanel:
         self._make_parts()
         self._show(self._form)
         self._unsubscribe = panel.cluster.subscribe(self._worker.wake)
+        self._unfollow: Callable[[], object] = bool  # a job may run in a cluster of its own
         self._worker.start()
         self._worker.wake()
 
@@ -82,6 +85,7 @@ class WidgetPanel:
             description="Reset", tooltip="Back to the defaults of this recipe"
         )
         self.reset.add_class("mnt-right")
+        self.source = SourcePart(self._listen, self._change)
         self.nodes = NodeTable(self._listen, self._change)
         self.fields = FieldBar(self._listen, self._change)
         self.place = PlacePart(self._do, self._listen, self._change)
@@ -90,7 +94,8 @@ class WidgetPanel:
         self._checks = box("mnt-plain")
         self.doctor = DoctorPart(lambda: self._do(self._examine_again), self._listen, self._change)
         self.prediction = PredictionPart(lambda: self._do(self._measure))
-        self.launch_bar = LaunchBar(self._do, self._launch, self._resume, self._change)
+        starts = self._launch, self._resume, self._cancel
+        self.launch_bar = LaunchBar(self._do, *starts, self._change)
         bar = self.launch_bar
         self.job_bar = JobBar(self._do, self._stop, self._save, self._stacks, bar.toggle.focus)
         self._action = Action(self._put, bar.say, bar.complain, self._forget_shown)
@@ -100,7 +105,8 @@ class WidgetPanel:
         self.root = box(
             ROOT,
             html(f"<style>{CSS}</style>"),
-            box("mnt-bar", self.recipe, self.note, self.reset),
+            box("mnt-bar", self.recipe, self.source.choice, self.note, self.reset),
+            self.source.root,
             self.nodes.root,
             box("mnt-fields", self.fields.root, self.settings.root, self.restarts.root),
             self.place.root,
@@ -131,6 +137,7 @@ class WidgetPanel:
         """Stop answering clicks; a second call does nothing."""
         unsubscribe, self._unsubscribe = self._unsubscribe, lambda: None
         unsubscribe()
+        self._unfollow()
         self._worker.close()
 
     # Clicks: callbacks come in any thread and only enqueue a task
@@ -167,11 +174,14 @@ class WidgetPanel:
     # Actions: slow work in a thread of its own
 
     def _launch(self) -> None:
-        self._begin(LAUNCHING, self._panel.launch)
+        self._begin(LAUNCHING, partial(self._panel.launch, sleep=self._action.sleep))
 
     def _resume(self) -> None:
         if not blocked(self.launch_bar.resume):
             self._begin(RESUMING, self._panel.go_on)
+
+    def _cancel(self) -> None:
+        self._action.cancel()
 
     def _begin(self, name: str, start: Callable[[Form, Action], Job]) -> None:
         if self._action.name:
@@ -185,12 +195,14 @@ class WidgetPanel:
             job = start(form, self._action)
             self._worker.put(lambda: self._launched(job, form))
 
-        self._action.begin(name, launch)
+        self._action.begin(name, launch, can_cancel=bool(form.source))
 
     def _launched(self, job: Job, form: Form) -> None:
         self.job_bar.job, self._form = job, form
         self._keep(self.bundle)
         self.job_bar.show_stacks("")
+        self._unfollow()
+        self._unfollow = job.subscribe(self._worker.wake)
         self._show_job(job)
 
     def _measure(self) -> None:
@@ -283,6 +295,10 @@ class WidgetPanel:
         options = tuple((target.label, index) for index, target in enumerate(panel.targets))
         put(self.recipe, options=options, value=panel.targets.index(panel.target))
         put(self.note, value=pieces.second(panel.note))
+        self.source.show(panel.choices.on, form.source)
+        show(self.source.choice, is_shown=panel.target.job is None)
+        show(self.nodes.root, is_shown=not panel.choices.on)
+        show(self.doctor.root, is_shown=not panel.choices.on)
         self.nodes.show(form.rows)
         self.fields.show(form.fields)
         self.restarts.show(form.fields)

@@ -18,6 +18,11 @@ ANSWER_S = tunables.seconds("slurm.answer_timeout_s")
 
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SINFO_", "SCANCEL_")
 """Variables of a person's that would change what the commands do or how they print."""
+_OF_SLURM = "SLURM_"
+_WHICH_SLURM = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT")
+"""All others describe the job that this process is in, if it is in one: what it submits would take
+them for its own.
+"""
 
 
 class CommandResult(NamedTuple):
@@ -38,7 +43,9 @@ class SlurmCommands:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         own = os.environ if environment is None else environment
         self._environment = {
-            name: value for name, value in own.items() if not name.startswith(_PREFIXES)
+            name: value
+            for name, value in own.items()
+            if name in _WHICH_SLURM or not name.startswith((*_PREFIXES, _OF_SLURM))
         }
         self._environment |= {"LC_ALL": "C", "SLURM_TIME_FORMAT": TIME_FORMAT}
 

@@ -17,6 +17,7 @@ from jupyter_mntrain.verbs.controlling.ending import (
     running_job_argument,
 )
 from jupyter_mntrain.verbs.find import RANK
+from jupyter_mntrain.verbs.launching.allocations.waiting import stopped_waiting
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class KillVerb(Verb):
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
+        if args.rank is None and (ended := stopped_waiting(context, args)) is not None:
+            return ended
         job = running_job(context, args, self.name)
         if args.rank is not None:
             return _kill_rank(context, job, args.rank)

@@ -15,6 +15,7 @@ from jupyter_mntrain.verbs.controlling.ending import (
     running_job,
     running_job_argument,
 )
+from jupyter_mntrain.verbs.launching.allocations.waiting import stopped_waiting
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -35,6 +36,8 @@ class StopVerb(Verb):
         parser.option("--reason", default="stopped by user", help="why, stored with the job")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
+        if (ended := stopped_waiting(context, args)) is not None:
+            return ended
         job = running_job(context, args, self.name)
         before = job.view().state
         if args.save and before not in TERMINAL:

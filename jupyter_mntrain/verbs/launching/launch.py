@@ -61,7 +61,12 @@ class LaunchVerb(Verb):
         on_option(parser)
 
     def add_chosen_arguments(self, parser: Parser, words: Sequence[str]) -> None:
-        chosen_options(parser, words)
+        if chosen_options(parser, words):
+            parser.flag(
+                "--no-wait",
+                help="return once the nodes are asked for; the job starts when they come, and "
+                "status says until then why it waits",
+            )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         refuse_start_options(context, args)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, get_args
 
@@ -26,6 +27,12 @@ from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.show.acceptance.acceptance_table import acceptance_table, criterion_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.launching.allocations.launch_on import on_new_nodes
+from jupyter_mntrain.verbs.launching.allocations.on_options import (
+    chosen_options,
+    on_option,
+    refuse_with_on,
+)
 from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, submitter
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.workload.workload import Workload, from_built_in, from_path
@@ -85,8 +92,24 @@ class AcceptVerb(Verb):
             completes="file",
             help="write NAME.json, NAME.html and NAME.ipynb; default: mntrain-accept-TIME",
         )
+        on_option(parser)
+
+    def add_chosen_arguments(self, parser: Parser, words: Sequence[str]) -> None:
+        chosen_options(parser, words, but=["nodes"])
 
     def run(self, context: Context, args: Namespace) -> Outcome:
+        if not args.on:
+            return self._accept(context, args)
+        refuse_with_on(args)
+        if args.members or not args.sizes:
+            fix = "name no nodes, but how many: --nodes 1,2 asks for two"
+            raise SpecError(f"--on {args.on} gets nodes that are not there yet", fix=fix)
+        _place(context, args.output)  # said before it waits in a queue
+        asked = {"nodes": args.sizes[-1], "name": self.name, "module": None, "target": None}
+        wanted = Namespace(**{**vars(args), **asked})
+        return on_new_nodes(context, wanted, self._accept, keeps=args.keep)
+
+    def _accept(self, context: Context, args: Namespace) -> Outcome:
         # It loads all that drives a cluster.
         from jupyter_mntrain.cluster.examination.acceptance.acceptance_run import AcceptanceRun
 

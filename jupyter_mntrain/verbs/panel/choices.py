@@ -87,6 +87,8 @@ class Choices(Record, frozen=True):
         project, workdir, python: as typed; ``""`` = as without the option.
         mixed_versions: start even if the nodes' versions differ.
         skips_doctor: start whatever the doctor finds.
+        on: source of nodes; ``""`` = the cluster's own nodes.
+        on_values: of that source's options, by name; a line each where several can be given.
     """
 
     nodes: dict[str, NodeChoice] = {}
@@ -111,6 +113,8 @@ class Choices(Record, frozen=True):
     waits: bool = False
     mixed_versions: bool = False
     skips_doctor: bool = False
+    on: str = ""
+    on_values: dict[str, str] = {}
 
     def node(self, name: str) -> NodeChoice:
         return self.nodes.get(name, NodeChoice())
@@ -123,31 +127,6 @@ class Choices(Record, frozen=True):
         """A copy with other choices for one node."""
         choice = msgspec.structs.replace(self.node(name), **fields)
         return msgspec.structs.replace(self, nodes=self.nodes | {name: choice})
-
-
-def choices_of(spec: JobSpec, names: Mapping[str, str]) -> Choices:
-    """The choices of a job that is run again: what it brings along itself is not among them.
-
-    Args:
-        names: of nodes, by their ids.
-    """
-    placed = [(names.get(one.node, one.node), one) for one in spec.participants]
-    return Choices(
-        nodes={
-            name: NodeChoice(is_used=True, gpus=str(one.nproc), interface=one.interface)
-            for name, one in placed
-        },
-        others_take_part=False,
-        head=placed[0][0] if placed else None,
-        priority=str(spec.priority) if spec.priority else "",
-        restart="never"
-        if not spec.max_restarts
-        else "failed or stalled"
-        if spec.on_stall == "abort"
-        else "failed",
-        restarts=str(spec.max_restarts) if spec.max_restarts else "",
-        min_nodes=str(spec.min_nodes) if spec.min_nodes and spec.max_restarts else "",
-    )
 
 
 def member_text(name: str, choice: NodeChoice) -> str:
@@ -251,7 +230,7 @@ def launch_words(
         words += ["--head", head]
     if choices.port.strip():
         words += ["--port", choices.port.strip()]
-    words += options(choices)
+    words += [*on_words(choices), *options(choices)]
     if choices.restart == "failed or stalled":
         words += ["--on-stall", "abort"]
     if choices.mixed_versions:
@@ -265,8 +244,16 @@ def launch_words(
 
 def start_words(choices: Choices) -> list[str]:
     """The options of a launch that say how to start it, not what."""
-    chosen = {"--queue": choices.waits, "--skip-doctor": choices.skips_doctor}
+    waits = choices.waits and not choices.on  # its nodes are those that it waits for
+    chosen = {"--queue": waits, "--skip-doctor": choices.skips_doctor}
     return [option for option, is_chosen in chosen.items() if is_chosen]
+
+
+def on_words(choices: Choices) -> list[str]:
+    """The options that say which nodes are wanted, if they are not those of the cluster."""
+    given = [(f"--{name}", text.splitlines()) for name, text in choices.on_values.items()]
+    words = [word for name, lines in given for line in lines for word in _option(name, line)]
+    return ["--on", choices.on, *words] if choices.on else []
 
 
 def settings(choices: Choices) -> list[str]:
@@ -283,9 +270,13 @@ def options(choices: Choices) -> list[str]:
         if name == "restarts":
             text = "" if choices.restart == "never" else text or str(RESTARTS)
         if text:
-            # A value that begins with - would be an option.
-            words += [f"{option}={text}"] if text.startswith("-") else [option, text]
+            words += _option(option, text)
     return words
+
+
+def _option(name: str, value: str) -> list[str]:
+    """A value that begins with a dash would be an option."""
+    return [f"{name}={value}"] if value.startswith("-") else [name, value]
 
 
 def with_field(choices: Choices, name: str, text: str) -> Choices:

@@ -50,6 +50,7 @@ from jupyter_mntrain.verbs.panel.node_row import (
     node_row,
 )
 from jupyter_mntrain.verbs.panel.prediction import Prediction, predict, predict_ranks
+from jupyter_mntrain.verbs.panel.source.source_fields import SourceField
 from jupyter_mntrain.workload.memory_fit import memory_notes
 from jupyter_mntrain.workload.workload import Workload
 
@@ -67,6 +68,7 @@ class Form(Record, frozen=True):
     Args:
         settings: checks that concern no single node.
         fields: steps, batch, data, python and others, each with what is wrong with it.
+        source: fields of the source of nodes; none if they are those of the cluster.
         members: arguments of ``--member``, in rank order.
         head: the value of ``--head``; ``None`` if the first member is the head.
         schedule: in effect, the recipe's own or the chosen one; ``None`` for a script.
@@ -79,6 +81,7 @@ class Form(Record, frozen=True):
     rows: tuple[FormRow, ...]
     settings: tuple[RowCheck, ...]
     fields: tuple[FormField, ...] = ()
+    source: tuple[SourceField, ...] = ()
     members: tuple[str, ...] = ()
     head: str | None = None
     schedule: str | None = None
@@ -136,14 +139,14 @@ def make_form(
     prediction = _predicted(workload, found, placements, usable, findings, wrong)
     prediction = _planned(prediction, found, participants, placements, usable, planned)
     _note_memory(prediction, findings)
-    _check_settings(workload, 0 if placements else ranks, choices, findings, wrong)
+    check_settings(workload, 0 if placements else ranks, choices, findings, wrong)
     return Form(
         rows=findings.rows(name_automatic(rows, placements)),
         settings=tuple(findings.settings),
         fields=fields,
         members=tuple(text for _, text in members),
         head=head.name if head and head is not used[0] else None,
-        **_of_recipe(workload),
+        **of_recipe(workload),
         placements=placements,
         participants=participants,
         doctor=doctor,
@@ -154,7 +157,18 @@ def make_form(
     )
 
 
-def _of_recipe(workload: Workload | MntrainError) -> dict[str, Any]:
+def settled(choices: Choices, form: Form) -> Choices:
+    """The choices with every node named, so that nodes that appear later are not included."""
+    if choices.on:
+        return choices
+    nodes = {
+        row.name: msgspec.structs.replace(choices.node(row.name), is_used=row.takes_part)
+        for row in form.rows
+    }
+    return msgspec.structs.replace(choices, nodes=nodes, others_take_part=False)
+
+
+def of_recipe(workload: Workload | MntrainError) -> dict[str, Any]:
     """What the form shows of it; nothing of a script."""
     recipe = None if isinstance(workload, MntrainError) else workload.recipe
     if recipe is None:
@@ -178,7 +192,7 @@ def _mark_head(rows: list[FormRow], used: Sequence[FormRow], choices: Choices) -
     return head
 
 
-def _check_settings(
+def check_settings(
     workload: Workload | MntrainError,
     ranks: int,
     choices: Choices,

@@ -6,7 +6,6 @@ It starts no thread. The widgets call it, from one thread at a time.
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -14,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from rich.console import RenderableType
+from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import MntrainError, SpecError
@@ -25,6 +24,7 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.recipe.changes.settings import set_in_panel
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import named_job
+from jupyter_mntrain.verbs.launching.allocations.launch_on import rendered
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.launch import start
@@ -32,20 +32,26 @@ from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.panel.choices import (
     OF_PLACE,
     Choices,
-    choices_of,
     launch_words,
     overrides,
     start_words,
     without_secrets,
 )
-from jupyter_mntrain.verbs.panel.form import Form, make_form
+from jupyter_mntrain.verbs.panel.form import Form, make_form, settled
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.looks.doctor_look import DoctorLook
 from jupyter_mntrain.verbs.panel.looks.place import PlaceLook
 from jupyter_mntrain.verbs.panel.looks.plan_look import PlanLook
 from jupyter_mntrain.verbs.panel.looks.port_look import PortLook
-from jupyter_mntrain.verbs.panel.resumption import Resumption, resumption
-from jupyter_mntrain.verbs.panel.targets import Target, all_targets, find_target
+from jupyter_mntrain.verbs.panel.resumption import Resumption, choices_of, resumption
+from jupyter_mntrain.verbs.panel.source.on_source import launch_args, launched_on, source_form
+from jupyter_mntrain.verbs.panel.targets import (
+    Target,
+    all_targets,
+    command_text,
+    find_target,
+    launched_last,
+)
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.workload import Workload
 
@@ -99,7 +105,7 @@ class Panel:
             self.targets = [again, *self.targets]
             self.choose(again)
         elif target is None:
-            self.choose(self._launched_last())
+            self.choose(launched_last(self.targets, self._memory))
         else:
             named = find_target(context.directory, target)
             self.targets = [named, *(one for one in self.targets if one.key != named.key)]
@@ -134,6 +140,8 @@ class Panel:
 
     def form(self) -> Form:
         """The form for the current choices. Contacts no node: that is for :meth:`look`."""
+        if self.choices.on:
+            return source_form(self.choices, self._read, is_script=self.target.is_script)
         return make_form(
             self.cluster.nodes(),
             self.choices,
@@ -187,7 +195,9 @@ class Panel:
 
     def _look_at_run(self, form: Form) -> bool:
         job = self._job()
-        if job is None or form.blocked:
+        if self.choices.on:  # new nodes are for a new job
+            self.resume = self._resume_for = None
+        if job is None or form.blocked or self.choices.on:
             return False
         about = (job.id, job.state, self.choices, form.members, form.head, self.changed_s())
         if about == self._resume_for:
@@ -214,21 +224,13 @@ class Panel:
 
     def command(self, form: Form) -> str:
         """The equivalent command as a notebook cell: a launch, or a resuming of an ended job."""
-        goes_on = self.resume is not None and self.resume.can_start
+        goes_on = self.resume is not None and self.resume.can_start and not self.choices.on
         return self._command(form, resumes=self.target.job if goes_on else None)
 
     def _command(self, form: Form, *, resumes: JobId | None) -> str:
         shown = self._words(form, without_secrets(self.choices), resumes)
-        words, cell = shlex.join([*shown, *start_words(self.choices)]), self.target.cell
-        magic = shlex.join([self._context.program, *self._cluster_words()])
-        if resumes is not None:
-            return f"{magic} resume {words}{self._arguments()}"
-        if cell is None:
-            return f"{magic} launch {words}{self._arguments()}"
-        if magic.startswith("%"):
-            return f"%{magic} launch {words}\n{cell}"
-        file = f"{self.target.preset}.toml"
-        return f"printf {shlex.quote(cell)} > {file}\n{magic} launch {file} {words}"
+        words = [*shown, *start_words(self.choices)]
+        return command_text(self._context, self._args, self.target, words, resumes)
 
     def commands(self, form: Form) -> RenderableType:
         """The commands of every node, and the memory of every rank.
@@ -236,14 +238,26 @@ class Panel:
         Raises:
             MntrainError: as for ``launch``.
         """
+        if self.choices.on:
+            return Text(rendered(launch_args(self._context, self._launch_words(form))))
         return dry_run_outcome(self._built(form), self._context.clock()).renderable
 
-    def launch(self, form: Form, progress: Progress) -> Job:
+    def launch(
+        self, form: Form, progress: Progress, sleep: Callable[[float], None] = time.sleep
+    ) -> Job:
         """Launch on all chosen nodes or on none, and store the choices.
+
+        Args:
+            sleep: waits while a source has no nodes yet; what it raises gives back what was asked
+                for.
 
         Raises:
             MntrainError: as for ``launch``; nothing was started then.
         """
+        if self.choices.on:
+            context = dataclasses.replace(self._context, cell=self.target.cell)
+            job, self.said = launched_on(context, self._launch_words(form), progress, sleep)
+            return self._started(form, job, resumes=None)
         return self._start(form, self._built(form), progress, resumes=None)
 
     def go_on(self, form: Form, progress: Progress) -> Job:
@@ -272,12 +286,16 @@ class Panel:
         with self.doctor.refusing():
             job = begin(is_checked=is_checked)
         self.said = tuple(said)
+        return self._started(form, job, resumes=resumes)
+
+    def _started(self, form: Form, job: Job, *, resumes: JobId | None) -> Job:
+        """Store the choices of a job that was started."""
         self.started = (job.id, self._command(form, resumes=resumes))
         now_s = self._context.clock()
         self._ended = job
         try:
             if self.target.job is None:
-                chosen = without_secrets(self._settled(form))
+                chosen = without_secrets(settled(self.choices, form))
                 self._memory.remember(self.target.key, chosen, job=job.id, now_s=now_s)
             self.note = f"as launched {self._day(now_s)}"
         except (MntrainError, OSError) as error:
@@ -302,37 +320,17 @@ class Panel:
         except OSError:
             return 0.0
 
-    def _launched_last(self) -> Target:
-        try:
-            launched = list(self._memory.all())
-        except MntrainError:
-            launched = []
-        by_key = {target.key: target for target in self.targets}
-        return next((by_key[key] for key in launched if key in by_key), self.targets[0])
-
     def _of_job(self, spec: JobSpec) -> Choices:
         infos = [view.info for view in self.cluster.nodes() if view.info]
         return choices_of(spec, {info.node_id: info.name for info in infos})
-
-    def _settled(self, form: Form) -> Choices:
-        """The choices with every node named, so that nodes that appear later are not included."""
-        nodes = {
-            row.name: msgspec.structs.replace(self.choices.node(row.name), is_used=row.takes_part)
-            for row in form.rows
-        }
-        return msgspec.structs.replace(self.choices, nodes=nodes, others_take_part=False)
 
     def _words(self, form: Form, choices: Choices, resumes: JobId | None = None) -> list[str]:
         target = resumes or self.target.path or self.target.job
         return launch_words(choices, form.members, head=form.head, target=target)
 
-    def _cluster_words(self) -> list[str]:
-        words = ["--cluster", self._args.cluster] if self._args.cluster else []
-        return words + [word for one in self._args.agent or () for word in ("--agent", one)]
-
-    def _arguments(self) -> str:
-        arguments = self._context.arguments
-        return f" -- {shlex.join(arguments)}" if arguments else ""
+    def _launch_words(self, form: Form) -> list[str]:
+        """The words after ``launch``, which shows nothing by itself."""
+        return [*self._words(form, self.choices), *start_words(self.choices), "--detach"]
 
     def _built(self, form: Form, choices: Choices | None = None) -> Built:
         parser = Parser(self._context.program)

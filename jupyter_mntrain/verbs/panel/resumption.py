@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +15,7 @@ from jupyter_mntrain.plan.resume import reported_step
 from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import Fix
-from jupyter_mntrain.verbs.panel.choices import Choices
+from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
@@ -107,3 +108,28 @@ def _more_steps(job: Job, spec: JobSpec, choices: Choices) -> Fix | None:
     steps = str(2 * step)
     chosen = msgspec.structs.replace(choices, steps=steps)
     return Fix(label=f"Make {formats.count(2 * step)} steps in all", choices=chosen)
+
+
+def choices_of(spec: JobSpec, names: Mapping[str, str]) -> Choices:
+    """The choices of a job that is run again: what it brings along itself is not among them.
+
+    Args:
+        names: of nodes, by their ids.
+    """
+    placed = [(names.get(one.node, one.node), one) for one in spec.participants]
+    return Choices(
+        nodes={
+            name: NodeChoice(is_used=True, gpus=str(one.nproc), interface=one.interface)
+            for name, one in placed
+        },
+        others_take_part=False,
+        head=placed[0][0] if placed else None,
+        priority=str(spec.priority) if spec.priority else "",
+        restart="never"
+        if not spec.max_restarts
+        else "failed or stalled"
+        if spec.on_stall == "abort"
+        else "failed",
+        restarts=str(spec.max_restarts) if spec.max_restarts else "",
+        min_nodes=str(spec.min_nodes) if spec.min_nodes and spec.max_restarts else "",
+    )

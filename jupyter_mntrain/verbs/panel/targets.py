@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,14 +12,15 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import overrides_of
-from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES, Memory
 from jupyter_mntrain.workload.workload import Workload, from_cell, from_path, from_spec
 
 LARGEST_RECIPE_BYTES = tunables.size("verbs.recipe_bytes")
@@ -115,6 +118,16 @@ def all_targets(directory: Path) -> list[Target]:
     return [*recipes(directory), *(Target(directory=directory, preset=name) for name in names)]
 
 
+def launched_last(targets: Sequence[Target], memory: Memory) -> Target:
+    """The target that was launched last; the first one if none was, or that is not known."""
+    try:
+        launched = list(memory.all())
+    except MntrainError:
+        launched = []
+    by_key = {target.key: target for target in targets}
+    return next((by_key[key] for key in launched if key in by_key), targets[0])
+
+
 def recipes(directory: Path) -> list[Target]:
     """``.toml`` files that have only sections of a recipe."""
     try:
@@ -133,3 +146,27 @@ def _is_recipe(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return bool(content) and content.keys() <= _SECTIONS
+
+
+def command_text(
+    context: Context, args: Namespace, target: Target, words: Sequence[str], resumes: JobId | None
+) -> str:
+    """A launch, or a resuming of an ended job, as it is typed.
+
+    Args:
+        args: of the panel: its cluster.
+        words: after the verb.
+    """
+    cluster = ["--cluster", args.cluster] if args.cluster else []
+    cluster += [word for one in args.agent or () for word in ("--agent", one)]
+    magic = shlex.join([context.program, *([] if "--on" in words else cluster)])
+    given = f" -- {shlex.join(context.arguments)}" if context.arguments else ""
+    line, cell = shlex.join(words), target.cell
+    if resumes is not None:
+        return f"{magic} resume {line}{given}"
+    if cell is None:
+        return f"{magic} launch {line}{given}"
+    if magic.startswith("%"):
+        return f"%{magic} launch {line}\n{cell}"
+    file = f"{target.preset}.toml"
+    return f"printf {shlex.quote(cell)} > {file}\n{magic} launch {file} {line}"

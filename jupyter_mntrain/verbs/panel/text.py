@@ -15,6 +15,7 @@ from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
 from jupyter_mntrain.show.tables.plans.plan import against_equal_split, times
+from jupyter_mntrain.sources.registry import title_of
 from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.node_row import FormRow
@@ -43,12 +44,18 @@ def form_text(panel: Panel, form: Form, reason: str) -> RenderableType:
             next((label for label, name in row.interfaces if name == row.interface), "auto"),
             "head" if row.is_head else "",
         )
-    lines = [Text(reason, style="yellow")] if reason else []
+    lines: list[RenderableType] = [Text(reason, style="yellow")] if reason else []
     lines.append(Text.assemble(("Recipe ", "dim"), (panel.target.label, "bold"), f"  {panel.note}"))
     checks = [_check(row.name, check) for row in form.rows for check in row.checks]
     checks += [_check(None, check) for check in form.settings]
     checks += [_wrong(one.problem) for one in form.fields if one.problem is not None]
-    return Group(*lines, table, folding([Text(), *checks, *_ending(panel, form)]))
+    checks += [_wrong(one.problem) for one in form.source if one.problem is not None]
+    if form.source:
+        given = ", ".join(f"{one.option.flag} {one.text}" for one in form.source if one.text)
+        lines.append(Text(f"Nodes of {title_of(panel.choices.on)}: {given or 'one'}"))
+    else:
+        lines.append(table)
+    return Group(*lines, folding([Text(), *checks, *_ending(panel, form)]))
 
 
 def _node(row: FormRow) -> Text:

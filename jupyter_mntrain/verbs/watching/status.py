@@ -7,6 +7,7 @@ from argparse import Namespace
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
+from jupyter_mntrain.verbs.launching.allocations.waiting import waiting_outcome
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import status_outcome
 
@@ -19,4 +20,6 @@ class StatusVerb(Verb):
         job_argument(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
+        if (waits := waiting_outcome(context, args)) is not None:
+            return waits
         return status_outcome(context, args, find_job(context, args))

@@ -106,6 +106,13 @@ export function Empty(props: IContext): JSX.Element {
         label={trans.__('Add by address…')}
         run={() => commands.execute(CommandIDs.addNode)}
       />
+      <p>
+        {trans.__('A scheduler, such as SLURM or Kubernetes, can give nodes.')}
+      </p>
+      <Button
+        label={trans.__('Launch…')}
+        run={() => commands.execute(CommandIDs.launch)}
+      />
     </Note>
   );
 }

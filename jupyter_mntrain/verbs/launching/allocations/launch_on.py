@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import duration_text
+from jupyter_mntrain.model.sources.allocation import Allocation, Slot
 from jupyter_mntrain.model.sources.changes import AllocationChange
-from jupyter_mntrain.model.sources.request import NodesRequest
-from jupyter_mntrain.model.sources.source import NodeSource
 from jupyter_mntrain.show.problems import problem_text
-from jupyter_mntrain.sources.registry import source_named
+from jupyter_mntrain.sources.registry import source_named, title_of
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.allocations.no_wait import (
+    TAKES_OVER,
+    leave_waiting,
+    refuse_cell,
+)
 from jupyter_mntrain.verbs.launching.allocations.on_options import (
     IDLE_S,
     nodes_request,
@@ -29,6 +34,7 @@ from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
     from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
+    from jupyter_mntrain.sources.allocation_book import AllocationBook
 
 Launch = Callable[[Context, Namespace], Outcome]
 
@@ -44,38 +50,103 @@ def launch_on(context: Context, args: Namespace, launch: Launch) -> Outcome:
         MntrainError: the job, or the request, cannot be meant; the source refuses; or as a launch.
     """
     refuse_with_on(args)
-    request, idle_s = nodes_request(args), IDLE_S if args.idle is None else args.idle
-    source = source_named(args.on)
     # What is wrong with the job is said before it has waited in a queue.
     refuse_unlaunchable(context, args)
     if args.dry_run:
-        return _rendered(source, request, idle_s)
+        text = rendered(args)
+        return Outcome(Text(text), {"source": args.on, "submitted": text})
+    if args.no_wait:
+        return _leave(context, args)
+    return on_new_nodes(context, args, launch)
+
+
+def on_new_nodes(
+    context: Context, args: Namespace, launch: Launch, *, keeps: bool = True
+) -> Outcome:
+    """Get nodes from the source that the options name, and do something on them.
+
+    Args:
+        launch: does it; nodes without a job that was launched are given back if it fails.
+        keeps: whether they stay afterwards, until nobody uses them.
+
+    Raises:
+        MntrainError: the source refuses, or as ``launch``.
+    """
     # Loaded with what drivers need.
-    from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
     from jupyter_mntrain.sources.allocation_book import AllocationBook
 
-    book, name = AllocationBook(), f"{source.name}-{secrets.token_hex(3)}"
-    cluster = context.clusters.get(name, ())
-    with closing(AllocatedNodes.ask(cluster, source, request, idle_s)) as nodes:
+    book, title = AllocationBook(), title_of(args.on)
+    name, asked = _asked(context, args, book)
+    with closing(asked) as nodes:
         try:
-            book.add(nodes.note(name))
-            context.screen.say(asked_line(source.title, nodes.allocation))
+            context.screen.say(asked_line(title, nodes.allocation))
             teller = _Teller(context, nodes)
-            nodes.wait(teller.tell, teller.tell_why_it_waits)
-            members = args.member or [*request.slots]
+            nodes.wait(teller.tell, teller.tell_why_it_waits, context.sleep)
+            members = getattr(args, "member", None) or [*nodes.request.slots]
             there = Namespace(**{**vars(args), "cluster": name, "member": members})
-            return launch(context, there)
+            outcome = launch(context, there)
         except BaseException as error:
             note = book.of_cluster(name)
             if note is not None and note.jobs:
                 raise  # it runs, and ends the allocation when it ends
             is_wrong_job = isinstance(error, MntrainError) and nodes.are_up
             if is_wrong_job and args.idle is not None:
-                context.screen.say(_kept_line(context, name, idle_s))
+                context.screen.say(_kept_line(context, name, _idle_s(args)))
             else:
                 _give_back(context, nodes)
                 book.forget(name)
             raise
+        if not keeps:
+            _give_back(context, nodes)
+            book.forget(name)
+        return outcome
+
+
+def _asked(context: Context, args: Namespace, book: AllocationBook) -> tuple[str, AllocatedNodes]:
+    """Nodes that were asked for, now or by who left the waiting to this process, and the name of
+    their cluster.
+    """
+    from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
+
+    source, left = source_named(args.on), context.environment.get(TAKES_OVER)
+    known = book.of_cluster(left) if left else None
+    if left and known is None:
+        cause = f"allocation {left} was canceled"
+        raise RefusedError(cause, kind=Kind.NODES_TAKEN, fix="ask for nodes again")
+    name = known.cluster if known is not None else f"{source.name}-{secrets.token_hex(3)}"
+    cluster = context.clusters.get(name, ())
+    if known is not None:
+        slots = tuple(Slot(one) for one in known.request.slots)
+        there = Allocation(known.id, source.name, "unknown", slots)
+        return name, AllocatedNodes(cluster, source, known.request, there)
+    nodes = AllocatedNodes.ask(cluster, source, nodes_request(args), _idle_s(args))
+    try:
+        book.add(nodes.note(name))
+    except BaseException:
+        with closing(nodes):
+            _give_back(context, nodes)
+        raise
+    return name, nodes
+
+
+def _leave(context: Context, args: Namespace) -> Outcome:
+    """Ask for nodes, and leave the rest to a process of its own."""
+    from jupyter_mntrain.sources.allocation_book import AllocationBook
+
+    refuse_cell(context)
+    book = AllocationBook()
+    name, asked = _asked(context, args, book)
+    with closing(asked) as nodes:
+        try:
+            log = leave_waiting(context, args, name)
+        except BaseException:
+            _give_back(context, nodes)
+            book.forget(name)
+            raise
+        text = asked_line(title_of(args.on), nodes.allocation, cluster=name)
+        hint = f"\nfollow: {context.program} status; cancel: {context.program} stop {name}"
+        data = {"allocation": nodes.allocation.id, "cluster": name, "log": str(log)}
+        return Outcome(text.append(hint, "dim"), data)
 
 
 class _Teller:
@@ -99,7 +170,7 @@ class _Teller:
         if waiting is None:
             return
         news = waiting.word, waiting.forecast_s(now_s) is not None
-        if news != self._said:
+        if news != self._said or self._context.screen.keeps_last:
             self._said = news
             self._context.screen.say(waiting_line(waiting, now_s))
 
@@ -120,8 +191,18 @@ def _give_back(context: Context, nodes: AllocatedNodes) -> None:
         context.screen.say(Text(f"gave back what {nodes.allocation.id} held", style="dim"))
 
 
-def _rendered(source: NodeSource, request: NodesRequest, idle_s: float) -> Outcome:
+def rendered(args: Namespace) -> str:
+    """What would be submitted, to be read.
+
+    Raises:
+        SpecError: the request cannot be meant.
+    """
     from jupyter_mntrain.sources.allocated_nodes import agent_command
 
-    text = source.render(request, agent_command("", source.agent_port, idle_s))
-    return Outcome(Text(text), {"source": source.name, "submitted": text})
+    source = source_named(args.on)
+    command = agent_command("", source.agent_port, _idle_s(args))
+    return source.render(nodes_request(args), command)
+
+
+def _idle_s(args: Namespace) -> float:
+    return IDLE_S if args.idle is None else float(args.idle)

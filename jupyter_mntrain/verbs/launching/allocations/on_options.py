@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
 from jupyter_mntrain.model import tunables
@@ -24,6 +25,25 @@ _UNNAMED = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 _LONGEST_NAME = 40
 
 
+def common_options(source: str) -> tuple[SourceOption, ...]:
+    """What a person can choose of every source."""
+    idle = duration_text(IDLE_S)
+    return (
+        SourceOption("nodes", help="number of nodes; all are granted together; default: 1"),
+        SourceOption("gpus", help="GPUs per node, like 4, or TYPE:4; default: none"),
+        SourceOption(
+            "time",
+            help="longest time for which the nodes are wanted, like 90min or 1-12:00:00; default: "
+            f"that of {title_of(source)}",
+        ),
+        SourceOption(
+            "idle",
+            help="give the nodes back once no job has run on them for this time, like 1h; until "
+            f"then launch --cluster NAME starts others there; default: {idle}",
+        ),
+    )
+
+
 def on_option(parser: Parser) -> None:
     """Add the option that names a source."""
     parser.option(
@@ -35,34 +55,19 @@ def on_option(parser: Parser) -> None:
     )
 
 
-def chosen_options(parser: Parser, words: Sequence[str]) -> None:
-    """Add the options of the source that the words name, if they name one."""
+def chosen_options(parser: Parser, words: Sequence[str], *, but: Collection[str] = ()) -> bool:
+    """Add the options of the source that the words name. Returns whether they name one.
+
+    Args:
+        but: names of options of all sources to leave out.
+    """
     name = _chosen(words)
     if name not in SOURCES:
-        return
-    parser.option(
-        "--nodes",
-        type=bounded_int(1, MOST_NODES),
-        metavar="N",
-        help="number of nodes; all are granted together; default: 1",
-    )
-    parser.option(
-        "--gpus", default="", metavar="N", help="GPUs per node, like 4, or TYPE:4; default: none"
-    )
-    parser.option(
-        "--time",
-        type=typed(_time),
-        metavar="DURATION",
-        help="longest time for which the nodes are wanted, like 90min or 1-12:00:00; default: that "
-        f"of {title_of(name)}",
-    )
-    parser.option(
-        "--idle",
-        type=typed(parse_duration),
-        metavar="DURATION",
-        help="give the nodes back once no job has run on them for this time, like 1h; until then "
-        f"launch --cluster NAME starts others there; default: {duration_text(IDLE_S)}",
-    )
+        return False
+    for option in common_options(name):
+        if option.name in but:
+            continue
+        parser.option(option.flag, help=_help(option), **_COMMON[option.name])
     for option in options_of(name):
         parser.repeatable(
             option.flag,
@@ -71,6 +76,7 @@ def chosen_options(parser: Parser, words: Sequence[str]) -> None:
             metavar=option.name.upper(),
             help=_help(option),
         )
+    return True
 
 
 def nodes_request(args: Namespace) -> NodesRequest:
@@ -97,8 +103,10 @@ def refuse_with_on(args: Namespace) -> None:
     Raises:
         SpecError: one was given.
     """
-    given = {"--queue": args.queue, "--cluster": args.cluster, "--agent": args.agent}
-    given["--allocation"] = args.allocation
+    given = {"--cluster": args.cluster, "--agent": args.agent, "--allocation": args.allocation}
+    given["--queue"] = getattr(args, "queue", None)
+    if getattr(args, "no_wait", False) and args.wait:
+        raise SpecError("--wait and --no-wait cannot be used together", fix="use one of them")
     for name, value in given.items():
         if value:
             fix = f"leave {ON} out to use nodes that are there, else {name}"
@@ -149,3 +157,12 @@ def _time(text: str) -> float:
     if told_s == 0:
         raise ValueError(f"{text!r} is no time at all")
     return told_s
+
+
+_COMMON: dict[str, dict[str, Any]] = {
+    "nodes": {"type": bounded_int(1, MOST_NODES), "metavar": "N"},
+    "gpus": {"default": "", "metavar": "N"},
+    "time": {"type": typed(_time), "metavar": "DURATION"},
+    "idle": {"type": typed(parse_duration), "metavar": "DURATION"},
+}
+"""How the options of all sources are read, by name."""

@@ -12,7 +12,7 @@ from jupyter_mntrain.verbs.verb import Verb
 
 def in_its_allocation(context: Context, verb: Verb, args: Namespace) -> Namespace:
     """The arguments of a command, with the cluster of the allocation that they mean, if no cluster
-    was named: that of the named job; without a name, that of the newest launch.
+    was named: that of the named job, or of that name; without a name, that of the newest launch.
     """
     if not hasattr(args, "cluster") or args.cluster or context.environment.get(CLUSTER_VARIABLE):
         return args
@@ -30,5 +30,7 @@ def _meant(verb: Verb, args: Namespace) -> AllocationNote | None:
     if jobs := getattr(args, "jobs", None):
         return book.of_job(jobs[0])
     if hasattr(args, "job"):
-        return book.of_job(args.job) if args.job else book.of_last_launch()
+        if not args.job:
+            return book.of_last_launch()
+        return book.of_job(args.job) or book.of_cluster(args.job)
     return book.of_last_launch() if verb.shows_cluster and not book.has_other_clusters else None

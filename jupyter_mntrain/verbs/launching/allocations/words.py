@@ -8,18 +8,16 @@ from jupyter_mntrain.model.sources.allocation import Allocation, Waiting
 from jupyter_mntrain.show import formats
 
 
-def asked_line(title: str, allocation: Allocation) -> Text:
+def asked_line(title: str, allocation: Allocation, cluster: str = "") -> Text:
     """What was asked for, and under which number.
 
     Args:
         title: of the source.
+        cluster: of the nodes, where nobody waits for them here.
     """
     nodes = formats.plural(len(allocation.slots), "node")
-    return Text.assemble(
-        f"asked {title} for {nodes}: job ",
-        (allocation.id, "bold"),
-        ("; Ctrl-C gives them back", "dim"),
-    )
+    rest = f"; they form cluster {cluster}" if cluster else "; Ctrl-C gives them back"
+    return Text.assemble(f"asked {title} for {nodes}: job ", (allocation.id, "bold"), (rest, "dim"))
 
 
 def waiting_line(waiting: Waiting, now_s: float) -> Text:

@@ -1,0 +1,57 @@
+"""No wait: leaves a launch that waits for nodes to a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.files import private_directory
+from jupyter_mntrain.verbs.context import Context
+
+TAKES_OVER: Final = "MNTRAIN_TAKES_OVER"
+"""For that process: the cluster of the allocation that was asked for already."""
+
+_NOT_PASSED_ON: Final = ("--no-wait", "--json", "--traceback")
+
+
+def refuse_cell(context: Context) -> None:
+    """A process of its own does not have what a cell has.
+
+    Raises:
+        SpecError: the job is in a cell.
+    """
+    if context.cell is not None:
+        fix = "write it into a file with %%writefile, or leave --no-wait out"
+        raise SpecError("--no-wait cannot launch what a cell holds", fix=fix)
+
+
+def leave_waiting(context: Context, args: Namespace, cluster: str) -> Path:
+    """Have a process wait for the nodes, and launch on them. It ends with that. Returns its log.
+
+    Args:
+        cluster: of the allocation that was asked for.
+    """
+    folder = platformdirs.user_state_path("mntrain") / "launches"
+    private_directory(folder)
+    log = folder / f"{cluster}.log"
+    words = [word for word in args.words if word not in _NOT_PASSED_ON]
+    given = ["--", *context.arguments] if context.arguments else []
+    command = [sys.executable, "-P", "-m", "jupyter_mntrain.cli", "launch", *words, "--detach"]
+    with log.open("w") as said:
+        subprocess.Popen(  # it outlives this process
+            [*command, *given],
+            cwd=context.directory,
+            env={**os.environ, TAKES_OVER: cluster},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            start_new_session=True,
+        )
+    return log
