@@ -162,26 +162,39 @@ def our_place() -> str:
 
 @contextmanager
 def profile(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Kernels of one step, their seconds, and the estimate of the memory."""
+    """Kernels of one step, its spans beside them, and the estimate of the memory."""
     import torch
 
     from jupyter_mntrain.train.loop import Trainer
+    from jupyter_mntrain.train.pipeline.stopwatch import Stopwatch
+    from tests.gpu.timeline import MARKER, Kernel, beside_kernels, recorded_spans
 
     seen: dict[str, Any] = {}
+    marks: list[Any] = []
+
+    def with_marker(mark: Any) -> Any:
+        def marked(stopwatch: Any) -> Any:
+            marks.append(mark(stopwatch))
+            torch.cuda._sleep(1)
+            return marks[-1]
+
+        return marked
 
     def look(go: Callable[[], Any]) -> Any:
         torch.cuda.synchronize()  # the step before may still be on its way
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
-            result = go()
+            with replaced(Stopwatch, "mark", with_marker):
+                step = go()
             torch.cuda.synchronize()
         kernels = [
-            event
+            Kernel(event.name, event.time_range.start / 1e6, event.time_range.end / 1e6)
             for event in profiler.events()
             if event.device_type == torch.autograd.DeviceType.CUDA
         ]
-        seen["kernels"] = sorted({event.name for event in kernels})
-        seen["kernel_s"] = sum(event.time_range.elapsed_us() for event in kernels) / 1e6
-        return result
+        seen["kernels"] = sorted({one.name for one in kernels if MARKER not in one.name})
+        spans = recorded_spans(step, marks, Stopwatch(torch.device("cuda")))
+        seen["timeline"] = beside_kernels(spans, len(marks), kernels)
+        return step
 
     def estimating(run: Any) -> Any:
         def estimated(trainer: Any) -> Any:

@@ -14,7 +14,9 @@ from tests.gpu.watches import PROFILED, STEADY
 
 NEEDS_CARD = "needs a GPU"
 SPANS = 0.05
-"""Between recorded spans and the kernels' time, of the kernels' time."""
+"""Between a recorded span and what the profiler saw; and of kernels' time, outside of all spans."""
+SHORT_S = 1e-4
+"""Of short spans, by which they may be apart anyway: several launches of a kernel."""
 WALL = 0.03
 LEAST_OF_ESTIMATE = 0.9
 ATTENTION = re.compile(r"flash|fmha|cudnn.*(attn|sdpa|attention)|sdpa", re.IGNORECASE)
@@ -61,13 +63,7 @@ def _no_waits(told: dict[str, Any]) -> Iterator[Item]:
 def _times(told: dict[str, Any]) -> Iterator[Item]:
     steady = told["steps"][STEADY]
     spans = median(one["compute_s"] + one["optimizer_s"] for one in steady)
-    kernels = told["kernel_s"]
-    yield judged(
-        "recorded spans against the kernels of the profiler",
-        _apart(spans, kernels, SPANS),
-        spans_ms=spans * 1e3,
-        kernels_ms=kernels * 1e3,
-    )
+    yield from judged_spans(told["timeline"], spans)
     parts = median(one["compute_s"] + one["optimizer_s"] + one["wait_s"] for one in steady)
     whole = median(one["step_s"] for one in steady)
     yield judged(
@@ -84,6 +80,52 @@ def _times(told: dict[str, Any]) -> Iterator[Item]:
         peak_GB=peak / 1e9,
         estimate_GB=estimate / 1e9,
     )
+
+
+def judged_spans(timeline: dict[str, Any], steady_s: float) -> Iterator[Item]:
+    """Judge spans by the profiler's trace of the same step.
+
+    Args:
+        steady_s: all spans of a step without the profiler, which slows the host.
+    """
+    name = "recorded spans against the profiler's clock"
+    if timeline["markers"] != timeline["marks"]:
+        yield failed(name, f"the trace has {timeline['markers']} of {timeline['marks']} markers")
+        return
+    spans = timeline["spans"]
+    recorded, seen, window, busy = (
+        sum(one[key] for one in spans) for key in ("recorded_s", "seen_s", "window_s", "busy_s")
+    )
+    off = [one for one in spans if _span_apart(one)]
+    worst = max(off, key=lambda one: abs(one["recorded_s"] - one["seen_s"]), default=None)
+    yield judged(
+        name,
+        f"{worst['name']}: {_span_apart(worst)}" if worst else None,
+        recorded_ms=recorded * 1e3,
+        seen_ms=seen * 1e3,
+        first_to_last_kernel_ms=window * 1e3,
+        steady_ms=steady_s * 1e3,
+        kernels_ms=busy * 1e3,
+        idle=_idle(busy, steady_s),
+    )
+    outside = timeline["outside_s"]
+    is_much = outside > SPANS * (busy + outside)
+    yield judged(
+        "kernels within the recorded spans",
+        f"{outside * 1e3:.1f} ms of kernels ran outside of them" if is_much else None,
+        outside_ms=outside * 1e3,
+    )
+
+
+def _span_apart(span: dict[str, Any]) -> str | None:
+    recorded, seen = span["recorded_s"], span["seen_s"]
+    return None if abs(recorded - seen) <= SHORT_S else _apart(recorded, seen, SPANS)
+
+
+def _idle(busy_s: float, steady_s: float) -> str:
+    """Say how much of a step's spans the card spent without work."""
+    share = max(0.0, 1 - busy_s / steady_s)
+    return f"{share:.0%} of the time" + (": the host is too slow" if share > SPANS else "")
 
 
 def _apart(found: float, expected: float, most: float) -> str | None:
