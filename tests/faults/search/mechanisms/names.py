@@ -25,9 +25,10 @@ _LAUNCH: Channels = frozenset({"launch"})
 
 def _names(setting: Setting) -> Drawn:
     wrong = setting.chance.choice(("silent", "own name elsewhere", "no names"))
-    # A doctor may say that look-ups take long, which no job fails of.
-    slow = Accept(frozenset({"no-answer"}), nodes=frozenset({setting.guilty}), channels=_LAUNCH)
-    may = (slow,) if wrong == "silent" else ()
+    # A doctor may say that look-ups take long, or where the name leads: no job fails of either.
+    said = {"silent": "no-answer", "own name elsewhere": "no-route"}.get(wrong)
+    nodes = frozenset({setting.guilty})
+    may = (Accept(frozenset({said}), nodes=nodes, channels=_LAUNCH),) if said else ()
     return Drawn(Truth(is_harmless=True, states=RUNNING, may=may), {"wrong": wrong})
 
 
