@@ -124,8 +124,8 @@ def test_a_launch_is_refused_before_anything_is_leased(agents: Pair, open_cluste
         (Kind.DISK_FULL, "node2"),
         (Kind.DISK_ERROR, "node1"),
     ]
-    assert "--skip-doctor" in caught.value.fix
-    assert not any("--skip-doctor" in one.fix for one in caught.value.found)
+    assert says("--skip-doctor", caught.value.fix)
+    assert not any(says("--skip-doctor", one.fix) for one in caught.value.found)
 
 
 @pytest.mark.parametrize("is_queued", [False, True])
@@ -261,4 +261,4 @@ def test_a_script_at_a_path_of_the_nodes_is_read_before_a_launch(
     with pytest.raises(DoctorRefusedError) as caught:
         open_cluster(*agents).launch(job)
     assert caught.value.kind is Kind.EXCEPTION
-    assert "train.py, line 1" in caught.value.cause
+    assert "train.py" in caught.value.cause
