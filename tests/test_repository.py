@@ -20,6 +20,8 @@ from tests import longest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CLASSIFIERS = PROJECT["classifiers"]
+REQUIRED = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]]
 APACHE_2_SHA256 = "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
 """Of the text that the Apache Software Foundation publishes as LICENSE-2.0.txt."""
 
@@ -161,8 +163,18 @@ def test_a_workflow_may_do_little_and_names_no_host(workflow):
 def test_every_layer_of_tests_has_a_job():
     (layers,) = re.findall(r'^all="(.+)"$', (ROOT / "scripts/test").read_text(), re.MULTILINE)
     check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
-    ran = {job["env"]["LAYER"] for job in check["jobs"].values() if "env" in job} | {"fast"}
-    assert ran == set(layers.split())
+    named = [job.get("env", {}).get("LAYER") for job in check["jobs"].values()]
+    assert {*filter(None, named), "fast"} == set(layers.split())
+
+
+def test_versions_are_tried_from_the_oldest_that_is_allowed() -> None:
+    check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
+    rows = check["jobs"]["compatibility"]["strategy"]["matrix"]["include"]
+    assert {row["python"] for row in rows} == {*re.findall(r"3\.1\d", " ".join(CLASSIFIERS))}
+    oldest = dict(re.findall(r"(\w+)==([\d.]+)\.\*", rows[0]["requirements"]))
+    required = dict(re.findall(r"^(\w+)>=([\d.]+)$", "\n".join(REQUIRED), re.MULTILINE))
+    assert oldest == {name: required[name] for name in oldest}
+    assert {row["requirements"] for row in rows} >= {""}, "and the newest of all"
 
 
 @pytest.mark.parametrize("form", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml")))
