@@ -29,6 +29,10 @@ def slurm(whole_slurm: SlurmLab) -> Iterator[SlurmLab]:
 
 @pytest.fixture
 def source(slurm: SlurmLab, tmp_path: Path) -> SlurmSource:
+    return source_of(slurm, tmp_path)
+
+
+def source_of(slurm: SlurmLab, folder: Path) -> SlurmSource:
     """As on the login node."""
     path = f"{slurm.tools()}:{os.environ['PATH']}"
-    return SlurmSource(tmp_path, SlurmCommands({**os.environ, "PATH": path}))
+    return SlurmSource(folder, SlurmCommands({**os.environ, "PATH": path}))

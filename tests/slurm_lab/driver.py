@@ -1,6 +1,6 @@
 """A driver on the login node: gets nodes from SLURM, trains on them, and ends that.
 
-``python -m tests.slurm_lab.driver FOLDER cancel|save``: prints one JSON object a line.
+``python -m tests.slurm_lab.driver FOLDER cancel|save NODES``: prints one JSON object a line.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def all_step(view: JobView) -> bool:
     return len(steps) == view.attempt.world_size and all(steps)
 
 
-def main(folder: Path, end: str) -> None:
-    source, request = SlurmSource(folder), NodesRequest("slurm", 3, gpus="2", time_s=600.0)
+def main(folder: Path, end: str, nodes: int) -> None:
+    source, request = SlurmSource(folder), NodesRequest("slurm", nodes, gpus="2", time_s=600.0)
     with Cluster("of-slurm", discovery=StaticDiscovery()) as cluster:
         allocated = AllocatedNodes.ask(cluster, source, request)
         say("asked", id=allocated.allocation.id)
@@ -86,4 +86,4 @@ def main(folder: Path, end: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

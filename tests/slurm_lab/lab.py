@@ -57,6 +57,7 @@ class SlurmLab:
     lab: Lab
     folder: Path
     _daemons: dict[str, HostProcess] = field(default_factory=dict)
+    _spared: set[str] = field(default_factory=set)
 
     @property
     def login(self) -> Host:
@@ -124,11 +125,24 @@ class SlurmLab:
         told = self.run("squeue", "-h", "-o", "%i %T")
         return dict(line.split() for line in told.splitlines())
 
+    @contextlib.contextmanager
+    def sparing(self, job: str) -> Iterator[None]:
+        """A job that :meth:`clear` leaves alone."""
+        self._spared.add(job)
+        try:
+            yield
+        finally:
+            self._spared.discard(job)
+            self.clear()
+
     def clear(self) -> None:
-        """End all jobs, and wait until every node is idle."""
-        self.run("scancel", "--user=root")
-        names = {node.name for node in self.nodes}
-        until(lambda: self.idle() == names and not self.queue(), "nothing runs", UP_S)
+        """End all jobs, and wait until every node is idle, or runs only what is spared."""
+        if others := self.queue().keys() - self._spared:
+            self.run("scancel", *others)
+        until(lambda: self.queue().keys() <= self._spared, "nothing else runs", UP_S)
+        if not self._spared:
+            names = {node.name for node in self.nodes}
+            until(lambda: self.idle() == names, "all nodes are idle", UP_S)
 
     def logs(self) -> str:
         """The ends of the daemons' logs, for a test that failed."""

@@ -89,9 +89,11 @@ class User:
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
-    def state(self, job: str) -> str:
-        """Of a job; empty while what reads the records of agents that are gone is starting."""
-        done = self.types("status", job, "--json")
+    def state(self, *job: str) -> str:
+        """Of a job, or of the newest; empty while what reads the records of agents that are gone
+        is starting.
+        """
+        done = self.types("status", *job, "--json")
         return "" if done.returncode else str(json.loads(done.stdout)["state"])
 
     def begins(self, *line: str) -> HostProcess:
@@ -133,13 +135,14 @@ def user(slurm: SlurmLab, tmp_path: Path) -> User:
 
 def test_a_job_runs_on_nodes_of_slurm_which_are_given_back(slurm: SlurmLab, user: User) -> None:
     before = {node.name: node.pids() for node in slurm.nodes}
-    done = user.types(
+    # Nobody waits: the job starts all the same, and is found by who asks later.
+    asked = user.gets(
         *("launch", "few.py", "--on", "slurm", "--nodes", "3", "--gpus", "2", "--time", "10m"),
-        *("--idle", "5s", "--wait"),
+        *("--idle", "1s", "--no-wait"),
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    for node in slurm.nodes:
-        assert node.name in done.stdout
+    assert asked["allocation"] in slurm.queue()
+    until(lambda: user.state() == "succeeded", "it succeeds", TRAINED_S)
+    assert set(hosts(user.newest).values()) == {node.name for node in slurm.nodes}
     until(lambda: not slurm.queue(), "the allocation ends without a job", 60.0)
     until(lambda: {node.name: node.pids() for node in slurm.nodes} == before, "no process is left")
     folder = user.newest
@@ -155,7 +158,7 @@ def test_a_job_runs_on_nodes_of_slurm_which_are_given_back(slurm: SlurmLab, user
 def test_a_job_goes_on_as_itself_on_whatever_nodes_come(slurm: SlurmLab, user: User) -> None:
     started = user.gets(
         *("launch", "resuming.py", "--on", "slurm", "--nodes", "2", "--time", "20m", "--detach"),
-        *("--member", "slurm-0:1", "--member", "slurm-1:1"),
+        *("--member", "slurm-0:1", "--member", "slurm-1:1", "--skip-doctor"),
     )
     job = started["job_id"]
     folder = user.newest
@@ -192,7 +195,7 @@ def test_a_job_goes_on_as_itself_on_whatever_nodes_come(slurm: SlurmLab, user: U
     print("from nodes to the first new step:", time.monotonic() - since_s, "s")
     assert set(hosts(folder).values()) != set(first.values())
     # A preemption leaves no time to save: it goes on from the checkpoint that there is.
-    urgent("--nodes=2", "--wrap=sleep 5")
+    urgent("--nodes=2", "--wrap=true")
     until(lambda: len(logs()) == 3, "another attempt", TRAINED_S)
     until(lambda: "step" in logs()[2].read_text(), "its first step", TRAINED_S)
     loss, expected = 0.3, {}
@@ -200,9 +203,14 @@ def test_a_job_goes_on_as_itself_on_whatever_nodes_come(slurm: SlurmLab, user: U
         loss = 3.9 * loss * (1 - loss)
         expected[step] = loss.hex()
     assert losses() == expected
-    slurm.run("scancel", number)
-    until(lambda: not slurm.queue().get(number), "it is canceled", TRAINED_S)
-    until(lambda: user.state(job) == "canceled", "it is said to be canceled", TRAINED_S)
+    # Stopped while it waits in the queue again, it never comes back.
+    slurm.run("scancel", "--batch", "--signal=USR1", number)
+    until(lambda: slurm.queue().get(number) == "PENDING", "it is queued again", TRAINED_S)
+    urgent("--nodes=3", "--wrap=sleep 600")
+    stopped = user.types("stop", job)
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert number not in slurm.queue()
+    assert user.state(job) == "canceled"
 
 
 def test_who_no_longer_waits_leaves_nothing_behind(slurm: SlurmLab, user: User) -> None:
@@ -217,6 +225,16 @@ def test_who_no_longer_waits_leaves_nothing_behind(slurm: SlurmLab, user: User) 
     waits.send_signal(signal.SIGINT)
     waits.communicate(timeout=TRAINED_S)
     assert waits.returncode == 130
+    assert len(slurm.queue()) == 1
+    assert (user.allocations, user.clusters) == known
+    # The same where nobody has waited.
+    asked = user.gets(
+        *("launch", "train.py", "--on", "slurm", "--nodes", "3", "--sbatch=--exclusive"),
+        "--no-wait",
+    )
+    assert user.gets("status")["allocation"]["waiting"]["word"] in ("Resources", "Priority", "None")
+    stopped = user.types("stop", asked["cluster"])
+    assert stopped.returncode == 0, stopped.stderr
     assert len(slurm.queue()) == 1
     assert (user.allocations, user.clusters) == known
 

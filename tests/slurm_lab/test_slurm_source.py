@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from jupyter_mntrain.model.sources.request import SECRETS, SLOT, STATE, NodesReq
 from jupyter_mntrain.sources.slurm.commands import SlurmCommands
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from tests.slurm_lab import SlurmLab
+from tests.slurm_lab.conftest import source_of
 from tests.waiting import until
 from tests.wording import says
 
@@ -43,6 +44,9 @@ def now(work: Coroutine[Any, Any, T]) -> T:
 def request(nodes: int = 3, *, gpus: str = "", **options: str) -> NodesRequest:
     values = {name.replace("_", "-"): (value,) for name, value in options.items()}
     return NodesRequest("slurm", nodes, gpus=gpus, time_s=600.0, options=values)
+
+
+LATE = {"save-before-end": ("10",)}
 
 
 class Asked:
@@ -92,6 +96,91 @@ class Asked:
         return [one.kind for before, after in pairs for one in changes(before, after)]
 
 
+@pytest.fixture(scope="module")
+def limited(whole_slurm: SlurmLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asked]:
+    """The shortest time limit that SLURM has takes a minute or two: other tests run meanwhile."""
+    source = source_of(whole_slurm, tmp_path_factory.mktemp("limited"))
+    asked = Asked(source, NodesRequest("slurm", 2, time_s=60.0, options=LATE))
+    with whole_slurm.sparing(asked.id):
+        asked.until_slots("up", "up")
+        save = asked.folder / "save"
+        assert not save.exists()
+        now(source.save(asked.id, asked.request))
+        until(save.exists, "the script hears the wish")
+        save.unlink()
+        yield asked
+
+
+@pytest.mark.usefixtures("limited")
+def test_each_form_of_gpus_gives_them_to_every_node(source: SlurmSource) -> None:
+    # All at once: a node has four.
+    forms = ("1", "gpu:1", "fake:1", "gpu:fake:1")
+    for asked in [Asked(source, request(2, gpus=form), TELLER) for form in forms]:
+        asked.until_slots("up", "up")
+        for name in asked.request.slots:
+            found = dict(
+                line.split("=", 1)
+                for line in asked.told(f"{name}.env").splitlines()
+                if line.startswith(("CUDA_", "SLURM_GPUS_ON"))
+            )
+            assert len(found["CUDA_VISIBLE_DEVICES"].split(",")) == 1
+            assert found["SLURM_GPUS_ON_NODE"] == "1"
+
+
+@pytest.mark.usefixtures("limited")
+def test_two_jobs_share_a_node_and_no_gpu(source: SlurmSource) -> None:
+    one, two = (
+        Asked(source, request(1, gpus="2", sbatch="--nodelist=node2"), TELLER) for _ in range(2)
+    )
+    devices = []
+    for asked in (one, two):
+        assert asked.until_slots("up").slots[0].host == "node2"
+        told = asked.told("slurm-0.env").splitlines()
+        (line,) = [one for one in told if one.startswith("CUDA_VISIBLE_DEVICES=")]
+        devices.append(set(line.partition("=")[2].split(",")))
+    assert not devices[0] & devices[1]
+    one.give_back()
+    one.until("ended")
+    assert two.look().state == "running"
+
+
+@pytest.mark.usefixtures("limited")
+def test_what_slurm_refuses_is_one_line_with_the_fix(source: SlurmSource, tmp_path: Path) -> None:
+    for wanted, fix in (
+        (request(1, partition="nope"), "main"),
+        (request(2, gpus="8"), "3 nodes with 4 fake GPUs"),
+        (request(1, gpus="gpu:a100:2"), "fake"),
+        (request(1, gpus="a100:1"), "fake"),
+        (request(1, constraint="zz"), "--constraint"),
+        (request(1, reservation="zz"), "scontrol show reservation"),
+        (request(1, sbatch="--nope"), "change what it names"),
+        (request(9), "no more than there is"),
+    ):
+        with pytest.raises(RefusedError) as raised:
+            now(source.check(wanted))
+        assert raised.value.kind is Kind.SCHEDULER_REFUSED
+        assert says(fix, raised.value.fix), raised.value
+        assert "\n" not in str(raised.value)
+        if wanted.nodes < 9:  # SLURM queues that one, for good
+            with pytest.raises(RefusedError):
+                now(source.submit(wanted, TELLER))
+    with pytest.raises(SpecError):
+        now(source.check(request(1, gpus="gpu")))
+    now(source.check(request(3, gpus="fake:4")))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_save_is_asked_for_and_the_time_limit_is_the_cause_of_the_end(limited: Asked) -> None:
+    save = limited.folder / "save"
+    if limited.look().state == "running":  # other tests may have taken all of its time
+        until(save.exists, "SLURM asks before the time limit")
+    ended = limited.until("ended")
+    assert save.exists()
+    assert ended.outcome == "failed"
+    assert ended.problem is not None
+    assert ended.problem.kind is Kind.TIME_LIMIT
+
+
 def test_a_gang_waits_until_it_can_have_all_nodes_and_holds_none_meanwhile(
     slurm: SlurmLab, source: SlurmSource
 ) -> None:
@@ -138,31 +227,6 @@ def test_what_never_comes_is_said_with_what_to_do(source: SlurmSource) -> None:
         assert asked.until("ended").outcome == "canceled"
 
 
-def test_what_slurm_refuses_is_one_line_with_the_fix(source: SlurmSource, tmp_path: Path) -> None:
-    for wanted, fix in (
-        (request(1, partition="nope"), "main"),
-        (request(2, gpus="8"), "3 nodes with 4 fake GPUs"),
-        (request(1, gpus="gpu:a100:2"), "fake"),
-        (request(1, gpus="a100:1"), "fake"),
-        (request(1, constraint="zz"), "--constraint"),
-        (request(1, reservation="zz"), "scontrol show reservation"),
-        (request(1, sbatch="--nope"), "change what it names"),
-        (request(9), "no more than there is"),
-    ):
-        with pytest.raises(RefusedError) as raised:
-            now(source.check(wanted))
-        assert raised.value.kind is Kind.SCHEDULER_REFUSED
-        assert says(fix, raised.value.fix), raised.value
-        assert "\n" not in str(raised.value)
-        if wanted.nodes < 9:  # SLURM queues that one, for good
-            with pytest.raises(RefusedError):
-                now(source.submit(wanted, TELLER))
-    with pytest.raises(SpecError):
-        now(source.check(request(1, gpus="gpu")))
-    now(source.check(request(3, gpus="fake:4")))
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_where_there_is_no_slurm_that_is_said(tmp_path: Path) -> None:
     source = SlurmSource(tmp_path, SlurmCommands({"PATH": str(tmp_path)}))
     with pytest.raises(RefusedError) as raised:
@@ -194,36 +258,6 @@ def test_nothing_is_left_once_it_is_given_back(slurm: SlurmLab, source: SlurmSou
     assert asked.look().outcome == "canceled"
 
 
-@pytest.mark.parametrize("form", ["2", "gpu:2", "fake:2", "gpu:fake:2"])
-def test_each_form_of_gpus_gives_them_to_every_node(source: SlurmSource, form: str) -> None:
-    asked = Asked(source, request(2, gpus=form), TELLER)
-    asked.until_slots("up", "up")
-    for name in asked.request.slots:
-        found = dict(
-            line.split("=", 1)
-            for line in asked.told(f"{name}.env").splitlines()
-            if line.startswith(("CUDA_", "SLURM_GPUS_ON"))
-        )
-        assert len(found["CUDA_VISIBLE_DEVICES"].split(",")) == 2
-        assert found["SLURM_GPUS_ON_NODE"] == "2"
-
-
-def test_two_jobs_share_a_node_and_no_gpu(source: SlurmSource) -> None:
-    one, two = (
-        Asked(source, request(1, gpus="2", sbatch="--nodelist=node2"), TELLER) for _ in range(2)
-    )
-    devices = []
-    for asked in (one, two):
-        assert asked.until_slots("up").slots[0].host == "node2"
-        told = asked.told("slurm-0.env").splitlines()
-        (line,) = [one for one in told if one.startswith("CUDA_VISIBLE_DEVICES=")]
-        devices.append(set(line.partition("=")[2].split(",")))
-    assert not devices[0] & devices[1]
-    one.give_back()
-    one.until("ended")
-    assert two.look().state == "running"
-
-
 def test_a_node_that_fails_takes_no_other_with_it(slurm: SlurmLab, source: SlurmSource) -> None:
     asked = Asked(source, request(3), TELLER)
     held = asked.until_slots("up", "up", "up")
@@ -242,25 +276,6 @@ def test_a_node_that_fails_takes_no_other_with_it(slurm: SlurmLab, source: Slurm
     finally:
         lost.power_on()
         slurm.start_node(lost)
-
-
-def test_a_save_is_asked_for_and_the_time_limit_is_the_cause_of_the_end(
-    source: SlurmSource,
-) -> None:
-    wanted = NodesRequest("slurm", 2, time_s=60.0, options={"save-before-end": ("10",)})
-    asked = Asked(source, wanted)
-    asked.until_slots("up", "up")
-    save = asked.folder / "save"
-    assert not save.exists()
-    now(source.save(asked.id, wanted))
-    until(save.exists, "the script hears the wish")
-    save.unlink()
-    until(save.exists, "SLURM asks before the time limit")
-    assert asked.look().state == "running"
-    ended = asked.until("ended")
-    assert ended.outcome == "failed"
-    assert ended.problem is not None
-    assert ended.problem.kind is Kind.TIME_LIMIT
 
 
 def test_nodes_that_are_preempted_come_back_to_the_same_slots(source: SlurmSource) -> None:
@@ -291,6 +306,7 @@ def test_what_it_asks_for_is_not_changed_by_a_persons_variables(
     slurm: SlurmLab, tmp_path: Path
 ) -> None:
     own = {"SBATCH_PARTITION": "nope", "SQUEUE_FORMAT": "%i", "SLURM_TIME_FORMAT": "relative"}
+    own |= {"SLURM_JOB_ID": "1", "SLURM_NTASKS": "8", "SLURM_MEM_PER_CPU": "1"}  # inside of a job
     path = f"{slurm.tools()}:{os.environ['PATH']}"
     source = SlurmSource(tmp_path, SlurmCommands({**os.environ, **own, "PATH": path}))
     held = Asked(source, request(1)).until_slots("up")
