@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import UserRecord
-from jupyter_mntrain.recipe.results import (
+from jupyter_mntrain.recipe.parts.data import DataSection, Seed
+from jupyter_mntrain.recipe.parts.results import (
     MOST_STEPS,
     CheckpointSection,
     EvaluationSection,
@@ -15,12 +16,6 @@ from jupyter_mntrain.recipe.results import (
     ReportSection,
 )
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
-
-PYTHON_LIBRARY = "python-library"
-TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
-DATA_FILES = TEXT_FILES | {".parquet", ".arrow", ".jsonl", ".json"}
-"""Suffixes of what is read from a folder of data."""
-
 
 OptimizerKind = Literal["adamw", "adafactor", "adamw-8bit", "adamw-4bit"]
 AttentionKind = Literal["sdpa", "eager", "varlen", "flex_attention", "flash_attention_2"]
@@ -33,7 +28,6 @@ MOST_MICROBATCHES = 8
 """Where nothing plans their number."""
 
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
-_Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 _Beta = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 
@@ -56,48 +50,6 @@ class ModelSection(UserRecord, frozen=True):
     heads: Annotated[int, Meta(ge=1, le=1024)] | None = None
     key_value_heads: Annotated[int, Meta(ge=1, le=1024)] | None = None
     tie_embeddings: bool | None = None
-
-
-class DataSection(UserRecord, frozen=True):
-    """The training data. Every node reads its own copy; the trainer compares them.
-
-    ``source`` is ``python-library`` or a path: a .txt, .md, .jsonl, .json or .parquet file, a
-    folder of them, or a dataset saved by Hugging Face datasets, of which ``split`` is used.
-
-    ``format`` ``chat`` reads conversations (``messages``, ``conversations``, or ``prompt`` and
-    ``completion``) and renders them with ``chat_template`` (a .jinja file), the model's own chat
-    template, or ChatML. With ``answers_only``, the loss counts only the assistant's turns.
-
-    ``packing`` ``wrapped`` cuts one long text into sequences; ``best-fit`` fills each sequence with
-    whole documents that do not attend to each other; ``none`` gives each document its own sequence.
-    ``auto`` is ``wrapped`` for text, ``best-fit`` for chat. Documents longer than a sequence are
-    cut.
-
-    ``tokenizer`` ``auto`` uses the model directory's, or trains one of ``vocabulary_size`` on the
-    source.
-    """
-
-    source: Annotated[str, Meta(min_length=1)] = PYTHON_LIBRARY
-    format: Literal["text", "chat"] = "text"
-    text_field: Annotated[str, Meta(min_length=1)] = "text"
-    split: Annotated[str, Meta(min_length=1)] = "train"
-    chat_template: Annotated[str, Meta(min_length=1)] | None = None
-    answers_only: bool = False
-    packing: Literal["auto", "wrapped", "best-fit", "none"] = "auto"
-    sequence_length: Annotated[int, Meta(ge=8, le=131072)] = 256
-    tokenizer: Literal["auto", "train"] = "auto"
-    vocabulary_size: Annotated[int, Meta(ge=257, le=262144)] = 2048
-    seed: _Seed = 0
-
-    @property
-    def is_wrapped(self) -> bool:
-        """Whether sequences are cut from one long text, across documents."""
-        return self.packing == "wrapped" or (self.packing == "auto" and self.format == "text")
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether a sequence has several documents that must not attend to each other."""
-        return not self.is_wrapped and self.packing != "none"
 
 
 class PipelineSection(UserRecord, frozen=True):
@@ -202,7 +154,7 @@ class TrainSection(UserRecord, frozen=True):
     steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] = 100
     batch_size: _Count = 32
     accumulation: Annotated[int, Meta(ge=1, le=65536)] = 1
-    seed: _Seed = 0
+    seed: Seed = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     tf32: bool = True
     timeout_s: Annotated[float, Meta(ge=10.0, le=86400.0)] = 600.0

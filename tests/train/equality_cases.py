@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.recipe.parse import check
+from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import (
     DataParallelSection,
-    DataSection,
     MemorySection,
     ModelSection,
     OptimizerSection,

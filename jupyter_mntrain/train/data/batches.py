@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.sections import DataSection
+from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train.data.packing import best_fit
 from jupyter_mntrain.train.data.tokens import Tokens
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.sections import DataSection
+from jupyter_mntrain.recipe.parts.data import DataSection
 
 Message = Mapping[str, str]
 """``role`` and ``content``, as chat templates take them."""

@@ -12,7 +12,7 @@ import msgspec
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.sections import DATA_FILES, PYTHON_LIBRARY, TEXT_FILES, DataSection
+from jupyter_mntrain.recipe.parts.data import DATA_FILES, PYTHON_LIBRARY, TEXT_FILES, DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import Message, messages_of
 from jupyter_mntrain.train.data.records import SourceRow, is_text, read_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.sections import TEXT_FILES
+from jupyter_mntrain.recipe.parts.data import TEXT_FILES
 
 _TABLES = frozenset({".parquet", ".arrow"})
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE
 from jupyter_mntrain.model.records.doctor.trial import TriedRank, written_line
-from jupyter_mntrain.recipe.results import (
+from jupyter_mntrain.recipe.parts.results import (
     CheckpointSection,
     EvaluationSection,
     OutputSection,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import tomli_w
 
-from jupyter_mntrain.recipe.results import REPORT_PROJECT
+from jupyter_mntrain.recipe.parts.results import REPORT_PROJECT
 from jupyter_mntrain.recipe.sections import Recipe
 
 NUMBERS = {

@@ -22,7 +22,8 @@ from transformers import (
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parse import preset_config
-from jupyter_mntrain.recipe.sections import DataSection, ModelSection
+from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents
 from jupyter_mntrain.train.data.batches import Batch, hold_out, rows_of, sample_of

@@ -10,7 +10,7 @@ import pytest
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.sections import DataSection
+from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train.data.batches import NOT_COUNTED, rows_of, sample_of
 from jupyter_mntrain.train.data.chat import CHATML, ChatWriter, messages_of
 from jupyter_mntrain.train.data.corpus import read_corpus

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.presets import FAMILIES, PRESETS
-from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data.batches import (
     NOT_COUNTED,
     Batch,

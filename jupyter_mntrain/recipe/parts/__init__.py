@@ -1,0 +1,1 @@
+"""Parts of a recipe: sections that have modules of their own."""

@@ -1,0 +1,58 @@
+"""The data section of a recipe, and what files hold data."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from jupyter_mntrain.model._record import UserRecord
+
+PYTHON_LIBRARY = "python-library"
+TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
+DATA_FILES = TEXT_FILES | {".parquet", ".arrow", ".jsonl", ".json"}
+"""Suffixes of what is read from a folder of data."""
+
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+class DataSection(UserRecord, frozen=True):
+    """The training data. Every node reads its own copy; the trainer compares them.
+
+    ``source`` is ``python-library`` or a path: a .txt, .md, .jsonl, .json or .parquet file, a
+    folder of them, or a dataset saved by Hugging Face datasets, of which ``split`` is used.
+
+    ``format`` ``chat`` reads conversations (``messages``, ``conversations``, or ``prompt`` and
+    ``completion``) and renders them with ``chat_template`` (a .jinja file), the model's own chat
+    template, or ChatML. With ``answers_only``, the loss counts only the assistant's turns.
+
+    ``packing`` ``wrapped`` cuts one long text into sequences; ``best-fit`` fills each sequence with
+    whole documents that do not attend to each other; ``none`` gives each document its own sequence.
+    ``auto`` is ``wrapped`` for text, ``best-fit`` for chat. Documents longer than a sequence are
+    cut.
+
+    ``tokenizer`` ``auto`` uses the model directory's, or trains one of ``vocabulary_size`` on the
+    source.
+    """
+
+    source: Annotated[str, Meta(min_length=1)] = PYTHON_LIBRARY
+    format: Literal["text", "chat"] = "text"
+    text_field: Annotated[str, Meta(min_length=1)] = "text"
+    split: Annotated[str, Meta(min_length=1)] = "train"
+    chat_template: Annotated[str, Meta(min_length=1)] | None = None
+    answers_only: bool = False
+    packing: Literal["auto", "wrapped", "best-fit", "none"] = "auto"
+    sequence_length: Annotated[int, Meta(ge=8, le=131072)] = 256
+    tokenizer: Literal["auto", "train"] = "auto"
+    vocabulary_size: Annotated[int, Meta(ge=257, le=262144)] = 2048
+    seed: Seed = 0
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether sequences are cut from one long text, across documents."""
+        return self.packing == "wrapped" or (self.packing == "auto" and self.format == "text")
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a sequence has several documents that must not attend to each other."""
+        return not self.is_wrapped and self.packing != "none"
