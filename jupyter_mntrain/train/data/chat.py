@@ -1,18 +1,19 @@
-"""Chat data: finds conversations in rows, renders the chat template, marks answers."""
+"""Chat data: renders conversations with the chat template, marks answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
-
-Message = Mapping[str, str]
-"""``role`` and ``content``, as chat templates take them."""
+from jupyter_mntrain.train.data.bad_rows import RowError
+from jupyter_mntrain.train.data.conversations import ANSWERS, Message, Tool
+from jupyter_mntrain.train.data.lost_parts import refuse_lost
 
 CHATML = (
     "{% for message in messages %}"
@@ -26,20 +27,6 @@ CHATML = (
 know when to stop and users never see a marker that is not a token.
 """
 
-_ROLES = {
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "human": "user",
-    "gpt": "assistant",
-    "bing": "assistant",
-    "model": "assistant",
-}
-"""Role names of ShareGPT and others, and the template's."""
-
-ANSWERS = "assistant"
-
 
 class RenderedChat(NamedTuple):
     """A document as text.
@@ -50,44 +37,6 @@ class RenderedChat(NamedTuple):
 
     text: str
     answers: tuple[tuple[int, int], ...] | None = None
-
-
-def messages_of(fields: Mapping[str, Any], where: str) -> list[Message]:
-    """Read a row's conversation: ``messages``, ``conversations``, or a prompt and its completion.
-
-    Raises:
-        RecipeError: it has no conversation, or one without an answer.
-    """
-    found = _turns(fields, where)
-    messages: list[Message] = []
-    for turn in found:
-        role = turn.get("role", turn.get("from")) if isinstance(turn, dict) else None
-        content = turn.get("content", turn.get("value")) if isinstance(turn, dict) else None
-        if role not in _ROLES or not isinstance(content, str):
-            cause = f"{where}: no role and content in {str(turn)[:80]}"
-            raise RecipeError(cause, fix=f"roles are {', '.join(_ROLES)}; content is text")
-        messages.append({"role": _ROLES[role], "content": content})
-    if not any(message["role"] == ANSWERS for message in messages):
-        raise RecipeError(f"{where} has no assistant turn", fix="remove that conversation")
-    return messages
-
-
-def _turns(fields: Mapping[str, Any], where: str) -> Sequence[Any]:
-    for name in ("messages", "conversations", "conversation"):
-        if isinstance(fields.get(name), list):
-            turns: list[Any] = fields[name]
-            return turns
-    for asks, answer in (("prompt", "completion"), ("instruction", "output")):
-        if isinstance(fields.get(asks), str) and isinstance(fields.get(answer), str):
-            more = fields.get("input") or ""
-            question = f"{fields[asks]}\n\n{more}" if more else fields[asks]
-            said = [{"role": "user", "content": question}]
-            return [*said, {"role": "assistant", "content": fields[answer]}]
-    known = ", ".join(fields) or "no fields"
-    raise RecipeError(
-        f"{where}: not a conversation; its fields are {known}",
-        fix="give messages (role, content), conversations (from, value), or prompt and completion",
-    )
 
 
 class ChatWriter:
@@ -105,55 +54,135 @@ class ChatWriter:
         self.template = template or tokenizer.chat_template or CHATML
         self._marks = answers_only
 
-    def write(self, messages: Sequence[Message], where: str) -> RenderedChat:
+    def write(
+        self, messages: Sequence[Message], where: str, tools: Sequence[Tool] | None = None
+    ) -> RenderedChat:
         """Render a conversation.
 
+        Args:
+            tools: that the assistant may call.
+
         Raises:
-            RecipeError: the template rejects it.
+            RowError: the template rejects it, or leaves a part of it out.
         """
-        text = self._rendered(messages, where)
-        return RenderedChat(text, self._answers(messages, text, where) if self._marks else None)
+        known = [self._known(message) for message in messages]
+        chat = _Chat(self, known, tools, where)
+        text = chat.rendered(len(known))
+        refuse_lost(
+            lambda some, with_tools: self.render(some, where, with_tools), text, known, tools, where
+        )
+        return RenderedChat(text, chat.answers(text) if self._marks else None)
 
     def asks(self, prompt: str, where: str) -> str:
         """Render a user's first message, up to where the answer begins.
 
         Raises:
-            RecipeError: the template rejects it.
+            RowError: the template rejects it.
         """
-        return self._rendered([{"role": "user", "content": prompt}], where, asks=True)
+        return self.render([{"role": "user", "content": prompt}], where, asks=True)
 
-    def _answers(
-        self, messages: Sequence[Message], text: str, where: str
-    ) -> tuple[tuple[int, int], ...]:
-        spans = []
-        for place, message in enumerate(messages):
-            if message["role"] != ANSWERS:
-                continue
-            before = self._rendered(messages[:place], where, asks=True)
-            upto = self._rendered(messages[: place + 1], where)
-            if not (upto.startswith(before) and text.startswith(upto)):
-                raise RecipeError(
-                    f"{where}: the chat template rewrites earlier turns, so the answer cannot be "
-                    "located",
-                    fix="set data.answers_only = false, or another data.chat_template",
-                )
-            spans.append((len(before), len(upto)))
-        return tuple(spans)
+    def render(
+        self,
+        messages: Sequence[Message],
+        where: str,
+        tools: Sequence[Tool] | None = None,
+        *,
+        asks: bool = False,
+    ) -> str:
+        """Run the template.
 
-    def _rendered(self, messages: Sequence[Message], where: str, *, asks: bool = False) -> str:
+        Args:
+            asks: write also how an answer begins.
+
+        Raises:
+            RowError: it fails.
+        """
         try:
             written = self._tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
+                tools=None if tools is None else [dict(tool) for tool in tools],
                 chat_template=self.template,
                 tokenize=False,
                 add_generation_prompt=asks,
             )
         except Exception as error:
             # A template is other people's code and may raise anything.
-            cause = f"{where}: the chat template rejects it: {error}"
+            what, why = "the chat template rejects it", f": {error}"
             fix = "fix that conversation, or set another data.chat_template"
-            raise RecipeError(cause, fix=fix) from error
+            raise RowError(where, what, detail=why, fix=fix) from error
         return str(written)
+
+    @cached_property
+    def opening(self) -> str:
+        """What the template writes before each answer.
+
+        Raises:
+            RowError: it rejects a question.
+        """
+        question = [{"role": "user", "content": "?"}]
+        closed = self.render(question, "a question")
+        return self.render(question, "a question", asks=True).removeprefix(closed)
+
+    def _known(self, message: Message) -> Message:
+        """The message in a role that the template knows: a developer is the newer system."""
+        if message["role"] == "developer" and "developer" not in self.template:
+            return {**message, "role": "system"}
+        return message
+
+
+class _Chat(NamedTuple):
+    """A conversation and how it is written."""
+
+    writer: ChatWriter
+    messages: Sequence[Message]
+    tools: Sequence[Tool] | None
+    where: str
+
+    def rendered(self, count: int, *, asks: bool = False) -> str:
+        """The text of the first messages."""
+        return self.writer.render(self.messages[:count], self.where, self.tools, asks=asks)
+
+    def otherwise(self, messages: Sequence[Message], tools: Sequence[Tool] | None) -> str:
+        """The text if these were its messages and tools."""
+        return self.writer.render(messages, self.where, tools)
+
+    def answers(self, text: str) -> tuple[tuple[int, int], ...]:
+        """Begin and end of each answer in the conversation's text."""
+        spans = []
+        for place, message in enumerate(self.messages):
+            if message["role"] != ANSWERS:
+                continue
+            upto = self.rendered(place + 1)
+            begin = self._begin(place, upto) if text.startswith(upto) else None
+            if begin is None:
+                raise RowError(
+                    self.where,
+                    "the chat template rewrites earlier turns, so the answer cannot be located",
+                    fix="set data.answers_only = false, or another data.chat_template",
+                )
+            spans.append((begin, len(upto)))
+        return tuple(spans)
+
+    def _begin(self, place: int, upto: str) -> int | None:
+        """Where an answer begins; ``None`` if the template does not tell."""
+        is_first = not any(message["role"] == "user" for message in self.messages[:place])
+        try:
+            before = self.rendered(place, asks=True) if place else None
+        except RowError:
+            if not is_first:
+                raise
+            before = None  # many templates reject a system message alone
+        if before is not None and upto.startswith(before):
+            return len(before)
+        if not is_first or not self.writer.opening:
+            return None
+        # Nobody has asked anything, and no template writes a conversation without messages.
+        after = 0
+        for message in self.messages[:place]:
+            content = message["content"].strip()
+            after = max(after, upto.find(content, after) + len(content))
+        found = upto.find(self.writer.opening, after)
+        return None if found < 0 else found + len(self.writer.opening)
 
 
 def template_of(section: DataSection) -> str | None:

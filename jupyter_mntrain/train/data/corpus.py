@@ -14,7 +14,8 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DATA_FILES, PYTHON_LIBRARY, TEXT_FILES, DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.data.chat import Message, messages_of
+from jupyter_mntrain.train.data.bad_rows import RowError
+from jupyter_mntrain.train.data.conversations import Message, Tool, messages_of, tools_of
 from jupyter_mntrain.train.data.records import SourceRow, is_text, read_rows
 
 Document = str | Sequence[Message]
@@ -33,10 +34,15 @@ _MACHINE_PREFIXES = ("config-", "_sysconfigdata")
 
 
 class Located(msgspec.Struct, frozen=True):
-    """A document with its file and line."""
+    """A document with its file and line.
+
+    Args:
+        tools: that its assistant may call.
+    """
 
     document: Document
     where: str
+    tools: Sequence[Tool] | None = None
 
 
 class Corpus(Record, frozen=True):
@@ -59,7 +65,7 @@ class Corpus(Record, frozen=True):
         for path in self.files:
             left = float(path.stat().st_size)
             for row in read_rows(path, self.section.text_field):
-                yield Located(_document(row, self.section), row.where)
+                yield _document(row, self.section)
                 tally.add(row.size_bytes)
                 left -= row.size_bytes
             tally.add(left)  # empty lines
@@ -161,12 +167,13 @@ def _size_bytes(files: Sequence[Path]) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-def _document(row: SourceRow, section: DataSection) -> Document:
+def _document(row: SourceRow, section: DataSection) -> Located:
     if section.format == "chat":
-        return messages_of(row.fields, row.where)
+        messages, tools = messages_of(row.fields, row.where), tools_of(row.fields, row.where)
+        return Located(messages, row.where, tools)
     text = row.fields.get(section.text_field)
     if not isinstance(text, str):
         known = ", ".join(row.fields) or "no fields"
-        cause = f'{row.where}: no text in field "{section.text_field}"'
-        raise RecipeError(cause, fix=f"set data.text_field to one of its fields: {known}")
-    return text
+        fix = f"set data.text_field to one of its fields: {known}"
+        raise RowError(row.where, f'no text in field "{section.text_field}"', fix=fix)
+    return Located(text, row.where)

@@ -30,7 +30,7 @@ IDS, ENDS, ANSWERED = "ids.int32", "ends.int64", "answered.bool"
 END_OF_TEXT = "<|endoftext|>"
 END_OF_TEXT_ID = 0
 
-_FORMAT = "2"
+_FORMAT = "3"
 """Part of every cache key: raise it when the format of the files changes."""
 
 _BATCH_DOCUMENTS = 64
@@ -194,7 +194,7 @@ def _encoded(
 def _written(found: Located, writer: ChatWriter) -> RenderedChat:
     if isinstance(found.document, str):
         return RenderedChat(found.document)
-    return writer.write(found.document, found.where)
+    return writer.write(found.document, found.where, found.tools)
 
 
 class _Encoder:

@@ -12,7 +12,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train.data.batches import NOT_COUNTED, rows_of, sample_of
-from jupyter_mntrain.train.data.chat import CHATML, ChatWriter, messages_of
+from jupyter_mntrain.train.data.chat import CHATML, ChatWriter
+from jupyter_mntrain.train.data.conversations import messages_of, tools_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, trained_tokens
 from tests.wording import wording
@@ -162,3 +163,118 @@ def test_the_models_own_template_and_another_that_is_named(
         assert first.startswith(beginning)
     with pytest.raises(RecipeError, match=wording("chat_template = /gone")):
         model_tokens(corpus, section(data, chat_template="/gone"), model, 0, cache=tmp_path)
+
+
+HERMES = (
+    "{% if tools %}<tools>{% for t in tools %}{{ t | tojson }}{% endfor %}</tools>\n{% endif %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.reasoning_content and loop.last %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+    "{{ m.content }}"
+    "{% for call in m.tool_calls or [] %}<call>{{ call.function | tojson }}</call>{% endfor %}"
+    "<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""Writes all that a conversation may have; of reasoning, only the last."""
+WEATHER = {"name": "weather", "description": "of a city", "parameters": {"type": "object"}}
+
+
+def called(arguments: Any) -> dict[str, Any]:
+    call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def with_tools(**more: Any) -> dict[str, Any]:
+    said = [
+        {"role": "user", "content": "Is it warm?"},
+        called('{"city": "Bonn"}'),
+        {"role": "tool", "content": "31", "tool_call_id": "1"},
+        {"role": "assistant", "content": "Yes.", "reasoning_content": "31 is warm."},
+    ]
+    return {"messages": said, "tools": [WEATHER], **more}
+
+
+def test_an_assistant_that_speaks_first(tokenizer: PreTrainedTokenizerBase) -> None:
+    first = [{"role": "assistant", "content": "Hello."}, *ASKED]
+    system = {"role": "system", "content": "assistant\nHello."}
+    rejects = "{% if messages[-1].role == 'system' %}{{ raise_exception('alone') }}{% endif %}"
+    for template in (None, LLAMA_3, rejects + CHATML):
+        writer = ChatWriter(tokenizer, template, answers_only=True)
+        end = "<|eot_id|>" if template == LLAMA_3 else "<|endoftext|>\n"
+        for messages in (first, [system, *first]):
+            text, answers = writer.write(messages, "")
+            assert answers is not None
+            said = [text[begin:end] for begin, end in answers]
+            spoken = ("Hello.", "Samantha.", "My mother called me so.")
+            assert said == [f"{one}{end}" for one in spoken]
+            assert "system" not in said[0]
+
+
+def test_tools_calls_and_reasoning_are_written(tokenizer: PreTrainedTokenizerBase) -> None:
+    row = with_tools()
+    messages, tools = messages_of(row, "here"), tools_of(row, "here")
+    assert messages[1]["tool_calls"][0]["function"]["arguments"] == {"city": "Bonn"}
+    text, answers = ChatWriter(tokenizer, HERMES, answers_only=True).write(messages, "", tools)
+    assert answers is not None
+    said = [text[begin:end] for begin, end in answers]
+    assert json.loads(said[0].split("call>")[1].removesuffix("</")) == {
+        "name": "weather",
+        "arguments": {"city": "Bonn"},
+    }
+    assert said[1] == "<think>31 is warm.</think>Yes.<|im_end|>\n"
+    assert "of a city" in text
+    # Tables hold unlike objects as JSON, and OpenAI had another form before.
+    old = {"role": "assistant", "content": None, "function_call": called("{}")["tool_calls"][0]}
+    as_text = {"messages": json.dumps(row["messages"]), "tools": json.dumps([WEATHER])}
+    assert messages_of(as_text, "") == messages
+    assert tools_of(as_text, "") == tools == [{"type": "function", "function": WEATHER}]
+    assert "tool_calls" in messages_of({"messages": [old]}, "")[0]
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        (with_tools(), "line 3: the chat template does not write tools"),
+        (with_tools(tools=None), "line 3: the chat template does not write reasoning"),
+        ({"messages": [called("{}")]}, "line 3: the chat template does not write tool_calls"),
+        ({"messages": [called("Bonn")]}, "arguments that are not a JSON object"),
+        (with_tools(tools="weather"), "its tools are not a list of objects"),
+    ],
+)
+def test_what_a_template_would_drop_is_refused(
+    row: dict[str, Any], says: str, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    writer = ChatWriter(tokenizer, None, answers_only=False)  # ChatML knows nothing of these
+    with pytest.raises(RecipeError, match=says):
+        writer.write(messages_of(row, "line 3"), "line 3", tools_of(row, "line 3"))
+
+
+def test_roles_and_parts_of_others(tokenizer: PreTrainedTokenizerBase) -> None:
+    parts = [{"type": "text", "text": "2+"}, {"type": "text", "text": "2", "image_url": None}]
+    row = {
+        "messages": [
+            {"role": "developer", "content": "Be short."},
+            {"role": "user", "content": parts},
+            {"role": "function", "name": "add", "content": "4"},
+            {"role": "assistant", "content": "4"},
+        ]
+    }
+    writer = ChatWriter(tokenizer, None, answers_only=False)
+    text = writer.write(messages_of(row, ""), "").text
+    assert text.startswith("<|im_start|>system\nBe short.<|im_end|>\n<|im_start|>user\n2+2<|im_end")
+    assert "<|im_start|>tool\n4<|im_end|>" in text
+    knows = CHATML + "{# developer #}"
+    text = ChatWriter(tokenizer, knows, answers_only=False).write(messages_of(row, ""), "").text
+    assert text.startswith("<|im_start|>developer\nBe short.")
+    beside = {"system": "Be short.", "conversations": row["messages"][1:]}
+    assert messages_of(beside, "")[0] == {"role": "system", "content": "Be short."}
+    both = {"prompt": row["messages"][:2], "completion": row["messages"][3:]}
+    assert [one["role"] for one in messages_of(both, "")] == ["developer", "user", "assistant"]
+    no_tool = "{% for m in messages if m.role != 'tool' %}{{ m.content }} 4{% endfor %}"
+    with pytest.raises(RecipeError, match=wording("3: .*does not write messages of role tool")):
+        ChatWriter(tokenizer, no_tool, answers_only=False).write(messages_of(row, ""), "line 3")
+    with pytest.raises(RecipeError, match=wording("line 3: .*does not write anything")):
+        ChatWriter(tokenizer, "{{ '' }}", answers_only=False).write(messages_of(row, ""), "line 3")
+    picture = {"role": "user", "content": [{"type": "image_url", "image_url": "x.png"}]}
+    with pytest.raises(RecipeError, match=wording("3: a message with a part of type image_url")):
+        messages_of({"messages": [picture]}, "line 3")

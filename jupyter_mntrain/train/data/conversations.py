@@ -1,0 +1,177 @@
+"""Conversations: found in rows of every common shape, and spelled as chat templates take them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jupyter_mntrain.train.data.bad_rows import RowError
+
+Message = Mapping[str, Any]
+"""``role`` and ``content``, as chat templates take them; maybe ``tool_calls`` and reasoning."""
+
+Tool = Mapping[str, Any]
+"""A function that the assistant may call, as JSON schema."""
+
+ANSWERS = "assistant"
+
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""Names of what the assistant thought: data sets and templates differ."""
+
+_ROLES = {
+    "system": "system",
+    "developer": "developer",
+    "user": "user",
+    "assistant": ANSWERS,
+    "tool": "tool",
+    "function": "tool",
+    "observation": "tool",
+    "human": "user",
+    "gpt": ANSWERS,
+    "bing": ANSWERS,
+    "model": ANSWERS,
+}
+"""Role names of OpenAI, ShareGPT and others, and the template's."""
+
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+
+
+def messages_of(fields: Mapping[str, Any], where: str) -> list[Message]:
+    """Read a row's conversation: ``messages``, ``conversations``, or a prompt and its completion.
+
+    Raises:
+        RowError: it has no conversation, one without an answer, or one that is more than text.
+    """
+    messages = [_message(turn, where) for turn in _turns(fields, where)]
+    system = fields.get("system")
+    has_own = bool(messages) and messages[0]["role"] in {"system", "developer"}
+    if isinstance(system, str) and system.strip() and not has_own:
+        messages.insert(0, {"role": "system", "content": system})
+    if not any(message["role"] == ANSWERS for message in messages):
+        raise RowError(where, "has no assistant turn", fix="remove that conversation")
+    return messages
+
+
+def tools_of(fields: Mapping[str, Any], where: str) -> list[Tool] | None:
+    """The functions that a row's conversation may call, if it names any.
+
+    Raises:
+        RowError: they are not functions.
+    """
+    tools = _from_json(fields.get("tools") or fields.get("functions"))
+    if not tools:
+        return None
+    if not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
+        fix = "write a list of JSON schemas, or remove that field"
+        raise RowError(where, "its tools are not a list of objects", fix=fix)
+    return [
+        tool if "function" in tool else {"type": "function", "function": tool} for tool in tools
+    ]
+
+
+def _turns(fields: Mapping[str, Any], where: str) -> Sequence[Any]:
+    for name in ("messages", "conversations", "conversation"):
+        turns = _from_json(fields.get(name))
+        if isinstance(turns, list):
+            return turns
+    for asks, answer in (("prompt", "completion"), ("instruction", "output")):
+        asked, said = fields.get(asks), fields.get(answer)
+        if isinstance(asked, list) and isinstance(said, list):
+            return [*asked, *said]
+        if isinstance(asked, str) and isinstance(said, str):
+            more = fields.get("input") or ""
+            question = f"{asked}\n\n{more}" if more else asked
+            return [{"role": "user", "content": question}, {"role": ANSWERS, "content": said}]
+    raise RowError(
+        where,
+        "not a conversation",
+        detail=f"; its fields are {', '.join(map(str, fields)) or 'none'}",
+        fix="give messages (role, content), conversations (from, value), or prompt and completion",
+    )
+
+
+def _message(turn: Any, where: str) -> Message:
+    if not isinstance(turn, dict):
+        raise _no_message(turn, where)
+    role = turn.get("role") or turn.get("from")
+    content = turn.get("content")
+    content = turn.get("value") if content is None else content
+    if not isinstance(role, str) or role not in _ROLES:
+        raise _no_message(turn, where)
+    more: dict[str, Any] = {}
+    if calls := _tool_calls(turn, where):
+        more["tool_calls"] = calls
+    thought = next((turn[name] for name in REASONING if turn.get(name)), None)
+    if thought is not None:
+        if not isinstance(thought, str):
+            fix = "write it as text, or remove that field"
+            raise RowError(where, "its reasoning is not text", fix=fix)
+        # Templates call it differently, and ignore names that they do not know.
+        more |= dict.fromkeys(REASONING, thought)
+    if content is None and more:
+        content = ""
+    if isinstance(content, list):
+        content = _joined(content, where)
+    if not isinstance(content, str):
+        raise _no_message(turn, where)
+    more |= {name: turn[name] for name in ("name", "tool_call_id") if turn.get(name)}
+    return {"role": _ROLES[role], "content": content, **more}
+
+
+def _no_message(turn: Any, where: str) -> RowError:
+    fix = f"roles are {', '.join(_ROLES)}; content is text"
+    return RowError(where, "no role and content", detail=f" in {str(turn)[:80]}", fix=fix)
+
+
+def _joined(parts: Sequence[Any], where: str) -> str:
+    """The text of content that is a list of parts."""
+    texts = []
+    for part in parts:
+        text = part.get("text") if isinstance(part, dict) else part
+        kind = part.get("type") or "text" if isinstance(part, dict) else "text"
+        if kind not in _TEXT_PARTS or not isinstance(text, str):
+            raise RowError(
+                where,
+                f"a message with a part of type {str(kind)[:40]}",
+                fix="the trainer learns from text alone: remove that part or that conversation",
+            )
+        texts.append(text)
+    return "".join(texts)
+
+
+def _tool_calls(turn: Mapping[str, Any], where: str) -> list[dict[str, Any]]:
+    """The functions that the assistant calls, in OpenAI's form with the arguments as an object."""
+    calls = _from_json(turn.get("tool_calls"))
+    if not calls:
+        called = _from_json(turn.get("function_call"))  # OpenAI's older form, of one call
+        calls = [called] if called else []
+    return (
+        [_tool_call(call, where) for call in calls]
+        if isinstance(calls, list)
+        else [_tool_call(calls, where)]
+    )
+
+
+def _tool_call(call: Any, where: str) -> dict[str, Any]:
+    function = call.get("function", call) if isinstance(call, dict) else None
+    named = function.get("name") if isinstance(function, dict) else None
+    arguments = _from_json(function.get("arguments") or {}) if isinstance(function, dict) else None
+    if not isinstance(named, str) or not isinstance(arguments, dict):
+        raise RowError(
+            where,
+            "a tool call without a name, or with arguments that are not a JSON object",
+            fix='write {"type": "function", "function": {"name": "…", "arguments": {…}}}',
+        )
+    more = {name: call[name] for name in ("id",) if call.get(name)}
+    return {"type": "function", **more, "function": {"name": named, "arguments": arguments}}
+
+
+def _from_json(value: Any) -> Any:
+    """What JSON in a text means: tables hold lists of unlike objects as text."""
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
