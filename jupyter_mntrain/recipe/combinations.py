@@ -5,9 +5,11 @@ Pure; imports no torch.
 
 from __future__ import annotations
 
+import math
+
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.schedules import KINDS
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import OptimizerSection, Recipe
 
 MOST_PROMPTS = 8
 """More would be too many samples to read during training."""
@@ -102,6 +104,27 @@ def _check_parallelism(recipe: Recipe) -> None:
         _check_shards(recipe)
     if KINDS[recipe.schedule].splits_backward:
         _check_split_backward(recipe)
+
+
+def check_schedule(recipe: Recipe) -> None:
+    """Refuse fields of another learning-rate schedule, and a decay that begins in the warm-up.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    section, usual = recipe.optimizer, OptimizerSection()
+    for field, whose in (("decay_share", "wsd"), ("power", "polynomial")):
+        if section.schedule != whose and getattr(section, field) != getattr(usual, field):
+            cause = f'optimizer.{field}: schedule = "{section.schedule}" does not use it'
+            raise RecipeError(cause, fix=f'leave {field} out or use schedule = "{whose}"')
+    most = recipe.train.steps - recipe.warmup_steps
+    if section.schedule == "wsd" and recipe.decay_steps > max(1, most):
+        cause = f"optimizer.decay_share = {section.decay_share:g}: the decay takes "
+        cause += f"{recipe.decay_steps} steps, and the warm-up of {recipe.warmup_steps} "
+        cause += f"leaves {most}"
+        share = math.floor(100 * most / recipe.train.steps) / 100
+        fix = f"use at most {share:g}" if share else "use fewer warmup_steps"
+        raise RecipeError(cause, fix=f"{fix}, or more steps")
 
 
 def check_precision(recipe: Recipe) -> None:

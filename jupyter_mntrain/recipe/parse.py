@@ -18,6 +18,7 @@ from jupyter_mntrain.recipe.combinations import (
     check_memory,
     check_precision,
     check_prompts,
+    check_schedule,
     check_tied,
 )
 from jupyter_mntrain.recipe.orders.counts import check_counts
@@ -174,6 +175,7 @@ def _check_optimizer(recipe: Recipe) -> None:
         cause = f"optimizer.warmup_steps = {recipe.warmup_steps}: more than train.steps"
         raise RecipeError(cause, fix=f"use at most {recipe.train.steps}")
     section = recipe.optimizer
+    check_schedule(recipe)
     check_precision(recipe)
     if section.kind == "adafactor":
         for field in ("betas", "epsilon"):

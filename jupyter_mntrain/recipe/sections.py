@@ -18,6 +18,7 @@ from jupyter_mntrain.recipe.parts.results import (
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 
 OptimizerKind = Literal["adamw", "adafactor", "adamw-8bit", "adamw-4bit"]
+LearningRateSchedule = Literal["cosine", "linear", "constant", "wsd", "polynomial"]
 AttentionKind = Literal["sdpa", "eager", "varlen", "flex_attention", "flash_attention_2"]
 LossKind = Literal["plain", "chunked", "liger"]
 Precision = Literal["float32-master", "stochastic-rounding", "plain"]
@@ -95,8 +96,11 @@ class DataParallelSection(UserRecord, frozen=True):
 
 
 class OptimizerSection(UserRecord, frozen=True):
-    """The optimizer, with linear warm-up, then a cosine down to ``min_ratio`` of the learning rate.
+    """The optimizer. The learning rate warms up linearly, then follows ``schedule``.
 
+    All schedules but ``constant`` end at ``min_ratio`` of the learning rate. ``polynomial`` falls
+    with the power ``power`` of the steps left; ``wsd`` (warm-up, stable, decay) stays, and falls in
+    a line over the last ``decay_share`` of all steps.
     ``warmup_steps`` defaults to a tenth of all steps, at most 100. ``clip_norm`` 0 disables
     clipping. ``grad_dtype`` is the dtype in which gradients are summed over microbatches and
     replicas; ``auto`` is that of the weights. ``adafactor`` ignores ``betas`` and ``epsilon``, and
@@ -111,9 +115,12 @@ class OptimizerSection(UserRecord, frozen=True):
     betas: tuple[_Beta, _Beta] = (0.9, 0.95)
     epsilon: Annotated[float, Meta(gt=0.0, le=1.0)] = 1e-8
     weight_decay: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.1
+    schedule: LearningRateSchedule = "cosine"
     warmup_steps: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     clip_norm: Annotated[float, Meta(ge=0.0, le=1e9)] = 1.0
     min_ratio: Annotated[float, Meta(ge=0.0, le=1.0)] = 0.1
+    decay_share: Annotated[float, Meta(gt=0.0, le=1.0)] = 0.2
+    power: Annotated[float, Meta(gt=0.0, le=100.0)] = 2.0
     grad_dtype: Literal["auto", "float32"] = "auto"
 
 
@@ -219,6 +226,11 @@ class Recipe(UserRecord, frozen=True):
     def warmup_steps(self) -> int:
         given = self.optimizer.warmup_steps
         return min(100, self.train.steps // 10) if given is None else given
+
+    @property
+    def decay_steps(self) -> int:
+        """Steps over which ``wsd`` falls."""
+        return max(1, round(self.optimizer.decay_share * self.train.steps))
 
     @property
     def dtype(self) -> Dtype:

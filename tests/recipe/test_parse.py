@@ -103,6 +103,16 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ("[optimizer]\nbetas = [0.9, 1.0]", "a list of 2, each a number from 0 and below 1"),
         ("[optimizer]\nbetas = [0.9]", "optimizer.betas = [0.9] is not allowed"),
         ("[optimizer]\nwarmup_steps = 200", "optimizer.warmup_steps = 200: more than train.steps"),
+        (
+            "[optimizer]\npower = 3",
+            'optimizer.power: schedule = "cosine" does not use it. Fix: leave power out or use',
+        ),
+        ("[optimizer]\ndecay_share = 0.5", 'use schedule = "wsd"'),
+        ('[optimizer]\nschedule = "step"', 'one of "constant", "cosine", "linear", "polynomial"'),
+        (
+            '[optimizer]\nschedule = "wsd"\ndecay_share = 0.95',
+            "takes 95 steps, and the warm-up of 10 leaves 90. Fix: use at most 0.9, or more steps",
+        ),
         ('[optimizer]\nkind = "sgd"', 'one of "adafactor", "adamw", "adamw-4bit", "adamw-8bit"'),
         (
             '[model]\ndtype = "float32"\n[optimizer]\nprecision = "float32-master"',

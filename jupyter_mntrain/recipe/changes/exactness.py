@@ -13,7 +13,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields
-from jupyter_mntrain.recipe.optimizer.learning_rate import learning_rate_ratio
+from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
 from jupyter_mntrain.recipe.sections import Recipe
 
 Effect = Literal["refused", "checked", "other", "rounding", "none"]
@@ -56,7 +56,8 @@ EFFECTS: Final[dict[str, Effect]] = {
 }
 """By section, or by section and field, which wins."""
 
-_SCHEDULE = frozenset({"train.steps", "optimizer.warmup_steps", "optimizer.min_ratio"})
+_OF_SCHEDULE = ("schedule", "warmup_steps", "min_ratio", "decay_share", "power")
+_SCHEDULE = frozenset({"train.steps", *(f"optimizer.{field}" for field in _OF_SCHEDULE)})
 _COMPARED_STEPS = 1000
 """Most steps at which two learning rates are compared."""
 
@@ -161,13 +162,4 @@ def _has_same_rates(before: Recipe, after: Recipe, step: int) -> bool:
     last = min(before.train.steps, after.train.steps)
     stride = max(1, (last - step) // _COMPARED_STEPS)
     compared = {*range(step, last, stride), max(step, last - 1)}
-    return all(_ratio(before, one) == _ratio(after, one) for one in compared)
-
-
-def _ratio(recipe: Recipe, step: int) -> float:
-    return learning_rate_ratio(
-        step,
-        steps=recipe.train.steps,
-        warmup_steps=recipe.warmup_steps,
-        min_ratio=recipe.optimizer.min_ratio,
-    )
+    return all(ratio_at(before, one) == ratio_at(after, one) for one in compared)

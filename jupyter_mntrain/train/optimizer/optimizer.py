@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_
 
-from jupyter_mntrain.recipe.optimizer.learning_rate import learning_rate_ratio
+from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import FLOAT32, UPDATED_AT_ONCE_BYTES
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
@@ -64,13 +64,7 @@ class Optimizer:
     @property
     def learning_rate(self) -> float:
         """Learning rate of the next step."""
-        ratio = learning_rate_ratio(
-            self._step,
-            steps=self._recipe.train.steps,
-            warmup_steps=self._recipe.warmup_steps,
-            min_ratio=self._recipe.optimizer.min_ratio,
-        )
-        return self._recipe.optimizer.learning_rate * ratio
+        return self._recipe.optimizer.learning_rate * ratio_at(self._recipe, self._step)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Optimizer state by ``exp_avg/NAME`` and the like."""
