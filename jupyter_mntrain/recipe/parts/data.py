@@ -31,6 +31,9 @@ class DataSection(UserRecord, frozen=True):
     ``auto`` is ``wrapped`` for text, ``best-fit`` for chat. Documents longer than a sequence are
     cut.
 
+    ``on_bad_rows`` ``refuse`` names all rows that cannot be trained on; ``skip`` leaves them out,
+    and refuses if they are more than the share ``bad_rows_limit`` of all rows.
+
     ``tokenizer`` ``auto`` uses the model directory's, or trains one of ``vocabulary_size`` on the
     source.
     """
@@ -41,6 +44,8 @@ class DataSection(UserRecord, frozen=True):
     split: Annotated[str, Meta(min_length=1)] = "train"
     chat_template: Annotated[str, Meta(min_length=1)] | None = None
     answers_only: bool = False
+    on_bad_rows: Literal["refuse", "skip"] = "refuse"
+    bad_rows_limit: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
     packing: Literal["auto", "wrapped", "best-fit", "none"] = "auto"
     sequence_length: Annotated[int, Meta(ge=8, le=131072)] = 256
     tokenizer: Literal["auto", "train"] = "auto"

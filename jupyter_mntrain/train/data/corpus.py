@@ -14,9 +14,9 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DATA_FILES, PYTHON_LIBRARY, TEXT_FILES, DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.data.bad_rows import RowError
+from jupyter_mntrain.train.data.bad_rows import BadRows, RowError
 from jupyter_mntrain.train.data.conversations import Message, Tool, messages_of, tools_of
-from jupyter_mntrain.train.data.records import SourceRow, is_text, read_rows
+from jupyter_mntrain.train.data.records import SourceRow, read_rows
 
 Document = str | Sequence[Message]
 """A text, or a conversation."""
@@ -54,22 +54,43 @@ class Corpus(Record, frozen=True):
     section: DataSection
 
     def documents(
-        self, *, progress: ProgressWriter = unwatched, what: str = "reading the text"
+        self,
+        *,
+        progress: ProgressWriter = unwatched,
+        what: str = "reading the text",
+        bad: BadRows | None = None,
     ) -> Iterator[Located]:
         """Yield the documents, in the same order each time.
 
         Args:
             progress: receives the bytes read, under the name ``what``.
+            bad: receives the rows that are none; who gives it calls ``settle`` at the end.
+
+        Raises:
+            RecipeError: without ``bad``, at the end: more rows are bad than the recipe allows.
         """
+        found = BadRows(self.section) if bad is None else bad
         tally = Tally(progress, what, _size_bytes(self.files), "B")
         for path in self.files:
             left = float(path.stat().st_size)
             for row in read_rows(path, self.section.text_field):
-                yield _document(row, self.section)
+                found.rows += 1
+                try:
+                    document = _document(row, self.section)
+                except RowError as error:
+                    found.add(error)
+                else:
+                    yield document
+                if found.gives_up:
+                    break
                 tally.add(row.size_bytes)
                 left -= row.size_bytes
+            if found.gives_up:
+                break
             tally.add(left)  # empty lines
         tally.end()
+        if bad is None:
+            found.settle()
 
 
 def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> Corpus:
@@ -131,7 +152,7 @@ def _corpus(
     for path in files:
         size = path.stat().st_size
         tally.add(size)
-        if is_text(path) and not _is_utf_8(path):
+        if path.suffix in TEXT_FILES and not _is_utf_8(path):
             continue
         kept.append(path)
         with path.open("rb") as file:
@@ -157,9 +178,7 @@ def _is_utf_8(path: Path) -> bool:
     try:
         path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        if path.suffix in TEXT_FILES:
-            return False
-        raise RecipeError(f"{path} is not UTF-8 text", fix="save it as UTF-8") from None
+        return False
     return True
 
 
@@ -168,6 +187,8 @@ def _size_bytes(files: Sequence[Path]) -> int:
 
 
 def _document(row: SourceRow, section: DataSection) -> Located:
+    if row.error is not None:
+        raise row.error
     if section.format == "chat":
         messages, tools = messages_of(row.fields, row.where), tools_of(row.fields, row.where)
         return Located(messages, row.where, tools)

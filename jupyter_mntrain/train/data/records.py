@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.foreign import is_unicode
 from jupyter_mntrain.recipe.parts.data import TEXT_FILES
-
-_TABLES = frozenset({".parquet", ".arrow"})
+from jupyter_mntrain.train.data.bad_rows import RowError
 
 
 class SourceRow(NamedTuple):
@@ -19,11 +19,13 @@ class SourceRow(NamedTuple):
     Args:
         where: file and line or row, for messages.
         size_bytes: its approximate share of the file, for progress.
+        error: why it has no fields.
     """
 
     fields: Mapping[str, Any]
     where: str
     size_bytes: float
+    error: RowError | None = None
 
 
 def read_rows(path: Path, text_field: str) -> Iterator[SourceRow]:
@@ -43,40 +45,44 @@ def read_rows(path: Path, text_field: str) -> Iterator[SourceRow]:
     yield from readers.get(path.suffix, _table)(path)
 
 
-def is_text(path: Path) -> bool:
-    """Whether the file should contain UTF-8 text."""
-    return path.suffix not in _TABLES
-
-
 def _lines(path: Path) -> Iterator[SourceRow]:
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8", errors="surrogateescape") as file:
         for number, line in enumerate(file, start=1):
-            where, size = f"{path} line {number}", len(line.encode())
-            if line.strip():
-                yield SourceRow(_object(_decoded(line, where), where), where, size)
+            if not line.strip():
+                continue
+            where, size = f"{path} line {number}", len(line.encode(errors="surrogateescape"))
+            try:
+                value = _decoded(line, where)
+            except RowError as error:
+                yield SourceRow({}, where, size, error)
+            else:
+                yield _row(value, where, size)
 
 
 def _list(path: Path) -> Iterator[SourceRow]:
-    content = path.read_text(encoding="utf-8")
-    values = _decoded(content, str(path))
+    values = _decoded(path.read_text(encoding="utf-8", errors="surrogateescape"), str(path))
     if not isinstance(values, list):
         raise RecipeError(f"{path} is not a list of objects", fix="write [{…}, {…}], or .jsonl")
     for number, value in enumerate(values, start=1):
-        where = f"{path} entry {number}"
-        yield SourceRow(_object(value, where), where, path.stat().st_size / len(values))
+        yield _row(value, f"{path} entry {number}", path.stat().st_size / len(values))
+
+
+def _row(value: Any, where: str, size: float) -> SourceRow:
+    if isinstance(value, dict):
+        return SourceRow(value, where, size)
+    error = RowError(where, "not an object with fields", fix='write {"text": "…"}')
+    return SourceRow({}, where, size, error)
 
 
 def _decoded(text: str, where: str) -> Any:
+    if not is_unicode(text):
+        raise RowError(where, "not UTF-8 text", fix="save it as UTF-8")
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise RecipeError(f"{where}: not JSON: {error.msg}", fix="repair it") from None
-
-
-def _object(value: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise RecipeError(f"{where}: not an object with fields", fix='write {"text": "…"}')
-    return value
+        raise RowError(where, "not JSON", detail=f": {error.msg}", fix="repair it") from None
+    except RecursionError:
+        raise RowError(where, "JSON that is nested too deeply", fix="write it flat") from None
 
 
 def _table(path: Path) -> Iterator[SourceRow]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import platformdirs
 from filelock import FileLock, Timeout
@@ -18,13 +19,16 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.foreign import is_unicode
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
+from jupyter_mntrain.train.data.bad_rows import BadRows, RowError, SkippedRows
 from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat, template_of
 from jupyter_mntrain.train.data.corpus import Corpus, Located
 
-IDS, ENDS, ANSWERED = "ids.int32", "ends.int64", "answered.bool"
+IDS, ENDS, ANSWERED, COUNTS = "ids.int32", "ends.int64", "answered.bool", "counts.json"
 """Files of the cache, in native byte order: it is not shared between machines."""
 
 END_OF_TEXT = "<|endoftext|>"
@@ -35,6 +39,21 @@ _FORMAT = "3"
 
 _BATCH_DOCUMENTS = 64
 """Documents encoded at once: enough to occupy the tokenizer's threads."""
+
+
+class ReadCounts(Record, frozen=True):
+    """What became of the rows.
+
+    Args:
+        rows: number of all, or of files with text.
+        skipped: rows left out, by kind.
+    """
+
+    rows: int = 0
+    skipped: tuple[SkippedRows, ...] = ()
+
+
+NO_COUNTS = ReadCounts()
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,7 @@ class Tokens:
         digest: hash of tokenizer and chat template.
         tokenizer: decodes the ids.
         template: chat template that the conversations were rendered with.
+        counts: of the rows it was made of.
     """
 
     ids: NDArray[np.int32]
@@ -56,6 +76,7 @@ class Tokens:
     digest: str
     tokenizer: PreTrainedTokenizerBase
     template: str | None = None
+    counts: ReadCounts = NO_COUNTS
 
     @property
     def vocabulary_size(self) -> int:
@@ -78,12 +99,12 @@ def trained_tokens(
     size = section.vocabulary_size
     writer = ChatWriter(untrained_tokenizer(), template_of(section), answers_only=False)
     template = writer.template if section.format == "chat" else ""
-    key = _digest(_FORMAT, corpus.digest, str(size), template)
+    key = _digest(_FORMAT, corpus.digest, _policy(section), str(size), template)
     path = cache / f"tokenizer-{key[:32]}.json"
     with _locked(path, progress):
         if not path.exists():
-            found = corpus.documents(progress=progress, what="training the tokenizer")
-            texts = (_written(one, writer).text for one in found)
+            written = _written(corpus, writer, BadRows(section), progress, "training the tokenizer")
+            texts = (one.text for one in written)
             _replace(path, lambda to: _train(texts, size).save(str(to)))
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), eos_token=END_OF_TEXT)
     if len(tokenizer) != size:
@@ -179,22 +200,48 @@ def _encoded(
     # The template already ends a conversation.
     end = None if is_chat else end_of_text
     digest = _digest(_FORMAT, fast.to_str(), str(end), template or "", str(marks))
-    folder = cache / f"tokens-{_digest(corpus.digest, digest)[:32]}"
+    folder = cache / f"tokens-{_digest(corpus.digest, _policy(section), digest)[:32]}"
     with _locked(folder, progress):
         if not folder.exists():
-            found = corpus.documents(progress=progress, what="tokenizing the text")
-            written = (_written(one, writer) for one in found)
-            _replace(folder, lambda to: _Encoder(fast, end, to).run(written))
+            bad = BadRows(section)
+            written = _written(corpus, writer, bad, progress, "tokenizing the text")
+            _replace(folder, lambda to: _Encoder(fast, end, to).run(written, bad))
+    if not (folder / IDS).stat().st_size:
+        cause = f"data.source = {section.source}: all of its documents are empty"
+        raise RecipeError(cause, fix="use another source")
     ids = np.memmap(folder / IDS, dtype=np.int32, mode="r")
     ends = np.fromfile(folder / ENDS, dtype=np.int64)
     answers = np.memmap(folder / ANSWERED, dtype=np.bool_, mode="r") if marks else None
-    return Tokens(ids, ends, answers, digest, tokenizer, template)
+    counts = msgspec.json.decode((folder / COUNTS).read_bytes(), type=ReadCounts)
+    return Tokens(ids, ends, answers, digest, tokenizer, template, counts)
 
 
-def _written(found: Located, writer: ChatWriter) -> RenderedChat:
+def _written(
+    corpus: Corpus, writer: ChatWriter, bad: BadRows, progress: ProgressWriter, what: str
+) -> Iterator[RenderedChat]:
+    """The documents as text; ends with an error if too many rows are bad."""
+    for found in corpus.documents(progress=progress, what=what, bad=bad):
+        try:
+            yield _text(found, writer)
+        except RowError as error:
+            bad.add(error)
+    bad.settle()
+
+
+def _text(found: Located, writer: ChatWriter) -> RenderedChat:
     if isinstance(found.document, str):
-        return RenderedChat(found.document)
-    return writer.write(found.document, found.where, found.tools)
+        written = RenderedChat(found.document)
+    else:
+        written = writer.write(found.document, found.where, found.tools)
+    if not is_unicode(written.text):
+        fix = "repair its \\ud800 to \\udfff: each needs its other half"
+        raise RowError(found.where, "text that is no Unicode: half a surrogate pair", fix=fix)
+    return written
+
+
+def _policy(section: DataSection) -> str:
+    """What decides which rows are kept."""
+    return f"skip {section.bad_rows_limit}" if section.on_bad_rows == "skip" else ""
 
 
 class _Encoder:
@@ -206,7 +253,12 @@ class _Encoder:
         self._folder = folder
         self._end = 0
 
-    def run(self, documents: Iterable[RenderedChat]) -> None:
+    def run(self, documents: Iterable[RenderedChat], bad: BadRows) -> None:
+        """Encode all documents.
+
+        Args:
+            bad: collects rows while the documents are read.
+        """
         self._folder.mkdir()
         stream = iter(documents)
         with (
@@ -224,6 +276,8 @@ class _Encoder:
                     np.array([self._end], dtype=np.int64).tofile(ends)
                     if written.answers is not None:
                         _inside(encoding.offsets, written.answers).tofile(answered)
+        counts = ReadCounts(bad.rows, bad.skipped())
+        (self._folder / COUNTS).write_bytes(msgspec.json.encode(counts))
 
 
 def _inside(
