@@ -15,7 +15,7 @@ from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
-from jupyter_mntrain.recipe.parts.data import DATA_FILES
+from jupyter_mntrain.recipe.parts.data import DATA_FILES, data_suffix
 
 MOST_NAMED = 5
 
@@ -163,7 +163,7 @@ def _read(one: FoundPath) -> dict[str, str]:
     return {
         name: told
         for name, told in one.files.items()
-        if PurePath(name).suffix in suffixes and PurePath(name).stem != "README"
+        if data_suffix(name) in suffixes and PurePath(name).stem != "README"
     }
 
 

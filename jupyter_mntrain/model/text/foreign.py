@@ -63,7 +63,7 @@ def is_safe(text: str) -> bool:
 
 def is_unicode(text: str) -> bool:
     """Whether it can be encoded: file names and arguments may hold bytes that are not UTF-8."""
-    return not _SURROGATE.search(text)
+    return text.isascii() or not _SURROGATE.search(text)
 
 
 def encodable(text: str) -> str:

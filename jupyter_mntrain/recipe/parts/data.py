@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -10,17 +11,32 @@ from jupyter_mntrain.model._record import UserRecord
 
 PYTHON_LIBRARY = "python-library"
 TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
-DATA_FILES = TEXT_FILES | {".parquet", ".arrow", ".jsonl", ".json"}
+COMPRESSIBLE_FILES = TEXT_FILES | {".jsonl", ".json", ".csv", ".tsv"}
+COMPRESSIONS = frozenset({".gz", ".zst"})
+DATA_FILES = COMPRESSIBLE_FILES | {".parquet", ".arrow"}
 """Suffixes of what is read from a folder of data."""
 
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
+def data_suffix(name: str) -> str:
+    """The suffix that tells a data file's format, in lower case: ``.jsonl`` of ``A.JSONL.gz``.
+
+    Empty if it has none that is known.
+    """
+    path = PurePath(name.lower())
+    if path.suffix in COMPRESSIONS:
+        inner = PurePath(path.stem).suffix
+        return inner if inner in COMPRESSIBLE_FILES else ""
+    return path.suffix if path.suffix in DATA_FILES else ""
+
+
 class DataSection(UserRecord, frozen=True):
     """The training data. Every node reads its own copy; the trainer compares them.
 
-    ``source`` is ``python-library`` or a path: a .txt, .md, .jsonl, .json or .parquet file, a
-    folder of them, or a dataset saved by Hugging Face datasets, of which ``split`` is used.
+    ``source`` is ``python-library`` or a path: a text, .jsonl, .json, .csv or .parquet file, a
+    folder of them, or a dataset saved by Hugging Face datasets, of which ``split`` is used. All but
+    .parquet may be compressed as .gz or .zst.
 
     ``format`` ``chat`` reads conversations (``messages``, ``conversations``, or ``prompt`` and
     ``completion``) and renders them with ``chat_template`` (a .jinja file), the model's own chat

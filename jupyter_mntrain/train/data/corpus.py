@@ -12,10 +12,17 @@ import msgspec
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DATA_FILES, PYTHON_LIBRARY, TEXT_FILES, DataSection
+from jupyter_mntrain.recipe.parts.data import (
+    DATA_FILES,
+    PYTHON_LIBRARY,
+    TEXT_FILES,
+    DataSection,
+    data_suffix,
+)
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.bad_rows import BadRows, RowError
 from jupyter_mntrain.train.data.conversations import Message, Tool, messages_of, tools_of
+from jupyter_mntrain.train.data.opening import is_utf_8
 from jupyter_mntrain.train.data.records import SourceRow, read_rows
 
 Document = str | Sequence[Message]
@@ -31,6 +38,8 @@ _LIBRARY_LEFT_OUT = frozenset(
 )
 _MACHINE_PREFIXES = ("config-", "_sysconfigdata")
 """Generated when Python is built, with that machine's paths."""
+
+_MOST_NAMED = 3
 
 
 class Located(msgspec.Struct, frozen=True):
@@ -104,9 +113,10 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
         return _corpus("the Python library", root, _library_files(root), section, progress)
     path = place_of(section.source)
     if path.is_file():
-        if path.suffix not in DATA_FILES:
+        if not data_suffix(path.name):
             cause = f"data.source = {section.source}: not a .txt, .jsonl, .json or .parquet file"
-            raise RecipeError(cause, fix="use one of these, or a folder of them")
+            fix = "use one of these, .md, .rst, .py, .csv, .tsv, their .gz or .zst, or a folder"
+            raise RecipeError(cause, fix=fix)
         return _corpus(str(path), path.parent, [path], section, progress)
     if path.is_dir():
         root = _split(path, section.split)
@@ -131,7 +141,9 @@ def _data_files(root: Path, section: DataSection) -> list[Path]:
         suffixes = frozenset({".arrow"})  # the .json files beside it are metadata
     if section.format == "chat":
         suffixes -= TEXT_FILES
-    return sorted(one for one in root.rglob("*") if one.suffix in suffixes and one.is_file())
+    return sorted(
+        one for one in root.rglob("*") if data_suffix(one.name) in suffixes and one.is_file()
+    )
 
 
 def _library_files(root: Path) -> list[Path]:
@@ -148,16 +160,18 @@ def _corpus(
 ) -> Corpus:
     digest = hashlib.sha256()
     kept: list[Path] = []
+    left_out: list[str] = []
     tally = Tally(progress, "reading the text", _size_bytes(files), "B")
     for path in files:
-        size = path.stat().st_size
+        size, below = path.stat().st_size, path.relative_to(root).as_posix()
         tally.add(size)
-        if path.suffix in TEXT_FILES and not _is_utf_8(path):
+        if data_suffix(path.name) in TEXT_FILES and not is_utf_8(path):
+            left_out.append(below)
             continue
         kept.append(path)
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").digest()
-        digest.update(f"{path.relative_to(root).as_posix()}\0{size}\0".encode() + content)
+        digest.update(f"{below}\0{size}\0".encode() + content)
     tally.end()
     if not _size_bytes(kept):
         cause = f"data.source = {section.source}: contains no UTF-8 text"
@@ -166,20 +180,14 @@ def _corpus(
             fix = 'give conversations in .jsonl or .parquet files, or data.format = "text"'
         raise RecipeError(cause, fix=fix)
     digest.update(f"{section.format}\0{section.text_field}".encode())
+    description = f"{name}, {len(kept)} file{'s' * (len(kept) > 1)}"
+    if left_out:
+        more = ", …" if len(left_out) > _MOST_NAMED else ""
+        named = ", ".join(left_out[:_MOST_NAMED]) + more
+        description += f"; {len(left_out)} left out, which are not UTF-8: {named}"
     return Corpus(
-        description=f"{name}, {len(kept)} file{'s' * (len(kept) > 1)}",
-        digest=digest.hexdigest(),
-        files=tuple(kept),
-        section=section,
+        description=description, digest=digest.hexdigest(), files=tuple(kept), section=section
     )
-
-
-def _is_utf_8(path: Path) -> bool:
-    try:
-        path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _size_bytes(files: Sequence[Path]) -> int:

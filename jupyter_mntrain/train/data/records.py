@@ -1,7 +1,8 @@
-"""Data records: rows of text, JSON lines, Parquet and saved datasets."""
+"""Data records: rows of text, JSON, CSV, Parquet and saved datasets."""
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,8 +10,12 @@ from typing import Any, NamedTuple
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.foreign import is_unicode
-from jupyter_mntrain.recipe.parts.data import TEXT_FILES
+from jupyter_mntrain.recipe.parts.data import TEXT_FILES, data_suffix
 from jupyter_mntrain.train.data.bad_rows import RowError
+from jupyter_mntrain.train.data.opening import needs_pyarrow, open_text, unreadable
+
+_LONGEST_FIELD = 2**31 - 1
+"""Characters of a CSV field; Python's default ends at 128 KiB, and texts do not."""
 
 
 class SourceRow(NamedTuple):
@@ -37,20 +42,26 @@ def read_rows(path: Path, text_field: str) -> Iterator[SourceRow]:
     Raises:
         RecipeError: its content does not match its suffix.
     """
-    if path.suffix in TEXT_FILES:
-        size = path.stat().st_size
-        yield SourceRow({text_field: path.read_text(encoding="utf-8")}, str(path), size)
+    kind = data_suffix(path.name)
+    if kind in TEXT_FILES:
+        with open_text(path, errors="strict") as (file, _):
+            yield SourceRow({text_field: file.read()}, str(path), path.stat().st_size)
         return
-    readers: dict[str, Callable[[Path], Iterator[SourceRow]]] = {".jsonl": _lines, ".json": _list}
-    yield from readers.get(path.suffix, _table)(path)
+    readers: dict[str, Callable[[Path], Iterator[SourceRow]]] = {
+        ".jsonl": _lines,
+        ".json": _list,
+        ".csv": _columns,
+        ".tsv": _columns,
+    }
+    yield from readers.get(kind, _table)(path)
 
 
 def _lines(path: Path) -> Iterator[SourceRow]:
-    with path.open(encoding="utf-8", errors="surrogateescape") as file:
+    with open_text(path) as (file, took):
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
-            where, size = f"{path} line {number}", len(line.encode(errors="surrogateescape"))
+            where, size = f"{path} line {number}", took(line)
             try:
                 value = _decoded(line, where)
             except RowError as error:
@@ -60,11 +71,35 @@ def _lines(path: Path) -> Iterator[SourceRow]:
 
 
 def _list(path: Path) -> Iterator[SourceRow]:
-    values = _decoded(path.read_text(encoding="utf-8", errors="surrogateescape"), str(path))
+    with open_text(path) as (file, _):
+        values = _decoded(file.read(), str(path))
     if not isinstance(values, list):
         raise RecipeError(f"{path} is not a list of objects", fix="write [{…}, {…}], or .jsonl")
     for number, value in enumerate(values, start=1):
         yield _row(value, f"{path} entry {number}", path.stat().st_size / len(values))
+
+
+def _columns(path: Path) -> Iterator[SourceRow]:
+    """Rows of a .csv or .tsv file, whose first line names the fields."""
+    delimiter = "\t" if data_suffix(path.name) == ".tsv" else ","
+    csv.field_size_limit(_LONGEST_FIELD)  # of the whole process: Python has no other
+    with open_text(path, newline="") as (file, took):
+        reader = csv.DictReader(file, delimiter=delimiter, strict=True)
+        try:
+            for values in reader:
+                where = f"{path} line {reader.line_num}"
+                fields = {name: value for name, value in values.items() if value is not None}
+                error = None
+                if len(fields) < len(values) or None in values:
+                    fix = 'give each row a value for each name of the first line, like "" for none'
+                    error = RowError(where, "more or fewer fields than the first line", fix=fix)
+                text = delimiter.join(map(str, fields.values()))
+                if not is_unicode(text):
+                    error = RowError(where, "not UTF-8 text", fix="save it as UTF-8")
+                yield SourceRow(fields, where, took(text), error)
+        except csv.Error as problem:
+            cause = f"{path} line {reader.reader.line_num}: not CSV: {problem}"
+            raise RecipeError(cause, fix="repair its quotes") from None
 
 
 def _row(value: Any, where: str, size: float) -> SourceRow:
@@ -90,12 +125,10 @@ def _table(path: Path) -> Iterator[SourceRow]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise RecipeError(
-            f"{path}: reading it needs pyarrow", fix='pip install "jupyter-mntrain[data]"'
-        ) from None
+        raise needs_pyarrow(path) from None
     number, size = 0, path.stat().st_size
     try:
-        if path.suffix == ".parquet":
+        if data_suffix(path.name) == ".parquet":
             table = pq.ParquetFile(path)
             batches, rows = table.iter_batches(), table.metadata.num_rows
         else:
@@ -105,6 +138,14 @@ def _table(path: Path) -> Iterator[SourceRow]:
         for batch in batches:
             for fields in batch.to_pylist():
                 number += 1
-                yield SourceRow(fields, f"{path} row {number}", size / max(1, rows))
-    except pa.ArrowInvalid as error:
-        raise RecipeError(f"{path} cannot be read: {error}", fix="copy the file again") from None
+                present = {name: _without_none(value) for name, value in fields.items()}
+                yield SourceRow(present, f"{path} row {number}", size / max(1, rows))
+    except pa.ArrowException as error:
+        raise unreadable(path, error) from None
+
+
+def _without_none(value: Any) -> Any:
+    """Nested fields that have a value: a table gives each object those of all others, too."""
+    if isinstance(value, dict):
+        return {name: _without_none(one) for name, one in value.items() if one is not None}
+    return list(map(_without_none, value)) if isinstance(value, list) else value

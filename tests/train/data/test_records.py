@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import json
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pytest
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train.data.corpus import read_corpus
-from tests.wording import wording
+from tests.wording import says, wording
 
 TEXTS = [f"{n} machines" for n in range(7)]
 
@@ -76,3 +78,76 @@ def test_only_files_with_conversations_are_read_for_chat(tmp_path: Path) -> None
     (tmp_path / "a.jsonl").write_text(json.dumps(row))
     ((asks, answers),) = found(tmp_path, format="chat")  # type: ignore[misc]
     assert (asks["content"], answers["content"]) == ("2+2", "4")
+
+
+def test_compressed_files_and_names_in_capitals(tmp_path: Path) -> None:
+    lines = "\n".join(json.dumps({"text": text}) for text in TEXTS).encode()
+    (tmp_path / "A.JSONL").write_bytes(b"\xef\xbb\xbf" + lines)
+    (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(lines[:100]) + gzip.compress(lines[100:]))
+    (tmp_path / "c.json.zst").write_bytes(zstd(json.dumps([{"text": text} for text in TEXTS])))
+    (tmp_path / "d.TXT").write_bytes(b"\xef\xbb\xbfalone")
+    (tmp_path / "e.txt.gz").write_bytes(gzip.compress("é".encode("latin-1")))
+    (tmp_path / "f.bin.gz").write_bytes(gzip.compress(b"no data"))
+    assert found(tmp_path) == [*TEXTS * 3, "alone"]
+    for name in ("A.JSONL", "b.jsonl.gz", "c.json.zst"):
+        assert found(tmp_path / name) == TEXTS
+    assert says("4 files; 1 left out, which are not UTF-8: e.txt.gz", described(tmp_path))
+    # Progress is of bytes on disk.
+    heard: list[float] = []
+    corpus = read_corpus(DataSection(source=str(tmp_path / "b.jsonl.gz")))
+    list(corpus.documents(progress=lambda what, done, total=None, unit="": heard.append(done)))
+    assert heard[-1] == (tmp_path / "b.jsonl.gz").stat().st_size
+
+
+def described(source: Path) -> str:
+    return read_corpus(DataSection(source=str(source))).description
+
+
+def zstd(text: str) -> bytes:
+    return bytes(pa.Codec("zstd").compress(text.encode(), asbytes=True))
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst"])
+def test_a_compressed_file_that_was_cut_off(name: str, tmp_path: Path) -> None:
+    text = "\n".join(json.dumps({"text": f"{n * 7919}"}) for n in range(5000))
+    whole = gzip.compress(text.encode()) if name.endswith("gz") else zstd(text)
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RecipeError, match=rf"{name} cannot be read|not JSON"):
+        found(tmp_path / name)
+    (tmp_path / name).write_bytes(b"no such format")
+    with pytest.raises(RecipeError, match=f"{name} cannot be read"):
+        found(tmp_path / name)
+
+
+def test_columns_of_csv(tmp_path: Path) -> None:
+    long = "x" * 200_000 + '\n"quoted", and a comma'
+    for name, delimiter in (("a.csv", ","), ("b.tsv", "\t")):
+        with (tmp_path / name).open("w", encoding="utf-8-sig", newline="") as file:
+            writer = csv.writer(file, delimiter=delimiter)
+            writer.writerows([["text", "n"], ["one", 1], [long, 2]])
+        assert found(tmp_path / name) == ["one", long]
+    chat = tmp_path / "chat.csv"
+    chat.write_text("prompt,completion\n2+2,4\n")
+    ((asks, answers),) = found(chat, format="chat")  # type: ignore[misc]
+    assert (asks["content"], answers["content"]) == ("2+2", "4")
+    (tmp_path / "a.csv").write_text("text,n\none\n")
+    with pytest.raises(RecipeError, match=wording("line 2: more or fewer fields")):
+        found(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text('text,n\n"one,2\n')
+    with pytest.raises(RecipeError, match=wording("a.csv line 2: not CSV")):
+        found(tmp_path / "a.csv")
+
+
+def test_conversations_nested_in_parquet(tmp_path: Path) -> None:
+    call = {"function": {"name": "add", "arguments": {"a": 2, "b": 2}}}
+    plain = {"function": {"name": "name", "arguments": {"who": "me"}}}
+    said = [
+        {"role": "user", "content": "2+2"},
+        {"role": "assistant", "tool_calls": [call, plain]},
+        {"role": "assistant", "content": "4"},
+    ]
+    pq.write_table(pa.Table.from_pylist([{"messages": said}]), tmp_path / "a.PARQUET")
+    ((asks, calls, answers),) = found(tmp_path, format="chat")  # type: ignore[misc]
+    assert (asks, answers) == (said[0], said[2])
+    assert [one["function"] for one in calls["tool_calls"]] == [call["function"], plain["function"]]
