@@ -41,6 +41,24 @@ def check_prompts(recipe: Recipe) -> None:
         raise RecipeError(cause, fix=f"use less than {length} or longer sequences")
 
 
+def check_data(recipe: Recipe) -> None:
+    """Refuse settings of data that have no effect.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    section = recipe.data
+    if section.too_long == "cut":
+        return
+    given = f'data.too_long = "{section.too_long}"'
+    if section.is_wrapped:
+        cause = f"{given}: wrapped sequences are cut from one long text, where nothing is too long"
+        raise RecipeError(cause, fix='use packing = "best-fit" or "none", or leave too_long out')
+    if section.too_long == "split" and section.format != "chat":
+        cause = f"{given}: only conversations have turns to split between"
+        raise RecipeError(cause, fix='use "cut", "truncate" or "drop", or data.format = "chat"')
+
+
 def check_attention(recipe: Recipe) -> None:
     """Refuse a kernel that lacks the recipe's dtype.
 

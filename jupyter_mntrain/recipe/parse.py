@@ -15,6 +15,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.combinations import (
     check_attention,
+    check_data,
     check_memory,
     check_precision,
     check_prompts,
@@ -89,6 +90,7 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
     _check_model(recipe.model)
     _check_optimizer(recipe)
     check_attention(recipe)
+    check_data(recipe)
     check_memory(recipe)
     check_prompts(recipe)
     _check_checkpoint(recipe.checkpoint)

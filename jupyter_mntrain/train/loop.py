@@ -310,7 +310,8 @@ class Trainer:
                 say(f"data parallel: {ready.grid}")
                 if note := ready.grid.spread_replicas([report.host for report in ready.reports]):
                     say(str(note))
-            say(f"data: {ready.corpus.description}, sha256 {ready.corpus.digest[:12]}")
+            for line in ready.summary:
+                say(f"data: {line}")
         dist.barrier()  # ranks measure their peak at the same time, as they will train
         if self.pipeline.note and rank == 0:
             say(f"pipeline: {self.pipeline.note}")

@@ -16,8 +16,10 @@ from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.data.batches import Batch, Batches, hold_out, rows_of, sample_of
+from jupyter_mntrain.train.data.batches import Batch, Batches, rows_of, sample_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
+from jupyter_mntrain.train.data.held_out import hold_out
+from jupyter_mntrain.train.data.summary import summarize
 from jupyter_mntrain.train.data.tokens import (
     Tokens,
     model_tokenizer,
@@ -57,6 +59,8 @@ class Prepared:
     """Average document length per token; see :class:`~jupyter_mntrain.train.data.batches.Rows`."""
     corpus: Corpus
     tokens: Tokens
+    summary: tuple[str, ...]
+    """Of the data, in lines."""
     digests: dict[str, str]
     """Hashes of what must be the same on all ranks."""
     reports: Sequence[Report] = ()
@@ -132,6 +136,10 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
         seen_tokens=rows.seen_tokens,
         corpus=corpus,
         tokens=tokens,
+        summary=(
+            f"{corpus.description}, sha256 {corpus.digest[:12]}",
+            *(summarize(recipe, kept, rows) if reads else ()),
+        ),
         digests={
             "recipe": _digest(msgspec.json.encode(recipe)),
             "model": _digest(config.to_json_string().encode()),

@@ -16,6 +16,7 @@ COMPRESSIONS = frozenset({".gz", ".zst"})
 DATA_FILES = COMPRESSIBLE_FILES | {".parquet", ".arrow"}
 """Suffixes of what is read from a folder of data."""
 
+TooLong = Literal["cut", "truncate", "drop", "split"]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
@@ -44,8 +45,9 @@ class DataSection(UserRecord, frozen=True):
 
     ``packing`` ``wrapped`` cuts one long text into sequences; ``best-fit`` fills each sequence with
     whole documents that do not attend to each other; ``none`` gives each document its own sequence.
-    ``auto`` is ``wrapped`` for text, ``best-fit`` for chat. Documents longer than a sequence are
-    cut.
+    ``auto`` is ``wrapped`` for text, ``best-fit`` for chat. Whole documents longer than a sequence
+    become several, with ``too_long`` ``cut``; ``truncate`` keeps their first tokens, ``drop`` none,
+    and ``split`` makes several conversations, between turns.
 
     ``on_bad_rows`` ``refuse`` names all rows that cannot be trained on; ``skip`` leaves them out,
     and refuses if they are more than the share ``bad_rows_limit`` of all rows.
@@ -63,6 +65,7 @@ class DataSection(UserRecord, frozen=True):
     on_bad_rows: Literal["refuse", "skip"] = "refuse"
     bad_rows_limit: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
     packing: Literal["auto", "wrapped", "best-fit", "none"] = "auto"
+    too_long: TooLong = "cut"
     sequence_length: Annotated[int, Meta(ge=8, le=131072)] = 256
     tokenizer: Literal["auto", "train"] = "auto"
     vocabulary_size: Annotated[int, Meta(ge=257, le=262144)] = 2048

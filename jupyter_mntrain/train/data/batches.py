@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
 from jupyter_mntrain.train.data.packing import best_fit
 from jupyter_mntrain.train.data.tokens import Tokens
 
@@ -134,6 +134,10 @@ class Rows(Protocol):
     def seen_tokens(self) -> float:
         """Average length, over tokens, of a token's document in its sequence: attention's cost."""
 
+    @property
+    def filled_tokens(self) -> int:
+        """Number of inputs of all sequences that are not padding."""
+
 
 class WrappedRows:
     """Sequences cut from one long text, across documents."""
@@ -150,6 +154,10 @@ class WrappedRows:
     def seen_tokens(self) -> float:
         return self._length
 
+    @property
+    def filled_tokens(self) -> int:
+        return len(self) * self._length
+
     def row(self, place: int) -> PackedRow:
         begin = place * self._length
         inputs, labels = _pair(self._tokens, begin, self._length)
@@ -160,17 +168,19 @@ class PackedRows:
     """Sequences of whole documents, followed by padding.
 
     A document of n tokens yields n - 1 (token, next token) pairs. One longer than a sequence is cut
-    without losing a pair.
+    without losing a pair, unless ``too_long`` says otherwise.
 
     Args:
         packs: put several documents into a sequence; otherwise each gets its own.
     """
 
-    def __init__(self, tokens: Tokens, length: int, *, packs: bool) -> None:
+    def __init__(
+        self, tokens: Tokens, length: int, *, packs: bool, too_long: TooLong = "cut"
+    ) -> None:
         self._tokens = tokens
         self._length = length
         self._packs = packs
-        self._begins, self._lengths = _pieces(tokens, length)
+        self._begins, self._lengths = _pieces(tokens, length, too_long)
         if packs:
             self._rows = best_fit(self._lengths.tolist(), length)
         else:
@@ -183,6 +193,10 @@ class PackedRows:
     def seen_tokens(self) -> float:
         total = float(self._lengths.sum())
         return float(np.square(self._lengths.astype(np.float64)).sum()) / total if total else 0.0
+
+    @property
+    def filled_tokens(self) -> int:
+        return int(self._lengths.sum())
 
     def row(self, place: int) -> PackedRow:
         inputs, positions = np.zeros((2, self._length), dtype=np.int64)
@@ -253,31 +267,16 @@ def rows_of(tokens: Tokens, section: DataSection) -> Rows:
     if section.is_wrapped:
         rows = WrappedRows(tokens, length)
     else:
-        rows = PackedRows(tokens, length, packs=section.packing != "none")
+        packs, too_long = section.packing != "none", section.too_long
+        rows = PackedRows(tokens, length, packs=packs, too_long=too_long)
     if len(rows) == 0:
         count = len(tokens.ids)
+        if section.too_long == "drop" and count > length:
+            cause = f'data.too_long = "drop": all documents are longer than {length} tokens'
+            raise RecipeError(cause, fix="use longer sequences, or another too_long")
         cause = f"data.sequence_length = {length}: the text has {count} tokens"
         raise RecipeError(cause, fix=f"use at most {max(1, count - 1)} or more text")
     return rows
-
-
-def hold_out(tokens: Tokens, section: DataSection, *, share: float) -> tuple[Tokens, Tokens]:
-    """Split into training and held-out text, between documents where sequences hold whole ones.
-
-    Raises:
-        RecipeError: either part is shorter than a sequence needs.
-    """
-    cut = len(tokens.ids) - int(len(tokens.ids) * share)
-    if not section.is_wrapped:
-        cut = int(np.concatenate([[0], tokens.ends])[np.searchsorted(tokens.ends, cut)])
-    kept, held = _part(tokens, 0, cut), _part(tokens, cut, len(tokens.ids))
-    least = section.sequence_length + 1 if section.is_wrapped else 2
-    for part in (kept, held):
-        if len(part.ids) < least:
-            cause = f"evaluation.share = {share:g} holds out {len(held.ids)} of {len(tokens.ids)}"
-            cause += f" tokens, and each part needs at least {least}"
-            raise RecipeError(cause, fix="use another share, shorter sequences or more text")
-    return kept, held
 
 
 def sample_of(rows: Rows, most: int) -> Batch:
@@ -285,16 +284,6 @@ def sample_of(rows: Rows, most: int) -> Batch:
     count = min(most, len(rows))
     places = np.linspace(0, len(rows) - 1, count).astype(int)
     return _stacked([rows.row(int(place)) for place in places])
-
-
-def _part(tokens: Tokens, begin: int, end: int) -> Tokens:
-    inside = tokens.ends[(tokens.ends > begin) & (tokens.ends < end)] - begin
-    return replace(
-        tokens,
-        ids=tokens.ids[begin:end],
-        ends=np.append(inside, end - begin),
-        answers=None if tokens.answers is None else tokens.answers[begin:end],
-    )
 
 
 def _pair(tokens: Tokens, begin: int, size: int) -> tuple[Ids, Ids]:
@@ -307,11 +296,15 @@ def _pair(tokens: Tokens, begin: int, size: int) -> tuple[Ids, Ids]:
     return ids[:-1], labels
 
 
-def _pieces(tokens: Tokens, length: int) -> tuple[Ids, Ids]:
+def _pieces(tokens: Tokens, length: int, too_long: TooLong) -> tuple[Ids, Ids]:
     """First token and number of pairs of each piece of a document with a label that counts."""
     begins = np.concatenate([[0], tokens.ends[:-1]])
-    pairs = np.maximum(tokens.ends - begins - 1, 0)
+    pairs = tokens.pairs
     cuts = -(-pairs // length)
+    if too_long == "drop":
+        cuts = np.where(pairs > length, 0, cuts)
+    elif too_long != "cut":
+        cuts = np.minimum(cuts, 1)
     document = np.repeat(np.arange(len(cuts)), cuts)
     first = np.repeat(np.cumsum(cuts) - cuts, cuts)
     inside = (np.arange(len(document)) - first) * length

@@ -19,14 +19,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.text.foreign import is_unicode
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.data.bad_rows import BadRows, RowError, SkippedRows
 from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat, template_of
-from jupyter_mntrain.train.data.corpus import Corpus, Located
+from jupyter_mntrain.train.data.corpus import Corpus
+from jupyter_mntrain.train.data.reading import NO_COUNTS, ReadCounts, Reading, fitting
 
 IDS, ENDS, ANSWERED, COUNTS = "ids.int32", "ends.int64", "answered.bool", "counts.json"
 """Files of the cache, in native byte order: it is not shared between machines."""
@@ -39,21 +37,6 @@ _FORMAT = "3"
 
 _BATCH_DOCUMENTS = 64
 """Documents encoded at once: enough to occupy the tokenizer's threads."""
-
-
-class ReadCounts(Record, frozen=True):
-    """What became of the rows.
-
-    Args:
-        rows: number of all, or of files with text.
-        skipped: rows left out, by kind.
-    """
-
-    rows: int = 0
-    skipped: tuple[SkippedRows, ...] = ()
-
-
-NO_COUNTS = ReadCounts()
 
 
 @dataclass(frozen=True)
@@ -82,6 +65,13 @@ class Tokens:
     def vocabulary_size(self) -> int:
         return len(self.tokenizer)
 
+    @property
+    def pairs(self) -> NDArray[np.int64]:
+        """Number of (token, next token) pairs of each document."""
+        begins = np.concatenate([[0], self.ends[:-1]])
+        pairs: NDArray[np.int64] = np.maximum(self.ends - begins - 1, 0)
+        return pairs
+
 
 def trained_tokens(
     corpus: Corpus,
@@ -103,8 +93,8 @@ def trained_tokens(
     path = cache / f"tokenizer-{key[:32]}.json"
     with _locked(path, progress):
         if not path.exists():
-            written = _written(corpus, writer, BadRows(section), progress, "training the tokenizer")
-            texts = (one.text for one in written)
+            reading = Reading(corpus, writer)
+            texts = (one.text for one in reading.texts(progress, "training the tokenizer"))
             _replace(path, lambda to: _train(texts, size).save(str(to)))
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), eos_token=END_OF_TEXT)
     if len(tokenizer) != size:
@@ -200,12 +190,14 @@ def _encoded(
     # The template already ends a conversation.
     end = None if is_chat else end_of_text
     digest = _digest(_FORMAT, fast.to_str(), str(end), template or "", str(marks))
-    folder = cache / f"tokens-{_digest(corpus.digest, _policy(section), digest)[:32]}"
+    folder = (
+        cache / f"tokens-{_digest(corpus.digest, _policy(section), _split(section), digest)[:32]}"
+    )
     with _locked(folder, progress):
         if not folder.exists():
-            bad = BadRows(section)
-            written = _written(corpus, writer, bad, progress, "tokenizing the text")
-            _replace(folder, lambda to: _Encoder(fast, end, to).run(written, bad))
+            reading = Reading(corpus, writer, fitting(section, fast))
+            written = reading.texts(progress, "tokenizing the text")
+            _replace(folder, lambda to: _Encoder(fast, end, to).run(written, reading))
     if not (folder / IDS).stat().st_size:
         cause = f"data.source = {section.source}: all of its documents are empty"
         raise RecipeError(cause, fix="use another source")
@@ -216,32 +208,14 @@ def _encoded(
     return Tokens(ids, ends, answers, digest, tokenizer, template, counts)
 
 
-def _written(
-    corpus: Corpus, writer: ChatWriter, bad: BadRows, progress: ProgressWriter, what: str
-) -> Iterator[RenderedChat]:
-    """The documents as text; ends with an error if too many rows are bad."""
-    for found in corpus.documents(progress=progress, what=what, bad=bad):
-        try:
-            yield _text(found, writer)
-        except RowError as error:
-            bad.add(error)
-    bad.settle()
-
-
-def _text(found: Located, writer: ChatWriter) -> RenderedChat:
-    if isinstance(found.document, str):
-        written = RenderedChat(found.document)
-    else:
-        written = writer.write(found.document, found.where, found.tools)
-    if not is_unicode(written.text):
-        fix = "repair its \\ud800 to \\udfff: each needs its other half"
-        raise RowError(found.where, "text that is no Unicode: half a surrogate pair", fix=fix)
-    return written
-
-
 def _policy(section: DataSection) -> str:
     """What decides which rows are kept."""
     return f"skip {section.bad_rows_limit}" if section.on_bad_rows == "skip" else ""
+
+
+def _split(section: DataSection) -> str:
+    """What decides where conversations are split."""
+    return f"split {section.sequence_length}" if section.too_long == "split" else ""
 
 
 class _Encoder:
@@ -253,12 +227,8 @@ class _Encoder:
         self._folder = folder
         self._end = 0
 
-    def run(self, documents: Iterable[RenderedChat], bad: BadRows) -> None:
-        """Encode all documents.
-
-        Args:
-            bad: collects rows while the documents are read.
-        """
+    def run(self, documents: Iterable[RenderedChat], reading: Reading) -> None:
+        """Encode all documents, and note what was counted while they were read."""
         self._folder.mkdir()
         stream = iter(documents)
         with (
@@ -276,8 +246,7 @@ class _Encoder:
                     np.array([self._end], dtype=np.int64).tofile(ends)
                     if written.answers is not None:
                         _inside(encoding.offsets, written.answers).tofile(answered)
-        counts = ReadCounts(bad.rows, bad.skipped())
-        (self._folder / COUNTS).write_bytes(msgspec.json.encode(counts))
+        (self._folder / COUNTS).write_bytes(msgspec.json.encode(reading.counts()))
 
 
 def _inside(
