@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.parts.data import PYTHON_LIBRARY
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import OptimizerSection, Recipe
 
@@ -42,12 +43,18 @@ def check_prompts(recipe: Recipe) -> None:
 
 
 def check_data(recipe: Recipe) -> None:
-    """Refuse settings of data that have no effect.
+    """Refuse settings of data that exclude each other or have no effect.
 
     Raises:
         RecipeError: naming the field and what to change.
     """
     section = recipe.data
+    if section.sources and section.source != PYTHON_LIBRARY:
+        cause = "data.source and data.sources are both given"
+        raise RecipeError(cause, fix="remove source, and list its path in sources")
+    if section.evaluation_path is not None and not recipe.evaluation.interval_steps:
+        cause = "data.evaluation_path: no evaluations are scheduled"
+        raise RecipeError(cause, fix="set evaluation.interval_steps, for example to 100")
     if section.too_long == "cut":
         return
     given = f'data.too_long = "{section.too_long}"'

@@ -269,23 +269,33 @@ def _explained(raw: dict[str, Any], message: str) -> RecipeError:
     unknown = _UNKNOWN_FIELD.match(message)
     if unknown:
         return _unknown(path, unknown["name"])
-    names = re.sub(r"\[[^]]*\]", "", path).split(".")
-    value: Any = raw
-    kind: inspect.Type = inspect.type_info(Recipe)
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else value
-        kind = _fields(kind).get(name, kind)
-    cause = f"{'.'.join(names)} = {_toml(value)} is not allowed"
+    shown, value, kind = _at(raw, path)
+    cause = f"{shown} = {_toml(value)} is not allowed"
     return RecipeError(cause, fix=f"give {_allowed(kind)}")
 
 
-def _unknown(path: str, name: str) -> RecipeError:
+def _at(raw: dict[str, Any], path: str) -> tuple[str, Any, inspect.Type]:
+    """A place like ``data.sources[0].weight``, what is there and what is allowed there.
+
+    Of lists of numbers it is the whole list.
+    """
+    shown = ""
+    value: Any = raw
     kind: inspect.Type = inspect.type_info(Recipe)
-    what = "field"
-    if path:
-        kind = _fields(kind)[path]
-    else:
-        what = "section"
+    for name in re.findall(r"[^.[\]]+", path):
+        if isinstance(kind, inspect.StructType):
+            shown += f"{'.' if shown else ''}{name}"
+            value = value.get(name) if isinstance(value, dict) else value
+            kind = _fields(kind).get(name, kind)
+        elif isinstance(kind, inspect.VarTupleType) and _fields(kind.item_type):
+            shown += f"[{name}]"
+            value = value[int(name)] if isinstance(value, list) else value
+            kind = kind.item_type
+    return shown, value, kind
+
+
+def _unknown(path: str, name: str) -> RecipeError:
+    what, (_, _, kind) = "field" if path else "section", _at({}, path)
     known = _fields(kind)
     fix = use_nearest(name, known, f"use one of {', '.join(known)}", most=1)
     return RecipeError(f"{path}{'.' if path else ''}{name}: no such {what}", fix=fix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -16,12 +16,13 @@ from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.data.batches import Batch, Batches, rows_of, sample_of
+from jupyter_mntrain.train.data.batches import Batch, Batches, sample_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
-from jupyter_mntrain.train.data.held_out import hold_out
-from jupyter_mntrain.train.data.summary import summarize
+from jupyter_mntrain.train.data.sequences import JoinedRows, hold_out, rows_of
+from jupyter_mntrain.train.data.summary import Sequences, summarize
 from jupyter_mntrain.train.data.tokens import (
     Tokens,
+    like_tokens,
     model_tokenizer,
     model_tokens,
     random_tokens,
@@ -56,7 +57,7 @@ class Prepared:
     """Sequences to evaluate on."""
     prompts: tuple[Prompt, ...]
     seen_tokens: float
-    """Average document length per token; see :class:`~jupyter_mntrain.train.data.batches.Rows`."""
+    """Average length, over tokens, of a token's document in its sequence."""
     corpus: Corpus
     tokens: Tokens
     summary: tuple[str, ...]
@@ -107,19 +108,28 @@ def prepare(
     return replace(ready, reports=reports)
 
 
+class EvaluationText(NamedTuple):
+    """What is evaluated on in place of a held-out share; the digest is of its files."""
+
+    tokens: Tokens
+    digest: str
+
+
 def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: bool) -> Prepared:
     """Build this rank's part, without talking to the others."""
     refuse_missing_grad_dtype(recipe.optimizer)
-    config, corpus, tokens = _read(recipe, progress) if reads else _make_up(recipe)
+    config, corpus, tokens, evaluated = _read(recipe, progress) if reads else _make_up(recipe)
     check(recipe, world.size, layers=config.num_hidden_layers, is_tied=config.tie_word_embeddings)
     _refuse_attention(recipe.model.attention)
-    kept, held_out = tokens, None
-    if recipe.evaluation.interval_steps:
-        kept, held = hold_out(tokens, recipe.data, share=recipe.evaluation.share)
-        held_out = sample_of(rows_of(held, recipe.data), recipe.evaluation.sequences)
+    sources, held_out = _sequences(recipe, tokens, evaluated)
     prompts = read_prompts(recipe, tokens, config.vocab_size)
-    rows = rows_of(kept, recipe.data)
-    batches = Batches(rows, batch_size=recipe.train.batch_size, seed=recipe.data.seed)
+    rows = [one.rows for one in sources]
+    batches = Batches(
+        *rows,
+        batch_size=recipe.train.batch_size,
+        seed=recipe.data.seed,
+        weights=[one.weight for one in recipe.data.sources],
+    )
     grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
     layout = lay_out(recipe, world.size, config.num_hidden_layers)
     place = grid.place_of(world.rank)
@@ -133,21 +143,41 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
         batches=batches,
         held_out=held_out,
         prompts=prompts,
-        seen_tokens=rows.seen_tokens,
+        seen_tokens=JoinedRows(rows).seen_tokens,
         corpus=corpus,
         tokens=tokens,
         summary=(
             f"{corpus.description}, sha256 {corpus.digest[:12]}",
-            *(summarize(recipe, kept, rows) if reads else ()),
+            *(summarize(recipe, sources, tokens.counts) if reads else ()),
         ),
         digests={
             "recipe": _digest(msgspec.json.encode(recipe)),
             "model": _digest(config.to_json_string().encode()),
             "corpus": corpus.digest,
             "tokenizer": tokens.digest,
+            **({"evaluation text": evaluated.digest} if evaluated else {}),
             "batches": batches.fingerprint(),
         },
     )
+
+
+def _sequences(
+    recipe: Recipe, tokens: Tokens, evaluated: EvaluationText | None
+) -> tuple[list[Sequences], Batch | None]:
+    """The sequences of each source, and those to evaluate on."""
+    section, evaluation = recipe.data, recipe.evaluation
+    parts = tokens.sources()
+    held: list[Tokens] = []
+    if evaluated is not None:
+        held = [evaluated.tokens]
+    elif evaluation.interval_steps:
+        split = [hold_out(part, section, share=evaluation.share) for part in parts]
+        parts, held = [kept for kept, _ in split], [other for _, other in split]
+    found = [Sequences(part, rows_of(part, section)) for part in parts]
+    if not held:
+        return found, None
+    tested = JoinedRows([rows_of(one, section) for one in held])
+    return found, sample_of(tested, evaluation.sequences)
 
 
 def _refuse_apart(grid: Grid, hosts: Sequence[str]) -> None:
@@ -173,29 +203,37 @@ def _refuse_attention(attention: str) -> None:
         raise RecipeError(f"{shown}: this torch has no such kernel", fix=fix)
 
 
-def _read(recipe: Recipe, progress: ProgressWriter) -> tuple[Any, Corpus, Tokens]:
+def _read(
+    recipe: Recipe, progress: ProgressWriter
+) -> tuple[Any, Corpus, Tokens, EvaluationText | None]:
+    section = recipe.data
     # The model's config first: it is quick to check, and reading the corpus takes a second.
     config = None if recipe.model.path is None else read_config(recipe.model)
-    corpus = read_corpus(recipe.data, progress)
-    if config is None:
-        tokens = trained_tokens(corpus, recipe.data, progress=progress)
-        return read_config(recipe.model, tokens.vocabulary_size), corpus, tokens
-    if recipe.data.tokenizer == "train":
-        tokens = trained_tokens(corpus, recipe.data, progress=progress)
+    corpus = read_corpus(section, progress)
+    if config is None or section.tokenizer == "train":
+        tokens = trained_tokens(corpus, section, progress=progress)
+        config = config or read_config(recipe.model, tokens.vocabulary_size)
     else:
         end = config.eos_token_id
         end = end[0] if isinstance(end, list) else end
         tokens = model_tokens(
-            corpus, recipe.data, model_directory(recipe.model), end, progress=progress
+            corpus, section, model_directory(recipe.model), end, progress=progress
         )
-    largest = int(np.max(tokens.ids))
-    if largest >= config.vocab_size:
-        cause = f"the tokenizer yields id {largest}, but the model has {config.vocab_size} tokens"
-        raise RecipeError(cause, fix="use the model's own tokenizer.json or a smaller vocabulary")
-    return config, corpus, tokens
+    evaluated = None
+    if section.evaluation_path is not None:
+        other = section.of_path(section.evaluation_path)
+        text = read_corpus(other, progress)
+        evaluated = EvaluationText(like_tokens(text, other, tokens, progress=progress), text.digest)
+    for one in (tokens, *((evaluated.tokens,) if evaluated else ())):
+        largest = int(np.max(one.ids))
+        if largest >= config.vocab_size:
+            cause = f"the tokenizer yields id {largest}, but the model has {config.vocab_size}"
+            fix = "use the model's own tokenizer.json or a smaller vocabulary"
+            raise RecipeError(f"{cause} tokens", fix=fix)
+    return config, corpus, tokens, evaluated
 
 
-def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens]:
+def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens, None]:
     """The model's config and tokenizer, and random tokens for a step."""
     if recipe.model.path is None:
         config = read_config(recipe.model, recipe.data.vocabulary_size)
@@ -204,7 +242,7 @@ def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens]:
     has_own = recipe.model.path is not None and recipe.data.tokenizer == "auto"
     tokenizer = model_tokenizer(model_directory(recipe.model)) if has_own else untrained_tokenizer()
     tokens = random_tokens(recipe.data, recipe.train.batch_size, config.vocab_size, tokenizer)
-    return config, Corpus("random tokens", tokens.digest, (), recipe.data), tokens
+    return config, Corpus("random tokens", tokens.digest, (), recipe.data), tokens, None
 
 
 def _digest(content: bytes) -> str:

@@ -238,21 +238,34 @@ def _recipe(
 
 def _absolute(recipe: Recipe, directory: Path) -> list[str]:
     """Overrides that make relative paths absolute: ranks run in another directory."""
+
+    def placed(given: str | None) -> str | None:
+        # ~ is the home of the agent's user: the trainer expands it on the node. And each node has
+        # its own place for models:llama.
+        if given in (None, PYTHON_LIBRARY) or given.startswith(("/", "~")) or is_large_name(given):
+            return None
+        return str((directory / given).resolve())
+
     paths = {
         "model.path": recipe.model.path,
         "data.source": recipe.data.source,
+        "data.evaluation_path": recipe.data.evaluation_path,
         "data.chat_template": recipe.data.chat_template,
         "output.directory": recipe.output.directory,
     }
-    return [
-        f"{field}={json.dumps(str((directory / given).resolve()))}"
+    found = [
+        f"{field}={json.dumps(path)}"
         for field, given in paths.items()
-        if given not in (None, PYTHON_LIBRARY)
-        # ~ is the home of the agent's user: the trainer expands it on the node.
-        and not given.startswith(("/", "~"))
-        # Each node has its own place for models:llama.
-        and not is_large_name(given)
+        if (path := placed(given)) is not None
     ]
+    sources = recipe.data.sources
+    if any(placed(one.path) for one in sources):
+        tables = (
+            f"{{path = {json.dumps(placed(one.path) or one.path)}, weight = {one.weight!r}}}"
+            for one in sources
+        )
+        found.append(f"data.sources=[{', '.join(tables)}]")
+    return found
 
 
 def _script(

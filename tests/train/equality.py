@@ -23,7 +23,8 @@ from transformers import AutoModelForCausalLM
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
 from jupyter_mntrain.recipe.optimizer.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.data.batches import Batch, Batches, rows_of
+from jupyter_mntrain.train.data.batches import Batch, Batches
+from jupyter_mntrain.train.data.sequences import rows_of
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, read_config
 from jupyter_mntrain.train.model.stages import build_modules

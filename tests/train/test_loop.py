@@ -10,11 +10,11 @@ import torch.distributed as dist
 from transformers import AutoTokenizer
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.parts.data import PYTHON_LIBRARY, DataSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.tokens import trained_tokens
-from tests.wording import wording
+from tests.wording import says, wording
 
 STEPS = 8
 
@@ -73,6 +73,25 @@ def test_it_evaluates_first_between_steps_and_at_the_end_and_trains_the_same(
     samples = [json.loads(line) for line in (tmp_path / "rank-0.ndjson").read_text().splitlines()]
     told = [(one["step"], one["loss"]) for one in samples if one["kind"] == "evaluation"]
     assert told[:4] == sorted(run.evaluations.items()), "the one before the first step, too"
+
+
+@pytest.mark.slow
+def test_sources_by_weight_and_text_of_its_own_to_evaluate_on(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, held = tmp_path / "b.txt", tmp_path / "held.txt"
+    other.write_text(text.read_text()[:3000])
+    held.write_text(text.read_text()[-3000:])
+    run = result(
+        text,
+        *(f"data.source={PYTHON_LIBRARY}", f"data.evaluation_path={held}"),
+        f'data.sources=[{{path="{text}", weight=3}}, {{path="{other}"}}]',
+        *("evaluation.interval_steps=1", "train.steps=2"),
+    )
+    assert sorted(run.evaluations) == [0, 1, 2]
+    said = capsys.readouterr().out
+    assert says(f"data: 75.0% from {text}: 1 documents, ", said)
+    assert says(f"data: 25.0% from {other}: 1 documents, ", said)
 
 
 def test_too_little_text_to_hold_any_out_is_one_line(text: Path) -> None:

@@ -80,7 +80,7 @@ def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> Mach
     wanted: tuple[tuple[PathUse, str | None], ...] = (
         ("model", model),
         ("tokenizer", f"{model}/{TOKENIZER}" if has_tokenizer else None),
-        ("data", recipe.data.source),
+        *(("data", path) for path in recipe.data.paths),
         ("chat template", recipe.data.chat_template),
         ("checkpoints", recipe.checkpoint.directory),
         ("output", recipe.output.directory if recipe.output.at_end else None),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import UserRecord
@@ -32,12 +33,27 @@ def data_suffix(name: str) -> str:
     return path.suffix if path.suffix in DATA_FILES else ""
 
 
+class DataSource(UserRecord, frozen=True):
+    """One of several sources of data.
+
+    Args:
+        weight: its share of the sequences that are trained on, beside the weights of the others.
+    """
+
+    path: Annotated[str, Meta(min_length=1)]
+    weight: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
+
+
 class DataSection(UserRecord, frozen=True):
     """The training data. Every node reads its own copy; the trainer compares them.
 
     ``source`` is ``python-library`` or a path: a text, .jsonl, .json, .csv or .parquet file, a
     folder of them, or a dataset saved by Hugging Face datasets, of which ``split`` is used. All but
     .parquet may be compressed as .gz or .zst.
+
+    ``sources`` are several in its place, each with a ``path`` and a ``weight``: what share of the
+    sequences is from each is its weight divided by the sum of all. ``evaluation_path`` is text to
+    evaluate on in place of a held-out share.
 
     ``format`` ``chat`` reads conversations (``messages``, ``conversations``, or ``prompt`` and
     ``completion``) and renders them with ``chat_template`` (a .jinja file), the model's own chat
@@ -57,6 +73,8 @@ class DataSection(UserRecord, frozen=True):
     """
 
     source: Annotated[str, Meta(min_length=1)] = PYTHON_LIBRARY
+    sources: tuple[DataSource, ...] = ()
+    evaluation_path: Annotated[str, Meta(min_length=1)] | None = None
     format: Literal["text", "chat"] = "text"
     text_field: Annotated[str, Meta(min_length=1)] = "text"
     split: Annotated[str, Meta(min_length=1)] = "train"
@@ -70,6 +88,16 @@ class DataSection(UserRecord, frozen=True):
     tokenizer: Literal["auto", "train"] = "auto"
     vocabulary_size: Annotated[int, Meta(ge=257, le=262144)] = 2048
     seed: Seed = 0
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that is read, to train and to evaluate on."""
+        trained = tuple(one.path for one in self.sources) or (self.source,)
+        return trained if self.evaluation_path is None else (*trained, self.evaluation_path)
+
+    def of_path(self, path: str) -> DataSection:
+        """The same for one other source."""
+        return msgspec.structs.replace(self, source=path, sources=())
 
     @property
     def is_wrapped(self) -> bool:

@@ -6,21 +6,12 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
-from jupyter_mntrain.train.data.packing import best_fit
-from jupyter_mntrain.train.data.tokens import Tokens
-
-NOT_COUNTED = -100
-"""Label of a token that the loss ignores, as in torch and transformers."""
-
-Ids = NDArray[np.int64]
+from jupyter_mntrain.train.data.drawing import Drawn, Mixture, Shuffled
+from jupyter_mntrain.train.data.sequences import NOT_COUNTED, PackedRow, Rows
 
 
 @dataclass(frozen=True)
@@ -112,133 +103,29 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor.contiguous().pin_memory().to(device, non_blocking=True)
 
 
-class PackedRow(NamedTuple):
-    """One sequence; see :class:`Batch`."""
-
-    inputs: Ids
-    labels: Ids
-    positions: Ids
-    tokens: int
-    ends: Sequence[int] = ()
-    """Where each document ends; none if documents need not be kept apart."""
-
-
-class Rows(Protocol):
-    """Sequences to choose from."""
-
-    def __len__(self) -> int: ...
-
-    def row(self, place: int) -> PackedRow: ...
-
-    @property
-    def seen_tokens(self) -> float:
-        """Average length, over tokens, of a token's document in its sequence: attention's cost."""
-
-    @property
-    def filled_tokens(self) -> int:
-        """Number of inputs of all sequences that are not padding."""
-
-
-class WrappedRows:
-    """Sequences cut from one long text, across documents."""
-
-    def __init__(self, tokens: Tokens, length: int) -> None:
-        self._tokens = tokens
-        self._length = length
-        self._positions = np.arange(length)
-
-    def __len__(self) -> int:
-        return max(0, (len(self._tokens.ids) - 1) // self._length)
-
-    @property
-    def seen_tokens(self) -> float:
-        return self._length
-
-    @property
-    def filled_tokens(self) -> int:
-        return len(self) * self._length
-
-    def row(self, place: int) -> PackedRow:
-        begin = place * self._length
-        inputs, labels = _pair(self._tokens, begin, self._length)
-        return PackedRow(inputs, labels, self._positions, self._length)
-
-
-class PackedRows:
-    """Sequences of whole documents, followed by padding.
-
-    A document of n tokens yields n - 1 (token, next token) pairs. One longer than a sequence is cut
-    without losing a pair, unless ``too_long`` says otherwise.
-
-    Args:
-        packs: put several documents into a sequence; otherwise each gets its own.
-    """
-
-    def __init__(
-        self, tokens: Tokens, length: int, *, packs: bool, too_long: TooLong = "cut"
-    ) -> None:
-        self._tokens = tokens
-        self._length = length
-        self._packs = packs
-        self._begins, self._lengths = _pieces(tokens, length, too_long)
-        if packs:
-            self._rows = best_fit(self._lengths.tolist(), length)
-        else:
-            self._rows = [[piece] for piece in range(len(self._lengths))]
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    @property
-    def seen_tokens(self) -> float:
-        total = float(self._lengths.sum())
-        return float(np.square(self._lengths.astype(np.float64)).sum()) / total if total else 0.0
-
-    @property
-    def filled_tokens(self) -> int:
-        return int(self._lengths.sum())
-
-    def row(self, place: int) -> PackedRow:
-        inputs, positions = np.zeros((2, self._length), dtype=np.int64)
-        labels = np.full(self._length, NOT_COUNTED, dtype=np.int64)
-        filled = 0
-        ends: list[int] = []
-        for piece in self._rows[place]:
-            begin, size = int(self._begins[piece]), int(self._lengths[piece])
-            some = slice(filled, filled + size)
-            inputs[some], labels[some] = _pair(self._tokens, begin, size)
-            positions[some] = np.arange(size)
-            filled += size
-            ends.append(filled)
-        # Padding is a document of its own.
-        positions[filled:] = np.arange(self._length - filled)
-        if filled < self._length:
-            ends.append(self._length)
-        # A single document needs no boundary to the padding after it, which it does not see.
-        return PackedRow(inputs, labels, positions, filled, ends if self._packs else ())
-
-
 class Batches:
     """Batches of sequences, reshuffled in each epoch.
 
     First and last stage each read the batch themselves, so only activations cross the network.
 
     Args:
+        rows: sequences; of several sources, those of each.
         batch_size: sequences per optimizer step.
+        weights: of several sources.
     """
 
-    def __init__(self, rows: Rows, *, batch_size: int, seed: int) -> None:
-        self._rows = rows
+    def __init__(
+        self, *rows: Rows, batch_size: int, seed: int, weights: Sequence[float] = ()
+    ) -> None:
         self._batch_size = batch_size
-        self._seed = seed
-        self._epoch = -1
-        self._order: NDArray[np.int64] = np.empty(0, np.int64)
+        self._drawn: Drawn = (
+            Shuffled(rows[0], seed) if len(rows) == 1 else Mixture(rows, weights, seed)
+        )
 
     def batch(self, step: int) -> Batch:
         """Return the batch of one optimizer step, counted from 0."""
         first = step * self._batch_size
-        places = [self._place(first + offset) for offset in range(self._batch_size)]
-        return _stacked([self._rows.row(place) for place in places])
+        return _stacked([self._drawn.at(first + offset) for offset in range(self._batch_size)])
 
     def fingerprint(self) -> str:
         """Hash the first batch, to detect ranks that would shuffle differently."""
@@ -248,73 +135,12 @@ class Batches:
             digest.update(one.numpy().tobytes())
         return digest.hexdigest()
 
-    def _place(self, position: int) -> int:
-        epoch, place = divmod(position, len(self._rows))
-        if epoch != self._epoch:
-            generator = np.random.default_rng([self._seed, epoch])
-            self._epoch, self._order = epoch, generator.permutation(len(self._rows))
-        return int(self._order[place])
-
-
-def rows_of(tokens: Tokens, section: DataSection) -> Rows:
-    """Make sequences of the documents.
-
-    Raises:
-        RecipeError: there is too little text for one sequence.
-    """
-    length = section.sequence_length
-    rows: Rows
-    if section.is_wrapped:
-        rows = WrappedRows(tokens, length)
-    else:
-        packs, too_long = section.packing != "none", section.too_long
-        rows = PackedRows(tokens, length, packs=packs, too_long=too_long)
-    if len(rows) == 0:
-        count = len(tokens.ids)
-        if section.too_long == "drop" and count > length:
-            cause = f'data.too_long = "drop": all documents are longer than {length} tokens'
-            raise RecipeError(cause, fix="use longer sequences, or another too_long")
-        cause = f"data.sequence_length = {length}: the text has {count} tokens"
-        raise RecipeError(cause, fix=f"use at most {max(1, count - 1)} or more text")
-    return rows
-
 
 def sample_of(rows: Rows, most: int) -> Batch:
     """Pick at most ``most`` sequences, evenly spaced."""
     count = min(most, len(rows))
     places = np.linspace(0, len(rows) - 1, count).astype(int)
     return _stacked([rows.row(int(place)) for place in places])
-
-
-def _pair(tokens: Tokens, begin: int, size: int) -> tuple[Ids, Ids]:
-    """Inputs and labels of ``size`` tokens from ``begin``."""
-    ids = tokens.ids[begin : begin + size + 1].astype(np.int64)
-    labels = ids[1:]
-    if tokens.answers is not None:
-        counts = tokens.answers[begin + 1 : begin + size + 1]
-        labels = np.where(counts, labels, NOT_COUNTED)
-    return ids[:-1], labels
-
-
-def _pieces(tokens: Tokens, length: int, too_long: TooLong) -> tuple[Ids, Ids]:
-    """First token and number of pairs of each piece of a document with a label that counts."""
-    begins = np.concatenate([[0], tokens.ends[:-1]])
-    pairs = tokens.pairs
-    cuts = -(-pairs // length)
-    if too_long == "drop":
-        cuts = np.where(pairs > length, 0, cuts)
-    elif too_long != "cut":
-        cuts = np.minimum(cuts, 1)
-    document = np.repeat(np.arange(len(cuts)), cuts)
-    first = np.repeat(np.cumsum(cuts) - cuts, cuts)
-    inside = (np.arange(len(document)) - first) * length
-    piece_begins = begins[document] + inside
-    sizes = np.minimum(pairs[document] - inside, length)
-    if tokens.answers is not None and len(sizes):
-        counted = np.concatenate([[0], np.cumsum(tokens.answers)])
-        has_any = counted[piece_begins + sizes + 1] > counted[piece_begins + 1]
-        piece_begins, sizes = piece_begins[has_any], sizes[has_any]
-    return piece_begins.astype(np.int64), sizes.astype(np.int64)
 
 
 def _stacked(rows: Sequence[PackedRow]) -> Batch:

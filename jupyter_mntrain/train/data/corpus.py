@@ -47,20 +47,27 @@ class Located(msgspec.Struct, frozen=True):
 
     Args:
         tools: that its assistant may call.
+        source: which of several it is from.
     """
 
     document: Document
     where: str
     tools: Sequence[Tool] | None = None
+    source: int = 0
 
 
 class Corpus(Record, frozen=True):
-    """The training data: its documents, and a hash over all file names and contents."""
+    """The training data: its documents, and a hash over all file names and contents.
+
+    Args:
+        parts: of several sources, the number of files of each.
+    """
 
     description: str
     digest: str
     files: tuple[Path, ...]
     section: DataSection
+    parts: tuple[int, ...] = ()
 
     def documents(
         self,
@@ -80,12 +87,13 @@ class Corpus(Record, frozen=True):
         """
         found = BadRows(self.section) if bad is None else bad
         tally = Tally(progress, what, _size_bytes(self.files), "B")
-        for path in self.files:
+        sources = [n for n, count in enumerate(self.parts) for _ in range(count)]
+        for path, source in zip(self.files, sources or [0] * len(self.files), strict=True):
             left = float(path.stat().st_size)
             for row in read_rows(path, self.section.text_field):
                 found.rows += 1
                 try:
-                    document = _document(row, self.section)
+                    document = _document(row, self.section, source)
                 except RowError as error:
                     found.add(error)
                 else:
@@ -108,6 +116,8 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
     Raises:
         RecipeError: the source does not exist, or contains no text in the recipe's format.
     """
+    if section.sources:
+        return _joined(section, progress)
     if section.source == PYTHON_LIBRARY:
         root = Path(sysconfig.get_path("stdlib"))
         return _corpus("the Python library", root, _library_files(root), section, progress)
@@ -123,6 +133,19 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
         return _corpus(str(path), root, _data_files(root, section), section, progress)
     cause = f"data.source = {section.source}: no such file or folder"
     raise RecipeError(cause, fix=f'use a path that exists on every node, or "{PYTHON_LIBRARY}"')
+
+
+def _joined(section: DataSection, progress: ProgressWriter) -> Corpus:
+    """The corpus of several sources, one after the other."""
+    found = [read_corpus(section.of_path(one.path), progress) for one in section.sources]
+    digest = hashlib.sha256("\0".join(one.digest for one in found).encode())
+    return Corpus(
+        description="; ".join(one.description for one in found),
+        digest=digest.hexdigest(),
+        files=tuple(path for one in found for path in one.files),
+        section=section,
+        parts=tuple(len(one.files) for one in found),
+    )
 
 
 def _split(path: Path, split: str) -> Path:
@@ -194,15 +217,15 @@ def _size_bytes(files: Sequence[Path]) -> int:
     return sum(path.stat().st_size for path in files)
 
 
-def _document(row: SourceRow, section: DataSection) -> Located:
+def _document(row: SourceRow, section: DataSection, source: int) -> Located:
     if row.error is not None:
         raise row.error
     if section.format == "chat":
         messages, tools = messages_of(row.fields, row.where), tools_of(row.fields, row.where)
-        return Located(messages, row.where, tools)
+        return Located(messages, row.where, tools, source)
     text = row.fields.get(section.text_field)
     if not isinstance(text, str):
         known = ", ".join(row.fields) or "no fields"
         fix = f"set data.text_field to one of its fields: {known}"
         raise RowError(row.where, f'no text in field "{section.text_field}"', fix=fix)
-    return Located(text, row.where)
+    return Located(text, row.where, source=source)

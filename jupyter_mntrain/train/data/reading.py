@@ -24,11 +24,13 @@ class ReadCounts(Record, frozen=True):
         rows: number of all, or of files with text.
         skipped: rows left out, by kind.
         split: conversations that became several.
+        documents: number of documents of each source.
     """
 
     rows: int = 0
     skipped: tuple[SkippedRows, ...] = ()
     split: int = 0
+    documents: tuple[int, ...] = ()
 
 
 NO_COUNTS = ReadCounts()
@@ -49,6 +51,7 @@ class Reading:
         self._fits = fits
         self._bad = BadRows(corpus.section)
         self._split = 0
+        self._documents = [0] * max(1, len(corpus.parts))
 
     def texts(self, progress: ProgressWriter, what: str) -> Iterator[RenderedChat]:
         """Yield the texts.
@@ -62,11 +65,12 @@ class Reading:
             except RowError as error:
                 self._bad.add(error)
             else:
+                self._documents[found.source] += len(written)
                 yield from written
         self._bad.settle()
 
     def counts(self) -> ReadCounts:
-        return ReadCounts(self._bad.rows, self._bad.skipped(), self._split)
+        return ReadCounts(self._bad.rows, self._bad.skipped(), self._split, tuple(self._documents))
 
     def _written(self, found: Located) -> list[RenderedChat]:
         written, document = self._text(found), found.document

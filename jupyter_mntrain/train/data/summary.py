@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from jupyter_mntrain.recipe.parts.data import TooLong
+from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.data.batches import Rows
+from jupyter_mntrain.train.data.reading import ReadCounts
+from jupyter_mntrain.train.data.sequences import Rows
 from jupyter_mntrain.train.data.tokens import Tokens
 
 _LONG: dict[TooLong, str] = {
@@ -19,32 +21,59 @@ _LONG: dict[TooLong, str] = {
 }
 
 
-def summarize(recipe: Recipe, tokens: Tokens, rows: Rows) -> Iterator[str]:
+class Sequences(NamedTuple):
+    """A source's text, and the sequences that it became."""
+
+    tokens: Tokens
+    rows: Rows
+
+
+def summarize(recipe: Recipe, sources: Sequence[Sequences], counts: ReadCounts) -> Iterator[str]:
     """Yield the lines of a summary.
 
     Args:
-        tokens: what is trained on.
-        rows: the sequences that they became.
+        sources: what is trained on.
+        counts: of all rows that were read.
     """
-    section, per_step = recipe.data, recipe.train.batch_size
-    length, count = section.sequence_length, len(rows)
-    padding = 1 - rows.filled_tokens / (count * length)
-    yield (
-        f"{len(tokens.ends):,} documents, {len(tokens.ids):,} tokens in {count:,} sequences of "
-        f"{length:,}, {padding:.1%} of them padding"
-    )
-    yield (
-        f"an epoch is {count / per_step:,.1f} steps of {per_step:,} sequences; "
-        f"{recipe.train.steps:,} steps are {recipe.train.steps * per_step / count:,.2f} epochs"
-    )
-    long = 0 if section.is_wrapped else int((tokens.pairs > length).sum())
-    if long:
-        tokens_long = int(np.max(tokens.pairs)) + 1
+    section, steps = recipe.data, recipe.train.steps
+    if not section.sources:
+        [one] = sources
+        count, per_step = len(one.rows), recipe.train.batch_size
+        yield _sizes(one, section)
         yield (
-            f"{long:,} documents are longer than a sequence, up to {tokens_long:,} tokens: "
-            f"{_LONG[section.too_long]}"
+            f"an epoch is {count / per_step:,.1f} steps of {per_step:,} sequences; "
+            f"{steps:,} steps are {steps * per_step / count:,.2f} epochs"
         )
-    counts = tokens.counts
+    else:
+        total = sum(one.weight for one in section.sources)
+        for given, one in zip(section.sources, sources, strict=True):
+            share = given.weight / total
+            epochs = steps * recipe.train.batch_size * share / len(one.rows)
+            yield (
+                f"{share:.1%} from {given.path}: {_sizes(one, section)}; "
+                f"{steps:,} steps are {epochs:,.2f} epochs of it"
+            )
+    yield from _changes(section, [one.tokens for one in sources], counts)
+
+
+def _sizes(one: Sequences, section: DataSection) -> str:
+    count, length = len(one.rows), section.sequence_length
+    padding = 1 - one.rows.filled_tokens / (count * length)
+    return (
+        f"{len(one.tokens.ends):,} documents, {len(one.tokens.ids):,} tokens "
+        f"in {count:,} sequences of {length:,}, {padding:.1%} of them padding"
+    )
+
+
+def _changes(section: DataSection, tokens: Sequence[Tokens], counts: ReadCounts) -> Iterator[str]:
+    """What is not trained on as it was read."""
+    pairs = np.concatenate([one.pairs for one in tokens])
+    long = 0 if section.is_wrapped else int((pairs > section.sequence_length).sum())
+    if long:
+        yield (
+            f"{long:,} documents are longer than a sequence, "
+            f"up to {int(pairs.max()) + 1:,} tokens: {_LONG[section.too_long]}"
+        )
     if counts.split:
         yield f"{counts.split:,} conversations longer than a sequence were split between turns"
     for kind in counts.skipped:

@@ -7,8 +7,8 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from pathlib import Path
 
 import msgspec
@@ -51,6 +51,7 @@ class Tokens:
         tokenizer: decodes the ids.
         template: chat template that the conversations were rendered with.
         counts: of the rows it was made of.
+        end_of_text: id appended to each text.
     """
 
     ids: NDArray[np.int32]
@@ -60,10 +61,28 @@ class Tokens:
     tokenizer: PreTrainedTokenizerBase
     template: str | None = None
     counts: ReadCounts = NO_COUNTS
+    end_of_text: int | None = None
 
     @property
     def vocabulary_size(self) -> int:
         return len(self.tokenizer)
+
+    def between(self, begin: int, end: int) -> Tokens:
+        """Those of some places in ``ids``."""
+        inside = self.ends[(self.ends > begin) & (self.ends < end)] - begin
+        return replace(
+            self,
+            ids=self.ids[begin:end],
+            ends=np.append(inside, end - begin),
+            answers=None if self.answers is None else self.answers[begin:end],
+        )
+
+    def sources(self) -> list[Tokens]:
+        """Those of each source."""
+        if len(self.counts.documents) < 2:
+            return [self]
+        ends = [0, *(int(self.ends[n - 1]) if n else 0 for n in np.cumsum(self.counts.documents))]
+        return [self.between(begin, end) for begin, end in pairwise(ends)]
 
     @property
     def pairs(self) -> NDArray[np.int64]:
@@ -123,6 +142,19 @@ def model_tokens(
     """
     cache = _cache_directory() if cache is None else cache
     return _encoded(corpus, section, model_tokenizer(directory), end_of_text, cache, progress)
+
+
+def like_tokens(
+    corpus: Corpus,
+    section: DataSection,
+    like: Tokens,
+    *,
+    cache: Path | None = None,
+    progress: ProgressWriter = unwatched,
+) -> Tokens:
+    """Encode another corpus in the same way."""
+    cache = _cache_directory() if cache is None else cache
+    return _encoded(corpus, section, like.tokenizer, like.end_of_text, cache, progress)
 
 
 def random_tokens(
@@ -205,7 +237,7 @@ def _encoded(
     ends = np.fromfile(folder / ENDS, dtype=np.int64)
     answers = np.memmap(folder / ANSWERED, dtype=np.bool_, mode="r") if marks else None
     counts = msgspec.json.decode((folder / COUNTS).read_bytes(), type=ReadCounts)
-    return Tokens(ids, ends, answers, digest, tokenizer, template, counts)
+    return Tokens(ids, ends, answers, digest, tokenizer, template, counts, end)
 
 
 def _policy(section: DataSection) -> str:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
-from jupyter_mntrain.train.data.batches import NOT_COUNTED
+from jupyter_mntrain.train.data.sequences import NOT_COUNTED
 
 
 class ChunkedLoss:

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from jupyter_mntrain.recipe.devices.choices import loss_for
 from jupyter_mntrain.recipe.sections import LossKind, Recipe
-from jupyter_mntrain.train.data.batches import NOT_COUNTED
+from jupyter_mntrain.train.data.sequences import NOT_COUNTED
 from jupyter_mntrain.train.model.chunked import ChunkedLoss
 from jupyter_mntrain.train.own_tools import own_seat
 

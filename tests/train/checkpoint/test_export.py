@@ -26,9 +26,9 @@ from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents
-from jupyter_mntrain.train.data.batches import Batch, rows_of, sample_of
+from jupyter_mntrain.train.data.batches import Batch, sample_of
 from jupyter_mntrain.train.data.corpus import read_corpus
-from jupyter_mntrain.train.data.held_out import hold_out
+from jupyter_mntrain.train.data.sequences import hold_out, rows_of
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens
 from jupyter_mntrain.train.model.weights import by_size
 from tests.train.ranks import run_ranks

@@ -11,10 +11,11 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.train.data.batches import NOT_COUNTED, rows_of, sample_of
+from jupyter_mntrain.train.data.batches import sample_of
 from jupyter_mntrain.train.data.chat import CHATML, ChatWriter
 from jupyter_mntrain.train.data.conversations import messages_of, tools_of
 from jupyter_mntrain.train.data.corpus import read_corpus
+from jupyter_mntrain.train.data.sequences import NOT_COUNTED, rows_of
 from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, trained_tokens
 from tests.wording import wording
 

@@ -13,8 +13,9 @@ from tokenizers import Tokenizer
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.train.data.batches import Batches, rows_of
+from jupyter_mntrain.train.data.batches import Batches
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
+from jupyter_mntrain.train.data.sequences import rows_of
 from jupyter_mntrain.train.data.tokens import END_OF_TEXT_ID, Tokens, model_tokens, trained_tokens
 from tests.wording import wording
 

@@ -12,10 +12,10 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.sections import Recipe, TrainSection
-from jupyter_mntrain.train.data.batches import rows_of
 from jupyter_mntrain.train.data.corpus import read_corpus
+from jupyter_mntrain.train.data.sequences import rows_of
 from jupyter_mntrain.train.data.splitting import split_turns
-from jupyter_mntrain.train.data.summary import summarize
+from jupyter_mntrain.train.data.summary import Sequences, summarize
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens
 from tests.train.data.test_data import tokens_in
 from tests.wording import says, wording
@@ -81,7 +81,7 @@ def test_long_conversations_become_several_and_all_is_told(tmp_path: Path) -> No
     assert tokens.pairs.max() <= 128
     assert (tokens.counts.split, tokens.counts.rows) == (1, 3)
     recipe = Recipe(data=given, train=TrainSection(steps=10, batch_size=2))
-    lines = list(summarize(recipe, tokens, rows_of(tokens, given)))
+    lines = told(recipe, tokens)
     for number, words in enumerate(
         (
             f"{len(texts)} documents, {len(tokens.ids):,} tokens in ",
@@ -94,8 +94,13 @@ def test_long_conversations_become_several_and_all_is_told(tmp_path: Path) -> No
     shorter = DataSection(source=str(path), sequence_length=16, vocabulary_size=280, **more)
     whole = trained_tokens(read_corpus(shorter), shorter, cache=tmp_path / "cache")
     assert len(documents(whole)) == 2
-    told = list(summarize(Recipe(data=shorter), whole, rows_of(whole, shorter)))
-    assert says("2 documents are longer than a sequence", told[2])
+    lines = told(Recipe(data=shorter), whole)
+    assert says("2 documents are longer than a sequence", lines[2])
+
+
+def told(recipe: Recipe, tokens: Tokens) -> list[str]:
+    one = Sequences(tokens, rows_of(tokens, recipe.data))
+    return list(summarize(recipe, [one], tokens.counts))
 
 
 def documents(tokens: Tokens) -> list[str]:

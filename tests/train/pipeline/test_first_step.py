@@ -11,7 +11,8 @@ from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, FIRST_STEP_VA
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.doctor.trial import read_line
 from jupyter_mntrain.recipe.parse import check, parse_recipe
-from jupyter_mntrain.train.data.batches import Batches, rows_of
+from jupyter_mntrain.train.data.batches import Batches
+from jupyter_mntrain.train.data.sequences import rows_of
 from jupyter_mntrain.train.data.tokens import random_tokens, untrained_tokenizer
 from jupyter_mntrain.train.pipeline.first_step import first_step_of
 from jupyter_mntrain.train.prepare import prepare
