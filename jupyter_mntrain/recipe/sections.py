@@ -156,6 +156,11 @@ class TrainSection(UserRecord, frozen=True):
     ``timeout_s`` is how long a rank waits for a silent peer before it fails. With ``on_nan``
     "stop", a loss or gradient that is NaN or infinite ends the job on all ranks, before the next
     checkpoint is saved; "report" goes on. ``--on-nan`` at launch overrides it.
+
+    To search an error: ``overfit_batch`` trains on the first batch in every step.
+    ``detect_anomaly`` raises an error in the operation whose gradient is the first to be NaN.
+    ``deterministic`` uses operations that give the same result each time, and warns where there is
+    none. ``launch --debug`` sets the last two.
     """
 
     steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] = 100
@@ -167,6 +172,9 @@ class TrainSection(UserRecord, frozen=True):
     timeout_s: Annotated[float, Meta(ge=10.0, le=86400.0)] = 600.0
     log_interval: _Count = 10
     on_nan: Literal["stop", "report"] = "stop"
+    overfit_batch: bool = False
+    detect_anomaly: bool = False
+    deterministic: bool = False
 
 
 class Recipe(UserRecord, frozen=True):

@@ -33,7 +33,7 @@ from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.pipeline.tracing import actions_of, is_traced
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
 from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
-from jupyter_mntrain.train.world import World, form_groups, join_world, topology
+from jupyter_mntrain.train.world import World, debugging, form_groups, join_world, topology
 
 STEADY_AFTER = 2
 """Steps after which times are steady: the first also allocates, compiles and connects."""
@@ -76,7 +76,7 @@ def train(
     """
     if threads := os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(int(threads))
-    with Recorder() as recorder:
+    with Recorder() as recorder, debugging(recipe.train):
         joining = Tally(recorder.progress, WAITING)
         with join_world(recipe.train.device, recipe.train.timeout_s) as world:
             joining.end()
@@ -213,7 +213,7 @@ class Trainer:
         """Queue one optimizer step, counted from 0, without waiting for the device."""
         self.meter.reset()
         mark, learning_rate = self.stopwatch.mark, self.optimizer.learning_rate
-        batch = self.batches.batch(step)
+        batch = self.batches.batch(0 if self.recipe.train.overfit_batch else step)
 
         begin = mark()
         loss = self.pipeline.forward_backward(batch)

@@ -1,4 +1,4 @@
-"""World: this job's ranks and their process groups."""
+"""World: this job's ranks and their process groups, and how torch computes in this one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.recipe.layout import Grid, Layout
 from jupyter_mntrain.recipe.schedules import BATCHED
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import Recipe, TrainSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.pipeline.directions import (
     Direction,
@@ -31,6 +31,9 @@ from jupyter_mntrain.train.pipeline.directions import (
 )
 
 CONNECTING = "connecting to the other ranks"
+
+_SAME_SUMS = ("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+"""Without it, cuBLAS may add in another order each time (its manual, "Results reproducibility")."""
 
 T = TypeVar("T")
 
@@ -100,6 +103,24 @@ def join_world(device: str, timeout_s: float) -> Iterator[World]:
         # After an error this would block on dead peers until the timeout.
         if is_ours and (world.size == 1 or not has_failed):
             dist.destroy_process_group()
+
+
+@contextmanager
+def debugging(section: TrainSection) -> Iterator[None]:
+    """Set what the recipe says, before anything uses a GPU; set torch back at the end."""
+    was_deterministic = torch.are_deterministic_algorithms_enabled()
+    only_warned = torch.is_deterministic_algorithms_warn_only_enabled()
+    if section.deterministic:
+        os.environ.setdefault(*_SAME_SUMS)
+        # An operation without a deterministic form warns: it is no reason to end the search.
+        torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    try:
+        with torch.autograd.set_detect_anomaly(
+            section.detect_anomaly or torch.is_anomaly_enabled()
+        ):
+            yield
+    finally:
+        torch.use_deterministic_algorithms(was_deterministic, warn_only=only_warned)
 
 
 def _keep_to_lent_memory(device: torch.device) -> None:

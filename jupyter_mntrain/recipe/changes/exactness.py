@@ -46,6 +46,8 @@ EFFECTS: Final[dict[str, Effect]] = {
     "train.seed": "other",
     "train.device": "rounding",
     "train.tf32": "rounding",
+    "train.overfit_batch": "other",
+    "train.deterministic": "rounding",
     "train": "none",
     "evaluation.interval_steps": "refused",
     "evaluation.share": "refused",

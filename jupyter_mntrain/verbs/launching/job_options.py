@@ -152,6 +152,11 @@ def _surroundings(parser: Parser) -> None:
         metavar="ARG",
         help="option for torchrun, written --torchrun=--ARG; repeatable",
     )
+    parser.flag(
+        "--debug",
+        help="search an error: NCCL and torch log what they do, and a recipe's trainer names the "
+        "operation that gave NaN; slow. --env and --set win over it",
+    )
 
 
 def _when_it_fails(parser: Parser) -> None:

@@ -23,6 +23,7 @@ from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.changes.settings import OPTIONS
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.launching.debugging import SETTINGS, with_debugging
 from jupyter_mntrain.verbs.launching.job_files import (
     choose_project,
     in_project,
@@ -71,6 +72,9 @@ def build_spec(
     refuse_contradictions(context, args)
     sent = given_files(args.file, context.directory)
     workload = _workload(context, args, saved, sent.texts, needs_target=needs_target)
+    if args.debug and workload.recipe is not None:
+        args.set = [*SETTINGS, *args.set]  # what is set by hand wins
+        workload = _workload(context, args, saved, sent.texts, needs_target=needs_target)
     folder = choose_project(context, args, is_stored=saved is not None)
     project = stage_files(context, args, folder, sent, before.project)
     if folder is not None and project is not None and saved is None:
@@ -84,6 +88,8 @@ def build_spec(
         files={**sent.texts, **workload.files},
         set_in=_set_in(workload, before, spec),
     )
+    if args.debug:
+        spec = with_debugging(spec, workload.recipe)
     spec = with_values(spec, context.environment)
     workload.check(spec.world_size)
     is_everywhere = not args.member and not before.participants

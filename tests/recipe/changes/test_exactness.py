@@ -45,6 +45,8 @@ def test_every_setting_has_an_effect_and_no_effect_is_of_nothing() -> None:
         (("optimizer.min_ratio=1",), ("optimizer.schedule=wsd",), "none"),
         (("optimizer.schedule=wsd",), ("optimizer.decay_share=0.9",), "other"),
         ((), ("train.seed=7",), "none"),
+        ((), ("train.detect_anomaly=true",), "none"),
+        ((), ("train.overfit_batch=true",), "other"),
         ((), ("model.layers=3",), "refused"),
         ((), ("train.batch_size=64",), "refused"),
         ((), ("evaluation.interval_steps=5",), "refused"),

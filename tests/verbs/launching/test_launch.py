@@ -9,6 +9,7 @@ from jupyter_mntrain.model.failure.kind_groups import SILENCES
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.lending import Lending
+from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.workload.workload import from_cell
 from tests.standin.cluster import node
 from tests.standin.job_handle import StandInJob
@@ -235,6 +236,27 @@ def test_a_script_s_ranks_wait_as_long_as_the_launch_says(do, cluster, recipe):
         do("launch", "r.toml", "--collective-timeout", "2min", directory=recipe)
     with pytest.raises(SpecError, match=wording("between 10 s and a day")):
         do("launch", "s.py", "--collective-timeout", "1s", directory=recipe)
+
+
+def test_debug_lets_everything_speak_and_what_is_set_by_hand_wins(do, cluster, recipe, as_json):
+    words = ("r.toml", "--debug", "--env", "NCCL_DEBUG=WARN", "--set", "train.deterministic=false")
+    do("launch", *words, "--member", "wopr:1", directory=recipe)
+    (recipe / "s.py").write_text("print('hi')\n")
+    mine = {"NCCL_DEBUG_SUBSYS": "NET"}
+    words = ("s.py", "--debug", "--env", "NCCL_DEBUG_SUBSYS")
+    do("launch", *words, directory=recipe, environment=mine)
+    ours, script = cluster.launches
+    assert ours.environment["NCCL_DEBUG"] == "WARN"
+    assert ours.environment["TORCH_DISTRIBUTED_DEBUG"] == "DETAIL"
+    assert ours.environment["CUDA_LAUNCH_BLOCKING"] == "1"
+    train = recipe_of(ours).train
+    assert (train.detect_anomaly, train.deterministic) == (True, False)
+    assert script.environment["NCCL_DEBUG"] == "INFO"
+    assert script.environment["NCCL_DEBUG_SUBSYS"] == "NET"
+    shown = as_json(do("dry-run", "r.toml", "--debug", directory=recipe))
+    environment = shown["spec"]["environment"]
+    assert environment["TORCH_CPP_LOG_LEVEL"] == "INFO"
+    assert "CUDA_LAUNCH_BLOCKING" not in environment, "neighbors in a pipeline would wait"
 
 
 def test_what_the_doctor_says_is_shown_and_told(do, cluster, recipe):
