@@ -55,18 +55,26 @@ class Reports:
 
     def __init__(self, reports: Sequence[Background] = ()) -> None:
         self._reports = tuple(reports)
+        self._tokens: float | None = None
 
     def step(
         self, step: int, sample: Mapping[str, Any], *, learning_rate: float, step_s: float
     ) -> None:
-        """Report one optimizer step, counted from 1, by the sample that the loop recorded."""
+        """Report one optimizer step, counted from 1, by the sample that the loop recorded.
+
+        Steps differ in their tokens where sequences are padded. Those of earlier attempts are not
+        known here: they count like the first one.
+        """
+        if self._tokens is None:
+            self._tokens = (step - 1) * float(sample["tokens"])
+        self._tokens += sample["tokens"]
         values = {
             "train/loss": sample["loss"],
             "train/learning_rate": learning_rate,
             "train/grad_norm": sample["grad_norm"],
             "train/tokens_per_s": sample["tokens"] / step_s,
             "train/step_s": step_s,
-            "train/tokens": float(step * sample["tokens"]),
+            "train/tokens": self._tokens,
         }
         self._log(step, values)
 

@@ -74,6 +74,17 @@ def test_an_error_is_said_once_and_ends_only_that_report(said: list[str]) -> Non
     }
 
 
+@pytest.mark.parametrize(("first", "seen"), [(1, [60, 124, 186]), (5, [300, 364, 426])])
+def test_tokens_are_summed_as_they_were_and_earlier_steps_count_like_the_first(
+    said: list[str], first: int, seen: list[int]
+) -> None:
+    kept = Kept()
+    with Reports([Background("x", lambda: kept, said.append)]) as reports:
+        for step, tokens in enumerate((60, 64, 62), first):
+            reports.step(step, {**STEP, "tokens": tokens}, learning_rate=1e-3, step_s=0.5)
+    assert [values["train/tokens"] for _, values in kept.told] == seen
+
+
 def test_a_report_that_hangs_neither_stops_a_step_nor_the_end(
     said: list[str], gate: threading.Event
 ) -> None:
