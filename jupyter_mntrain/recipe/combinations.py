@@ -16,6 +16,18 @@ MOST_PROMPTS = 8
 """More would be too many samples to read during training."""
 
 
+def check_stop_after(recipe: Recipe) -> None:
+    """Refuse to stop by evaluations that are never made.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    section = recipe.evaluation
+    if section.stop_after and not section.interval_steps:
+        cause = f"evaluation.stop_after = {section.stop_after}: no evaluations are scheduled"
+        raise RecipeError(cause, fix="set evaluation.interval_steps, for example to 100")
+
+
 def check_prompts(recipe: Recipe) -> None:
     """Refuse prompts that are empty, too many, or never run.
 

@@ -20,6 +20,7 @@ from jupyter_mntrain.recipe.combinations import (
     check_precision,
     check_prompts,
     check_schedule,
+    check_stop_after,
     check_tied,
 )
 from jupyter_mntrain.recipe.orders.counts import check_counts
@@ -93,6 +94,7 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
     check_data(recipe)
     check_memory(recipe)
     check_prompts(recipe)
+    check_stop_after(recipe)
     _check_checkpoint(recipe.checkpoint)
     return recipe
 

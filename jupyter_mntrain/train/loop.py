@@ -185,7 +185,7 @@ class Trainer:
                 if len(self.times) == STEADY_AFTER:
                     self._send_ahead(sample["compute_s"])
                     self._leave_out()
-            if self.checkpoints.after(steps_done, self.optimizer):
+            if self.checkpoints.after(steps_done, self.optimizer, is_last=self.evaluation.is_over):
                 break
         self.checkpoints.close()
         self.output.write(self.pipeline.written_once(), steps_done, self.recorder.progress)

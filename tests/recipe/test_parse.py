@@ -103,6 +103,7 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ("[optimizer]\nbetas = [0.9, 1.0]", "a list of 2, each a number from 0 and below 1"),
         ("[optimizer]\nbetas = [0.9]", "optimizer.betas = [0.9] is not allowed"),
         ("[optimizer]\nwarmup_steps = 200", "optimizer.warmup_steps = 200: more than train.steps"),
+        ("[evaluation]\nstop_after = 3", "evaluation.stop_after = 3: no evaluations are scheduled"),
         (
             "[optimizer]\npower = 3",
             'optimizer.power: schedule = "cosine" does not use it. Fix: leave power out or use',

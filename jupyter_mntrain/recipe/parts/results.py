@@ -55,7 +55,8 @@ class EvaluationSection(UserRecord, frozen=True):
     """Evaluation: the loss on held-out text, before the first step, between steps, and at the end.
 
     ``interval_steps`` 0 disables it. The last ``share`` of the text is held out, of which at most
-    ``sequences`` are used.
+    ``sequences`` are used. After ``stop_after`` evaluations in a row that are no better than the
+    best so far, the run ends as after its last step; 0 never does.
 
     ``prompts`` are texts that the model continues at each evaluation, greedily and with at most
     ``prompt_tokens`` new tokens; for chat, each is the user's turn. Each token takes a pass through
@@ -65,6 +66,7 @@ class EvaluationSection(UserRecord, frozen=True):
     interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 0
     share: Annotated[float, Meta(gt=0.0, le=0.5)] = 0.05
     sequences: _Count = 64
+    stop_after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     prompts: tuple[str, ...] = ()
     prompt_tokens: Annotated[int, Meta(ge=1, le=4096)] = 40
 

@@ -135,14 +135,19 @@ class Checkpointing:
         is_wanted = self._is_save_wanted or self._is_stop_wanted
         return is_wanted or step == self._last_step or bool(every and step % every == 0)
 
-    def after(self, step: int, optimizer: Optimizer) -> bool:
-        """Save if it is time to, between two steps; return whether a stop was requested."""
+    def after(self, step: int, optimizer: Optimizer, *, is_last: bool = False) -> bool:
+        """Save if it is time to, between two steps; return whether to stop.
+
+        Args:
+            is_last: the run ends here, before the last step of the recipe.
+        """
+        stops = self._is_stop_wanted or is_last
         if self._saver is None:
-            return self._is_stop_wanted
+            return stops
         if self._saver.is_pending and not self._still_writing:
             self._finish(self._saver)
         every = self._section.interval_steps
-        is_last = self._is_stop_wanted or step == self._last_step
+        is_last = stops or step == self._last_step
         if self._is_save_wanted or (is_last and (self._is_stop_wanted or self._section.at_end)):
             self._finish(self._saver)  # at most one save at a time
             self._wishes.saved()
@@ -151,7 +156,7 @@ class Checkpointing:
         elif every and step % every == 0 and not self._saver.is_pending:
             self._is_scheduled = True
             self._begin(self._saver, step, optimizer)
-        return self._is_stop_wanted
+        return stops
 
     def close(self) -> None:
         """Wait for the last save. Collective."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch.distributed as dist
@@ -48,6 +49,14 @@ class Evaluation:
         interval = self.recipe.evaluation.interval_steps
         return step % interval == 0 or step == self.recipe.train.steps
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the held-out loss has not improved for too long. The same on all ranks, as they
+        all have the same sums.
+        """
+        most = self.recipe.evaluation.stop_after
+        return bool(most) and evaluations_since_best(self.losses) >= most
+
     def measure(self, step: int) -> float:
         """Return the mean held-out loss per token after ``step`` steps, and record it."""
         assert self.held_out is not None  # noqa: S101
@@ -59,6 +68,9 @@ class Evaluation:
         if self.world.is_head:
             count = len(self.held_out)
             self.say(f"evaluation after step {step}: loss {loss:.4f} on {count} sequences")
+            if self.is_over:
+                best = best_step(self.losses)
+                self.say(f"evaluation: no better than after step {best}: the run ends here")
         return loss
 
     def write_samples(self, step: int) -> None:
@@ -71,3 +83,14 @@ class Evaluation:
         for prompt, text in zip(self.sampler.prompts, self.samples[step], strict=True):
             self.recorder.wrote(step, prompt.text, text)
             self.say(f"sample after step {step}: {prompt.text!r} → {text!r}")
+
+
+def best_step(losses: Mapping[int, float]) -> int:
+    """The first step with the lowest loss; one that is NaN is never the lowest."""
+    ranked = {step: math.inf if math.isnan(loss) else loss for step, loss in losses.items()}
+    return min(sorted(ranked), key=ranked.__getitem__)
+
+
+def evaluations_since_best(losses: Mapping[int, float]) -> int:
+    """How many evaluations in a row, up to the last, were no better than the best before them."""
+    return sum(step > best_step(losses) for step in losses) if losses else 0
