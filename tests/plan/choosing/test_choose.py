@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import LinkSpeed
 from tests.plan.choosing.jobs import ETHERNET, FAST, devices, job, planned, split_of
+from tests.searches import runs_all
 from tests.wording import wording
 
 ONE_ORDER = ("pipeline.schedule", "pipeline.microbatches", "memory.checkpointing")
@@ -156,7 +157,14 @@ def test_the_slow_link_is_put_where_it_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "places"), [(8, 16), pytest.param(2, 64, marks=pytest.mark.slow)]
+    ("width", "places"),
+    [
+        (8, 16),
+        pytest.param(
+            *(2, 64),
+            marks=pytest.mark.skipif(not runs_all(), reason="ten seconds: set MNTRAIN_ALL_CASES"),
+        ),
+    ],
 )
 def test_a_large_job_is_planned(width: int, places: int) -> None:
     recipe, config = job(
