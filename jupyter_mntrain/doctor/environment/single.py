@@ -46,8 +46,8 @@ class DebugVariables(NodeCheck):
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding:  # noqa: ARG002 - its variables
         for name, (value, why) in DEBUG.items():
-            if node.variables.get(name, "").upper() != value:
-                continue
+            if node.variables.get(name, "").upper() != value or name in node.given:
+                continue  # what a launch asks for itself, as by --debug, was not left
             if name.startswith(NEED_GPUS) and not node.uses_gpus:
                 continue
             return self.slows(
