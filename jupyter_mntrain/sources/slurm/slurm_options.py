@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
+import msgspec
+
 from jupyter_mntrain.model.errors import SpecError, shortened
 from jupyter_mntrain.model.sources.options import SourceOption, checked_values
 from jupyter_mntrain.model.sources.request import NodesRequest
@@ -71,8 +73,8 @@ def sbatch_options(request: NodesRequest) -> tuple[str, ...]:
     Raises:
         SpecError: a value cannot be meant.
     """
-    checked_values(TITLE, OPTIONS, request.options)
-    return tuple(_lines(request))
+    options = checked_values(TITLE, OPTIONS, request.options)
+    return tuple(_lines(msgspec.structs.replace(request, options=options)))
 
 
 def is_requeued(request: NodesRequest) -> bool:

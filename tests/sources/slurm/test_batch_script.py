@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jupyter_mntrain.model.errors import SpecError
@@ -141,6 +141,7 @@ def test_what_cannot_be_meant_is_one_line(options: dict[str, tuple[str, ...]]) -
 
 
 @given(st.sampled_from([one.name for one in OPTIONS if one.kind == "text"]), st.text(max_size=40))
+@example("partition", "\n")
 def test_a_value_never_becomes_another_option(name: str, value: str) -> None:
     try:
         lines = sbatch_options(NodesRequest("slurm", 1, options={name: (value,)}))
