@@ -113,7 +113,7 @@ def test_batches_of_a_mixture_depend_on_seed_and_step_alone() -> None:
     [
         ('sources = [{path = "a", weight = 0}]', r"data\.sources\[0\]\.weight = 0 is not allowed"),
         ('sources = [{path = "a"}, {path = "b", weight = -1}]', r"data\.sources\[1\]\.weight = -1"),
-        ('sources = [{path = "a", wieght = 1}]', r"data\.sources\[0\]\.wieght: no such field"),
+        ('sources = [{path = "a", weights = 1}]', r"data\.sources\[0\]\.weights: no such field"),
         ('source = "a"\nsources = [{path = "b"}]', "both given"),
         ('evaluation_path = "a"', "no evaluations are scheduled"),
     ],
