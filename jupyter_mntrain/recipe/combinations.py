@@ -22,10 +22,8 @@ def check_stop_after(recipe: Recipe) -> None:
     Raises:
         RecipeError: naming the field and what to change.
     """
-    section = recipe.evaluation
-    if section.stop_after and not section.interval_steps:
-        cause = f"evaluation.stop_after = {section.stop_after}: no evaluations are scheduled"
-        raise RecipeError(cause, fix="set evaluation.interval_steps, for example to 100")
+    if recipe.evaluation.stop_after:
+        _need_evaluations(recipe, f"evaluation.stop_after = {recipe.evaluation.stop_after}: ")
 
 
 def check_prompts(recipe: Recipe) -> None:
@@ -45,9 +43,7 @@ def check_prompts(recipe: Recipe) -> None:
     if count > MOST_PROMPTS:
         cause = f"evaluation.prompts: {count} prompts, and every evaluation runs all of them"
         raise RecipeError(cause, fix=f"keep at most {MOST_PROMPTS}")
-    if not section.interval_steps:
-        cause = "evaluation.prompts: prompts run at evaluations, but no evaluations are scheduled"
-        raise RecipeError(cause, fix="set evaluation.interval_steps, for example to 100")
+    _need_evaluations(recipe, "evaluation.prompts: prompts run at evaluations, but ")
     if section.prompt_tokens >= length:
         cause = f"evaluation.prompt_tokens = {section.prompt_tokens}: with the prompt"
         cause = f"{cause} exceeds data.sequence_length = {length}"
@@ -64,9 +60,8 @@ def check_data(recipe: Recipe) -> None:
     if section.sources and section.source != PYTHON_LIBRARY:
         cause = "data.source and data.sources are both given"
         raise RecipeError(cause, fix="remove source, and list its path in sources")
-    if section.evaluation_path is not None and not recipe.evaluation.interval_steps:
-        cause = "data.evaluation_path: no evaluations are scheduled"
-        raise RecipeError(cause, fix="set evaluation.interval_steps, for example to 100")
+    if section.evaluation_path is not None:
+        _need_evaluations(recipe, "data.evaluation_path: ")
     if section.too_long == "cut":
         return
     given = f'data.too_long = "{section.too_long}"'
@@ -76,6 +71,12 @@ def check_data(recipe: Recipe) -> None:
     if section.too_long == "split" and section.format != "chat":
         cause = f"{given}: only conversations have turns to split between"
         raise RecipeError(cause, fix='use "cut", "truncate" or "drop", or data.format = "chat"')
+
+
+def _need_evaluations(recipe: Recipe, what: str) -> None:
+    if not recipe.evaluation.interval_steps:
+        cause = f"{what}no evaluations are scheduled"
+        raise RecipeError(cause, fix="set evaluation.interval_steps, for example to 100")
 
 
 def check_attention(recipe: Recipe) -> None:

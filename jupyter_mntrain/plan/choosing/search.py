@@ -61,7 +61,7 @@ def search(task: Task, chain: Chain) -> Searched:
     )
     if key not in _newest:
         if len(_newest) >= KEPT:
-            _newest.clear()
+            del _newest[next(iter(_newest))]
         _newest[key] = _search(task, chain)
     return _newest[key]
 
