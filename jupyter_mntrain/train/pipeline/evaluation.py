@@ -93,4 +93,7 @@ def best_step(losses: Mapping[int, float]) -> int:
 
 def evaluations_since_best(losses: Mapping[int, float]) -> int:
     """How many evaluations in a row, up to the last, were no better than the best before them."""
-    return sum(step > best_step(losses) for step in losses) if losses else 0
+    if not losses:
+        return 0
+    best = best_step(losses)
+    return sum(step > best for step in losses)
