@@ -6,6 +6,7 @@ Drivers send them with httpx, which agents do without: it would double their mem
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -69,6 +70,18 @@ class Reply(NamedTuple):
     body: bytes
 
 
+class Into(NamedTuple):
+    """Where the body of an answer goes while it comes, if it is as large as announced.
+
+    Args:
+        content: of the right size.
+        came: told how many bytes are there, from the first on.
+    """
+
+    content: bytearray
+    came: Callable[[int], object]
+
+
 class AgentCalls(ABC):
     """Calls one agent. Every method raises the same errors.
 
@@ -99,8 +112,19 @@ class AgentCalls(ABC):
             NodeError: no answer.
         """
 
-    async def send_large(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
-        """Like :meth:`send`, for many requests with large bodies, all of them safe to repeat."""
+    async def send_large(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        extra_s: float,
+        into: Into | None = None,  # noqa: ARG002 - not every transport can
+    ) -> Reply:
+        """Like :meth:`send`, for many requests with large bodies, all of them safe to repeat.
+
+        Args:
+            into: takes the answer's body, which is empty then; where that cannot be, it is not.
+        """
         return await self.send(method, path, body, extra_s)
 
     async def lease(self, request: api.LeaseRequest) -> api.LeaseGrant:

@@ -15,15 +15,16 @@ import time
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteRead
 from typing import NamedTuple
 
-from jupyter_mntrain.http.agent_calls import Reply
+from jupyter_mntrain.http.agent_calls import Into, Reply
 from jupyter_mntrain.model import tunables
 
 LARGE_REQUESTS = tunables.count("files.large_requests")
 
 CONNECT_S = tunables.seconds("files.connect_timeout_s")
+READ_BYTES = tunables.size("files.read_bytes")
 KEPT_S = tunables.seconds("files.connection_kept_s")
 
 LOST = (OSError, HTTPException, ValueError)
@@ -45,7 +46,14 @@ class KeptConnections:
         self._idle: dict[tuple[str, str], list[_Connection]] = defaultdict(list)
 
     async def reply(
-        self, address: str, name: str, method: str, path: str, body: bytes | None, silent_s: float
+        self,
+        address: str,
+        name: str,
+        method: str,
+        path: str,
+        body: bytes | None,
+        silent_s: float,
+        into: Into | None = None,
     ) -> Reply | None:
         """What is answered to a request, or ``None``; one that is canceled is broken off.
 
@@ -53,8 +61,9 @@ class KeptConnections:
             address: ``host:port``.
             name: that the other side's certificate must have.
             silent_s: how long the other side may be silent.
+            into: takes the body of an answer that is as large.
         """
-        asked = _Asked(address, name, method, path, body, silent_s)
+        asked = _Asked(address, name, method, path, body, silent_s, into)
         turn = _Turn()
         self._turns.add(turn)
         work = asyncio.get_running_loop().run_in_executor(self._threads, self._send, asked, turn)
@@ -121,6 +130,7 @@ class _Asked(NamedTuple):
     path: str
     body: bytes | None
     silent_s: float
+    into: Into | None
 
 
 class _Turn:
@@ -167,8 +177,21 @@ class _Connection(HTTPConnection):
         headers = {"Content-Type": "application/octet-stream"}
         self.request(request.method, request.path, request.body, headers)
         response = self.getresponse()
-        answer = Reply(response.status < HTTPStatus.BAD_REQUEST, response.read())
+        answer = Reply(response.status < HTTPStatus.BAD_REQUEST, _body(response, request.into))
         self.used_s = time.monotonic()
         if response.will_close:
             self.close()  # the next request opens it again
         return answer
+
+
+def _body(response: HTTPResponse, into: Into | None) -> bytes:
+    """The body, or nothing where it has gone into its place."""
+    if into is None or response.status != HTTPStatus.OK or response.length != len(into.content):
+        return response.read()
+    view = memoryview(into.content)
+    for begin in range(0, len(view), READ_BYTES):
+        part = view[begin : begin + READ_BYTES]
+        if response.readinto(part) != len(part):
+            raise IncompleteRead(b"", len(view) - begin)
+        into.came(begin + len(part))
+    return b""

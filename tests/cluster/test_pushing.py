@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -21,6 +25,7 @@ from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
 from tests.agent.live import LiveAgent, free_port
 from tests.cluster.conftest import wait_for
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
@@ -149,6 +154,59 @@ def test_a_node_may_fetch_only_what_a_driver_has_deposited_for_it(
         with httpx.Client(verify=made.unnamed_client) as client:
             assert client.get(f"{agents[0].url}{path}").status_code == status
             assert client.get(f"{agents[0].url}/v1/files/space").status_code == 403
+
+
+def test_a_piece_is_passed_on_while_it_comes(
+    agents: list[LiveAgent], folder: Path, tmp_path: Path
+) -> None:
+    ours = Subject(role="node", name="ab" * 16)
+    manifest = read_manifest(folder)
+    deposit = Deposit(root="data", name="passed", manifest=manifest, nodes=(ours.name,))
+    assert agents[0].send("POST", "/v1/files/transfers", deposit).status_code == 200
+    transfer = transfer_of("data", "passed", manifest)
+    url = f"{agents[0].url}/v1/files/transfers/{transfer}/pieces/0"
+    piece = b"".join(CONTENTS[one.path] for one in manifest.files)[: manifest.piece_bytes]
+    made = trusted.make_credentials(tmp_path / "node", ours)
+    for is_whole in (False, True):
+        is_passed_on, got = threading.Event(), bytearray()
+
+        def sent(is_whole: bool = is_whole, passed_on: threading.Event = is_passed_on) -> Any:
+            yield piece[:100_000]
+            assert passed_on.wait(PATIENCE_S)
+            if not is_whole:
+                raise ConnectionAbortedError
+            yield piece[100_000:]
+
+        def read(got: bytearray = got, passed_on: threading.Event = is_passed_on) -> None:
+            with (
+                httpx.Client(verify=made.unnamed_client, timeout=PATIENCE_S) as node,
+                node.stream("GET", url) as answer,
+            ):
+                for part in answer.iter_raw():
+                    got += part
+                    passed_on.set()
+
+        with ThreadPoolExecutor(1) as threads:
+            # It is asked for before anybody sends it, as drivers have it.
+            reading = threads.submit(read)
+            send = partial(
+                httpx.put,
+                url,
+                content=sent(),
+                headers={"Content-Length": str(len(piece))},
+                verify=trusted.driver_context(),
+                timeout=PATIENCE_S,
+            )
+            if is_whole:
+                assert send().status_code == 200
+                reading.result()
+                assert got == piece
+            else:
+                with pytest.raises(ConnectionAbortedError):
+                    send()
+                with pytest.raises(httpx.RemoteProtocolError):
+                    reading.result()
+                assert piece.startswith(got)
 
 
 def test_what_a_node_has_is_fetched_here(cluster: Cluster, tmp_path: Path) -> None:

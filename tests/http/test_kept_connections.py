@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.http.agent_calls import Into, Reply
 from jupyter_mntrain.http.kept_connections import KeptConnections
 from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
@@ -106,6 +107,21 @@ async def test_a_connection_that_was_closed_meanwhile_is_opened_anew(
     for body in (b"one", b"two", b"three"):
         assert await put(kept, server, "/leave", body) == body
     assert len(set(server.peers)) == 3
+
+
+async def test_an_answer_goes_into_its_place_while_it_comes(
+    server: Server, kept: KeptConnections
+) -> None:
+    sent, counts = bytes(range(250)) * 1000, list[int]()
+    for size, rest in ((len(sent), b""), (len(sent) - 1, sent)):
+        into = Into(bytearray(size), counts.append)
+        address = f"127.0.0.1:{server.server_port}"
+        reply = await kept.reply(address, NODE.dns_name, "PUT", "/", sent, 60.0, into)
+        assert reply == Reply(is_success=True, body=rest)
+        assert into.content == (bytes(size) if rest else sent)
+    assert counts == sorted(counts)
+    assert len(counts) > 1
+    assert counts[-1] == len(sent)
 
 
 async def test_only_the_named_node_is_asked(server: Server, kept: KeptConnections) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
-from jupyter_mntrain.http.agent_calls import AgentCalls, Reply
+from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -50,12 +50,21 @@ class PeerClient(AgentCalls):
                 return reply
         raise silence(self.node)
 
-    async def send_large(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+    async def send_large(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        extra_s: float,
+        into: Into | None = None,
+    ) -> Reply:
         if self._kept is None:
             return await self.send(method, path, body, extra_s)
         silent_s = REQUEST_TIMEOUT_S + extra_s
         for address in self._placement.agent:
-            reply = await self._kept().reply(address, self._name, method, path, body, silent_s)
+            reply = await self._kept().reply(
+                address, self._name, method, path, body, silent_s, into
+            )
             if reply is not None:
                 return reply
         raise silence(self.node)

@@ -23,7 +23,7 @@ from jupyter_mntrain.cluster.agents.transport import (
     split_lines,
     transport_error,
 )
-from jupyter_mntrain.http.agent_calls import AgentCalls, Reply, not_an_agent, refusal
+from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply, not_an_agent, refusal
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import api, tunables
@@ -182,11 +182,18 @@ class AgentClient(AgentCalls):
         )
         return Reply(response.is_success, response.content)
 
-    async def send_large(self, method: str, path: str, body: bytes | None, extra_s: float) -> Reply:
+    async def send_large(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        extra_s: float,
+        into: Into | None = None,
+    ) -> Reply:
         kept, silent_s = self._connector.kept, ANSWER_TIMEOUT_S + extra_s
         if self.node_id is not None:
             name = _dns_name(self.node_id)
-            reply = await kept.reply(self.address, name, method, path, body, silent_s)
+            reply = await kept.reply(self.address, name, method, path, body, silent_s, into)
             if reply is not None:
                 return reply
         # Without an answer, this finds out why.

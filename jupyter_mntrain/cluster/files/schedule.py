@@ -1,9 +1,9 @@
 """Schedule: which node gets which piece from whom next. Pure.
 
 The nodes are a ring. The source sends each piece once, to the first node that lacks it, and each
-node passes it on to the next one. So every link carries one stream in each direction, all are busy
-all the time, and it takes as long as sending everything once, plus a few pieces for each node.
-Streams that share a link would keep each other, and at last the source, from filling it.
+node passes it on to the next one while it comes. So every link carries one stream in each
+direction, all are busy all the time, and it takes as long as sending everything once. Streams that
+share a link would keep each other, and at last the source, from filling it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PieceSchedule:
         self._coming: dict[str, set[int]] = {node: set() for node in self._held}
         self._blocked: set[tuple[str, str]] = set()
         self._from: dict[tuple[str, str], deque[int]] = {}
-        """Pieces that a node may get from a peer, or must get from the source."""
+        """Pieces that a node may get from a peer, which has or gets them, or from the source."""
         self._fresh: deque[int] = deque()
         """Pieces that no receiver has, and that are not on their way."""
         self._offer_all()
@@ -64,6 +64,7 @@ class PieceSchedule:
         if send is not None:
             self._flying.add(send)
             self._coming[send.receiver].add(send.piece)
+            self._offer(send.receiver, send.piece)
         return send
 
     def arrived(self, send: Send) -> None:
@@ -71,12 +72,10 @@ class PieceSchedule:
         if send.receiver in self._held:
             self._held[send.receiver].add(send.piece)
             self._lacks[send.receiver].discard(send.piece)
-            self._offer(send.receiver, send.piece)
 
     def blocked(self, send: Send) -> None:
         """The receiver cannot get anything from this sender: it asks others, at last the source."""
-        self._land(send)
-        if send.receiver not in self._held:
+        if not self._land(send):
             return
         self._blocked.add((send.sender, send.receiver))
         queue = self._from.pop((send.sender, send.receiver), deque[int]())
@@ -84,24 +83,28 @@ class PieceSchedule:
             self._offer_from(self._sender_of(piece, send.receiver), send.receiver, piece)
 
     def drop(self, node: str) -> None:
-        """A node takes no further part: what is on its way there counts no longer."""
-        self._flying = {send for send in self._flying if send.receiver != node}
+        """A node takes no further part: what is on its way to or from it counts no longer."""
+        for send in [one for one in self._flying if node in (one.sender, one.receiver)]:
+            self._land(send)
         for known in (self._held, self._lacks, self._coming):
             known.pop(node, None)
         self._offer_all()
 
     def _offer_all(self) -> None:
         self._from.clear()
-        for node, pieces in self._held.items():
-            for piece in sorted(pieces):
+        for node in self._held:
+            for piece in sorted(self._held[node] | self._coming[node]):
                 self._offer(node, piece)
         wanted = set[int]().union(*self._lacks.values())
         self._fresh = deque(sorted(wanted.difference(*self._held.values(), *self._coming.values())))
 
-    def _land(self, send: Send) -> None:
+    def _land(self, send: Send) -> bool:
+        """Whether it was on its way: a dropped one, which counts no longer, may still end."""
+        if send not in self._flying:
+            return False
         self._flying.discard(send)
-        if send.receiver in self._coming:
-            self._coming[send.receiver].discard(send.piece)
+        self._coming[send.receiver].discard(send.piece)
+        return True
 
     def _offer(self, holder: str, piece: int) -> None:
         """Let the next node that lacks a piece get it from one that has it; it may come already."""
@@ -120,6 +123,10 @@ class PieceSchedule:
             if piece in self._held[one] and (one, node) not in self._blocked:
                 return one
         return SOURCE
+
+    def _has(self, node: str, piece: int) -> bool:
+        """Whether a node has a piece, or gets it."""
+        return piece in self._held[node] or piece in self._coming[node]
 
     def _after(self, node: str) -> list[str]:
         """The other nodes, from the next one on."""
@@ -154,9 +161,11 @@ class PieceSchedule:
         return None
 
     def _take(self, pair: tuple[str, str]) -> int | None:
-        queue, node = self._from.get(pair), pair[1]
+        queue, (sender, node) = self._from.get(pair), pair
         while queue:
             piece = queue.popleft()
-            if piece in self._lacks[node] and piece not in self._coming[node]:
+            # What no longer comes to a peer is offered again once it does.
+            is_there = sender == SOURCE or self._has(sender, piece)
+            if is_there and piece in self._lacks[node] and piece not in self._coming[node]:
                 return piece
         return None

@@ -100,6 +100,7 @@ class Swarm:
         total = lacking * self._manifest.piece_bytes // MIB
         begun_s = self._clock()
         under_way: dict[asyncio.Task[None], Send] = {}
+        given_up: set[asyncio.Task[None]] = set()
         try:
             while True:
                 while (send := schedule.next()) is not None:
@@ -108,7 +109,9 @@ class Swarm:
                     return
                 done, _ = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    self._ended(schedule, under_way.pop(task), task)
+                    if (send := under_way.pop(task, None)) is not None:
+                        lost = self._ended(schedule, send, task)
+                        given_up |= _canceled(under_way, lost)
                 sent = self.sent_bytes.total()
                 speed = sent / max(1e-3, self._clock() - begun_s) / max(1, len(held))
                 words = f"{what}, {rough_size(speed)}/s each, MiB"
@@ -116,7 +119,7 @@ class Swarm:
         finally:
             for task in under_way:
                 task.cancel()
-            await asyncio.gather(*under_way, return_exceptions=True)
+            await asyncio.gather(*under_way, *given_up, return_exceptions=True)
 
     async def _carry(self, send: Send) -> None:
         receiver = self._receivers[send.receiver]
@@ -125,7 +128,8 @@ class Swarm:
         else:
             await _fetch(receiver, self._transfer, send.piece, self._peers[send.sender])
 
-    def _ended(self, schedule: PieceSchedule, send: Send, task: asyncio.Task[None]) -> None:
+    def _ended(self, schedule: PieceSchedule, send: Send, task: asyncio.Task[None]) -> str | None:
+        """Take note of it; the node that takes no further part because of it."""
         error = task.exception()
         if error is None:
             schedule.arrived(send)
@@ -137,3 +141,16 @@ class Swarm:
         else:
             self.failed.setdefault(send.receiver, error)
             schedule.drop(send.receiver)
+            return send.receiver
+        return None
+
+
+def _canceled(
+    under_way: dict[asyncio.Task[None], Send], lost: str | None
+) -> set[asyncio.Task[None]]:
+    """Break off, and take out, what goes to or from a node that is lost."""
+    tasks = {one for one, send in under_way.items() if lost in (send.sender, send.receiver)}
+    for task in tasks:
+        task.cancel()
+        del under_way[task]
+    return tasks

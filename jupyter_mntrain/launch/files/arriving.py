@@ -89,7 +89,7 @@ class Arriving:
     def read(self, piece: int) -> bytes:
         return self._pieces.read(piece)
 
-    def write(self, piece: int, content: bytes) -> None:
+    def write(self, piece: int, content: bytes | bytearray) -> None:
         """Keep a piece; one that is here already changes nothing.
 
         Raises:

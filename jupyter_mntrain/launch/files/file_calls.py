@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from jupyter_mntrain.http.agent_calls import AgentCalls, Reply, not_an_agent, refusal
+from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply, not_an_agent, refusal
 from jupyter_mntrain.launch.files.records import (
     Cleaned,
     CleanRequest,
@@ -45,6 +45,15 @@ class FileCalls:
     async def piece(self, transfer: str, piece: int) -> bytes:
         return await self._send_piece("GET", _path(transfer, piece), None, PIECE_S)
 
+    async def piece_into(self, transfer: str, piece: int, into: Into) -> None:
+        """Get a piece into its place. The node that has it may still be getting it."""
+        body = await self._send_piece("GET", _path(transfer, piece), None, PIECE_S, into)
+        if len(body) == len(into.content):
+            into.content[:] = body
+            into.came(len(body))
+        elif body:
+            raise not_an_agent(self._agent.address, self.node)
+
     async def fetch_piece(self, transfer: str, piece: int, source: PieceSource) -> None:
         """Let the node fetch a piece from another one."""
         asked = msgspec.json.encode(source)
@@ -72,9 +81,9 @@ class FileCalls:
         return self._body(await self._agent.send(method, path, body, extra_s))
 
     async def _send_piece(
-        self, method: str, path: str, body: bytes | None, extra_s: float
+        self, method: str, path: str, body: bytes | None, extra_s: float, into: Into | None = None
     ) -> bytes:
-        return self._body(await self._agent.send_large(method, path, body, extra_s))
+        return self._body(await self._agent.send_large(method, path, body, extra_s, into))
 
     def _body(self, reply: Reply) -> bytes:
         if not reply.is_success:

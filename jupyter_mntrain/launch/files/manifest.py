@@ -156,7 +156,7 @@ class PieceFiles:
             parts.append(part)
         return b"".join(parts)
 
-    def write(self, piece: int, content: bytes) -> None:
+    def write(self, piece: int, content: bytes | bytearray) -> None:
         """Write a piece into files that exist.
 
         Raises:

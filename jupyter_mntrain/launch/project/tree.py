@@ -67,7 +67,7 @@ def encode_tree(tree: Tree) -> bytes:
     return msgspec.json.encode(Tree(files=files, folders=tuple(sorted(tree.folders))))
 
 
-def sha256_of(content: bytes) -> str:
+def sha256_of(content: bytes | bytearray) -> str:
     return hashlib.sha256(content).hexdigest()
 
 

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import msgspec
+from tornado.web import HTTPError, stream_request_body
 
 from jupyter_mntrain.agent.http.base import AgentHandler, in_threads
+from jupyter_mntrain.agent.machine.files.coming import ComingPiece
 from jupyter_mntrain.agent.machine.files.space import FileSpace, InUse
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
+from jupyter_mntrain.http.agent_calls import Into
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.launch.files.records import CleanRequest, Deposit, PieceSource
-from jupyter_mntrain.model.errors import NodeError, RefusedError
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import Placement
+
+INTERVAL_S = tunables.seconds("files.passing_on_interval_s")
+PATIENCE_S = tunables.seconds("files.piece_begins_s")
+SOURCE_BYTES = 64 << 10
+"""Most that is read of where a piece is to be fetched."""
 
 
 class _TransferBase(AgentHandler):
@@ -40,39 +52,117 @@ class TransferHandler(_TransferBase):
         self.answer(await self.slowly(self.transfers.finish, transfer))
 
 
+@stream_request_body
 class PieceHandler(_TransferBase):
-    async def get(self, transfer: str, piece: str) -> None:
-        if self.caller.role == "node" and not self.transfers.may_fetch(transfer, self.caller.name):
-            raise self.not_allowed()
-        content = await in_threads(
-            self.node.threads.pieces, self.transfers.read, transfer, int(piece)
-        )
-        self.set_header("Content-Type", "application/octet-stream")
-        self.write(content)
+    """A piece is passed on while it comes: see :class:`ComingPiece`."""
 
-    async def put(self, transfer: str, piece: str) -> None:
-        content = self.request.body
-        await in_threads(
-            self.node.threads.pieces, self.transfers.write, transfer, int(piece), content
-        )
+    coming: ComingPiece | None = None
+    _refusal: MntrainError | HTTPError | None = None
+
+    def prepare(self) -> None:
+        self._asked = bytearray()
+        try:
+            super().prepare()
+            if self.request.method == "PUT" and not self._finished:
+                self.coming = self.transfers.begin(*self._which)
+        except (MntrainError, HTTPError) as error:
+            # Answered once the body has come: who still sends would never see it.
+            self._refusal = error
+
+    def data_received(self, chunk: bytes) -> None:
+        if self.coming is not None:
+            self.coming.add(chunk)
+        elif len(self._asked) < SOURCE_BYTES:
+            self._asked += chunk
+
+    def on_connection_close(self) -> None:
+        super().on_connection_close()
+        self.on_finish()
+
+    def on_finish(self) -> None:
+        if self.coming is not None:
+            self.transfers.end(*self._which, self.coming)
+
+    def compute_etag(self) -> None:
+        """None: it would take a second of a core per GiB, and nobody asks twice."""
+
+    async def get(self, transfer: str, **_: str) -> None:
+        self._refuse()
+        is_node = self.caller.role == "node"
+        if is_node and not self.transfers.may_fetch(transfer, self.caller.name):
+            raise self.not_allowed()
+        coming = await self._begun() if is_node else None
+        self.set_header("Content-Type", "application/octet-stream")
+        if coming is None:
+            reader = self.node.threads.pieces
+            self.write(await in_threads(reader, self.transfers.read, *self._which))
+        else:
+            await self._pass_on(coming)
+
+    async def put(self, **_: str) -> None:
+        self._refuse()
+        assert self.coming is not None  # noqa: S101 - since its headers came
+        await self._keep(self.coming)
         self.answer({})
 
     async def post(self, transfer: str, piece: str) -> None:
         """Fetch a piece from another node."""
+        self._refuse()
+        self.request.body = bytes(self._asked)
         source = self.body_as(PieceSource)
         peer = FileCalls(self.watch_tasks.peers(_place(source)))
+        coming = self.coming = self.transfers.begin(*self._which)
         try:
-            content = await peer.piece(transfer, int(piece))
-        except NodeError as error:
+            await peer.piece_into(transfer, int(piece), Into(coming.content, coming.came))
+        except (NodeError, RefusedError) as error:
             raise RefusedError(
                 f"cannot fetch from {source.node}: {error.cause}",
                 kind=Kind.LINK_BLOCKED,
                 fix="check the network between the two nodes",
             ) from error
-        await in_threads(
-            self.node.threads.pieces, self.transfers.write, transfer, int(piece), content
-        )
+        await self._keep(coming)
         self.answer({})
+
+    def _refuse(self, **_: str) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+
+    head = delete = patch = options = _refuse
+
+    @property
+    def _which(self) -> tuple[str, int]:
+        return self.path_kwargs["transfer"], int(self.path_kwargs["piece"])
+
+    async def _keep(self, coming: ComingPiece) -> None:
+        key, piece = self._which
+        await in_threads(self.node.threads.pieces, self.transfers.write, key, piece, coming.content)
+
+    async def _begun(self) -> ComingPiece | None:
+        """A piece that comes, once it does; the driver asks for it before that."""
+        patient_until_s = time.monotonic() + PATIENCE_S
+        while (coming := self.transfers.coming(*self._which)) is None:
+            may_come = self.transfers.may_come(*self._which)
+            if not may_come or self.has_hung_up or time.monotonic() > patient_until_s:
+                break
+            await asyncio.sleep(INTERVAL_S)
+        return coming
+
+    async def _pass_on(self, coming: ComingPiece) -> None:
+        """Send a piece as it comes. What is not sent yet is at most the piece."""
+        view, sent = memoryview(coming.content), 0
+        self.set_header("Content-Length", len(view))
+        while not self.has_hung_up:
+            is_over, come = coming.is_over, coming.come
+            if come > sent:
+                self.write(bytes(view[sent:come]))
+                self.flush()
+                sent = come
+            if sent == len(view):
+                return
+            if is_over:
+                self.detach().close()  # an answer that is too short: it is asked for again
+                return
+            await asyncio.sleep(INTERVAL_S)
 
 
 class SpaceHandler(_TransferBase):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jupyter_mntrain.agent.access.limits import TooManyError
+from jupyter_mntrain.agent.machine.files.coming import ComingPiece, ComingPieces
 from jupyter_mntrain.agent.machine.files.roots import LargeRoots
 from jupyter_mntrain.launch.files.arriving import Arriving, taken
 from jupyter_mntrain.launch.files.manifest import (
@@ -67,6 +68,7 @@ class _Transfer:
     whole: PieceFiles | None = None
     preparing: Future[None] | None = None
     checked_bytes: int = 0
+    coming: ComingPieces = field(default_factory=ComingPieces)
 
     def tell(self, done_bytes: int) -> None:
         self.checked_bytes = done_bytes
@@ -153,12 +155,40 @@ class TransferBook:
             raise _missing()
         return transfer.arriving.read(piece)
 
+    def begin(self, key: str, piece: int) -> ComingPiece:
+        """A place for a piece that begins to come: who wants it gets it meanwhile. To be ended.
+
+        Raises:
+            RefusedError: there is no such piece.
+        """
+        transfer = self._known(key)
+        manifest = transfer.deposit.manifest
+        if not 0 <= piece < len(manifest.pieces):
+            raise _missing()
+        return transfer.coming.begin(piece, manifest.size_of(piece))
+
+    def end(self, key: str, piece: int, coming: ComingPiece) -> None:
+        """Nobody brings more of it: it is here, or its way has broken off."""
+        coming.is_over = True
+        transfer = self._transfers.get(key)
+        if transfer is not None:
+            transfer.coming.end(piece, coming)
+
+    def coming(self, key: str, piece: int) -> ComingPiece | None:
+        """A piece that comes at this moment."""
+        return self._known(key).coming.get(piece)
+
+    def may_come(self, key: str, piece: int) -> bool:
+        """Whether a piece is not here, and may begin to come."""
+        arriving = self._known(key).arriving
+        return arriving is not None and piece not in arriving.held
+
     def may_fetch(self, key: str, node_id: str) -> bool:
         """Whether a driver has said so."""
         transfer = self._transfers.get(key)
         return transfer is not None and node_id in transfer.deposit.nodes
 
-    def write(self, key: str, piece: int, content: bytes) -> None:
+    def write(self, key: str, piece: int, content: bytes | bytearray) -> None:
         """Keep a piece that has come.
 
         Raises:

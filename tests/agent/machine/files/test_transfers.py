@@ -65,6 +65,27 @@ def test_it_comes_piece_by_piece(book: TransferBook, manifest: PieceManifest) ->
     assert settled(lambda: book.deposit(deposit)).is_done
 
 
+def test_who_wants_a_piece_finds_it_while_it_comes(
+    book: TransferBook, manifest: PieceManifest
+) -> None:
+    key = settled(lambda: book.deposit(Deposit("models", "one", manifest))).transfer
+    assert book.coming(key, 1) is None
+    assert book.may_come(key, 1)
+    coming, again = book.begin(key, 1), book.begin(key, 1)
+    coming.add(b"45")
+    assert book.coming(key, 1) is coming
+    assert (coming.come, coming.content[:2]) == (2, b"45")
+    coming.add(b"67 and too much")
+    book.end(key, 1, again)
+    book.write(key, 1, coming.content)
+    book.end(key, 1, coming)
+    assert (coming.is_over, coming.content) == (True, b"4567")
+    assert book.coming(key, 1) is None
+    assert not book.may_come(key, 1)
+    with pytest.raises(RefusedError):
+        book.begin(key, 3)
+
+
 def test_a_full_disk_is_told_and_the_next_try_begins_anew(
     book: TransferBook, manifest: PieceManifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
