@@ -12,10 +12,15 @@ from jupyter_mntrain.model.lazy import lazy_names
 from jupyter_mntrain.recipe.parse import Recipe, check, load_recipe, parse_recipe
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.train.loop import TrainResult, train
+    from jupyter_mntrain.train.checkpoint.result import TrainResult
+    from jupyter_mntrain.train.loop import train
 
 __all__ = ["Recipe", "TrainResult", "check", "load_recipe", "parse_recipe", "train"]
 
 __getattr__ = lazy_names(
-    __name__, dict.fromkeys(("TrainResult", "train"), "jupyter_mntrain.train.loop")
+    __name__,
+    {
+        "TrainResult": "jupyter_mntrain.train.checkpoint.result",
+        "train": "jupyter_mntrain.train.loop",
+    },
 )

@@ -49,8 +49,8 @@ def main(argv: list[str] | None = None) -> None:
                 source,
                 found,
                 path,
+                recipe=recipe,
                 run=arguments.run,
-                shard_bytes=int(recipe.output.shard_gb * 1e9),
                 progress=recorder.progress,
             )
         if world.is_head:

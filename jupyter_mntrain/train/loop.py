@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import torch
 import torch.distributed as dist
 
-from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.not_finite import Measure
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
@@ -19,7 +18,9 @@ from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, ModelExport, describe
+from jupyter_mntrain.train.checkpoint.model_card import RunFigures
 from jupyter_mntrain.train.checkpoint.policy import Checkpointing
+from jupyter_mntrain.train.checkpoint.result import TrainResult
 from jupyter_mntrain.train.choosing import settle
 from jupyter_mntrain.train.finite import FiniteCheck, chosen
 from jupyter_mntrain.train.model.held_memory import check_memory
@@ -37,23 +38,6 @@ from jupyter_mntrain.train.world import World, debugging, form_groups, join_worl
 
 STEADY_AFTER = 2
 """Steps after which times are steady: the first also allocates, compiles and connects."""
-
-
-class TrainResult(Record, frozen=True):
-    """Result of a run; losses and norms are the same on every rank."""
-
-    rank: int
-    world_size: int
-    tokens_per_step: int
-    losses: tuple[float, ...]
-    """Mean cross-entropy per token in nats, before each step's update."""
-    gradient_norms: tuple[float, ...]
-    """Norm of the whole model's gradient before clipping, per step."""
-    step_s: tuple[float, ...]
-    evaluations: dict[int, float]
-    """Finished steps → mean cross-entropy per token of the held-out text."""
-    samples: dict[int, tuple[str, ...]] = {}
-    """Finished steps → the model's continuation of each prompt."""
 
 
 def train(
@@ -107,7 +91,7 @@ class Trainer:
 
         # Data and model. Ranks compare hashes of them.
         ready = prepare(recipe, world, recorder.progress, reads=self.reads)
-        self.batches = ready.batches
+        self.batches, self._summary = ready.batches, ready.summary
 
         # The pipeline, with a meter attached.
         self.stopwatch = Stopwatch(world.device)
@@ -188,8 +172,7 @@ class Trainer:
             if self.checkpoints.after(steps_done, self.optimizer, is_last=self.evaluation.is_over):
                 break
         self.checkpoints.close()
-        self.output.write(self.pipeline.written_once(), steps_done, self.recorder.progress)
-        return TrainResult(
+        result = TrainResult(
             rank=self.world.rank,
             world_size=self.world.size,
             tokens_per_step=self.recipe.tokens_per_step,
@@ -199,6 +182,9 @@ class Trainer:
             evaluations=self.evaluation.losses,
             samples=self.evaluation.samples,
         )
+        figures = RunFigures(steps=steps_done, data=self._summary, result=result)
+        self.output.write(self.pipeline.written_once(), figures, self.recorder.progress)
+        return result
 
     def _begin_after(self, held: QueuedStep | None, step: int, reports: Reports) -> QueuedStep:
         """Queue a step; if that fails, tell the numbers of the one before if they are here."""

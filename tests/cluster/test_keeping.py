@@ -106,6 +106,7 @@ def assert_loads(directory: Path, own: list[CheckpointDirectory]) -> None:
     assert weights
     assert all(torch.equal(state[name], one) for name, one in weights.items())
     assert AutoTokenizer.from_pretrained(directory)("one").input_ids
+    assert f"| steps | 10 of {STEPS} |" in (directory / "README.md").read_text()
 
 
 def assert_copied(kept: Path, own: list[CheckpointDirectory]) -> None:

@@ -25,6 +25,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.copying import refuse_to_fill, send_file, sync, take_file
+from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.policy import directory_of, unwritable
 from jupyter_mntrain.train.data.tokens import Tokens
@@ -92,14 +93,14 @@ class ModelExport:
     def write(
         self,
         parameters: Mapping[str, torch.Tensor],
-        step: int,
+        figures: RunFigures,
         progress: ProgressWriter,
     ) -> Path | None:
         """Write the model. Collective.
 
         Args:
             parameters: this rank's, by name; a tied one only once in the whole model.
-            step: finished steps.
+            figures: for its model card.
             progress: receives the progress.
 
         Returns:
@@ -112,7 +113,7 @@ class ModelExport:
         if self.directory is None:
             return None
         try:
-            self._write(self.directory, parameters, step, progress)
+            self._write(self.directory, parameters, figures, progress)
         except RecipeError as error:
             if self._is_named:
                 raise
@@ -129,14 +130,15 @@ class ModelExport:
         self,
         directory: Path,
         parameters: Mapping[str, torch.Tensor],
-        step: int,
+        figures: RunFigures,
         progress: ProgressWriter,
     ) -> None:
         folder = directory.with_name(f".{directory.name}.attempt-{self._attempt}")
         parts = self._agree(self._write_shards(folder, parameters, progress), folder)
         files = {one.name: one for part in parts for one in part.files}
-        contents = ModelContents(step=step, files=files, run=self._run)
-        self._agree(self._complete(folder, parts, contents), folder)
+        contents = ModelContents(step=figures.steps, files=files, run=self._run)
+        card = model_card(self.recipe, directory.name, figures)
+        self._agree(self._complete(folder, parts, contents, card), folder)
         if self.recipe.output.gather:
             self._agree(self._gather(folder, parts, progress), folder)
         self._appear(folder, directory)
@@ -179,11 +181,14 @@ class ModelExport:
         tally.end()
         return Part(tuple(files), weight_map)
 
-    def _complete(self, folder: Path, parts: Sequence[Part], contents: ModelContents) -> Part:
+    def _complete(
+        self, folder: Path, parts: Sequence[Part], contents: ModelContents, card: str
+    ) -> Part:
         """Write the small files, once on every node."""
         if self.world.local_rank == 0:
             try:
                 self._write_small_files(folder, parts, contents)
+                (folder / CARD).write_text(card, encoding="utf-8")
             except Exception as error:  # noqa: BLE001 - all ranks must learn of any error
                 return Part(problem=f"{self.world.host}: {error}")
         return Part()
@@ -293,7 +298,7 @@ def _copy_small_files(source: Path, folder: Path) -> None:
     """Copy tokenizer, chat template, generation settings, license and the like."""
     for path in source.iterdir():
         is_weights = path.name.endswith(_NOT_COPIED)
-        is_ours = path.name in {"config.json", CONTENTS}
+        is_ours = path.name in {"config.json", CONTENTS, CARD}
         if is_weights or is_ours or path.name.startswith(".") or not path.is_file():
             continue
         if path.stat().st_size <= _LARGEST_COPIED_BYTES:

@@ -19,9 +19,11 @@ from safetensors.torch import save_file
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.copying import PIECE_BYTES, refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
+from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.policy import unwritable
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, load
@@ -76,8 +78,8 @@ def export_checkpoint(
     found: FoundCheckpoint,
     directory: Path,
     *,
+    recipe: Recipe,
     run: str,
-    shard_bytes: int,
     progress: ProgressWriter,
 ) -> None:
     """Write the model of a checkpoint as a Hugging Face directory on the head's node. Collective.
@@ -85,15 +87,16 @@ def export_checkpoint(
     Other ranks send what only they can read. No more than one file's weights are in memory.
 
     Args:
+        recipe: that it was trained by.
         run: that saved it.
-        shard_bytes: most of one file.
 
     Raises:
         RecipeError: the directory is in the way or not writable, or the checkpoint lacks a tensor.
     """
     folder = directory.with_name(f".{directory.name}.step-{found.manifest.step}")
     agree(world, _not_exportable(source.path, directory) if world.is_head else None)
-    groups = _weight_groups(source.path / DESCRIPTION, shard_bytes) if world.is_head else []
+    most = int(recipe.output.shard_gb * 1e9)
+    groups = _weight_groups(source.path / DESCRIPTION, most) if world.is_head else []
     count = gathered(world, len(groups))[0]
     files: dict[str, ModelFile] = {}
     weight_map: dict[str, str] = {}
@@ -118,6 +121,8 @@ def export_checkpoint(
     if world.is_head and error is None:
         contents = ModelContents(step=found.manifest.step, files=files, run=run)
         _complete(folder, contents, weight_map)
+        card = model_card(recipe, directory.name, RunFigures(steps=found.manifest.step))
+        (folder / CARD).write_text(card, encoding="utf-8")
         folder.rename(directory)
     try:
         agree(world, error)

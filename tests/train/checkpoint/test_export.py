@@ -14,6 +14,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import msgspec
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -152,6 +153,9 @@ def test_transformers_has_the_loss_that_training_ended_with(text: Path, tmp_path
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["architectures"] == ["LlamaForCausalLM"]
     assert (config["dtype"], config["eos_token_id"]) == ("float32", tokenizer.eos_token_id)
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.library_name == "transformers"
+    assert f"{result.evaluations[3]:.4f}" in card.text
 
 
 @pytest.mark.slow

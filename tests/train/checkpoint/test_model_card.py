@@ -1,0 +1,65 @@
+"""Model card: valid for the hub, with what is known and without the machine's folders."""
+
+from __future__ import annotations
+
+from huggingface_hub import ModelCard
+
+from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.train.checkpoint.model_card import RunFigures, model_card
+from jupyter_mntrain.train.checkpoint.result import TrainResult
+from tests.wording import says
+
+CACHE = "/home/me/.cache/huggingface/hub/models--meta-llama--Llama-3.2-1B/snapshots/abc"
+
+FIGURES = RunFigures(
+    steps=60,
+    data=("100.0% from /home/me/a.jsonl: 8 documents, 4,000 tokens",),
+    result=TrainResult(
+        rank=0,
+        world_size=2,
+        tokens_per_step=512,
+        losses=(3.0, 2.0, 1.25),
+        gradient_norms=(1.0, 1.0, 1.0),
+        step_s=(9.0, 0.5, 0.5),
+        evaluations={0: 3.5, 30: 1.5, 60: 1.75},
+    ),
+)
+
+
+def card_of(*changes: str, figures: RunFigures = FIGURES) -> ModelCard:
+    return ModelCard(model_card(parse_recipe("", changes), "samantha", figures))
+
+
+def test_a_card_has_the_base_model_data_figures_and_settings() -> None:
+    card = card_of(
+        *(f"model.path={CACHE}", "data.source=/home/me/a.jsonl", "train.steps=80"),
+        *("train.batch_size=4", "data.sequence_length=128", "optimizer.learning_rate=8e-3"),
+        "output.directory=/home/me/out",
+    )
+    assert card.data.to_dict() == {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "base_model": "meta-llama/Llama-3.2-1B",
+        "tags": ["jupyter_mntrain"],
+    }
+    assert "/home/me" not in card.content
+    for row in (
+        "| steps | 60 of 80 |",
+        "| loss of the last step | 1.2500 |",
+        "| evaluation loss, step 60 | 1.7500 |",
+        "| best evaluation loss, step 30 | 1.5000 |",
+        "| tokens per second | 1,024 on 2 ranks |",
+    ):
+        assert says(row, card.text)
+    assert "from a.jsonl: 8 documents, 4,000 tokens" in card.text
+    assert "learning_rate = 0.008" in card.text
+    assert 'source = "a.jsonl"' in card.text
+    assert "[output]" not in card.text
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    card = card_of("model.preset=llama-tiny", figures=RunFigures(steps=3))
+    assert card.data.to_dict().get("base_model") is None
+    assert "loss" not in card.text
+    assert "second" not in card.text
+    assert card_of("model.path=base", figures=RunFigures(steps=3)).data.base_model is None
