@@ -12,10 +12,11 @@ import tempfile
 from pathlib import Path
 
 import jupyter_mntrain
-from scripts.releasing.bill import bundled, check_bill, environment, released
+from scripts.releasing.bill import PACKAGE, bundled, check_bill, environment, needed, released
 from scripts.releasing.builds import build, check_same, head
 from scripts.releasing.bundle import check_hosts, check_notice
 from scripts.releasing.licenses import check_licenses
+from scripts.releasing.pins import HASHED, check_pins
 from scripts.releasing.refusal import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +45,9 @@ def check_named(version: str, root: Path) -> None:
 def release(root: Path, version: str, *, dry_run: bool) -> None:
     if not dry_run:
         check_named(version, root)
+    check_pins(
+        HASHED.read_text(), (root / "constraints.txt").read_text(), needed().keys() - {PACKAGE}
+    )
     with tempfile.TemporaryDirectory() as where:
         print("building twice", flush=True)
         commit, time = head(root)
@@ -81,6 +85,7 @@ def write(
         f"{name}: {told}\n"
         for name, told in sorted(licenses.items(), key=lambda one: one[0].lower())
     )
+    shutil.copy(HASHED, folder / "requirements.txt")
     (folder / "licenses.txt").write_text("".join(lines))
     sums = (f"{hash_}  packages/{name}\n" for name, hash_ in hashes.items())
     (folder / "SHA256SUMS").write_text("".join(sums))

@@ -13,6 +13,7 @@ from scripts.releasing.bill import PACKAGE, bundled, check_bill, needed, release
 from scripts.releasing.builds import check_same
 from scripts.releasing.bundle import check_hosts, check_notice, hosts
 from scripts.releasing.licenses import check_licenses, is_accepted, license_of
+from scripts.releasing.pins import HASHED, check_pins, pins, without
 from scripts.releasing.refusal import Refusal
 
 ROOT = Path(__file__).parents[2]
@@ -167,3 +168,22 @@ def test_a_release_needs_its_tag_a_date_and_no_changes(tmp_path):
     git(tmp_path, "commit", "-am", "dated")
     git(tmp_path, "tag", "--force", "v1.2.0")
     check_named("1.2.0", tmp_path)
+
+
+def test_what_users_get_is_pinned_with_hashes_as_it_is_tested():
+    check_pins(
+        HASHED.read_text(), (ROOT / "constraints.txt").read_text(), needed().keys() - {PACKAGE}
+    )
+    hashed = HASHED.read_text()
+    assert all("--hash=sha256:" in one for one in hashed.split("\n") if "==" not in one and one)
+    assert "torch" not in pins(hashed)
+
+
+def test_a_pin_that_is_older_than_its_test_is_refused():
+    hashed = "a==1 \\\n    --hash=sha256:00\nb==2 \\\n    --hash=sha256:11\n"
+    check_pins(hashed, "a==1\nb==2\nc==3\n", ["a", "B", "torch"])
+    with pytest.raises(Refusal, match="for b"):
+        check_pins(hashed, "a==1\nb==3\n", ["a", "b"])
+    with pytest.raises(Refusal, match="for c"):
+        check_pins(hashed, "a==1\nb==2\nc==3\n", ["a", "b", "c"])
+    assert without(hashed, frozenset({"a"})) == hashed[hashed.index("b==") :]
