@@ -9,26 +9,33 @@ from __future__ import annotations
 import pytest
 
 FILES = (
-    "tests/train/test_equality.py",
-    "tests/gpu/test_stand_in.py",
     "tests/notebook/test_lessons.py",
-    "tests/e2e/test_demo.py",
     "tests/cluster/test_resume.py",
+    "tests/train/test_equality.py",
     "tests/agent/gang/test_restarter.py",
-    "tests/train/checkpoint/test_checkpoints.py",
-    "tests/cluster/test_real_agents.py",
-    "tests/train/checkpoint/test_kills.py",
-    "tests/cluster/test_survival.py",
+    "tests/cluster/acceptance/test_accepting.py",
+    "tests/e2e/test_demo.py",
+    "tests/gpu/test_stand_in.py",
+    "tests/agent/attempt/test_attempts.py",
+    "tests/cluster/test_keeping.py",
     "tests/cluster/test_trying.py",
     "tests/notebook/test_kernel.py",
-    "tests/cluster/test_keeping.py",
+    "tests/cluster/test_generating.py",
+    "tests/cluster/test_real_agents.py",
+    "tests/train/checkpoint/test_checkpoints.py",
+    "tests/cluster/test_survival.py",
     "tests/own_scripts/test_callbacks.py",
-    "tests/agent/failure/test_calls.py",
-    "tests/agent/http/test_device_routes.py",
-    "tests/faults/test_fixes.py",
-    "tests/agent/attempt/test_attempts.py",
-    "tests/agent/gang/test_gpu_contention.py",
     "tests/cluster/test_begin.py",
+    "tests/agent/gang/test_verdicts.py",
+    "tests/faults/test_fixes.py",
+    "tests/cluster/admission/test_members.py",
+    "tests/cluster/discovery/test_slot_discovery.py",
+    "tests/agent/doubts/test_doubts.py",
+    "tests/e2e/test_bad_input.py",
+    "tests/agent/gang/test_queue.py",
+    "tests/train/checkpoint/test_kills.py",
+    "tests/agent/http/test_device_routes.py",
+    "tests/agent/gang/test_gpu_contention.py",
     # On simulated hosts.
     "tests/faults/test_faults.py",
     "tests/slurm_lab/test_slurm_source.py",
@@ -39,7 +46,7 @@ FILES = (
     "tests/faults/test_harmless.py",
     "tests/e2e/test_clusters.py",
 )
-"""By what they took on two cores with nothing else to do, the longest first."""
+"""By what they took on two cores, the longest first."""
 
 _PLACES = {file: place for place, file in enumerate(FILES)}
 
