@@ -38,13 +38,18 @@ FILES = (
     "tests/agent/gang/test_gpu_contention.py",
     # On simulated hosts.
     "tests/faults/test_faults.py",
-    "tests/slurm_lab/test_slurm_source.py",
     "tests/faults/test_surroundings.py",
+    "tests/e2e/test_systemd.py",
     "tests/e2e/test_netlab.py",
-    "tests/faults/test_slowdowns.py",
-    "tests/e2e/test_install.py",
-    "tests/faults/test_harmless.py",
+    "tests/slurm_lab/test_launch_on_slurm.py",
     "tests/e2e/test_clusters.py",
+    "tests/e2e/test_doctor_network.py",
+    "tests/slurm_lab/test_slurm_source.py",
+    "tests/e2e/test_install.py",
+    "tests/kubernetes_lab/test_agents_in_pods.py",
+    "tests/faults/test_slowdowns.py",
+    "tests/e2e/test_doctor.py",
+    "tests/faults/test_harmless.py",
 )
 """By what they took on two cores, the longest first."""
 
