@@ -95,7 +95,10 @@ class PieceHandler(_TransferBase):
         self.set_header("Content-Type", "application/octet-stream")
         if coming is None:
             reader = self.node.threads.pieces
-            self.write(await in_threads(reader, self.transfers.read, *self._which))
+            content = await in_threads(reader, self.transfers.read, *self._which)
+            self.set_header("Content-Length", len(content))
+            self.flush()  # alone: joined to the headers, it would be copied
+            self.write(content)
         else:
             await self._pass_on(coming)
 
