@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from jupyter_mntrain.cluster.discovery.discovery import Discovery
+from jupyter_mntrain.cluster.examination.tried_ways import TriedWays
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.loop import ClosedError, LoopThread
@@ -45,6 +46,7 @@ class DriverSession:
         self.loop = LoopThread(f"mntrain-{self.cluster}")
         self.live = ClusterView(self.cluster, self.discovery, self.clock, self.on_seen)
         self.grace = GracePeriod(self.live, self.clock)
+        self.ways = TriedWays(self.clock)
         self.loop.run(self.live.start(self.addresses, self.seen))
 
     def launcher(self, submitted_by: str = "") -> AgentLauncher:
@@ -55,7 +57,7 @@ class DriverSession:
         """
         self.refuse_read_only()
         by = submitted_by or f"{getpass.getuser()}@{socket.gethostname()}"
-        return AgentLauncher(self.live, clock=self.clock, submitted_by=by)
+        return AgentLauncher(self.live, clock=self.clock, submitted_by=by, ways=self.ways)
 
     def refuse_read_only(self) -> None:
         """Refuse at once what the agents would refuse, too.

@@ -106,12 +106,14 @@ class Check(ABC):
         title: its row in the table.
         looks_at: what it reads, for the documentation.
         is_for_launch: whether a launch says what it finds, even if that does not stop it.
+        is_of_ways: whether it judges what nodes found of the ways to each other.
     """
 
     id: ClassVar[str]
     title: ClassVar[str]
     looks_at: ClassVar[str]
     is_for_launch: ClassVar[bool] = True
+    is_of_ways: ClassVar[bool] = False
 
     @abstractmethod
     def findings(self, case: Case) -> Iterable[Finding]:

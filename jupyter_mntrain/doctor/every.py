@@ -124,6 +124,8 @@ EVERY: Final[Sequence[Check]] = (
     ScriptFiles(),
 )
 
+OF_WAYS: Final = frozenset(check.id for check in EVERY if check.is_of_ways)
+
 
 def examine(case: Case, checks: Iterable[Check] = EVERY) -> tuple[Finding, ...]:
     """What the checks say of a case, worst first."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
 from jupyter_mntrain.cluster.examination.examiner import AskedNode, Examiner, ToldByNodes
 from jupyter_mntrain.cluster.examination.job_ahead import find_script, job_ahead, question_of
+from jupyter_mntrain.cluster.examination.path_trials import ports_of
+from jupyter_mntrain.cluster.examination.tried_ways import NodeAsTried, TriedWays, as_tried
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.doctor.check import Case, JobAhead
 from jupyter_mntrain.doctor.every import EVERY, examine
-from jupyter_mntrain.doctor.finding import unexamined, untried
+from jupyter_mntrain.doctor.finding import Finding, unexamined, untried
+from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import DoctorRefusedError
@@ -29,63 +34,139 @@ NETWORK_PATIENCE_S = tunables.seconds("doctor.network_before_launch_s")
 TOLD = frozenset(check.id for check in EVERY if check.is_for_launch)
 
 
-class ToldBefore(NamedTuple):
-    """What is known before the ways between the nodes are tried."""
+class _FoundWays(NamedTuple):
+    """The ways between some nodes.
 
-    examiner: Examiner
+    Args:
+        nodes: as they were when these were tried.
+        paths: ``None`` if trying them took too long.
+        age_s: since then; ``None`` if that is now.
+    """
+
+    nodes: frozenset[NodeAsTried]
+    paths: PathsFound | None
+    age_s: float | None = None
+
+
+class ToldBefore(NamedTuple):
+    """What is known while the nodes are asked for other things.
+
+    Args:
+        ways: ``None`` if they are still to be tried.
+    """
+
     job: JobAhead
     told: ToldByNodes
+    ways: _FoundWays | None
 
 
-async def ask_before(
-    live: ClusterView, clock: Clock, spec: JobSpec, project: StagedProject | None = None
-) -> ToldBefore:
-    """Ask each participant for itself and the job's paths, for ``doctor.before_launch_s``.
-
-    Args:
-        project: its files, if they are on this machine.
-
-    Raises:
-        RecipeError: the job's recipe is not valid.
-        SpecError: a node is unknown, or named twice.
-    """
-    infos = find_participants(spec.participants, [one.info for one in live.nodes if one.info])
-    there = await find_script(spec, live.client_at(infos[0].node_id), PATIENCE_S)
-    job = job_ahead(spec, infos[0].name, project, there)
-    question = msgspec.structs.replace(question_of(job, spec, there), looks_up_names=False)
-    examiner = Examiner(
-        clock,
-        spec,
-        is_loaded=False,
-        patience_s=PATIENCE_S,
-        network_patience_s=NETWORK_PATIENCE_S,
-    )
-    wanted = [
-        AskedNode(info, live.client_at(info.node_id), participant)
-        for info, participant in zip(infos, spec.participants, strict=True)
-    ]
-    return ToldBefore(examiner, job, await examiner.ask(wanted, question))
-
-
-async def examine_before(infos: Sequence[NodeInfo], before: ToldBefore) -> tuple[Problem, ...]:
-    """What may make the job slow, or end it later, and what could not be examined.
+@dataclass(frozen=True)
+class BeforeLaunch:
+    """Examines the participants of one launch.
 
     Args:
-        infos: of the participants, as they are for this job.
-        before: from :func:`ask_before`.
+        known: ways that were well a short while ago are not tried again.
+    """
+
+    live: ClusterView
+    clock: Clock
+    known: TriedWays
+    spec: JobSpec
+
+    @property
+    def _examiner(self) -> Examiner:
+        return Examiner(
+            self.clock,
+            self.spec,
+            is_loaded=False,
+            patience_s=PATIENCE_S,
+            network_patience_s=NETWORK_PATIENCE_S,
+        )
+
+    async def ask(self, project: StagedProject | None = None) -> ToldBefore:
+        """Ask each participant for itself and the job's paths, for ``doctor.before_launch_s``, and
+        have them try the ways between them meanwhile.
+
+        Args:
+            project: its files, if they are on this machine.
+
+        Raises:
+            RecipeError: the job's recipe is not valid.
+            SpecError: a node is unknown, or named twice.
+        """
+        spec, live = self.spec, self.live
+        infos = find_participants(spec.participants, [one.info for one in live.nodes if one.info])
+        wanted = [
+            AskedNode(info, live.client_at(info.node_id), participant)
+            for info, participant in zip(infos, spec.participants, strict=True)
+        ]
+        trying = asyncio.ensure_future(self._ways(wanted))
+        try:
+            there = await find_script(spec, wanted[0].client, PATIENCE_S)
+            job = job_ahead(spec, infos[0].name, project, there)
+            question = msgspec.structs.replace(question_of(job, spec, there), looks_up_names=False)
+            told = await self._examiner.ask(wanted, question)
+            # Who is silent keeps the others waiting: those are tried without it.
+            return ToldBefore(job, told, None if told.silent else await trying)
+        finally:
+            trying.cancel()
+            await asyncio.wait((trying,))
+
+    async def examine(
+        self, infos: Sequence[NodeInfo], before: ToldBefore, progress: Progress
+    ) -> tuple[Problem, ...]:
+        """What may make the job slow, or end it later, and what could not be examined.
+
+        Args:
+            infos: of the participants, as they are for this job.
+            before: from :meth:`ask`.
+
+        Raises:
+            DoctorRefusedError: with the first cause for which it would fail, or hang, and the
+                others.
+        """
+        told = before.told.with_infos(infos)
+        job = msgspec.structs.replace(before.job, head=infos[0].name)
+        ways = before.ways
+        if ways is None or not as_tried(told.able) <= ways.nodes:
+            ways = await self._try(told.able)
+        found = _judged(told, ways, job)
+        if ways.age_s is not None and any(one.level == "stops" for one in found):
+            ways = await self._try(told.able)
+            found = _judged(told, ways, job)
+        if ways.age_s is not None:
+            progress.report(f"the network was tried {ways.age_s:.0f} s ago", 0, None)
+        elif ways.paths is not None:
+            self.known.keep(told.able, ways.paths, found, self.live.jobs)
+        notes = [unexamined(node, why) for node, why in told.silent.items()]
+        if ways.paths is None:
+            notes.append(untried([one.name for one in told.nodes], NETWORK_PATIENCE_S))
+        return _unless_stopped(found, notes)
+
+    async def _ways(self, nodes: Sequence[AskedNode]) -> _FoundWays:
+        """As they were found a short while ago, or are found now."""
+        known = self.known.look(nodes, ports_of(self.spec), self.live.jobs)
+        if known is not None:
+            return _FoundWays(as_tried(nodes), known.paths, known.age_s)
+        return await self._try(nodes)
+
+    async def _try(self, nodes: Sequence[AskedNode]) -> _FoundWays:
+        try:
+            return _FoundWays(as_tried(nodes), await self._examiner.try_ways(nodes))
+        except TimeoutError:
+            return _FoundWays(as_tried(nodes), None)
+
+
+def _judged(told: ToldByNodes, ways: _FoundWays, job: JobAhead) -> tuple[Finding, ...]:
+    return examine(Case(nodes=told.nodes, paths=ways.paths or PathsFound(), job=job))
+
+
+def _unless_stopped(found: Sequence[Finding], notes: Sequence[Problem]) -> tuple[Problem, ...]:
+    """The notes, and what does not stop the launch.
 
     Raises:
-        DoctorRefusedError: with the first cause for which it would fail, or hang, and the others.
+        DoctorRefusedError: something does.
     """
-    told = before.told.with_infos(infos)
-    notes = [unexamined(node, why) for node, why in told.silent.items()]
-    try:
-        paths = await before.examiner.try_ways(told)
-    except TimeoutError:
-        paths = PathsFound()
-        notes.append(untried([one.name for one in told.nodes], NETWORK_PATIENCE_S))
-    job = msgspec.structs.replace(before.job, head=infos[0].name)
-    found = examine(Case(nodes=told.nodes, paths=paths, job=job))
     stops = [one.problem for one in found if one.problem and one.level == "stops"]
     slow = [
         one.problem for one in found if one.problem and one.level == "slows" and one.check in TOLD

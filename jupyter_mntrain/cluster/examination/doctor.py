@@ -14,7 +14,7 @@ from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.doctor.every import examine
-from jupyter_mntrain.doctor.finding import DoctorReport
+from jupyter_mntrain.doctor.finding import DoctorReport, Finding
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model import tunables
@@ -91,11 +91,17 @@ class ClusterDoctor:
         case = Case(nodes=told.nodes, paths=paths, job=job, refused=refused, others=others)
         return DoctorReport(
             nodes=tuple(one.name for one in told.nodes),
-            findings=examine(case),
+            findings=self._judged(case, told),
             silent=silent | told.silent,
             time_s=begun_s,
             took_s=self._clock.time() - begun_s,
         )
+
+    def _judged(self, case: Case, told: ToldByNodes) -> tuple[Finding, ...]:
+        """What there is to say; the next launch knows that the ways are well."""
+        found = examine(case)
+        self._driver.ways.keep(told.able, case.paths, found, self._driver.live.jobs)
+        return found
 
     def _chosen(
         self, names: Sequence[str], participants: Sequence[Participant]
@@ -135,7 +141,7 @@ class ClusterDoctor:
             examiner.ask(wanted, question, progress), self._refused(spec)
         )
         progress.report("trying the network", 0, None)
-        return told, await examiner.try_ways(told), refused
+        return told, await examiner.try_ways(told.able), refused
 
     async def _refused(self, spec: JobSpec | None) -> Problem | None:
         """Why a launch would refuse the job, whatever the nodes are like; ``None`` if it is not."""

@@ -41,6 +41,11 @@ class AskedNode(NamedTuple):
     participant: Participant | None = None
     is_fresh: bool = True
 
+    @property
+    def interface(self) -> str | None:
+        """That a job names."""
+        return self.participant.interface if self.participant else None
+
 
 class ToldByNodes(NamedTuple):
     """What the nodes told.
@@ -62,6 +67,12 @@ class ToldByNodes(NamedTuple):
             for one in self.nodes
         )
         return self._replace(nodes=nodes)
+
+    @property
+    def able(self) -> list[AskedNode]:
+        """Those that can try ways, as they are; an older agent cannot."""
+        both = zip(self.asked, self.nodes, strict=True)
+        return [one._replace(info=node.info) for one, node in both if node.facts is not None]
 
 
 @dataclass(frozen=True)
@@ -120,20 +131,16 @@ class Examiner:
         given = self.spec.environment if self.spec else {}
         return msgspec.structs.replace(found, given=given)
 
-    async def try_ways(self, told: ToldByNodes) -> PathsFound:
-        """The ways between the nodes that told; an older agent cannot try.
+    async def try_ways(self, nodes: Sequence[AskedNode]) -> PathsFound:
+        """The ways between nodes, as they are known to be.
 
         Raises:
             TimeoutError: they took longer than ``network_patience_s``.
         """
-        able = [
-            (one, node)
-            for one, node in zip(told.asked, told.nodes, strict=True)
-            if node.facts is not None
-        ]
-        clients = {one.info.node_id: one.client for one, _ in able if one.client is not None}
-        trials = PathTrials([node.info for _, node in able], clients, ports_of(self.spec))
-        wanted = [one.participant.interface if one.participant else None for one, _ in able]
+        clients = {one.info.node_id: one.client for one in nodes if one.client is not None}
+        infos = [one.info for one in nodes if one.client is not None]
+        wanted = [one.interface for one in nodes if one.client is not None]
+        trials = PathTrials(infos, clients, ports_of(self.spec))
         trying = trials.run(wanted, is_loaded=self.is_loaded)
         return await asyncio.wait_for(trying, self.network_patience_s)
 

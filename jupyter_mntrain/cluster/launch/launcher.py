@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.examination.before_launch import ToldBefore, ask_before, examine_before
+from jupyter_mntrain.cluster.examination.before_launch import BeforeLaunch, ToldBefore
+from jupyter_mntrain.cluster.examination.tried_ways import TriedWays
 from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_workplaces
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
@@ -69,6 +70,7 @@ class AgentLauncher:
         pauses_s: pause before each retry of a request that got no answer.
         is_checked: whether the doctor looks at the nodes before a launch.
         on_note: receives what it says that does not stop the launch.
+        ways: those between nodes that need not be tried again.
     """
 
     live: ClusterView
@@ -77,6 +79,7 @@ class AgentLauncher:
     pauses_s: tuple[float, ...] = PAUSES_S
     is_checked: bool = True
     on_note: Callable[[Problem], object] = bool
+    ways: TriedWays | None = None
 
     @property
     def prober(self) -> Prober:
@@ -194,10 +197,11 @@ class AgentLauncher:
     ) -> tuple[JobSpec, tuple[Placement, ...], Plan | None]:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
-        agreed, told = await both(self.agreed(spec, progress), self._told(spec, project))
+        doctor = BeforeLaunch(self.live, self.clock, self.ways or TriedWays(self.clock), spec)
+        agreed, told = await both(self.agreed(spec, progress), self._told(doctor, project))
         infos, placements = agreed
         if told is not None:
-            for note in await examine_before(infos, told):
+            for note in await doctor.examine(infos, told, progress):
                 self.on_note(note)
         renewed = await with_renewed_links(self.prober, infos, spec.participants, progress)
         if renewed != infos:  # another network may be the fastest
@@ -205,9 +209,9 @@ class AgentLauncher:
         spec, plan = await _planned(spec, renewed)
         return spec, placements, plan
 
-    async def _told(self, spec: JobSpec, project: StagedProject | None) -> ToldBefore | None:
+    async def _told(self, doctor: BeforeLaunch, project: StagedProject | None) -> ToldBefore | None:
         """What the nodes tell the doctor; ``None`` if it is not asked."""
-        return await ask_before(self.live, self.clock, spec, project) if self.is_checked else None
+        return await doctor.ask(project) if self.is_checked else None
 
     async def agreed(self, spec: JobSpec, progress: Progress = SILENT) -> Agreed:
         """The participants and their ranks, if they and the job fit each other.

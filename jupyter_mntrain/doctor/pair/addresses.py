@@ -86,6 +86,7 @@ class AddressTwice(Check):
         "whether two nodes have one IP or MAC address, or a machine that is not in the cluster "
         "answers for a node's"
     )
+    is_of_ways = True
 
     def findings(self, case: Case) -> Iterable[Finding]:
         bad: set[str] = set()

@@ -18,6 +18,8 @@ from jupyter_mntrain.model.records.doctor.paths import PathTrial
 class PairCheck(Check):
     """A check of each way from a node, with one finding per node for all those that are well."""
 
+    is_of_ways = True
+
     def findings(self, case: Case) -> Iterable[Finding]:
         for node in case.nodes:
             trials = [

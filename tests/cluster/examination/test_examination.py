@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.examination import before_launch
+from jupyter_mntrain.cluster.examination import before_launch, tried_ways
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -16,6 +16,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.workload.workload import from_cell
+from tests.cluster.conftest import wait_for
 from tests.cluster.near import Open, spec
 from tests.doctor.healthy import with_disk
 from tests.standin.agent import FakeAgent
@@ -206,6 +207,53 @@ def test_ways_that_take_too_long_are_said(
     (note,) = launched(open_cluster, agents)
     assert says("the network between the nodes was not tried within 0.2 s", note.cause)
     assert says("mntrain doctor node1 node2", note.fix)
+
+
+def test_ways_that_are_well_are_not_tried_again_by_the_next_launch(
+    agents: Pair, open_cluster: Open
+):
+    cluster = open_cluster(*agents)
+    cluster.launch(spec())
+    cluster.launch(spec())
+    assert [agent.count("paths") for agent in agents] == [3, 3]
+    assert [agent.count("facts") for agent in agents] == [2, 2]
+    cluster.launch(spec(port=29511))  # which was not among those that were tried
+    assert [agent.count("paths") for agent in agents] == [6, 6]
+
+
+def test_what_refuses_a_launch_has_just_been_tried(agents: Pair, open_cluster: Open):
+    cluster = open_cluster(*agents)
+    cluster.doctor.examine()
+    agents[1].facts = with_disk(agents[1].facts, 0)
+    agents[0].blocked, agents[1].blocked = {"node2"}, {"node1"}
+    with pytest.raises(DoctorRefusedError) as caught:
+        cluster.launch(spec())
+    assert {one.kind for one in caught.value.found} == {Kind.DISK_FULL, Kind.LINK_BLOCKED}
+    with pytest.raises(DoctorRefusedError):  # and what is not well is not kept
+        cluster.launch(spec())
+    assert [agent.count("paths") for agent in agents] == [9, 9]
+
+
+@pytest.mark.parametrize("since", ["an agent was started", "a job failed", "it is long ago"])
+def test_ways_are_tried_again_once_they_may_have_changed(
+    since: str,
+    agents: Pair,
+    elsewhere: Elsewhere,
+    open_cluster: Open,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    cluster = open_cluster(*agents)
+    job = cluster.launch(spec())
+    if since == "an agent was started":
+        agents[1].started_s = 1.0
+    elif since == "a job failed":
+        for agent in agents:
+            elsewhere.do(agent.finish, job.id, 1)
+        wait_for(lambda: job.view().state == "failed")
+    else:
+        monkeypatch.setattr(tried_ways, "KEPT_S", 0.0)
+    cluster.launch(spec())
+    assert [agent.count("paths") for agent in agents] == [6, 6]
 
 
 def test_a_node_that_is_named_twice_is_examined_once(agents: Pair, open_cluster: Open):
