@@ -66,6 +66,9 @@ class JobAhead(Record, frozen=True):
         name: of its script.
         script: what its text tells; ``None`` if it is not known here, or there is none.
         unsent: files that it reads by a relative path, and that are not sent with it.
+        placed: where on the nodes those are that it reads by a relative path, if it runs in a
+            folder of theirs.
+        given: relative paths among its arguments, and where they are there.
     """
 
     head: str
@@ -75,6 +78,8 @@ class JobAhead(Record, frozen=True):
     name: str = ""
     script: ScriptNeeds | None = None
     unsent: frozenset[str] = frozenset()
+    placed: dict[str, str] = {}
+    given: dict[str, str] = {}
 
 
 class Case(Record, frozen=True):

@@ -11,7 +11,8 @@ import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.doctor.check import JobAhead
-from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, read_script
+from jupyter_mntrain.doctor.script.given_paths import given_paths
+from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, first_folder, read_script
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.errors import MntrainError
@@ -84,8 +85,9 @@ def job_ahead(
     )
     if text is None:
         return job
-    script = read_script(text, spec.entry[2 if spec.entry[0] == "-m" else 1 :], spec.environment)
-    sent = {*spec.files, *(project.names if project else ()), *there.beside}
+    arguments = spec.entry[2 if spec.entry[0] == "-m" else 1 :]
+    script = read_script(text, arguments, spec.environment)
+    sent = _sent(spec, project) | {*there.beside}
     foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project))
     return msgspec.structs.replace(
         job,
@@ -95,7 +97,9 @@ def job_ahead(
             names=tuple(one for one in foreign if ":" in one.what),
         ),
         # A folder of the nodes has files of its own.
-        unsent=frozenset(_unsent(script, sent) if spec.workdir is None else ()),
+        unsent=frozenset(_relative(script, sent) if spec.workdir is None else ()),
+        placed=_placed(spec.workdir, _relative(script, _sent(spec, project))),
+        given=_placed(spec.workdir, given_paths(arguments, script)),
     )
 
 
@@ -122,6 +126,8 @@ def question_of(
         *asked.paths,
         *(AskedPath(use="output", path=one) for one in _absolute(script.writes, is_certain=True)),
         *(AskedPath(use="input", path=one) for one in _absolute(script.reads)),
+        *(AskedPath("input", one, is_compared=True) for one in job.placed.values()),
+        *(AskedPath("input", one) for one in job.given.values()),
     ]
     return msgspec.structs.replace(
         asked,
@@ -207,15 +213,25 @@ def _source(project: StagedProject, name: str) -> Path | None:
     return project.sources.get(sha256)
 
 
-def _unsent(script: ScriptNeeds, sent: Iterable[str]) -> Iterator[str]:
+def _sent(spec: JobSpec, project: StagedProject | None) -> set[str]:
+    return {*spec.files, *(project.names if project else ())}
+
+
+def _relative(script: ScriptNeeds, sent: Iterable[str]) -> Iterator[str]:
     """What a script reads by a relative path, and neither gets nor makes."""
     there = {str(PurePosixPath(one)) for one in sent}
     folders = {str(parent) for one in there for parent in PurePosixPath(one).parents}
-    made = {one.what.partition("/")[0] for one in script.writes}
+    if "." in script.makes:
+        return
     for one in script.reads:
-        is_own = one.what in there | folders or one.what.partition("/")[0] in made
+        is_own = one.what in there | folders or first_folder(one.what) in script.makes
         if not is_own and not one.what.startswith(("/", "~")):
             yield one.what
+
+
+def _placed(folder: str | None, names: Iterable[str]) -> dict[str, str]:
+    """Where the files of a folder of the nodes are; none if there is no such folder."""
+    return {} if folder is None else {one: str(PurePosixPath(folder, one)) for one in names}
 
 
 def _absolute(needs: Iterable[Need], *, is_certain: bool = False) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Final
 
 from jupyter_mntrain.doctor.script.script_arguments import parsed
@@ -29,8 +30,23 @@ _WRITERS: Final[Mapping[str, int]] = {
     "np.save": 0,
     "save_file": 1,
 }
-_READERS: Final[Mapping[str, int]] = {"torch.load": 0, "np.load": 0, "load_file": 0, "listdir": 0}
+_READERS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("torch.load", "np.load", "np.loadtxt", "np.genfromtxt", "from_file"), 0),
+    **dict.fromkeys(("load_file", "safe_open", "load_from_disk", "listdir", "scandir"), 0),
+    **dict.fromkeys(("read_csv", "read_json", "read_parquet", "read_table", "read_pickle"), 0),
+}
 """Functions of many scripts, with the place of the path among their arguments."""
+_OPENERS: Final = frozenset(
+    {"open", "io.open", "codecs.open", "gzip.open", "bz2.open", "lzma.open", "Image.open"}
+)
+"""Functions that take a path and a mode."""
+_HARMLESS: Final = re.compile(
+    r"print|len|(add_)?argument|getenv|get|join|joinpath|Path|PurePath|str|fspath|expanduser"
+    r"|abspath|realpath|resolve|absolute|exists|is_?file|is_?dir|stat|getsize|startswith|endswith"
+)
+"""Functions that make no file, by their last name."""
+_OTHERS: Final = re.compile(r"subprocess\.\w+|os\.(system|popen|exec\w+|spawn\w+)")
+"""What runs other programs, which may make any file."""
 
 _LOOKS: Final = re.compile(r"exists|is_file|isfile|is_dir|isdir")
 
@@ -57,6 +73,8 @@ class ScriptNeeds(Record, frozen=True):
         names: that it imports from modules, like ``torch.distributed:all_reduce``.
         variables: of its environment that it takes without a default.
         reads, writes: files and folders.
+        makes: what it may make, first folders of it alone: all that it writes, or hands to
+            functions of which it is not known what they do.
         python: version of the driver's.
         arguments: what its argparse says of the arguments; empty if it takes them, or if its text
             does not tell.
@@ -69,6 +87,7 @@ class ScriptNeeds(Record, frozen=True):
     variables: tuple[Need, ...] = ()
     reads: tuple[Need, ...] = ()
     writes: tuple[Need, ...] = ()
+    makes: frozenset[str] = frozenset()
     python: str = ".".join(map(str, sys.version_info[:2]))
     arguments: str = ""
 
@@ -89,7 +108,8 @@ def read_script(
     except ValueError as error:  # a null byte
         return ScriptNeeds(error=str(error))
     given, told = environment or {}, parsed(tree, arguments)
-    reading = _ScriptReading(PathReader(given, told))
+    paths = PathReader(given, told, arguments)
+    reading = _ScriptReading(paths)
     reading.block(tree.body, is_certain=True)
     unset = [one for one in reading.variables if one.what not in given]
     return ScriptNeeds(
@@ -98,6 +118,7 @@ def read_script(
         variables=_first(one for one in unset if one.what not in reading.made),
         reads=_first(reading.reads),
         writes=_first(reading.writes),
+        makes=frozenset(_made(tree, paths)) | {first_folder(one.what) for one in reading.writes},
         arguments=told.error if told else "",
     )
 
@@ -180,7 +201,7 @@ class _ScriptReading:
             self.made.add(str(node.args[0].value))
         of = node.func.value if isinstance(node.func, ast.Attribute) else None
         if last == "open":
-            is_built_in = called in ("open", "io.open") and node.args
+            is_built_in = called in _OPENERS and node.args
             path, mode = (node.args[0], node.args[1:]) if is_built_in else (of, node.args)
             self._note(path, is_certain, is_written=_is_written(mode, node.keywords))
         elif last in _WRITING or last in _READING:
@@ -203,6 +224,46 @@ def _is_written(mode: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bo
     named = [one.value for one in keywords if one.arg == "mode"]
     found = next((one for one in [*mode, *named]), None)
     return isinstance(found, ast.Constant) and bool(set(str(found.value)) & set("wax+"))
+
+
+def _made(tree: ast.Module, paths: PathReader) -> Iterator[str]:
+    """What calls anywhere in a script may make, also where it looks for it first; ``.`` stands for
+    anything in the folder that it runs in.
+    """
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        last = called.rpartition(".")[2]
+        if last == "chdir" or _OTHERS.fullmatch(called):
+            yield "."
+        is_opener = called in _OPENERS
+        if is_opener and not _may_write(node.args[1:], node.keywords):
+            continue
+        if {called, last} & _READERS.keys() or _HARMLESS.fullmatch(last) or last in _READING:
+            continue
+        handed = [*node.args, *(one.value for one in node.keywords)]
+        if last in _WRITING or (last == "open" and not is_opener):
+            handed = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            if last == "open" and not _may_write(node.args, node.keywords):
+                continue
+        for one in handed:
+            told = paths.of(one)
+            if told is not None and told.path:
+                yield first_folder(told.path)
+
+
+def first_folder(path: str) -> str:
+    """That of a relative path, or its only name; of an absolute one, all of it."""
+    return path if path.startswith("/") else PurePosixPath(path).parts[0]
+
+
+def _may_write(mode: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bool:
+    """Whether a file may be opened for writing, also by a mode that only running tells."""
+    named = [one.value for one in keywords if one.arg == "mode"]
+    found = next(iter([*mode, *named]), None)
+    is_known = found is None or isinstance(found, ast.Constant)
+    return not is_known or _is_written(mode, keywords)
 
 
 def _variable(node: ast.AST | None) -> str | None:

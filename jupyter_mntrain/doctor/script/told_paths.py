@@ -5,7 +5,7 @@ without running it. Pure.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
@@ -38,11 +38,17 @@ class PathReader:
 
     Args:
         environment: that the launch gives.
-        arguments: of the script.
+        arguments: of the script, as its argparse takes them.
+        words: the same, as they are given.
     """
 
-    def __init__(self, environment: Mapping[str, str], arguments: Parsed | None) -> None:
-        self._environment, self._arguments = environment, arguments
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        arguments: Parsed | None,
+        words: Sequence[str] = (),
+    ) -> None:
+        self._environment, self._arguments, self._words = environment, arguments, words
         self._names: dict[str, Told | None] = {}
 
     def assign(self, name: str, value: ast.expr | None) -> None:
@@ -72,6 +78,9 @@ class PathReader:
                 return self._attribute(of, attribute)
             case ast.Subscript(value=of, slice=ast.Constant(value=str() as name)):
                 return self._variable(name) if _is_environment(of) else None
+            case ast.Subscript(value=of, slice=ast.Constant(value=int() as at)):
+                is_given = ast.unparse(of) in ("sys.argv", "argv") and 0 < at <= len(self._words)
+                return Told(self._words[at - 1], is_given=True) if is_given else None
         return self._call(node) if isinstance(node, ast.Call) else None
 
     def _call(self, node: ast.Call) -> Told | None:

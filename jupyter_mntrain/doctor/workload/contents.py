@@ -115,8 +115,8 @@ class SameContents(Check):
     id = "same-files"
     title = "Same files"
     looks_at = (
-        "of a job: whether what it reads of its model and data is the same on all nodes, by names, "
-        "sizes and the content of small files"
+        "of a job: whether what it reads of its model and data, and what its script reads by a "
+        "relative path, is the same on all nodes, by names, sizes and the content of small files"
     )
 
     def findings(self, case: Case) -> Iterable[Finding]:
@@ -139,6 +139,9 @@ class SameContents(Check):
                 yield self.passed(node, "the same")
                 continue
             what = _difference(one.files, usual)
+            if one.use == "input":
+                yield self._other_input(node, one, holder, what)
+                continue
             yield self.stops(
                 node,
                 what,
@@ -148,6 +151,18 @@ class SameContents(Check):
                 fix=f"copy it anew from {holder.name}: rsync -a --checksum, or mntrain push "
                 "under another name",
             )
+
+    def _other_input(self, node: Examined, one: FoundPath, holder: Examined, what: str) -> Finding:
+        """Each node may be to have a part of its own."""
+        return self.slows(
+            node,
+            what,
+            Kind.NO_FILE,
+            cause=f"{shown_line(one.path)}, which the script reads, is not the same as on "
+            f"{holder.name}: {what}",
+            fix=f"copy it anew from {holder.name}: rsync -a --checksum; if each node is to have a "
+            "part of its own, go on",
+        )
 
 
 def _read(one: FoundPath) -> dict[str, str]:

@@ -8,8 +8,10 @@ from pathlib import PurePath
 from jupyter_mntrain.doctor.check import Case, Check, Examined, JobAhead
 from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds
+from jupyter_mntrain.doctor.workload.contents import THERE
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.machine import PathKind
 from jupyter_mntrain.model.text.foreign import shown_line
 
 
@@ -98,24 +100,34 @@ class ScriptVariables(Check):
 
 
 class ScriptFiles(Check):
-    """What it reads under a relative name has to be sent; any other path is one on the nodes."""
+    """What it reads under a relative name has to be sent, or to lie in the folder of the nodes that
+    it runs in; any other path is one on the nodes.
+    """
 
     id = "script-files"
     title = "Script's files"
-    looks_at = "whether the files that a job's script opens by a path in its text are there"
+    looks_at = (
+        "whether the files that a job's script opens by a path in its text are there, and those "
+        "that its arguments name in the folder of --workdir"
+    )
 
     def findings(self, case: Case) -> Iterable[Finding]:
-        script = case.job.script if case.job else None
-        if case.job is None or script is None or not script.reads:
+        job, script = case.job, case.job.script if case.job else None
+        if job is None or script is None or not (script.reads or job.given):
             return
         for node in case.nodes:
-            found = {one.asked: one.kind for one in node.facts.paths} if node.facts else {}
-            lost = [one for one in script.reads if found.get(one.what) in ("missing", "unreadable")]
-            unsent = [one for one in script.reads if one.what in case.job.unsent]
+            found = _kinds(node)
+            kinds = {
+                one.what: found.get(job.placed.get(one.what, one.what)) for one in script.reads
+            }
+            lost = [one for one in script.reads if kinds[one.what] in ("missing", "unreadable")]
+            unsent = [one for one in script.reads if one.what in job.unsent]
             if unsent:
-                yield self._unsent(node, case.job, unsent)
+                yield self._unsent(node, job, unsent)
             elif lost:
-                yield self._lost(node, case.job, lost, is_there=found[lost[0].what] != "missing")
+                yield self._lost(node, job, lost, is_there=kinds[lost[0].what] != "missing")
+            elif (lack := _lacks_given(case, node, job)) is not None:
+                yield self._not_given(node, job, *lack)
             elif node.facts is not None:
                 yield self.passed(node, "there")
 
@@ -135,7 +147,7 @@ class ScriptFiles(Check):
         self, node: Examined, job: JobAhead, lost: Sequence[Need], *, is_there: bool
     ) -> Finding:
         first = lost[0]
-        path = shown_line(first.what)
+        path = shown_line(job.placed.get(first.what, first.what))
         user = node.facts.user if node.facts else "its user"
         what = f"{user} may not read" if is_there else "does not exist there"
         problem = Problem(
@@ -146,6 +158,32 @@ class ScriptFiles(Check):
             else f"copy it to {node.name}, or mount it there, or correct the path",
         )
         return self.found(_level(lost), node, path, problem)
+
+    def _not_given(self, node: Examined, job: JobAhead, given: str, has: str) -> Finding:
+        path = shown_line(job.given[given])
+        problem = Problem(
+            kind=Kind.NO_FILE,
+            cause=f"{_name(job)} is given {shown_line(given)}, and {path} does not exist there, "
+            f"but on {has}",
+            fix=f"copy it to {node.name}, or mount it there; if only {has} is to read it, go on",
+        )
+        return self.found("slows", node, shown_line(given), problem)
+
+
+def _kinds(node: Examined) -> dict[str, PathKind]:
+    return {one.asked: one.kind for one in node.facts.paths} if node.facts else {}
+
+
+def _lacks_given(case: Case, node: Examined, job: JobAhead) -> tuple[str, str] | None:
+    """An argument that names a file of another node, and which node that is: of what none has, the
+    script may make it.
+    """
+    own = _kinds(node)
+    for given, path in job.given.items():
+        has = next((one for one in case.nodes if _kinds(one).get(path) in THERE), None)
+        if has is not None and own.get(path) == "missing":
+            return given, has.name
+    return None
 
 
 def _level(needs: Sequence[Need]) -> Level:

@@ -51,6 +51,58 @@ def test_a_package_of_a_project_is_read(tmp_path: Path):
     assert modules(spec({}), project=project) == {"einops": True}
 
 
+def placed(text: str, *arguments: str, **fields: object) -> set[str]:
+    """What the nodes are asked for of a script's files, in the folder that it runs in."""
+    job = msgspec.structs.replace(spec({}), workdir="/shared", entry=("train.py", *arguments))
+    job = msgspec.structs.replace(job, **fields)
+    there = FoundScript(name="train.py", text=text, beside=("data.txt",))
+    asked = question_of(job_ahead(job, "node1", there=there), job, there)
+    return {one.path for one in asked.paths if one.use == "input"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open('data.txt')",
+        "open('./data.txt')",
+        "Path('data.txt').read_text()",
+        "np.load('data.txt')",
+        "torch.load(Path('.') / 'data.txt')",
+        "load_from_disk('data.txt')",
+        "gzip.open('data.txt', 'rt')",
+        "print('data.txt'); open('data.txt')",
+        "open(sys.argv[1])",
+        "load(sys.argv[1])",
+    ],
+)
+def test_what_a_script_opens_by_a_relative_path_is_looked_for_on_the_nodes(line: str):
+    assert placed(line, "data.txt") == {"/shared/data.txt"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "open('data.txt', 'w')\nopen('data.txt')",
+        "open('data.txt', mode)\nopen('data.txt')",
+        "if rank == 0:\n    prepare('data.txt')\nopen('data.txt')",
+        "try:\n    download(url, to='data/a')\nexcept OSError:\n    pass\nopen('data/a')",
+        "Path('data').mkdir()\nopen('data/a')",
+        "subprocess.run(['make'])\nopen('data.txt')",
+        "os.chdir(somewhere)\nopen('data.txt')",
+        "def save(step):\n    torch.save(model, 'data.txt')\ntorch.load('data.txt')",
+        "if os.path.exists('data.txt'):\n    open('data.txt')",
+    ],
+)
+def test_what_a_script_may_make_itself_is_not(text: str):
+    assert placed(text) == set()
+
+
+def test_arguments_that_name_a_file_are_looked_for_but_for_what_it_makes():
+    words = ("--config", "conf.yaml", "--out=run.json", "--resume", "a.pt", "--lr", "1e-3", "b.csv")
+    assert placed("", *words) == {"/shared/conf.yaml", "/shared/b.csv"}
+    assert placed("open('sent.txt')", files={"sent.txt": ""}) == set()
+
+
 def test_a_script_of_a_folder_of_the_nodes_may_import_what_lies_beside_it():
     there = FoundScript(name="train.py", text="import helper, pandas", beside=("helper.py",))
     job = msgspec.structs.replace(spec({}), workdir="/shared")

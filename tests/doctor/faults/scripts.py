@@ -23,7 +23,12 @@ options = parser.parse_args()
 
 
 def launching(
-    case: Case, text: str, arguments: Sequence[str] = (), *, unsent: Sequence[str] = ()
+    case: Case,
+    text: str,
+    arguments: Sequence[str] = (),
+    *,
+    unsent: Sequence[str] = (),
+    **fields: dict[str, str],
 ) -> Case:
     """A script is to be launched, with the second node as its head."""
     job = JobAhead(
@@ -32,23 +37,43 @@ def launching(
         name="train.py",
         script=read_script(text, arguments),
         unsent=frozenset(unsent),
+        **fields,
     )
     return msgspec.structs.replace(case, job=job)
 
 
 def reading(case: Case) -> Case:
     """A script reads a file, which is missing on the second node."""
-    case = launching(case, "open('/data/words.json')")
+    return with_input(launching(case, "open('/data/words.json')"), "/data/words.json")
+
+
+def with_input(case: Case, path: str, content: str = "") -> Case:
+    """A file of all nodes, which the second one lacks, or has with other content."""
     for at, node in enumerate(case.nodes):
         assert node.facts is not None
         found = FoundPath(
             use="input",
-            path="/data/words.json",
-            asked="/data/words.json",
-            kind="missing" if at == 1 else "file",
+            path=path,
+            asked=path,
+            kind="missing" if at == 1 and not content else "file",
+            files={"words.json": content if at == 1 else "12 0123456789abcdef"} if content else {},
         )
         case = changed(case, at, paths=(*node.facts.paths, found))
     return case
+
+
+def in_folder(case: Case, content: str = "") -> Case:
+    """A script reads a file by a relative path, in a folder of the nodes."""
+    placed = {"words.json": "/shared/words.json"}
+    case = launching(case, "open('words.json')", placed=placed)
+    return with_input(case, placed["words.json"], content)
+
+
+def given(case: Case) -> Case:
+    """An argument names a file of that folder."""
+    placed = {"words.json": "/shared/words.json"}
+    case = launching(case, "", ("--data", "words.json"), given=placed)
+    return with_input(case, placed["words.json"])
 
 
 def only_on_second(case: Case) -> Case:
@@ -107,6 +132,24 @@ SCRIPTS = (
         ),
     ),
     Fault("script-files", "the script reads a file that only the others have", "stops", reading),
+    Fault(
+        "script-files",
+        "it lacks a file that the script opens by a relative path, in the folder of --workdir",
+        "stops",
+        in_folder,
+    ),
+    Fault(
+        "script-files",
+        "it lacks a file of the folder of --workdir that an argument names",
+        "slows",
+        given,
+    ),
+    Fault(
+        "same-files",
+        "a file that the script opens by a relative path has other content",
+        "slows",
+        lambda case: in_folder(case, "12 fedcba9876543210"),
+    ),
     Fault(
         "script-files",
         "the script, which runs on it alone, reads a file that is not sent with it",

@@ -55,6 +55,7 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
         is_read_only = bool(found.f_flag & os.ST_RDONLY)
     except OSError:
         is_known = False
+    is_compared = asked.is_compared or asked.use in COMPARED
     is_writable = is_known and not is_read_only and os.access(there, os.W_OK)
     return FoundPath(
         use=asked.use,
@@ -69,7 +70,7 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
         refused=refused(there) if is_writable and asked.use in WRITTEN else "",
         file_system=_type_of(there, types),
         asked=asked.path,
-        files=contents(real) if asked.use in COMPARED and kind in ("folder", "file") else {},
+        files=contents(real) if is_compared and kind in ("folder", "file") else {},
     )
 
 

@@ -44,10 +44,16 @@ PathKind = Literal["folder", "file", "missing", "unreadable"]
 
 
 class AskedPath(Record, frozen=True):
-    """A path of a node, and what a job does with it."""
+    """A path of a node, and what a job does with it.
+
+    Args:
+        is_compared: its content is told, as that of some uses is in any case. An older agent does
+            not tell it.
+    """
 
     use: PathUse
     path: Annotated[str, Meta(min_length=1, max_length=4096)]
+    is_compared: bool = False
 
 
 class HubName(Record, frozen=True):
