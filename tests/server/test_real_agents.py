@@ -29,7 +29,7 @@ with Recorder() as recorder:
 """
 
 
-async def test_a_model_that_a_node_lacks_is_pushed_to_it(
+async def test_a_model_is_pushed_to_a_node_and_a_benchmark_is_canceled(
     new_agent: Callable[..., LiveAgent], new_server: Callable[..., LiveServer]
 ) -> None:
     agents = [new_agent(), new_agent()]
@@ -45,6 +45,15 @@ async def test_a_model_that_a_node_lacks_is_pushed_to_it(
         state = server.ask("POST", "/doctor/remedy", remedy).json()
     assert state.get("problem") is None, state
     assert (lacks / "weights").read_bytes() == (has / "weights").read_bytes()
+
+    # While its job runs, a benchmark is canceled: nothing of it is left.
+    assert server.ask("POST", "/bench", {}).status_code == 200
+    wait_for(lambda: [job["state"] for job in server.get("/jobs")] == ["running"])
+    assert server.ask("DELETE", "/bench").status_code == 200
+    wait_for(lambda: not server.get("/bench").get("is_running"))
+    assert server.get("/bench").get("problem") is None
+    wait_for(lambda: server.get("/jobs") == [])
+    assert [list((agent.state / "jobs").glob("j-*")) for agent in agents] == [[], []]
 
 
 async def test_a_job_from_launch_to_stop(
