@@ -31,7 +31,7 @@ from jupyter_mntrain.doctor.hardware.unlike import SameFirmware, SameTopology
 from jupyter_mntrain.doctor.node.account import SharedAccount
 from jupyter_mntrain.doctor.node.clock import ClockCheck
 from jupyter_mntrain.doctor.node.disks import DiskSpace, WritablePaths
-from jupyter_mntrain.doctor.node.limits import CoreFiles, LockedMemory, OpenFileLimit
+from jupyter_mntrain.doctor.node.limits import CoreFiles, FileSize, LockedMemory, OpenFileLimit
 from jupyter_mntrain.doctor.node.memory import HostMemory, SharedMemorySize
 from jupyter_mntrain.doctor.node.names import OwnName, PeerNames
 from jupyter_mntrain.doctor.node.processors import FirstProcess, Governor
@@ -51,6 +51,7 @@ from jupyter_mntrain.doctor.workload.job_paths import JobPaths
 from jupyter_mntrain.doctor.workload.scripts import (
     LaunchItself,
     ScriptFiles,
+    ScriptGpus,
     ScriptText,
     ScriptVariables,
 )
@@ -61,6 +62,7 @@ EVERY: Final[Sequence[Check]] = (
     HostMemory(),
     SharedMemorySize(),
     OpenFileLimit(),
+    FileSize(),
     LockedMemory(),
     CoreFiles(),
     FirstProcess(),
@@ -121,6 +123,7 @@ EVERY: Final[Sequence[Check]] = (
     LaunchItself(),
     ScriptText(),
     ScriptVariables(),
+    ScriptGpus(),
     ScriptFiles(),
 )
 

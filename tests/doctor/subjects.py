@@ -30,7 +30,10 @@ SUBJECTS: Final[tuple[Item, ...]] = (
     Item("User and group ids, paths that can be written", ("user-id", "writable-paths")),
     Item("Free disk for logs, checkpoints and output", ("disk-space",)),
     Item("Memory, /dev/shm", ("host-memory", "shared-memory")),
-    Item("Limits: files, locked memory, core files", ("open-files", "locked-memory", "core-files")),
+    Item(
+        "Limits: files and their size, locked memory, core files",
+        ("open-files", "file-size", "locked-memory", "core-files"),
+    ),
     Item("Containers: init, shared memory", ("first-process", "shared-memory")),
     Item("Clock beside the others'", ("clock",)),
     Item("Host name, 127.0.1.1, /etc/hosts, reverse DNS", ("host-name", "reverse-dns")),
@@ -76,7 +79,7 @@ SUBJECTS: Final[tuple[Item, ...]] = (
     ),
     Item(
         "The launch itself: its options, the script's text, arguments, variables and files",
-        ("launch", "script", "script-variables", "script-files"),
+        ("launch", "script", "script-variables", "script-files", "script-gpus"),
     ),
     Item("The same content, by hash", ("same-files",)),
     Item("A dry first batch: one step of every stage with random tokens", ("deep-step",)),

@@ -90,22 +90,30 @@ class AdapterNames(NodeCheck):
 
 
 class InterfaceNames(Check):
-    """Looks at a job's own variables: an agent's are overridden by those that a launch sets."""
+    """Looks at a job's own variables, and those that its script sets: an agent's are overridden by
+    those that a launch sets.
+    """
 
     id = "interface-names"
     title = "Interface names"
-    looks_at = "whether the interfaces that a job's own variables name are there, and up"
+    looks_at = (
+        "whether the interfaces that a job's own variables name, or those that its script sets, "
+        "are there, and up"
+    )
 
     def findings(self, case: Case) -> Iterable[Finding]:
+        sets = case.job.script.sets if case.job and case.job.script else {}
         for node in case.nodes:
-            given = [(name, node.given[name]) for name in OF_INTERFACES if node.given.get(name)]
+            every = {**node.given, **sets}
+            given = [(name, every[name]) for name in OF_INTERFACES if every.get(name)]
             lost = next((one for one in given if not _leads(*one, node, len(case.nodes))), None)
             if lost is not None:
-                yield self._judged(node, *lost)
+                yield self._judged(node, *lost, is_of_script=lost[0] in sets)
             elif given:
                 yield self.passed(node, "there")
 
-    def _judged(self, node: Examined, name: str, given: str) -> Finding:
+    def _judged(self, node: Examined, name: str, given: str, *, is_of_script: bool) -> Finding:
+        without = "take it out of the script" if is_of_script else "launch without it"
         has = [one.name for one in node.info.inventory.interfaces if one.is_up]
         return self.stops(
             node,
@@ -113,7 +121,7 @@ class InterfaceNames(Check):
             Kind.NO_INTERFACE,
             cause=f"{name}={shown_line(given)} names no interface of it that is up and leads to "
             f"other nodes (it has {', '.join(has) or 'none'})",
-            fix="launch without it: each node's interface is set for it; or choose it with "
+            fix=f"{without}: each node's interface is set for it; or choose it with "
             f"--member {node.name}:N:INTERFACE",
         )
 

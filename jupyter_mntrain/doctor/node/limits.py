@@ -10,15 +10,29 @@ from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 
 OPEN_FILES = tunables.count("doctor.least_open_files")
+LEAST_AT_START = tunables.count("doctor.least_open_files_at_start")
+LEAST_FILE = tunables.size("doctor.least_file_bytes")
 
 
 class OpenFileLimit(NodeCheck):
     id = "open-files"
     title = "Open files"
-    looks_at = "the hard limit of open files of a process"
+    looks_at = (
+        "the limits of open files of a process: the hard one, and the one that it begins with"
+    )
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding:
-        limit = facts.limits.open_files
+        limit, begins = facts.limits.open_files, facts.limits.open_files_at_start
+        if begins is not None and begins < LEAST_AT_START:
+            return self.slows(
+                node,
+                f"{begins:,}",
+                Kind.TOO_MANY_FILES,
+                cause=f"a process may open {begins:,} files unless it raises its own limit; torch "
+                "alone takes dozens, and ranks with data loaders need more",
+                fix=f"on {node.name}: set LimitNOFILE=65536 for the agent's service, or ulimit -Sn "
+                "65536 in the shell that starts it",
+            )
         if limit is None or limit >= OPEN_FILES:
             return self.passed(node, "unlimited" if limit is None else f"{limit:,}")
         return self.slows(
@@ -28,6 +42,25 @@ class OpenFileLimit(NodeCheck):
             cause=f"a process may open {limit:,} files; ranks with data loaders need more",
             fix=f"on {node.name}: set LimitNOFILE=65536 for the agent's service, or ulimit -Hn "
             "65536 in the shell that starts it",
+        )
+
+
+class FileSize(NodeCheck):
+    id = "file-size"
+    title = "Size of files"
+    looks_at = "the limit of the size of a file"
+
+    def look(self, node: Examined, facts: MachineFacts) -> Finding:
+        limit = facts.limits.file_bytes
+        if limit is None or limit >= LEAST_FILE:
+            return self.passed(node, "unlimited" if limit is None else rough_size(limit))
+        return self.slows(
+            node,
+            rough_size(limit),
+            Kind.FILE_TOO_LARGE,
+            cause=f"a process may write {rough_size(limit)} to a file, and checkpoints are larger",
+            fix=f"on {node.name}: set LimitFSIZE=infinity for the agent's service, or ulimit -f "
+            "unlimited in the shell that starts it",
         )
 
 

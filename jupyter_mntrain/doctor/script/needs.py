@@ -75,6 +75,8 @@ class ScriptNeeds(Record, frozen=True):
         reads, writes: files and folders.
         makes: what it may make, first folders of it alone: all that it writes, or hands to
             functions of which it is not known what they do.
+        gpus: what fails where there is no GPU.
+        sets: variables of its environment that it sets itself, and to what.
         python: version of the driver's.
         arguments: what its argparse says of the arguments; empty if it takes them, or if its text
             does not tell.
@@ -88,6 +90,8 @@ class ScriptNeeds(Record, frozen=True):
     reads: tuple[Need, ...] = ()
     writes: tuple[Need, ...] = ()
     makes: frozenset[str] = frozenset()
+    gpus: tuple[Need, ...] = ()
+    sets: dict[str, str] = {}
     python: str = ".".join(map(str, sys.version_info[:2]))
     arguments: str = ""
 
@@ -118,6 +122,8 @@ def read_script(
         variables=_first(one for one in unset if one.what not in reading.made),
         reads=_first(reading.reads),
         writes=_first(reading.writes),
+        gpus=_first(reading.gpus),
+        sets=reading.sets,
         makes=frozenset(_made(tree, paths)) | {first_folder(one.what) for one in reading.writes},
         arguments=told.error if told else "",
     )
@@ -133,8 +139,11 @@ class _ScriptReading:
         self.variables: list[Need] = []
         self.reads: list[Need] = []
         self.writes: list[Need] = []
+        self.gpus: list[Need] = []
         self.made: set[str] = set()
         """Variables that it sets itself."""
+        self.sets: dict[str, str] = {}
+        """Those of them that it sets in any case, and to what."""
 
     def block(self, lines: Iterable[ast.stmt], *, is_certain: bool) -> None:
         for line in lines:
@@ -161,12 +170,12 @@ class _ScriptReading:
                 for case in getattr(line, "cases", ()):
                     self.block(case.body, is_certain=False)
                 self._expressions(line, is_certain)
-                self._assign(line)
+                self._assign(line, is_certain=is_certain)
 
     def _import(self, names: Iterable[str], line: ast.stmt, is_certain: bool) -> None:
         self.modules += [Need(one.partition(".")[0], line.lineno, is_certain) for one in names]
 
-    def _assign(self, line: ast.stmt) -> None:
+    def _assign(self, line: ast.stmt, *, is_certain: bool) -> None:
         targets = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
         value = line.value if isinstance(line, ast.Assign | ast.AnnAssign) else None
         for target in targets:
@@ -174,6 +183,8 @@ class _ScriptReading:
                 self._paths.assign(target.id, value)
             elif (name := _variable(target)) is not None:
                 self.made.add(name)
+                if is_certain and isinstance(value, ast.Constant) and isinstance(value.value, str):
+                    self.sets[name] = value.value
 
     def _expressions(self, line: ast.stmt, is_certain: bool) -> None:
         """Those of this line alone, without the lines below it."""
@@ -200,6 +211,8 @@ class _ScriptReading:
         if called.endswith("environ.setdefault") and isinstance(node.args[0], ast.Constant):
             self.made.add(str(node.args[0].value))
         of = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if is_certain and _needs_gpu(node, last):
+            self.gpus.append(Need(ast.unparse(node), node.lineno, is_certain))
         if last == "open":
             is_built_in = called in _OPENERS and node.args
             path, mode = (node.args[0], node.args[1:]) if is_built_in else (of, node.args)
@@ -224,6 +237,21 @@ def _is_written(mode: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bo
     named = [one.value for one in keywords if one.arg == "mode"]
     found = next((one for one in [*mode, *named]), None)
     return isinstance(found, ast.Constant) and bool(set(str(found.value)) & set("wax+"))
+
+
+def _needs_gpu(node: ast.Call, last: str) -> bool:
+    """Whether a call fails where there is no GPU."""
+    named = {one.arg: one.value for one in node.keywords}
+    given = {"device": named.get("device"), "backend": named.get("backend")}
+    if last in ("to", "init_process_group") and node.args:
+        given["device" if last == "to" else "backend"] = node.args[0]
+    device, backend = (
+        one.value if isinstance(one, ast.Constant) else None for one in given.values()
+    )
+    if last == "init_process_group":
+        return backend == "nccl"
+    is_moved = last == "cuda" and isinstance(node.func, ast.Attribute) and not node.args
+    return is_moved or (isinstance(device, str) and device.partition(":")[0] == "cuda")
 
 
 def _made(tree: ast.Module, paths: PathReader) -> Iterator[str]:
@@ -255,7 +283,7 @@ def _made(tree: ast.Module, paths: PathReader) -> Iterator[str]:
 
 def first_folder(path: str) -> str:
     """That of a relative path, or its only name; of an absolute one, all of it."""
-    return path if path.startswith("/") else PurePosixPath(path).parts[0]
+    return path if path.startswith("/") else next(iter(PurePosixPath(path).parts), ".")
 
 
 def _may_write(mode: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bool:

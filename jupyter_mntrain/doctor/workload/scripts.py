@@ -99,6 +99,33 @@ class ScriptVariables(Check):
             yield self.found(_level(lost), node, names, problem)
 
 
+class ScriptGpus(Check):
+    """What only some machines come to, or what asks first, says nothing."""
+
+    id = "script-gpus"
+    title = "Script's GPUs"
+    looks_at = "whether there is a GPU where a job's script uses one in any case"
+
+    def findings(self, case: Case) -> Iterable[Finding]:
+        script = case.job.script if case.job else None
+        if case.job is None or script is None or not script.gpus:
+            return
+        first = script.gpus[0]
+        for node in case.nodes:
+            inventory = node.info.inventory
+            if inventory.gpus or "rocm" in (inventory.versions.torch or ""):
+                yield self.passed(node, "there")
+                continue
+            problem = Problem(
+                kind=Kind.NO_CUDA,
+                cause=f"{_name(case.job)} needs a GPU in line {first.line}, "
+                f"{shown_line(first.what)}, and there is none",
+                fix="launch it on nodes with GPUs, or have the script use the CPU where "
+                "torch.cuda.is_available() says no",
+            )
+            yield self.found("stops", node, "no GPU", problem)
+
+
 class ScriptFiles(Check):
     """What it reads under a relative name has to be sent, or to lie in the folder of the nodes that
     it runs in; any other path is one on the nodes.

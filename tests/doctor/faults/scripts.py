@@ -102,6 +102,20 @@ def with_home(case: Case) -> Case:
 
 
 SCRIPTS = (
+    Fault(
+        "script-gpus",
+        "the script, which runs on it alone, computes on CUDA in any case, and it has no GPU",
+        "stops",
+        lambda case: only_on_second(launching(case, "import torch\ntorch.ones(1, device='cuda')")),
+    ),
+    Fault(
+        "interface-names",
+        "the script, which runs on it alone, sets an interface that it does not have",
+        "stops",
+        lambda case: only_on_second(
+            launching(case, "import os\nos.environ['GLOO_SOCKET_IFNAME'] = 'eth9'")
+        ),
+    ),
     Fault("launch", "the launch names an interface that it does not have", "stops", refused),
     Fault(
         "script",

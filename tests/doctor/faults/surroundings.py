@@ -97,6 +97,18 @@ SURROUNDINGS = (
         lambda case: changed(case, limits=_limits(open_files=1024)),
     ),
     Fault(
+        "open-files",
+        "ulimit -Sn 300 in the shell that started its agent",
+        "slows",
+        lambda case: changed(case, limits=_limits(open_files_at_start=300)),
+    ),
+    Fault(
+        "file-size",
+        "ulimit -f 8192 in the shell that started its agent",
+        "slows",
+        lambda case: changed(case, limits=_limits(file_bytes=8 << 20)),
+    ),
+    Fault(
         "locked-memory",
         "an InfiniBand port, and a limit of 8 MiB of locked memory",
         "stops",

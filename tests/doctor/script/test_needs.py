@@ -144,6 +144,32 @@ def test_of_files_that_it_may_do_without_nothing_is_said(text: str):
     assert read_script(text).reads == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "is_needed"),
+    [
+        ("model.cuda()", True),
+        ("x = torch.zeros(1, device='cuda:1')", True),
+        ("x = x.to('cuda')", True),
+        ("dist.init_process_group('nccl')", True),
+        ("dist.init_process_group(backend='nccl')", True),
+        ("if torch.cuda.is_available():\n    model.cuda()", False),
+        ("x.to('cuda' if torch.cuda.is_available() else 'cpu')", False),
+        ("def f():\n    model.cuda()", False),
+        ("try:\n    model.cuda()\nexcept RuntimeError:\n    pass", False),
+        ("dist.init_process_group('gloo')", False),
+        ("torch.cuda.is_available()", False),
+        ("device = torch.device('cuda')", False),
+    ],
+)
+def test_what_fails_without_a_gpu(text: str, is_needed: bool):
+    assert bool(read_script(text).gpus) is is_needed
+
+
+def test_what_it_sets_of_its_environment_in_any_case():
+    text = "import os\nos.environ['A'] = 'x'\nif fast:\n    os.environ['B'] = 'y'"
+    assert read_script(text).sets == {"A": "x"}
+
+
 def test_nothing_is_needed_by_a_script_that_says_nothing():
     assert read_script("") == ScriptNeeds()
 

@@ -113,15 +113,23 @@ class Ground:
         path.chmod(0o755)
         return str(path)
 
-    def launch(self, cluster: Cluster, run: Run) -> Job:
-        spec = JobSpec(
+    def spec(self, cluster: Cluster, run: Run) -> JobSpec:
+        return JobSpec(
             entry=("script.py", *run.arguments),
             files={"script.py": run.script, **run.files},
             participants=cluster.participants([f"node1:{run.ranks}"]),
             environment={"OMP_NUM_THREADS": "1", **run.environment},
             max_restarts=run.restarts,
         )
-        job = cluster.launch(spec, is_checked=False)  # what the doctor refuses is to fail here
+
+    def named_before(self, cluster: Cluster, run: Run) -> set[Kind]:
+        """What the doctor finds before a launch."""
+        report = cluster.doctor.examine(spec=self.spec(cluster, run), is_quick=True)
+        return {one.problem.kind for one in report.at("stops", "slows") if one.problem}
+
+    def launch(self, cluster: Cluster, run: Run) -> Job:
+        # What the doctor refuses is to fail here.
+        job = cluster.launch(self.spec(cluster, run), is_checked=False)
         if run.meanwhile:
             run.meanwhile(self, job)
         return job

@@ -11,6 +11,8 @@ def read_limits() -> ProcessLimits:
     """Read them; ranks inherit the agent's."""
     return ProcessLimits(
         open_files=_hard(resource.RLIMIT_NOFILE),
+        open_files_at_start=_soft(resource.RLIMIT_NOFILE),
+        file_bytes=_soft(resource.RLIMIT_FSIZE),
         locked_memory_bytes=_soft(resource.RLIMIT_MEMLOCK),
         core_bytes=_soft(resource.RLIMIT_CORE),
         processes=_soft(resource.RLIMIT_NPROC),

@@ -175,11 +175,15 @@ class ProcessLimits(Record, frozen=True):
 
     Args:
         open_files: that a process may raise its own limit to.
+        open_files_at_start: that it begins with.
+        file_bytes: of one file.
         locked_memory_bytes: memory that stays in place, for RDMA.
         processes: of this user.
     """
 
     open_files: int | None = None
+    open_files_at_start: int | None = None
+    file_bytes: int | None = None
     locked_memory_bytes: int | None = None
     core_bytes: int | None = None
     processes: int | None = None
