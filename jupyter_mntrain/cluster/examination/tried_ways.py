@@ -18,7 +18,7 @@ from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.node import Interface, NodeInfo
 from jupyter_mntrain.plan.networks.trial_ends import trial_ends
 
-KEPT_S = tunables.seconds("doctor.ways_kept_s")
+KEPT_S = tunables.seconds("doctor.kept_s")
 
 
 class NodeAsTried(NamedTuple):

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from jupyter_mntrain.agent.machine.software.versions import ask_python
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+
+KEPT_S = tunables.seconds("doctor.kept_s")
 
 _QUERY = r"""
 import importlib.util, json, os, re
@@ -38,6 +42,29 @@ print(json.dumps({"lacking": [one for one in ASKED if lacks(one)]}))
 """
 
 _NAME = re.compile(r"\w+|[\w.]+:\w+")
+
+
+class ModuleSearch:
+    """Looks for modules. What was found is not looked for again for ``doctor.kept_s``: starting an
+    interpreter for it is most of what a launch asks of a node. Safe from any thread.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._found: dict[tuple[str, frozenset[tuple[str, str]], str], float] = {}
+
+    def lacking(
+        self, python: str, names: Sequence[str], loaders: Mapping[str, str]
+    ) -> tuple[str, ...] | None:
+        """Like :func:`lacking_modules`."""
+        now_s, given = self._clock(), frozenset(loaders.items())
+        known = {one: at_s for one, at_s in self._found.items() if now_s - at_s < KEPT_S}
+        asked = [name for name in names if (python, given, name) not in known]
+        lacking = lacking_modules(python, asked, loaders) if asked else ()
+        if lacking is not None:
+            new = {(python, given, name): now_s for name in asked if name not in lacking}
+            self._found = known | new
+        return lacking
 
 
 def lacking_modules(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.agent.machine.software.loaded_book import NO_LOADERS, LoadedBook
-from jupyter_mntrain.agent.machine.software.modules import lacking_modules
+from jupyter_mntrain.agent.machine.software.modules import ModuleSearch
 from jupyter_mntrain.agent.machine.software.pythons import PythonReader, activated, find_python
 from jupyter_mntrain.agent.machine.software.versions import Installed, as_loaded
 from jupyter_mntrain.model import tunables
@@ -38,6 +38,7 @@ class Workplaces:
         self._python = python
         self._reader = PythonReader(driver)
         self._loaded = LoadedBook(state / "loaded.json")
+        self._modules = ModuleSearch()
 
     def loaded(
         self,
@@ -77,7 +78,7 @@ class Workplaces:
             path = self._python if python is None else str(find_python(python))
         except RefusedError:
             return None
-        return lacking_modules(path, modules, loaders)
+        return self._modules.lacking(path, modules, loaders)
 
     def load_anew(self) -> None:
         """Have the usual interpreter asked what it loads if that may have changed."""

@@ -11,7 +11,7 @@ import jupyter_mntrain
 from jupyter_mntrain.agent.machine.facts import contents as contents_module
 from jupyter_mntrain.agent.machine.facts.contents import contents
 from jupyter_mntrain.agent.machine.facts.paths import find_path
-from jupyter_mntrain.agent.machine.software.modules import lacking_modules
+from jupyter_mntrain.agent.machine.software.modules import ModuleSearch, lacking_modules
 from jupyter_mntrain.doctor.script.needs import read_script
 from jupyter_mntrain.launch.files.large_places import told_roots
 from jupyter_mntrain.model.records.doctor.machine import AskedPath
@@ -133,3 +133,17 @@ def test_what_the_trainer_imports_is_not_lacking():
     foreign = tuple(sorted(one for one in names if not one.startswith("jupyter_mntrain")))
     assert len(foreign) > 50
     assert lacking_modules(sys.executable, foreign, {}) == ()
+
+
+def test_only_modules_that_were_found_are_not_looked_for_again(tmp_path: Path):
+    now_s = 0.0
+    search, loaders = ModuleSearch(lambda: now_s), {"PYTHONPATH": str(tmp_path)}
+    mine = tmp_path / "mine.py"
+    assert search.lacking(sys.executable, ("json", "mine"), loaders) == ("mine",)
+    mine.write_text("")
+    assert search.lacking(sys.executable, ("json", "mine"), loaders) == ()
+    mine.unlink()
+    assert search.lacking(sys.executable, ("mine",), loaders) == ()
+    assert search.lacking(sys.executable, ("mine",), {}) == ("mine",)
+    now_s = 60.0
+    assert search.lacking(sys.executable, ("mine",), loaders) == ("mine",)

@@ -35,6 +35,8 @@ _KINDS: Final[tuple[tuple[KernelFaultKind, re.Pattern[str]], ...]] = (
     ("connections", re.compile(r"nf_conntrack: .*table full", re.IGNORECASE)),
     ("network", re.compile(r"NETDEV WATCHDOG", re.IGNORECASE)),
 )
+_WORDS: Final = ("nvrm", "error", "shut", "read-only", "machine check", "memory", "table", "netdev")
+"""Each of these kinds has one."""
 
 
 def read_kernel_faults(path: Path) -> tuple[KernelFault, ...] | None:
@@ -43,8 +45,13 @@ def read_kernel_faults(path: Path) -> tuple[KernelFault, ...] | None:
         return None
     now_s = time.monotonic()  # the kernel stamps its lines with this clock
     by_kind: dict[KernelFaultKind, list[KernelFault]] = {kind: [] for kind, _ in _KINDS}
-    for time_s, line in kernel_records(path):
-        found = _fault(line, now_s - time_s)
+    records = list(kernel_records(path))
+    text = "\n".join(line for _, line in records).lower()
+    words = [one for one in _WORDS if one in text]  # mostly one or two of thousands of lines
+    for time_s, line in records:
+        lowered = line.lower()
+        is_asked = any(word in lowered for word in words)
+        found = _fault(line, now_s - time_s) if is_asked else None
         if found is not None:
             by_kind[found.kind].append(found)
     newest = (one for faults in by_kind.values() for one in faults[-MOST_OF_A_KIND:])
