@@ -46,6 +46,7 @@ from jupyter_mntrain.model.records.node import (
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasureDevices
 from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, ProbeSend, ProbeTicket
 from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
 from jupyter_mntrain.model.text.label import JobLabel
 
 DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
@@ -180,6 +181,9 @@ class AgentCalls(ABC):
 
     async def save(self, job_id: JobId, request: api.SaveRequest) -> JobRecord:
         return await self._ask("POST", Route.SAVE.format(job_id=job_id), JobRecord, request)
+
+    async def chat(self, job_id: JobId, request: ChatRequest) -> ChatReply:
+        return await self._ask("POST", Route.CHAT.format(job_id=job_id), ChatReply, request)
 
     async def checkpoints(self, job_id: JobId) -> NodeCheckpoints:
         path = Route.CHECKPOINTS.format(job_id=job_id)

@@ -26,12 +26,11 @@ DELETE  /v1/jobs/{job}/deletion?checkpoints=       → JobDeletion; 1 = also of 
 PUT     /v1/jobs/{job}/label                       JobLabel → JobRecord; an older one is ignored
 POST    /v1/jobs/{job}/stop                        StopRequest → JobRecord
 GET     /v1/jobs/{job}/journal?since=&follow=      → NDJSON of JournalLine with seq > since
-GET     /v1/jobs/{job}/samples?points=             → NodeSamples: all steps thinned; also rank=,
-                                                     begin=, end=, by=step|time for a part of them
-GET     /v1/jobs/{job}/log?offset=&limit=          → bytes; headers Mntrain-Log-Size and
-                                                     Mntrain-Log-Offset; offset < 0: from the end
+GET     /v1/jobs/{job}/samples?points=             → NodeSamples; also rank=, begin=, end=, by=
+GET     /v1/jobs/{job}/log?offset=&limit=          → bytes, and headers; offset < 0: from the end
 GET     /v1/jobs/{job}/log/times?begin=&end=       → LogTimes of the bytes between two offsets
 POST    /v1/jobs/{job}/save                        SaveRequest → JobRecord; of the head only
+POST    /v1/jobs/{job}/chat                        ChatRequest → ChatAnswer; of the head only
 GET     /v1/jobs/{job}/checkpoints                 → NodeCheckpoints, of the job's run
 POST    /v1/jobs/{job}/checkpoints                 CheckpointChange → NodeCheckpoints after it
 GET     /v1/checkpoints?path=                      → NodeCheckpoints in any directory of the node
@@ -111,6 +110,7 @@ class Route(enum.StrEnum):
     LOG = "/v1/jobs/{job_id}/log"
     LOG_TIMES = "/v1/jobs/{job_id}/log/times"
     SAVE = "/v1/jobs/{job_id}/save"
+    CHAT = "/v1/jobs/{job_id}/chat"
     CHECKPOINTS = "/v1/jobs/{job_id}/checkpoints"
     CHECKPOINTS_AT = "/v1/checkpoints"
     STACKS = "/v1/jobs/{job_id}/stacks"

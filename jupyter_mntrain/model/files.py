@@ -14,8 +14,14 @@ SHARED: Final = 0o644
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def write_atomically(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
-    """Replace a file: after a crash it has either the old or the new content."""
+def write_atomically(
+    path: Path, content: bytes, *, mode: int = PRIVATE, is_durable: bool = True
+) -> None:
+    """Replace a file: after a crash it has either the old or the new content.
+
+    Args:
+        is_durable: also after a power failure.
+    """
     # Nodes that share a directory may have equal process ids.
     mine = f"{os.getpid()}.{threading.get_native_id()}.{os.urandom(4).hex()}"
     temporary = path.with_name(f".{path.name}.{mine}")
@@ -24,7 +30,8 @@ def write_atomically(path: Path, content: bytes, *, mode: int = PRIVATE) -> None
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor made with its mode
             file.write(content)
             file.flush()
-            os.fsync(descriptor)
+            if is_durable:
+                os.fsync(descriptor)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -20,9 +20,9 @@ from jupyter_mntrain.model.errors import MntrainError, RecipeError
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.train.answering.generate import checkpoints_of
 from jupyter_mntrain.train.checkpoint.keeping import copy_checkpoint, export_checkpoint
 from jupyter_mntrain.train.checkpoint.resuming import find_newest
-from jupyter_mntrain.train.generate import checkpoints_of
 from jupyter_mntrain.train.world import join_world
 
 TIMEOUT_S = tunables.seconds("train.keep_timeout_s")

@@ -12,9 +12,11 @@ from jupyter_mntrain.verbs.controlling.rename import RenameVerb
 from jupyter_mntrain.verbs.controlling.rm import RmVerb
 from jupyter_mntrain.verbs.controlling.save import SaveVerb
 from jupyter_mntrain.verbs.controlling.stop import StopVerb
+from jupyter_mntrain.verbs.launching.answering.chat import ChatVerb
+from jupyter_mntrain.verbs.launching.answering.generate import GenerateVerb
+from jupyter_mntrain.verbs.launching.answering.serve import ServeVerb
 from jupyter_mntrain.verbs.launching.dry_run import DryRunVerb
 from jupyter_mntrain.verbs.launching.export import ExportVerb
-from jupyter_mntrain.verbs.launching.generate import GenerateVerb
 from jupyter_mntrain.verbs.launching.launch import LaunchVerb
 from jupyter_mntrain.verbs.launching.planning import PlanVerb
 from jupyter_mntrain.verbs.launching.recipe import RecipeVerb
@@ -93,6 +95,8 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     ReportVerb,
     ExportVerb,
     GenerateVerb,
+    ChatVerb,
+    ServeVerb,
     CheckpointsVerb,
     SaveVerb,
     StopVerb,

@@ -1,4 +1,4 @@
-"""``generate``: continues a text with a job's newest checkpoint, on two nodes with own disks."""
+"""``generate``, ``chat`` and ``serve``: a checkpoint of two nodes with own disks answers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.workload.workload import from_path
 from tests.agent.live import LiveAgent
@@ -100,6 +101,49 @@ def test_what_cannot_be_generated_is_one_line(say: Say, trained: str, cluster: C
     code, _, err = say("generate", job.id, "Hello")
     assert code == SpecError.exit_code
     assert says("not a recipe of the built-in trainer", err)
+
+
+@pytest.mark.slow
+def test_a_chat_has_several_turns_and_its_job_ends_with_it(
+    say: Say, trained: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = iter(["/help", "The agent on", "/tokens 4", "each node", "", "/nothing", "/exit"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    words = ("chat", trained, "--completion", "--temperature", "0", "--tokens", "20")
+    code, out, err = say(*words)
+    assert code == 0, err
+    assert f"{trained}, step 60" in out
+    assert says("/clear forget the conversation", " ".join(out.split()))
+    first, second = (line for line in out.splitlines() if line.startswith(" "))
+    assert (SENTENCE * 3).startswith(f"The agent on{first}")
+    assert f"each node{second.rstrip()}" in SENTENCE
+    assert len(second) < len(first)
+    assert says("There is no /nothing", out)
+    [job] = [one for one in cluster.jobs() if one.spec.name == f"chat {trained}"]
+    assert cluster.job(job.job_id).wait(60).state == "succeeded"
+    code, _, err = say("chat", trained)
+    assert code == RefusedError.exit_code
+    assert says("this model has no chat template", err)
+    assert says("add --completion", err)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_served_until_its_job_is_stopped(
+    say: Say, trained: str, cluster: Cluster
+) -> None:
+    code, out, err = say("--json", "serve", trained)
+    assert code == 0, err
+    found = json.loads(out)
+    asked = {"prompt": "The agent on", "max_tokens": 20, "temperature": 0.0}
+    answer = httpx.post(f"{found['url']}/completions", json=asked, timeout=60)
+    assert answer.status_code == 200, answer.text
+    said = f"The agent on{answer.json()['choices'][0]['text']}"
+    assert (SENTENCE * 3).startswith(said)
+    assert found["url"] in say("status", found["job_id"])[1]
+    assert say("stop", found["job_id"])[0] == 0
+    assert cluster.job(found["job_id"]).wait(60).state == "canceled"
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{found['url']}/models")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.recipe.changes.settings import Setting, settings_of_job
+from tests.standin.chat import StandInChat
 from tests.standin.jobs import MACHINE
 from tests.standin.labeled import LabeledJob
 from tests.standin.resuming import ResumableJob
@@ -104,6 +105,9 @@ class StandInJob(ResumableJob, LabeledJob):
             if (rank is None or line.rank == rank) and (node is None or line.node == node)
         ]
         return tuple(chosen[len(chosen) - min(tail, len(chosen)) :])
+
+    def chat(self) -> StandInChat:
+        return StandInChat(self.lines[0].text)
 
     def whole_log(
         self, *, rank: int | None = None, node: str | None = None

@@ -1,4 +1,4 @@
-"""Serving: the exported model answers a chat, served by transformers' own server."""
+"""Serving: the exported model answers a chat, by transformers' own server on a free port."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from jupyter_mntrain.model.environment import METRICS_VARIABLE
+from jupyter_mntrain.model.text.serving_address import SERVER, address_in
 from jupyter_mntrain.train import parse_recipe, train
-from tests.agent.live import free_port
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -38,31 +39,38 @@ def model(tmp_path: Path) -> Path:
     return out
 
 
-def test_transformers_serve_answers_a_chat_completion(model: Path, tmp_path: Path) -> None:
-    port, log = free_port("127.0.0.1"), tmp_path / "serve.log"
-    serve = [str(Path(sys.executable).with_name("transformers")), "serve", str(model)]
-    serve += ["--host", "127.0.0.1", "--port", str(port), "--device", "cpu", "--dtype", "float32"]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
+def served(metrics: Path) -> str | None:
+    """Where the process says that it serves."""
+    for path in metrics.glob("rank-*.ndjson"):
+        for line in path.read_text().splitlines():
+            if url := address_in(json.loads(line).get("what", "")):
+                return url
+    return None
+
+
+def test_it_answers_openai_clients_until_it_is_stopped(model: Path, tmp_path: Path) -> None:
+    metrics, log = tmp_path / "metrics", tmp_path / "serve.log"
+    serve = [sys.executable, "-m", SERVER, "--directory", str(model)]
+    environment = os.environ | {"HF_HOME": str(tmp_path / "hf"), METRICS_VARIABLE: str(metrics)}
     with log.open("wb") as out:
         server = subprocess.Popen(serve, stdout=out, stderr=out, env=environment)
-    url = f"http://127.0.0.1:{port}"
 
     def is_up() -> bool:
         assert server.poll() is None, log.read_text()
-        try:
-            return httpx.get(f"{url}/health").is_success
-        except httpx.TransportError:
-            return False
+        return served(metrics) is not None
 
     try:
         until(is_up, f"{log} to serve", BEGUN_WITHIN_S)
+        url = served(metrics)
+        assert url is not None
+        assert url.startswith("http://127.0.0.1:")
         asked = {
-            "model": str(model),
             "messages": [{"role": "user", "content": "Who are you?"}],
             "max_tokens": 60,
             "temperature": 0.0,
         }
-        answer = httpx.post(f"{url}/v1/chat/completions", json=asked, timeout=60)
+        answer = httpx.post(f"{url}/chat/completions", json=asked, timeout=60)
+        assert httpx.get(f"{url}/models").json()["data"]
     finally:
         server.terminate()
         server.wait(10)
@@ -70,3 +78,5 @@ def test_transformers_serve_answers_a_chat_completion(model: Path, tmp_path: Pat
     (choice,) = answer.json()["choices"]
     assert choice["message"]["content"].startswith("I am Samantha.")
     assert choice["finish_reason"] == "stop", choice
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{url}/models")

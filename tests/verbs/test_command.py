@@ -25,7 +25,7 @@ def test_the_table_has_every_promised_verb():
         "nodes add forget panel launch dry-run jobs status attach logs plot stop kill measure "
         "export invite members revoke driver stacks save generate recipes config agent report "
         "resume checkpoints tensorboard recipe settings install upgrade rename note rm history "
-        "compare plan trace doctor bench accept push pull du gc"
+        "compare plan trace doctor bench accept push pull du gc chat serve"
     )
     assert set(TABLE) == set(promised.split())
 
@@ -127,6 +127,8 @@ def test_help_lists_every_verb():
         ("generate j-1 hi --tokens 0", ["--tokens", "'0'"]),
         ("generate j-1 hi --temperature 11", ["--temperature", "'11'", "0 to 10"]),
         ("generate j-1 hi --seed -1", ["--seed", "'-1'"]),
+        ("chat j-1 --temperature 11", ["--temperature", "'11'", "0 to 10"]),
+        ("serve j-1 --port 0", ["--port", "'0'"]),
         ("plot --theme pink", ["pink", "dark"]),
         ("add", ["HOST[:PORT]"]),
         ("status -- x", ["status", "'x'"]),

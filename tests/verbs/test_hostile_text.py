@@ -115,6 +115,7 @@ def hostile_cluster(poison: str = HOSTILE, *, is_running: bool = False) -> Stand
     )
     cluster.strangers = (f"{poison} of {poison}",)
     cluster.to_launch = StandInJob(hostile_sample(poison, is_running=True), ends_as="failed")
+    cluster.to_launch.lines = job.lines
     return cluster
 
 
@@ -160,6 +161,8 @@ def terminal(
         is_real = words[0] in REAL_CLUSTER
         in_memory = lambda name, addresses: cluster  # noqa: E731
         monkeypatch.setattr(cli, "connect", connect if is_real else in_memory)
+        typed = iter(("Hi", WORDS, "/exit"))
+        monkeypatch.setattr("builtins.input", lambda _: next(typed))
         with suppress(SystemExit):
             cli.main(words)
         captured = capsys.readouterr()

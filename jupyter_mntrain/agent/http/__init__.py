@@ -31,6 +31,7 @@ from jupyter_mntrain.agent.http.files.transfer_routes import (
 from jupyter_mntrain.agent.http.history_routes import JobsHandler, SpecHandler
 from jupyter_mntrain.agent.http.job_routes import (
     AttemptsHandler,
+    JobChatHandler,
     JobJournalHandler,
     JobLogHandler,
     JobLogTimesHandler,
@@ -104,6 +105,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.LOG: JobLogHandler,
     Route.LOG_TIMES: JobLogTimesHandler,
     Route.SAVE: JobSaveHandler,
+    Route.CHAT: JobChatHandler,
     Route.CHECKPOINTS: CheckpointsHandler,
     Route.CHECKPOINTS_AT: CheckpointsAtHandler,
     Route.STACKS: JobStacksHandler,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.viewing import around, masked_log
 from jupyter_mntrain.agent.attempt.log_times import marks_between
 from jupyter_mntrain.agent.attempt.log_trimming import next_data
+from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.http.restart_routes import RestartHandler
+from jupyter_mntrain.agent.jobs.rank_requests import news_for, refuse_chat
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
@@ -28,9 +31,15 @@ from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
 from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
+from jupyter_mntrain.telemetry.chat_files import is_news, note_driver, put_question
 
 MAX_LOG_BYTES = tunables.size("limits.log_answer_bytes")
+
+CHAT_WAIT_S = tunables.seconds("agent.chat_wait_s")
+
+CHAT_LOOK_S = tunables.seconds("agent.chat_look_interval_s")
 
 GONE_CHECK_S = tunables.seconds("agent.gone_check_interval_s")
 
@@ -169,6 +178,27 @@ class JobSaveHandler(AgentHandler):
         with self.audited("save", job=job_id):
             job.save_checkpoint(request)
         self.answer(self.shown(job.record))
+
+
+class JobChatHandler(AgentHandler):
+    """Hands a question to a chat job; answers what is new, at once or within a moment."""
+
+    async def post(self, job_id: str) -> None:
+        request = self.body_as(ChatRequest)
+        job = self.node.jobs.get(self.job_id(job_id))
+        refuse_chat(request, job.record)
+        metrics = metrics_of(job.attempt.path)
+        if is_news(metrics, request):
+            with self.audited("chat", job=job_id, turn=str(request.turn)):
+                put_question(metrics, request)
+        else:
+            note_driver(metrics)
+        until_s = time.monotonic() + (0.0 if request.is_last else CHAT_WAIT_S)
+        while (answer := news_for(metrics, request)) is None and time.monotonic() < until_s:
+            if self.has_hung_up or not job.is_active:
+                break
+            await asyncio.sleep(CHAT_LOOK_S)
+        self.answer(ChatReply(answer))
 
 
 class RankKillHandler(AgentHandler):

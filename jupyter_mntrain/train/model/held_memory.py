@@ -59,5 +59,16 @@ def _refuse_full_host(world: World, estimate: MemoryEstimate) -> None:
     agree(world, error)
 
 
+def too_large(size_bytes: int) -> RecipeError | None:
+    """Why a model is not loaded to this node's memory: the kernel would kill its process."""
+    free = _available_bytes()
+    if size_bytes <= free:
+        return None
+    return RecipeError(
+        f"the model has {size_bytes / 1e9:.1f} GB, and {free / 1e9:.1f} GB of memory are free",
+        fix="end other programs, or use a node with more memory",
+    )
+
+
 def _available_bytes() -> int:
     return psutil.virtual_memory().available

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
 MOST_TOKENS = 1_000_000
-GENERATOR = f"{TRAINER}.generate"
+GENERATOR = f"{TRAINER}.answering.generate"
 READ_WITHIN_S = tunables.seconds("verbs.generate_read_timeout_s")
 
 
@@ -84,10 +84,27 @@ class GenerateVerb(Verb):
 
 
 def generating_spec(view: JobView, spec: JobSpec, args: Namespace) -> JobSpec:
+    """A job that generates, beside another one; as :func:`spec_beside`."""
+    wishes = ["--tokens", str(args.tokens), "--temperature", str(args.temperature)]
+    wishes += ["--seed", str(args.seed), *(["--chat"] if args.chat else [])]
+    entry = (GENERATOR, *changed_words(spec), *wishes, "--", view.run, RECIPE_FILE, args.prompt)
+    return spec_beside(view, spec, entry, "generate", mixed_versions=args.mixed_versions)
+
+
+def changed_words(spec: JobSpec) -> tuple[str, ...]:
+    """What a job changes of its recipe."""
+    return (*chosen_words(spec), *spec.entry[3:])
+
+
+def spec_beside(
+    view: JobView, spec: JobSpec, entry: tuple[str, ...], what: str, *, mixed_versions: bool
+) -> JobSpec:
     """A job with one process on each node of another job, without GPUs, which may be in use.
 
     Args:
         spec: of that job, with its files.
+        entry: module of ours and its arguments.
+        what: it does.
 
     Raises:
         SpecError: the job does not run the built-in trainer.
@@ -98,21 +115,18 @@ def generating_spec(view: JobView, spec: JobSpec, args: Namespace) -> JobSpec:
             "trainer",
             fix="load its checkpoint with your script",
         )
-    wishes = ["--tokens", str(args.tokens), "--temperature", str(args.temperature)]
-    wishes += ["--seed", str(args.seed), *(["--chat"] if args.chat else [])]
-    changes = (*chosen_words(spec), *spec.entry[3:])
     return JobSpec(
-        entry=("-m", GENERATOR, *changes, *wishes, "--", view.run, RECIPE_FILE, args.prompt),
+        entry=("-m", *entry),
         participants=tuple(
             Participant(node=place.node_id, nproc=1, interface=place.interface)
             for place in view.attempt.placements
         ),
-        name=f"generate {view.job_id}",
+        name=f"{what} {view.job_id}",
         files={RECIPE_FILE: spec.files[RECIPE_FILE]},
         python=spec.python,
         environment=spec.environment,
         from_environment=spec.from_environment,
-        mixed_versions=args.mixed_versions,
+        mixed_versions=mixed_versions,
     )
 
 

@@ -1,4 +1,4 @@
-"""Generation: ``python -m jupyter_mntrain.train.generate`` continues a text from a checkpoint.
+"""Generation: ``python -m …train.answering.generate`` continues a text from a checkpoint.
 
 Runs beside the job, on the CPUs of its nodes; ranks that hold shards send them to rank 0.
 """
@@ -32,6 +32,7 @@ from jupyter_mntrain.train.checkpoint.policy import directory_of
 from jupyter_mntrain.train.checkpoint.resuming import find_newest, load
 from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.model.decoder import materialize, whole_model
+from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import World, agree, join_world
 
 TIMEOUT_S = tunables.seconds("train.generate_timeout_s")
@@ -88,6 +89,8 @@ def load_newest(
     agree(world, error)
     stage = whole_model(directory / DESCRIPTION) if world.is_head else None
     names = [] if stage is None else list(stage.weights())
+    size = 0 if stage is None else sum(one.nbytes for one in stage.weights().values())
+    agree(world, too_large(size))
     loaded = load(
         world,
         CheckpointDirectory(directory),
@@ -127,7 +130,7 @@ def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.generate")
+    parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.answering.generate")
     parser.add_argument("run", help="run whose newest checkpoint is used")
     parser.add_argument("recipe", help="the recipe of its job")
     parser.add_argument("prompt")

@@ -1,0 +1,1 @@
+"""Answering: models that continue a text, talk, or are served, beside a job or after it."""

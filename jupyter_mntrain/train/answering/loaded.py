@@ -1,0 +1,168 @@
+"""Answering: loads a model that answers, from a run's newest checkpoint or a directory."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+
+from jupyter_mntrain.launch.files.large_places import place_of
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.conversation import ChatAnswer, ChatRequest
+from jupyter_mntrain.recipe.parse import load_recipe
+from jupyter_mntrain.telemetry.progress import ProgressWriter
+from jupyter_mntrain.train.answering.generate import TIMEOUT_S, checkpoints_of, load_newest
+from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
+from jupyter_mntrain.train.data.chat import ChatWriter
+from jupyter_mntrain.train.model.held_memory import too_large
+from jupyter_mntrain.train.world import join_world
+
+
+def add_source_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what says where the model is."""
+    parser.add_argument("--directory", metavar="DIR", help="a Hugging Face directory")
+    # Not --run: torchrun takes it for the beginning of an option of its own.
+    parser.add_argument("--checkpoint-of", dest="run", metavar="RUN", help="use its newest one")
+    parser.add_argument("--recipe", help="the recipe of its job")
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE")
+
+
+def load_source(arguments: argparse.Namespace, progress: ProgressWriter) -> Answering | None:
+    """Load the model on rank 0, to its GPU if it has one; ``None`` on other ranks. Collective.
+
+    Raises:
+        RecipeError: there is no checkpoint or model, or the memory is too small for it.
+    """
+    if arguments.directory is not None:
+        directory = model_in(arguments.directory)
+        if error := too_large(weight_bytes(directory)):
+            raise error
+        progress("loading the model", 0)
+        model = AutoModelForCausalLM.from_pretrained(directory, dtype="auto", local_files_only=True)
+        return Answering.of(model, directory, None)
+    recipe = load_recipe(arguments.recipe, arguments.set)
+    with join_world("cpu", TIMEOUT_S) as world:
+        checkpoints = checkpoints_of(arguments.run, recipe, os.environ)
+        step, model = load_newest(world, checkpoints, arguments.run, progress)
+        return None if model is None else Answering.of(model, checkpoints / DESCRIPTION, step)
+
+
+def leave_when_told() -> None:
+    """Leave on SIGTERM as on an error, so that what was begun is undone."""
+
+    def leave(*_: object) -> NoReturn:
+        raise SystemExit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def model_in(text: str) -> Path:
+    """The Hugging Face directory of this name on this node.
+
+    Raises:
+        RecipeError: there is none.
+    """
+    directory = place_of(text)
+    if not (directory / "config.json").is_file():
+        there = "no config.json in it" if directory.is_dir() else "no such directory on this node"
+        raise RecipeError(f"{text}: {there}", fix="name a Hugging Face directory, or its --node")
+    return directory
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A loaded model and how it is asked.
+
+    Args:
+        step: of the checkpoint; ``None`` for a directory.
+        ends: ids of the tokens that end an answer.
+    """
+
+    model: Any
+    tokenizer: Any
+    step: int | None
+    ends: list[int]
+
+    @classmethod
+    def of(cls, model: Any, description: Path, step: int | None) -> Answering:
+        """Make it ready to answer.
+
+        Args:
+            description: directory of its tokenizer.
+        """
+        tokenizer = AutoTokenizer.from_pretrained(description, local_files_only=True)
+        if torch.cuda.is_available():
+            try:
+                model = model.to("cuda")
+            except torch.OutOfMemoryError:
+                free = torch.cuda.mem_get_info()[0]
+                cause = f"the model does not fit into the GPU's free {free / 1e9:.1f} GB"
+                raise RecipeError(cause, fix="name a larger GPU, or omit --gpu") from None
+        named: list[Any] = [model.config.eos_token_id, tokenizer.eos_token_id]
+        with suppress(OSError):  # many models have none
+            named.append(GenerationConfig.from_pretrained(description).eos_token_id)
+        ids = {one for some in named for one in (some if isinstance(some, list) else [some])}
+        return cls(model.eval(), tokenizer, step, sorted(ids - {None}))
+
+    @property
+    def padding(self) -> int | None:
+        known = self.tokenizer.pad_token_id
+        return known if known is not None else next(iter(self.ends), None)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Most tokens of a conversation, if the model says."""
+        return getattr(self.model.config, "max_position_embeddings", None)
+
+    def described(self, answer: ChatAnswer) -> ChatAnswer:
+        """The answer with what is known of the model."""
+        has_template = self.tokenizer.chat_template is not None
+        return msgspec.structs.replace(answer, step=self.step, has_template=has_template)
+
+    def tokens_of(self, question: ChatRequest) -> torch.Tensor:
+        """The question as token ids.
+
+        Raises:
+            RecipeError: there is no chat template, it rejects the conversation, or the model takes
+                no conversation of this length.
+        """
+        text = "".join(one.content for one in question.messages)
+        if not question.is_completion:
+            if self.tokenizer.chat_template is None:
+                cause = "this model has no chat template"
+                raise RecipeError(cause, fix="continue plain text instead: --completion")
+            writer = ChatWriter(self.tokenizer, None, answers_only=False)
+            messages = [{"role": one.role, "content": one.content} for one in question.messages]
+            text = writer.render(messages, "the conversation", asks=True)
+        # A template writes its own special tokens; a text begins as in training, with what the
+        # tokenizer adds.
+        ids = self.tokenizer(
+            text, return_tensors="pt", add_special_tokens=question.is_completion
+        ).input_ids
+        if self.most_tokens is not None and ids.shape[1] >= self.most_tokens:
+            raise RecipeError(
+                f"the conversation has {ids.shape[1]:,} tokens, and the model takes "
+                f"{self.most_tokens:,}",
+                fix="begin anew: /clear",
+            )
+        return ids.to(self.model.device)  # type: ignore[no-any-return]
+
+    def fitting(self, tokens: int, given: torch.Tensor) -> int:
+        """At most so many new tokens as there is room for."""
+        if self.most_tokens is None:
+            return tokens
+        return min(tokens, self.most_tokens - given.shape[1])
+
+
+def weight_bytes(directory: Path) -> int:
+    """Size of a directory's weights."""
+    files = [one for kind in ("*.safetensors", "*.bin") for one in directory.glob(kind)]
+    return sum(one.stat().st_size for one in files)

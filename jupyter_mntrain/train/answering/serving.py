@@ -1,0 +1,177 @@
+"""Serving: ``python -m …train.answering.serving`` runs ``transformers serve`` on rank 0.
+
+Of a run, the newest checkpoint is first written as a Hugging Face directory in the attempt's own,
+which is deleted at the end. The server ends with this process, which ends with the job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn
+from urllib.error import URLError
+from urllib.request import urlopen
+
+from jupyter_mntrain.model import tunables
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+from torch.distributed.elastic.multiprocessing.errors import record
+from transformers.utils.import_utils import is_serve_available
+
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
+from jupyter_mntrain.model.environment import METRICS_VARIABLE
+from jupyter_mntrain.model.errors import MissingLibraryError, MntrainError, RecipeError
+from jupyter_mntrain.model.text.serving_address import SERVER, served_at
+from jupyter_mntrain.recipe.parse import load_recipe
+from jupyter_mntrain.telemetry.problem_file import leave_with
+from jupyter_mntrain.telemetry.progress import ProgressWriter
+from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.train.answering.generate import checkpoints_of
+from jupyter_mntrain.train.answering.loaded import (
+    add_source_arguments,
+    leave_when_told,
+    model_in,
+    weight_bytes,
+)
+from jupyter_mntrain.train.checkpoint.keeping import export_checkpoint
+from jupyter_mntrain.train.checkpoint.resuming import find_newest
+from jupyter_mntrain.train.model.held_memory import too_large
+from jupyter_mntrain.train.world import join_world
+
+TIMEOUT_S = tunables.seconds("train.serve_timeout_s")
+LOOK_EVERY_S = tunables.seconds("train.serve_look_interval_s")
+TELL_EVERY_S = tunables.seconds("train.serve_progress_interval_s")
+END_S = tunables.seconds("train.serve_end_timeout_s")
+
+
+@record
+def main(argv: list[str] | None = None) -> None:
+    """Serve until the job is stopped."""
+    arguments = _parser().parse_args(argv)
+    _refuse_missing()
+    leave_when_told()
+    with Recorder() as recorder, _model(arguments, recorder.progress) as directory:
+        if directory is not None:
+            serve(directory, arguments.address, arguments.port, recorder.progress)
+
+
+def serve(directory: Path, address: str, port: int, progress: ProgressWriter) -> NoReturn:
+    """Run the server, and say where it is.
+
+    Raises:
+        RecipeError: it has ended, nothing can listen on that address, or the model is too large.
+    """
+    port = _free_port(address, port)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "cpu" and (error := too_large(weight_bytes(directory))):
+        raise error
+    command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(directory)]
+    command += ["--host", address, "--port", str(port), "--device", device]
+    server = subprocess.Popen(command)
+    try:
+        progress("starting the server", 0)
+        while not _answers(address, port):
+            _refuse_ended(server)
+            time.sleep(LOOK_EVERY_S)
+        while True:
+            progress(served_at(address, port), 0)
+            time.sleep(TELL_EVERY_S)
+            _refuse_ended(server)
+    finally:
+        server.terminate()
+        try:
+            server.wait(END_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+@contextmanager
+def _model(arguments: argparse.Namespace, progress: ProgressWriter) -> Iterator[Path | None]:
+    """The directory to serve, on rank 0."""
+    if arguments.directory is not None:
+        yield model_in(arguments.directory)
+        return
+    recipe = load_recipe(arguments.recipe, arguments.set)
+    exported = Path(os.environ[METRICS_VARIABLE]).parent / "served" / arguments.run
+    try:
+        with join_world("cpu", TIMEOUT_S) as world:
+            source = CheckpointDirectory(checkpoints_of(arguments.run, recipe, os.environ))
+            found = find_newest(world, source, finishes=False)
+            if found is None:
+                cause = f"run {arguments.run} has no checkpoint yet"
+                raise RecipeError(cause, fix=f"save one: mntrain save {arguments.run}")
+            exported.parent.mkdir(exist_ok=True)
+            run = arguments.run
+            export_checkpoint(
+                world, source, found, exported, recipe=recipe, run=run, progress=progress
+            )
+            is_head = world.is_head
+        yield exported if is_head else None
+    finally:
+        shutil.rmtree(exported.parent, ignore_errors=True)
+
+
+def _refuse_missing() -> None:
+    if os.environ.get("RANK", "0") == "0" and not is_serve_available():
+        raise MissingLibraryError(
+            "transformers serve needs FastAPI and Uvicorn, which are not installed here",
+            fix=f"on this node: {sys.executable} -m pip install 'jupyter-mntrain[serve]'",
+        )
+
+
+def _free_port(address: str, wished: int) -> int:
+    """The wished port; of 0, any free one.
+
+    Raises:
+        RecipeError: nothing can listen there.
+    """
+    try:
+        family = socket.getaddrinfo(address, wished)[0][0]
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, wished))
+            return int(probe.getsockname()[1])
+    except OSError as error:
+        cause = f"nothing can listen on {address} port {wished}: {error.strerror}"
+        raise RecipeError(cause, fix="choose another --port or --address of that node") from None
+
+
+def _answers(address: str, port: int) -> bool:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - compared
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        with urlopen(f"http://{shown}:{port}/health", timeout=LOOK_EVERY_S) as reply:
+            return bool(reply.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def _refuse_ended(server: subprocess.Popen[bytes]) -> None:
+    if (code := server.poll()) is not None:
+        cause = f"transformers serve has ended with exit code {code}"
+        raise RecipeError(cause, fix="see why in the job's log: mntrain logs")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"python -m {SERVER}")
+    add_source_arguments(parser)
+    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--port", type=int, default=0)
+    return parser
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except MntrainError as error:
+        leave_with(error)

@@ -1,0 +1,1 @@
+"""Verbs that let a trained model answer: generate, chat, serve."""

@@ -1,0 +1,113 @@
+"""``serve``: an OpenAI-compatible server of a job's newest checkpoint or a model's directory."""
+
+from __future__ import annotations
+
+import ipaddress
+from argparse import Namespace
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from jupyter_mntrain.command_line.parser import Parser, bounded_int
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.api import LAST_PORT
+from jupyter_mntrain.model.errors import RefusedError, SpecError, error_of
+from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.text.serving_address import SERVER, address_in
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.answering.model_source import (
+    add_model_arguments,
+    answering_spec,
+)
+from jupyter_mntrain.verbs.launching.launch import submitter
+from jupyter_mntrain.verbs.verb import Outcome, Verb
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job, Progress
+
+LOOK_EVERY_S = tunables.seconds("verbs.serve_look_interval_s")
+LOOPBACK = "127.0.0.1"
+_IPV4 = 4
+
+
+class ServeVerb(Verb):
+    name = "serve"
+    help = "serve a job's newest checkpoint or a model's directory to OpenAI clients"
+
+    def add_arguments(self, parser: Parser) -> None:
+        add_model_arguments(parser)
+        parser.option(
+            "--address",
+            default=LOOPBACK,
+            metavar="IP",
+            help="listen on this address of the node: whoever reaches it can use the model, there "
+            f"is no password; default: {LOOPBACK}, for programs on the node",
+        )
+        parser.option(
+            "--port",
+            type=bounded_int(1, LAST_PORT),
+            default=0,
+            metavar="PORT",
+            help="default: any free one",
+        )
+
+    def run(self, context: Context, args: Namespace) -> Outcome:
+        listens = _ip_address(args.address)
+        words = ("--address", args.address, "--port", str(args.port))
+        spec = answering_spec(context, args, SERVER, "serve", words)
+        cluster = context.cluster(args)
+        with context.screen.progress() as progress:
+            job = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
+            try:
+                url = _served(job, progress)
+            except KeyboardInterrupt:
+                job.kill()
+                raise
+        head = job.view().attempt.head
+        node = head.node
+        if listens.is_unspecified and listens.version == _IPV4:
+            url = url.replace(args.address, head.address)
+        job.rename(f"{spec.name} at {url}")  # so that every driver's jobs and status show it
+        text = Text.assemble((f"{args.model}", "bold"), " is served at ", (url, "bold"))
+        text.append(f" on {node}\n", "default")
+        if listens.is_loopback:
+            port = url.rpartition(":")[2].partition("/")[0]
+            tunnel = f"ssh -N -L {port}:{args.address}:{port} {node}"
+            text.append(f"  only programs on {node} reach it; from elsewhere: {tunnel}\n", "dim")
+        else:
+            warning = "whoever reaches this address can use the model: there is no password"
+            text.append(f"  {warning}, and nothing is encrypted\n", "yellow")
+        text.append(f"  the model's name there: curl {url}/models\n", "dim")
+        text.append(f"  end it: {context.program} stop {job.id}", "dim")
+        return Outcome(text, {"job_id": job.id, "url": url, "node": node}, job=job)
+
+
+def _ip_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The address to listen on.
+
+    Raises:
+        SpecError: it is none.
+    """
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        cause = f"--address: {text!r} is no IP address"
+        raise SpecError(cause, fix="use one of the node, or 0.0.0.0 for all of them") from None
+
+
+def _served(job: Job, progress: Progress) -> str:
+    """Where it serves, once it does.
+
+    Raises:
+        MntrainError: why it does not.
+    """
+    progress.report("loading the model", 0, None)
+    while (view := job.wait(LOOK_EVERY_S)).state not in TERMINAL:
+        for rank in job.summary().ranks:
+            url = None if rank.progress is None else address_in(rank.progress.what)
+            if url is not None:
+                return url
+    if view.problem is not None:
+        raise error_of(view.problem)
+    cause = f"the job {job.id} that was to serve is {view.state}"
+    raise RefusedError(cause, fix=f"see mntrain logs {job.id}")
