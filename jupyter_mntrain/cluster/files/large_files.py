@@ -12,7 +12,7 @@ from jupyter_mntrain.cluster.launch.sending import PARALLEL
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
-from jupyter_mntrain.launch.files.arriving import Arriving, taken
+from jupyter_mntrain.launch.files.arriving import Arriving
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.manifest import check_manifest, read_manifest, transfer_of
 from jupyter_mntrain.launch.files.names import LargeName, checked_large_name
@@ -30,7 +30,7 @@ from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.retry import persist
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
@@ -127,7 +127,10 @@ class ClusterFiles:
         """
         checked_large_name(*name)
         if to.exists():
-            raise taken(to, "use another path")
+            raise RefusedError(
+                f"{to} is there already",
+                fix="say where else to put it: mntrain pull NODE:ROOT:NAME PATH",
+            )
         (seat,) = self._seats([node], progress)
         return self._driver.loop.run(self._pull(seat, name, to.absolute(), progress))
 

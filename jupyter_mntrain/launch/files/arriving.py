@@ -155,9 +155,9 @@ class Arriving:
             )
 
 
-def taken(
-    goal: Path,
-    fix: str = "use another name: --to ROOT:NAME; or delete it first: mntrain gc ROOT:NAME --yes",
-) -> RefusedError:
+def taken(goal: Path) -> RefusedError:
     """The error for a place where something else is."""
-    return RefusedError(f"{goal} is there already, with other content", fix=fix)
+    return RefusedError(
+        f"{goal} is there already, with other content",
+        fix="use another name: --to ROOT:NAME; or delete it first: mntrain gc ROOT:NAME --yes",
+    )

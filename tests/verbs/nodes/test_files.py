@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.launch.files.names import LargeName
+from jupyter_mntrain.launch.files.records import Cleaned
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -98,7 +99,7 @@ def test_nothing_is_deleted_without_yes(do, text, as_json, cluster):
     shown = text(outcome.renderable, 80)
     assert says("nothing is deleted yet", shown)
     assert "gc models:llama --node wopr --yes" in shown
-    assert says("models:llama stays: a job", shown)
+    assert says("models:llama is not deleted: a job", shown)
     assert as_json(outcome)["is_done"] is False
 
 
@@ -106,3 +107,8 @@ def test_yes_deletes(do, text, cluster):
     outcome = do("gc", "--yes")
     assert cluster.files.cleanings == [((), (), False)]
     assert "--yes" not in text(outcome.renderable)
+
+
+def test_where_nothing_can_go_no_command_is_offered(do, text, cluster, monkeypatch):
+    monkeypatch.setattr(cluster.files, "clean", lambda *_, **__: {"wopr": Cleaned(())})
+    assert "--yes" not in text(do("gc").renderable)

@@ -61,11 +61,13 @@ class FileSpace:
         for text in dict.fromkeys(request.names):
             name = parse_large_name(text)
             try:
-                path = self._transfers.roots.existing(name)
+                path = self._transfers.roots.path(name)
             except MntrainError as error:
                 kept[text] = error.cause
                 continue
-            if text in in_use.words or str(path) in in_use.words:
+            if not path.exists():
+                kept[text] = "it is not here"
+            elif text in in_use.words or str(path) in in_use.words:
                 kept[text] = "a job that runs or waits here uses it"
             else:
                 named.append(_thing(str(name), path))

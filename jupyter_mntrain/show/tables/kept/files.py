@@ -81,10 +81,10 @@ def cleaned_text(found: Mapping[str, Cleaned | Problem], command: str) -> Render
         lines.append(Text.assemble((shown_name(node), "bold"), f": {what}"))
         lines += [_thing(one) for one in cleaned.things]
         lines += [
-            Text(f"  {shown_line(name)} stays: {shown_line(why)}", "yellow")
+            Text(f"  {shown_line(name)} is not deleted: {shown_line(why)}", "yellow")
             for name, why in cleaned.kept.items()
         ]
-    if command:
+    if command and any(isinstance(one, Cleaned) and one.things for one in found.values()):
         lines.append(Text(f"nothing is deleted yet; to do it: {command}", "dim"))
     return folding(lines)
 

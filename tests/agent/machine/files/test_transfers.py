@@ -133,4 +133,5 @@ def test_what_a_job_uses_stays(book: TransferBook, tmp_path: Path) -> None:
     cleaned = space.clean(CleanRequest(names, is_trial=False), in_use)
     assert [one.what for one in cleaned.things] == ["models:free"]
     assert set(cleaned.kept) == {"models:used", "models:path", "models:absent"}
+    assert cleaned.kept["models:absent"] == "it is not here"
     assert {one.name for one in path.parent.iterdir()} == {"used", "path"}
