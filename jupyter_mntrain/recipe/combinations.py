@@ -56,7 +56,10 @@ def check_data(recipe: Recipe) -> None:
     Raises:
         RecipeError: naming the field and what to change.
     """
-    section = recipe.data
+    section, added = recipe.data, recipe.tokens.add
+    twice = next((one for one in added if added.count(one) > 1), None)
+    if twice is not None:
+        raise RecipeError(f"tokens.add: {twice} is there twice", fix="name each token once")
     if section.sources and section.source != PYTHON_LIBRARY:
         cause = "data.source and data.sources are both given"
         raise RecipeError(cause, fix="remove source, and list its path in sources")

@@ -1,7 +1,7 @@
 """Memory estimate: bytes that a rank will hold, part by part. Pure; imports no torch.
 
 Weights, gradients and optimizer state are exact. Activations are what autograd saves of
-transformers' Llama-like layers, derived from their code and checked by measurement; temporary
+transformers' layers, derived from their code and checked by measurement; temporary
 buffers of the backward pass are not counted.
 """
 
@@ -38,8 +38,6 @@ class StageShape(Record, frozen=True):
     in_flight: int
     """Most microbatches that await their backward pass at once."""
     loss: LossKind = "plain"
-    norms_heads: bool = False
-    """Whether queries and keys are normalized, as in Qwen3."""
     offloads: bool = False
     """Whether activations are offloaded to the host."""
     kept_back: int = 0
@@ -150,7 +148,7 @@ def fitting_loss(recipe: Recipe, vocabulary_size: int) -> LossKind:
 def saved_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     """Return the bytes that autograd saves of one microbatch in a stage, without the loss."""
     width = WIDTHS[recipe.dtype]
-    layer = _layer_bytes(shape, recipe, norms_heads=stage.norms_heads)
+    layer = _layer_bytes(shape, recipe)
     kept = {
         "none": layer,
         "full": width * shape.hidden_size,
@@ -158,8 +156,8 @@ def saved_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     }[recipe.checkpointing]
     ids = 8 if stage.has_first else 0
     rotations = 2 * width * shape.head_dim
-    mask = width * recipe.data.sequence_length if _has_mask(recipe) else 0
-    norm = _norm_bytes(shape.hidden_size, width) if stage.has_last else 0
+    mask = width * recipe.data.sequence_length if _has_mask(shape, recipe) else 0
+    norm = _norm_bytes(shape, shape.hidden_size, width) if stage.has_last else 0
     return _tokens(recipe) * (stage.layers * kept + ids + rotations + mask + norm)
 
 
@@ -171,7 +169,7 @@ def put_off_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     """
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     inputs = 2 * shape.hidden_size + queries + shape.intermediate_size
-    outputs = queries + 2 * keys + 2 * shape.hidden_size + 2 * shape.intermediate_size
+    outputs = queries + 2 * keys + 2 * shape.hidden_size + shape.mlp_outputs
     has_head = stage.has_last and stage.loss == "plain"
     head = shape.hidden_size + shape.vocabulary_size if has_head else 0
     return _tokens(recipe) * WIDTHS[recipe.dtype] * (stage.layers * (inputs + outputs) + head)
@@ -192,42 +190,51 @@ def _put_off_beside(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int
     return max(0, most - ahead * saved)
 
 
-def _has_mask(recipe: Recipe) -> bool:
+def _has_mask(shape: ModelShape, recipe: Recipe) -> bool:
     """Whether attention gets a mask, which its layers share; bfloat16 needs none on a GPU."""
     kind, on_cpu = recipe.model.attention, recipe.train.device == "cpu"
     has_kernel = kind == "auto" and recipe.dtype == "bfloat16" and not on_cpu
-    masks = kind in {"auto", "sdpa"} and recipe.data.is_packed and not has_kernel
+    needs = recipe.data.is_packed or shape.layer.is_capped
+    masks = kind in {"auto", "sdpa"} and needs and not has_kernel
     return kind == "eager" or masks
 
 
-def _layer_bytes(shape: ModelShape, recipe: Recipe, *, norms_heads: bool) -> int:
+def _layer_bytes(shape: ModelShape, recipe: Recipe) -> int:
     """Bytes that autograd saves in one layer for one token."""
     width, hidden = WIDTHS[recipe.dtype], shape.hidden_size
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
-    norms = 2 * (_norm_bytes(hidden, width) + width * hidden)
-    if norms_heads:
-        norms += _norm_bytes(queries, width, shape.heads)
-        norms += _norm_bytes(keys, width, shape.key_value_heads)
-    if recipe.model.attention == "eager":
+    kind = shape.layer
+    # Besides the norms, the inputs of attention and MLP.
+    norms = kind.norms * _norm_bytes(shape, hidden, width) + 2 * width * hidden
+    if kind.head_norm != "none":
+        each = kind.head_norm == "each"
+        norms += _norm_bytes(shape, queries, width, shape.heads if each else 1)
+        norms += _norm_bytes(shape, keys, width, shape.key_value_heads if each else 1)
+    if recipe.model.attention == "eager" or (kind.is_capped and _has_mask(shape, recipe)):
         # Keys and values repeated for every head; probabilities in float32 and the model's dtype.
         scores = shape.heads * recipe.data.sequence_length
         narrow = width if width != FLOAT32 else 0
-        attention = width * 4 * queries + scores * (FLOAT32 + narrow)
+        capped = width if kind.is_capped else 0
+        attention = width * 4 * queries + scores * (FLOAT32 + narrow + capped)
     else:
         attention = width * 2 * (queries + keys) + FLOAT32 * shape.heads
-    gated_mlp = width * 4 * shape.intermediate_size
-    return norms + attention + gated_mlp
+    mlp = width * kind.mlp_values * shape.intermediate_size
+    return norms + attention + mlp
 
 
-def _norm_bytes(values: int, width: int, norms: int = 1) -> int:
-    """Bytes that norms save: their float32 input and scale, and their output."""
-    return (FLOAT32 + width) * values + FLOAT32 * norms
+def _norm_bytes(shape: ModelShape, values: int, width: int, norms: int = 1) -> int:
+    """Bytes that norms save: their float32 input and scale, and what they multiply by weights."""
+    kind = shape.layer.norm
+    if kind == "layer":  # input, mean and scale
+        return width * values + 2 * FLOAT32 * norms
+    normed = FLOAT32 if kind == "offset" else width
+    return (FLOAT32 + normed) * values + FLOAT32 * norms
 
 
 def _product_values(shape: ModelShape) -> int:
     """Values that a layer's matrix products and attention produce for one token."""
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
-    return 2 * queries + 2 * keys + 2 * shape.hidden_size + 2 * shape.intermediate_size
+    return 2 * queries + 2 * keys + 2 * shape.hidden_size + shape.mlp_outputs
 
 
 def _layer_at_work(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
@@ -235,7 +242,7 @@ def _layer_at_work(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     is_kept_here = recipe.checkpointing == "none" and not stage.offloads
     if is_kept_here or not stage.layers:
         return 0
-    layer = _tokens(recipe) * _layer_bytes(shape, recipe, norms_heads=stage.norms_heads)
+    layer = _tokens(recipe) * _layer_bytes(shape, recipe)
     # While one is used, what was saved of the one before it is on its way.
     on_its_way = saved_bytes(shape, recipe, stage) // stage.layers if stage.offloads else 0
     return layer + on_its_way

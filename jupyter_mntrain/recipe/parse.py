@@ -23,9 +23,9 @@ from jupyter_mntrain.recipe.combinations import (
     check_stop_after,
     check_tied,
 )
+from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.orders.counts import check_counts
 from jupyter_mntrain.recipe.parts.results import CheckpointSection
-from jupyter_mntrain.recipe.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
 from jupyter_mntrain.recipe.sections import (
     ModelSection,

@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.recipe.families import (
+    families,
+    normal,
+    parameters,
+    shape_of,
+)
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.memory import (
     MemoryEstimate,
@@ -18,10 +24,8 @@ from jupyter_mntrain.recipe.memory import (
 )
 from jupyter_mntrain.recipe.orders.counts import counts_without_links
 from jupyter_mntrain.recipe.parse import check, preset_config
-from jupyter_mntrain.recipe.presets import FAMILIES
 from jupyter_mntrain.recipe.schedules import BATCHED, KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.formulas import ModelShape
 
 Config = Mapping[str, Any]
 """Fields of a Hugging Face ``config.json``."""
@@ -30,9 +34,6 @@ _NEEDED = (
     *("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads"),
     "vocab_size",
 )
-_HEAD_DIMS = {"qwen3": 128}
-"""Families whose default head size in transformers is not hidden size / heads."""
-
 _KEEP_ALL: frozenset[ScheduleName] = frozenset({"gpipe", "looped-bfs"})
 
 
@@ -93,15 +94,18 @@ def gpu_overhead(
 def model_config(recipe: Recipe) -> Config | None:
     """Return the config of the recipe's model; ``None`` if its directory is not on this machine."""
     if recipe.model.path is None:
-        return {**preset_config(recipe.model), "vocab_size": recipe.data.vocabulary_size}
+        size = recipe.data.vocabulary_size + len(recipe.tokens.add)
+        return {**preset_config(recipe.model), "vocab_size": size}
     try:
         config = json.loads((Path(recipe.model.path).expanduser() / "config.json").read_bytes())
     except (OSError, ValueError):
         return None
-    is_known = isinstance(config, dict) and config.get("model_type") in FAMILIES
-    if not is_known:
+    if not isinstance(config, dict) or config.get("model_type") not in families():
         return None
-    return config if all(_is_count(config.get(name)) for name in _NEEDED) else None
+    config = normal(config)
+    if not all(_is_count(config.get(name)) for name in _NEEDED):
+        return None
+    return {**config, "vocab_size": config["vocab_size"] + len(recipe.tokens.add)}
 
 
 def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]:
@@ -131,21 +135,6 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and value > 0
 
 
-def shape_of(config: Config) -> ModelShape:
-    """Return the dimensions that memory and FLOPs depend on."""
-    heads, hidden = config["num_attention_heads"], config["hidden_size"]
-    usual = _HEAD_DIMS.get(config.get("model_type", ""), hidden // heads)
-    return ModelShape(
-        layers=config["num_hidden_layers"],
-        hidden_size=hidden,
-        intermediate_size=config["intermediate_size"],
-        heads=heads,
-        key_value_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or usual,
-        vocabulary_size=config["vocab_size"],
-    )
-
-
 def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageShape:
     count = len(layout.stages)
     microbatches, ahead, kept_back = recipe.microbatches, count - index, 0
@@ -163,26 +152,6 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
         has_last=is_last,
         in_flight=min(ahead, microbatches),
         loss=fitting_loss(recipe, config["vocab_size"]),
-        norms_heads=config.get("model_type") == "qwen3",
         offloads=recipe.memory.offload_activations,
         kept_back=kept_back if count > 1 else 0,
     )
-
-
-def parameters(
-    config: Config, layers: int, *, is_first: bool, is_last: bool
-) -> tuple[tuple[int, ...], ...]:
-    """Return the parameter shapes of a stage of ``layers`` layers."""
-    shape, family = shape_of(config), config.get("model_type")
-    hidden, wide, each = shape.hidden_size, shape.intermediate_size, shape.head_dim
-    queries, keys = shape.heads * each, shape.key_value_heads * each
-    layer: list[tuple[int, ...]] = [
-        *((queries, hidden), (keys, hidden), (keys, hidden), (hidden, queries)),
-        *((wide, hidden), (wide, hidden), (hidden, wide), (hidden,), (hidden,)),
-        *([(queries,), (keys,), (keys,)] if family == "qwen2" else []),
-        *([(each,), (each,)] if family == "qwen3" else []),
-    ]
-    vocabulary = (shape.vocabulary_size, hidden)
-    is_shared = is_first and bool(config.get("tie_word_embeddings"))
-    head = ((hidden,),) if is_shared else ((hidden,), vocabulary)
-    return (*layer * layers, *((vocabulary,) if is_first else ()), *(head if is_last else ()))

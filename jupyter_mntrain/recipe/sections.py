@@ -53,6 +53,15 @@ class ModelSection(UserRecord, frozen=True):
     tie_embeddings: bool | None = None
 
 
+class TokensSection(UserRecord, frozen=True):
+    """Tokens that the tokenizer gets besides its own, like ``<|im_start|>`` and ``<|im_end|>``.
+
+    Embedding and output projection get a row for each, at first the mean of all others.
+    """
+
+    add: tuple[Annotated[str, Meta(min_length=1, max_length=100)], ...] = ()
+
+
 class PipelineSection(UserRecord, frozen=True):
     """The pipeline: how layers are split and microbatches ordered.
 
@@ -182,6 +191,7 @@ class Recipe(UserRecord, frozen=True):
 
     model: ModelSection = ModelSection()
     data: DataSection = DataSection()
+    tokens: TokensSection = TokensSection()
     pipeline: PipelineSection = PipelineSection()
     data_parallel: DataParallelSection = DataParallelSection()
     optimizer: OptimizerSection = OptimizerSection()

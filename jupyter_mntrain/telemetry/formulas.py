@@ -8,16 +8,33 @@ embedding lookup and the norms; ours is split by layer so that a pipeline stage 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
-from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model._record import Record, UserRecord
 
 FORWARD_AND_BACKWARD = 3
 """Backward computes the gradient of the input and of the weight: twice the forward's work."""
 
 
+class LayerKind(UserRecord, frozen=True):
+    """What a decoder layer computes, besides its sizes; by default as Llama."""
+
+    is_gated: bool = True
+    """Whether its MLP has three matrices, rather than two."""
+    mlp_values: int = 4
+    """Values of the intermediate size that autograd keeps of one token."""
+    norm: Literal["rms", "offset", "layer"] = "rms"
+    """``offset`` multiplies by 1 + weight in float32, as Gemma; ``layer`` is torch's LayerNorm."""
+    norms: int = 2
+    """Norms of hidden states."""
+    head_norm: Literal["none", "each", "whole"] = "none"
+    """Whether queries and keys are normed, of each head, or all heads' together."""
+    is_capped: bool = False
+    """Whether attention scores are."""
+
+
 class ModelShape(Record, frozen=True):
-    """Dimensions of a Llama-like decoder (gated MLP, grouped-query attention)."""
+    """Dimensions of a decoder with grouped-query attention."""
 
     layers: int
     hidden_size: int
@@ -26,15 +43,21 @@ class ModelShape(Record, frozen=True):
     key_value_heads: int
     head_dim: int
     vocabulary_size: int
+    layer: LayerKind = LayerKind()
+
+    @property
+    def mlp_outputs(self) -> int:
+        """Values of the MLP's first matrices, for one token."""
+        return (1 + self.layer.is_gated) * self.intermediate_size
 
 
 def layer_flops_per_token(shape: ModelShape, sequence_length: float) -> float:
     """FLOPs of one decoder layer for one token, forward and backward (PaLM appendix B)."""
     query_and_output = 2 * shape.hidden_size * shape.heads * shape.head_dim
     key_and_value = 2 * shape.hidden_size * shape.key_value_heads * shape.head_dim
-    gated_mlp = 3 * shape.hidden_size * shape.intermediate_size
+    mlp = shape.hidden_size * (shape.mlp_outputs + shape.intermediate_size)
     attention = 2 * shape.heads * shape.head_dim * sequence_length
-    multiply_adds = query_and_output + key_and_value + gated_mlp + attention
+    multiply_adds = query_and_output + key_and_value + mlp + attention
     return float(2 * FORWARD_AND_BACKWARD * multiply_adds)
 
 

@@ -202,7 +202,7 @@ class Trainer:
         batch = self.batches.batch(0 if self.recipe.train.overfit_batch else step)
 
         begin = mark()
-        loss = self.pipeline.forward_backward(batch)
+        loss = self.pipeline.forward_backward(batch, step)
         self.pipeline.share_gradients()
         passed = mark()
         squares = self.optimizer.gradient_squares()

@@ -11,8 +11,10 @@ import msgspec
 import numpy as np
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families import family_of, normal
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
 from jupyter_mntrain.recipe.parse import check
+from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
@@ -29,6 +31,7 @@ from jupyter_mntrain.train.data.tokens import (
     trained_tokens,
     untrained_tokenizer,
 )
+from jupyter_mntrain.train.model.added_tokens import add_tokens, fit_config
 from jupyter_mntrain.train.model.attention import has_flash_attn, has_varlen
 from jupyter_mntrain.train.model.decoder import (
     StageModule,
@@ -119,8 +122,11 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
     """Build this rank's part, without talking to the others."""
     refuse_missing_grad_dtype(recipe.optimizer)
     config, corpus, tokens, evaluated = _read(recipe, progress) if reads else _make_up(recipe)
+    added = fit_config(config, tokens.tokenizer, tokens.template, recipe.tokens.add)
+    _refuse_unknown_ids(config, tokens, evaluated)
     check(recipe, world.size, layers=config.num_hidden_layers, is_tied=config.tie_word_embeddings)
     _refuse_attention(recipe.model.attention)
+    refuse_unfit(recipe, config)
     sources, held_out = _sequences(recipe, tokens, evaluated)
     prompts = read_prompts(recipe, tokens, config.vocab_size)
     rows = [one.rows for one in sources]
@@ -138,7 +144,9 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
         grid=grid,
         layout=layout,
         modules=build_modules(
-            recipe, config, layout, place, world.device, progress, reads_weights=reads
+            *(recipe, config, layout, place, world.device, progress),
+            reads_weights=reads,
+            added=added,
         ),
         batches=batches,
         held_out=held_out,
@@ -203,44 +211,68 @@ def _refuse_attention(attention: str) -> None:
         raise RecipeError(f"{shown}: this torch has no such kernel", fix=fix)
 
 
+def refuse_unfit(recipe: Recipe, config: Any) -> None:
+    """Refuse what models of this family cannot do.
+
+    Raises:
+        RecipeError: the schedule splits backward passes that torch cannot split, or sequences are
+            longer than the positions that were learned.
+    """
+    fields = normal(config.to_dict())
+    family = family_of(fields)
+    if KINDS[recipe.schedule].splits_backward and not family.splits_backward:
+        cause = f'pipeline.schedule = "{recipe.schedule}": torch cannot split the backward pass of '
+        raise RecipeError(f"{cause}{config.model_type}", fix='use schedule = "eager-1f1b"')
+    if family.positions is None:
+        return
+    length, most = recipe.data.sequence_length, fields["max_position_embeddings"]
+    if length > most:
+        cause = f"data.sequence_length = {length}: the model has learned {most} positions"
+        raise RecipeError(cause, fix=f"use at most {most}")
+
+
 def _read(
     recipe: Recipe, progress: ProgressWriter
 ) -> tuple[Any, Corpus, Tokens, EvaluationText | None]:
-    section = recipe.data
+    section, added = recipe.data, recipe.tokens.add
     # The model's config first: it is quick to check, and reading the corpus takes a second.
     config = None if recipe.model.path is None else read_config(recipe.model)
     corpus = read_corpus(section, progress)
     if config is None or section.tokenizer == "train":
-        tokens = trained_tokens(corpus, section, progress=progress)
+        tokens = trained_tokens(corpus, section, added=added, progress=progress)
         config = config or read_config(recipe.model, tokens.vocabulary_size)
     else:
         end = config.eos_token_id
         end = end[0] if isinstance(end, list) else end
-        tokens = model_tokens(
-            corpus, section, model_directory(recipe.model), end, progress=progress
-        )
+        directory = model_directory(recipe.model)
+        tokens = model_tokens(corpus, section, directory, end, added=added, progress=progress)
     evaluated = None
     if section.evaluation_path is not None:
         other = section.of_path(section.evaluation_path)
         text = read_corpus(other, progress)
         evaluated = EvaluationText(like_tokens(text, other, tokens, progress=progress), text.digest)
+    return config, corpus, tokens, evaluated
+
+
+def _refuse_unknown_ids(config: Any, tokens: Tokens, evaluated: EvaluationText | None) -> None:
     for one in (tokens, *((evaluated.tokens,) if evaluated else ())):
         largest = int(np.max(one.ids))
         if largest >= config.vocab_size:
             cause = f"the tokenizer yields id {largest}, but the model has {config.vocab_size}"
             fix = "use the model's own tokenizer.json or a smaller vocabulary"
             raise RecipeError(f"{cause} tokens", fix=fix)
-    return config, corpus, tokens, evaluated
 
 
 def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens, None]:
     """The model's config and tokenizer, and random tokens for a step."""
     if recipe.model.path is None:
-        config = read_config(recipe.model, recipe.data.vocabulary_size)
+        size = recipe.data.vocabulary_size + len(recipe.tokens.add)
+        config = read_config(recipe.model, size)
     else:
         config = read_config(recipe.model)
     has_own = recipe.model.path is not None and recipe.data.tokenizer == "auto"
     tokenizer = model_tokenizer(model_directory(recipe.model)) if has_own else untrained_tokenizer()
+    add_tokens(tokenizer, recipe.tokens.add)
     tokens = random_tokens(recipe.data, recipe.train.batch_size, config.vocab_size, tokenizer)
     return config, Corpus("random tokens", tokens.digest, (), recipe.data), tokens, None
 

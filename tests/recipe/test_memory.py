@@ -56,7 +56,6 @@ def built(*overrides: str) -> tuple[Recipe, ModelShape, StageModule, StageShape]
         has_last=True,
         in_flight=1,
         loss="chunked" if module.leaves_head else "plain",
-        norms_heads=any("q_norm" in name for name in names),
     )
     return recipe, model_shape(config), module, stage
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,19 +21,45 @@ MOST_NAMED = 5
 
 THERE: Final = ("folder", "file")
 OF_MODELS: Final = (".json", ".safetensors", ".jinja", ".model", ".txt")
-"""Suffixes of what the trainer reads."""
+"""Suffixes of what the trainer reads, beside weights that are not in safetensors."""
 
-INDICES: Final = {
-    "model.safetensors.index.json": "safetensors",
-    "pytorch_model.bin.index.json": "bin",
-}
 CONFIG: Final = "config.json"
-WEIGHTS: Final = ".safetensors"
-_SHARD: Final = {
-    "safetensors": re.compile(r"model-(\d+)-of-(\d+)\.safetensors"),
-    "bin": re.compile(r"pytorch_model-(\d+)-of-(\d+)\.bin"),
-}
-"""Names of weights in several files, by format, as transformers writes them."""
+
+
+class _Format(NamedTuple):
+    """A format of weights, by the names that transformers gives its files."""
+
+    listing: str
+    single: str
+    shard: re.Pattern[str]
+
+    def lack(self, files: Collection[str]) -> str | None:
+        """What is missing, if a model has anything of this format; ``None`` if nothing is."""
+        found = {match[1]: match[2] for one in files if (match := self.shard.fullmatch(one))}
+        count = int(next(iter(found.values()), "0"))
+        if len(found) < count:
+            return f"{len(found)} of {count} files are there"
+        if self.listing in files and not found:
+            return f"it has {self.listing}, and none of the files that this lists"
+        return None
+
+    def is_in(self, files: Collection[str]) -> bool:
+        return any(one in (self.listing, self.single) or self.shard.fullmatch(one) for one in files)
+
+
+FORMATS: Final = (
+    _Format(
+        "model.safetensors.index.json",
+        "model.safetensors",
+        re.compile(r"model-(\d+)-of-(\d+)\.safetensors"),
+    ),
+    _Format(
+        "pytorch_model.bin.index.json",
+        "pytorch_model.bin",
+        re.compile(r"pytorch_model-(\d+)-of-(\d+)\.bin"),
+    ),
+)
+"""Of which the trainer reads the first whose files are there."""
 
 
 class ImportedModules(Check):
@@ -105,8 +131,7 @@ class WholeModel(NodeCheck):
                     lack,
                     Kind.NO_FILE,
                     cause=f"{shown_line(one.path)} is not a whole model: {lack}",
-                    fix="download the model anew, with its .safetensors files; or delete the index "
-                    "of the format whose weights are not there",
+                    fix="download the model anew, with its .safetensors files",
                 )
         return self.passed(node, "all there") if models else None
 
@@ -170,15 +195,17 @@ def _read(one: FoundPath) -> dict[str, str]:
     format's weights on one node alone hurt nobody.
     """
     if one.use == "model":
-        names = (name for name in one.files if PurePath(name).suffix in OF_MODELS)
+        has_better = FORMATS[0].is_in(one.files)
+        suffixes = OF_MODELS if has_better else (*OF_MODELS, ".bin")
+        names = (name for name in one.files if PurePath(name).suffix in suffixes)
         return {name: one.files[name] for name in names if "/" not in name}
     if one.use != "data" or one.kind == "file":
         return one.files
-    suffixes = (".arrow",) if "dataset_info.json" in one.files else DATA_FILES
+    of_data = (".arrow",) if "dataset_info.json" in one.files else DATA_FILES
     return {
         name: told
         for name, told in one.files.items()
-        if data_suffix(name) in suffixes and PurePath(name).stem != "README"
+        if data_suffix(name) in of_data and PurePath(name).stem != "README"
     }
 
 
@@ -189,17 +216,12 @@ def _lack(model: FoundPath) -> str | None:
         return "it is a file, not a folder"
     if model.asked and CONFIG not in files:  # an older agent does not tell files
         return f"it has no {CONFIG}"
-    for name in files:
-        if name in INDICES and not any(map(_SHARD[INDICES[name]].fullmatch, files)):
-            return f"it has {name}, and none of the files that this lists"
-    for shard in _SHARD.values():
-        found = {match[1]: match[2] for name in files if (match := shard.fullmatch(name))}
-        count = int(next(iter(found.values()), "0"))
-        if len(found) < count:
-            return f"{len(found)} of {count} files are there"
-    if model.asked and not any(name.endswith(WEIGHTS) for name in files):
-        return f"it has no {WEIGHTS} files, and the trainer reads no others"
-    return None
+    lacks = [one.lack(files) for one in FORMATS if one.is_in(files)]
+    if None in lacks:
+        return None
+    if not lacks and model.asked:
+        return "it has no weights that the trainer reads"
+    return lacks[0] if lacks else None
 
 
 def _difference(own: dict[str, str], usual: dict[str, str]) -> str:

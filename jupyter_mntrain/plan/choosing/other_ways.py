@@ -24,9 +24,10 @@ from jupyter_mntrain.plan.choosing.update import (
 )
 from jupyter_mntrain.plan.prediction.costs import stage_cost
 from jupyter_mntrain.plan.prediction.simulated import StageTimes
+from jupyter_mntrain.recipe.families import parameters, shape_of
 from jupyter_mntrain.recipe.memory import MemoryEstimate, shown_bytes
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS, gradient_width
-from jupyter_mntrain.recipe.rank_memory import CUDA_BYTES, forecast, parameters, shape_of
+from jupyter_mntrain.recipe.rank_memory import CUDA_BYTES, forecast
 from jupyter_mntrain.recipe.sections import DataParallelSection, Recipe
 
 SUMS_PER_LAYER = 4

@@ -19,7 +19,8 @@ from jupyter_mntrain.model.records.plan import LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain
 from jupyter_mntrain.plan.choosing.priced import ALIKE, Choice, Priced, Task
 from jupyter_mntrain.plan.choosing.room import Shortfall
-from jupyter_mntrain.plan.choosing.setups import make_setups
+from jupyter_mntrain.plan.choosing.setups import Setup, make_setups
+from jupyter_mntrain.recipe.families import families
 
 NEAR: Final = 0.05
 """Share of a step by which a setup may be slower before it is refined."""
@@ -73,12 +74,7 @@ def _links(task: Task) -> list[LinkSpeed]:
 
 
 def _search(task: Task, chain: Chain) -> Searched:
-    setups = make_setups(
-        task.recipe,
-        len(chain.indices),
-        task.config["num_hidden_layers"],
-        task.opened,
-    )
+    setups = _setups(task, chain)
     rough = sorted(
         ((priced.least(), priced) for priced in (Priced(task, chain, one) for one in setups)),
         key=lambda one: (one[0], one[1].setup.simplicity),
@@ -109,14 +105,20 @@ def _search(task: Task, chain: Chain) -> Searched:
 
 def fits(task: Task, chain: Chain) -> bool:
     """Whether some setup fits into the memory of a chain."""
-    setups = make_setups(
+    setups = _setups(task, chain)
+    plain = sorted(setups, key=lambda one: one.simplicity)
+    return any(Priced(task, chain, one).first_split() is not None for one in plain)
+
+
+def _setups(task: Task, chain: Chain) -> list[Setup]:
+    family = families().get(task.config.get("model_type", ""))
+    return make_setups(
         task.recipe,
         len(chain.indices),
         task.config["num_hidden_layers"],
         task.opened,
+        splits_backward=family is None or family.splits_backward,
     )
-    plain = sorted(setups, key=lambda one: one.simplicity)
-    return any(Priced(task, chain, one).first_split() is not None for one in plain)
 
 
 def simplest(found: Sequence[Choice]) -> Choice:

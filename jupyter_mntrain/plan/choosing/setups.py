@@ -71,19 +71,30 @@ def open_settings(recipe: Recipe) -> frozenset[str]:
     return frozenset(name for name in PLANNED if is_open(recipe, name))
 
 
-def make_setups(recipe: Recipe, ranks: int, layers: int, opened: Collection[str]) -> list[Setup]:
+def make_setups(
+    recipe: Recipe,
+    ranks: int,
+    layers: int,
+    opened: Collection[str],
+    *,
+    splits_backward: bool = True,
+) -> list[Setup]:
     """Return every combination that can run on this number of ranks.
 
     Args:
         ranks: of all pipelines.
         layers: of the model.
         opened: settings to choose, of :data:`PLANNED`.
+        splits_backward: whether torch can split the model's backward pass.
 
     Raises:
         RecipeError: none can.
     """
     found, refusals = [], []
     for setup in _combinations(recipe, ranks, opened):
+        is_split = KINDS[setup.schedule].splits_backward
+        if is_split and not splits_backward and "pipeline.schedule" in opened:
+            continue
         try:
             check_memory(setup.recipe)
             check(setup.recipe, ranks, layers=layers)

@@ -17,13 +17,14 @@ from typing import Final
 
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween
+from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
     WIDTHS,
     gradient_width,
     optimizer_bytes,
 )
-from jupyter_mntrain.recipe.rank_memory import Config, parameters
+from jupyter_mntrain.recipe.rank_memory import Config
 from jupyter_mntrain.recipe.sections import Recipe
 
 WITHIN_A_NODE: Final = LinkSpeed(

@@ -29,6 +29,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "data": "checked",
     "data.sequence_length": "refused",
     "data.seed": "refused",
+    "tokens": "refused",
     "pipeline": "rounding",
     "pipeline.split": "none",
     "pipeline.in_flight": "none",

@@ -19,15 +19,10 @@ from jupyter_mntrain.recipe.devices.limits import (
 )
 from jupyter_mntrain.recipe.devices.seats import Seat
 from jupyter_mntrain.recipe.devices.settled import is_open, settled
+from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import Grid, lay_out
 from jupyter_mntrain.recipe.memory import fitting_loss
-from jupyter_mntrain.recipe.rank_memory import (
-    Config,
-    forecast,
-    gpu_overhead,
-    model_config,
-    shape_of,
-)
+from jupyter_mntrain.recipe.rank_memory import Config, forecast, gpu_overhead, model_config
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import AttentionKind, Dtype, LossKind, Precision, Recipe
 
@@ -75,7 +70,12 @@ def choose(recipe: Recipe, seats: Sequence[Seat]) -> dict[str, str]:
 
 
 def attention_for(
-    dtype: Dtype, seats: Sequence[Seat], *, head_dim: int, dropout: float
+    dtype: Dtype,
+    seats: Sequence[Seat],
+    *,
+    head_dim: int,
+    dropout: float,
+    is_capped: bool = False,
 ) -> AttentionKind:
     """The fastest attention of all ranks that keeps packed documents apart.
 
@@ -84,11 +84,12 @@ def attention_for(
     Args:
         dtype: of activations.
         dropout: of attention; torch's kernel for documents has none.
+        is_capped: whether scores are; torch's kernel for documents cannot.
     """
     if dtype != "bfloat16" or dropout or not all(map(_has_bfloat16, seats)):
         return "sdpa"
     if head_dim <= _LARGEST_HEAD and head_dim % 8 == 0:
-        if all(seat.has_varlen for seat in seats):
+        if all(seat.has_varlen for seat in seats) and not is_capped:
             return "varlen"
         if all(map(partial(_has_package, "flash-attn"), seats)):
             return "flash_attention_2"
@@ -109,9 +110,13 @@ def _by_model(recipe: Recipe, config: Config, seats: Sequence[Seat]) -> dict[str
     """What also depends on the model."""
     found: dict[str, str] = {}
     if is_open(recipe, "model.attention"):
-        head_dim, dropout = shape_of(config).head_dim, config.get("attention_dropout") or 0.0
+        shape = shape_of(config)
         found["model.attention"] = attention_for(
-            recipe.dtype, seats, head_dim=head_dim, dropout=dropout
+            recipe.dtype,
+            seats,
+            head_dim=shape.head_dim,
+            dropout=config.get("attention_dropout") or 0.0,
+            is_capped=shape.layer.is_capped,
         )
     if is_open(recipe, "memory.loss"):
         found["memory.loss"] = loss_for(recipe, config["vocab_size"], seats)

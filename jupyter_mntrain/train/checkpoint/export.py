@@ -31,7 +31,7 @@ from jupyter_mntrain.train.checkpoint.policy import directory_of, unwritable
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import model_directory, published_config
 from jupyter_mntrain.train.model.stages import DTYPES
-from jupyter_mntrain.train.model.weights import INDEX_FILE, SINGLE_FILE, by_size
+from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE, by_size
 from jupyter_mntrain.train.world import World, agree, gathered
 
 _NOT_COPIED = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
@@ -258,8 +258,10 @@ def describe(recipe: Recipe, config: Any, tokens: Tokens, folder: Path) -> None:
     tokenizer = tokens.tokenizer
     if recipe.model.path is not None and recipe.data.tokenizer == "auto":
         _copy_small_files(model_directory(recipe.model), folder)
-    else:
+    if recipe.model.path is None or recipe.data.tokenizer != "auto" or recipe.tokens.add:
         tokenizer.save_pretrained(folder)
+    if recipe.tokens.add:
+        _set_ends(folder / "generation_config.json", config.eos_token_id)
     if tokens.template is not None and tokens.template != tokenizer.chat_template:
         (folder / "chat_template.jinja").write_text(tokens.template, encoding="utf-8")
 
@@ -292,6 +294,14 @@ def _difference(path: Path, told: ModelFile) -> str | None:
     """Compare a received file with what its rank wrote; return what is wrong, or ``None``."""
     found = _described(path, told.host)
     return None if found == told else f"{told.name} of {told.host} was damaged in transit"
+
+
+def _set_ends(path: Path, ends: int | list[int] | None) -> None:
+    """Have the generation settings of a model that was read end where it ends now."""
+    if path.is_file():
+        settings = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        settings["eos_token_id"] = ends
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(settings)))
 
 
 def _copy_small_files(source: Path, folder: Path) -> None:

@@ -28,7 +28,7 @@ from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelConte
 from jupyter_mntrain.train.checkpoint.policy import unwritable
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, load
 from jupyter_mntrain.train.model.decoder import whole_model
-from jupyter_mntrain.train.model.weights import INDEX_FILE, SINGLE_FILE, by_size
+from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE, by_size
 from jupyter_mntrain.train.world import World, agree, gathered
 
 

@@ -18,8 +18,9 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, sh
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.recipe.families import embedding_weights
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
+from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.world import World, gathered
 
 _ROWS = re.compile(r"(?P<name>.+)\[(?P<begin>\d+):(?P<end>\d+)\]")
@@ -218,7 +219,9 @@ def _request(index: Mapping[str, list[_Piece]], wanted: str) -> _Request | None:
     name, begin, end = _parsed(wanted)
     if name not in index and name.endswith(f"/{HEAD}"):
         # A single rank holds a tied embedding once, and saves it under its first name.
-        name = name.removesuffix(HEAD) + EMBEDDING
+        where = name.removesuffix(HEAD)
+        names = (f"{where}{one}" for one in embedding_weights())
+        name = next((one for one in names if one in index), name)
     if name not in index:
         return None
     pieces = index[name]

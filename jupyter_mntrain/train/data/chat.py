@@ -27,6 +27,15 @@ CHATML = (
 know when to stop and users never see a marker that is not a token.
 """
 
+TURN_BEGINS, TURN_ENDS = "<|im_start|>", "<|im_end|>"
+CHATML_OF_TOKENS = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+"""For models without a template whose tokenizer has both markers: one ends an answer, too."""
+
 
 class RenderedChat(NamedTuple):
     """A document as text.
@@ -51,7 +60,7 @@ class ChatWriter:
         self, tokenizer: PreTrainedTokenizerBase, template: str | None, *, answers_only: bool
     ) -> None:
         self._tokenizer = tokenizer
-        self.template = template or tokenizer.chat_template or CHATML
+        self.template = template or tokenizer.chat_template or _chatml(tokenizer)
         self._marks = answers_only
 
     def write(
@@ -183,6 +192,11 @@ class _Chat(NamedTuple):
             after = max(after, upto.find(content, after) + len(content))
         found = upto.find(self.writer.opening, after)
         return None if found < 0 else found + len(self.writer.opening)
+
+
+def _chatml(tokenizer: PreTrainedTokenizerBase) -> str:
+    has_markers = {TURN_BEGINS, TURN_ENDS} <= tokenizer.get_added_vocab().keys()
+    return CHATML_OF_TOKENS if has_markers else CHATML
 
 
 def template_of(section: DataSection) -> str | None:

@@ -25,6 +25,7 @@ from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat, template_of
 from jupyter_mntrain.train.data.corpus import Corpus
 from jupyter_mntrain.train.data.reading import NO_COUNTS, ReadCounts, Reading, fitting
+from jupyter_mntrain.train.model.added_tokens import add_tokens
 
 IDS, ENDS, ANSWERED, COUNTS = "ids.int32", "ends.int64", "answered.bool", "counts.json"
 """Files of the cache, in native byte order: it is not shared between machines."""
@@ -96,6 +97,7 @@ def trained_tokens(
     corpus: Corpus,
     section: DataSection,
     *,
+    added: Sequence[str] = (),
     cache: Path | None = None,
     progress: ProgressWriter = unwatched,
 ) -> Tokens:
@@ -120,6 +122,7 @@ def trained_tokens(
         cause = f"data.vocabulary_size = {size}: the text of {corpus.description}"
         cause = f"{cause} yields only {len(tokenizer)} tokens"
         raise RecipeError(cause, fix=f"use at most {len(tokenizer)} or more text")
+    add_tokens(tokenizer, added)
     return _encoded(corpus, section, tokenizer, END_OF_TEXT_ID, cache, progress)
 
 
@@ -129,6 +132,7 @@ def model_tokens(
     directory: Path,
     end_of_text: int | None,
     *,
+    added: Sequence[str] = (),
     cache: Path | None = None,
     progress: ProgressWriter = unwatched,
 ) -> Tokens:
@@ -136,12 +140,15 @@ def model_tokens(
 
     Args:
         end_of_text: id appended to each text: the model config's ``eos_token_id``.
+        added: tokens that it gets besides its own.
 
     Raises:
-        RecipeError: the directory has no tokenizer.json.
+        RecipeError: the directory has no tokenizer.json, or a token is not new.
     """
     cache = _cache_directory() if cache is None else cache
-    return _encoded(corpus, section, model_tokenizer(directory), end_of_text, cache, progress)
+    tokenizer = model_tokenizer(directory)
+    add_tokens(tokenizer, added)
+    return _encoded(corpus, section, tokenizer, end_of_text, cache, progress)
 
 
 def like_tokens(

@@ -39,8 +39,7 @@ _KEPT_BY_NAME = frozenset(
 
 def keep_less(stage: StageModule, recipe: Recipe, device: torch.device) -> None:
     """Apply the recipe's checkpointing, compilation and offloading to each layer of a stage."""
-    for index in stage.layers:
-        layer = stage.causal.model.layers[index]
+    for layer in stage.present().values():
         if recipe.checkpointing != "none":
             _compute_again(layer, is_selective=recipe.checkpointing == "selective")
         if recipe.compiles:

@@ -9,7 +9,7 @@ layers need.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 from transformers import AttentionInterface
 from transformers.integrations.flex_attention import flex_attention_forward
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.models.gemma2.modeling_gemma2 import eager_attention_forward
 from transformers.utils import is_flash_attn_2_available
 
 # Looked up here, because a compiled layer cannot import.
@@ -82,11 +83,13 @@ class Attention:
         kernel: from :data:`KERNELS`.
         windows: how many tokens back the layers see, themselves included; ``None`` is all.
         dtype: of activations.
+        is_capped: whether scores are.
     """
 
     kernel: Kernel
     windows: frozenset[int | None]
     dtype: torch.dtype
+    is_capped: bool = False
 
     def prepare(
         self, positions: torch.Tensor, ends: torch.Tensor | None, longest: int
@@ -106,7 +109,9 @@ class Attention:
     ) -> Seen:
         sequences, length = positions.shape
         reach = window if window is not None and window < length else None
-        if ends is None and reach is None and self.kernel != "flash-attn":
+        # Kernels that can cap scores do not know by themselves that nothing sees what follows.
+        needs_none = self.kernel != "flash-attn" and not self.is_capped
+        if ends is None and reach is None and needs_none:
             return None
         if self.kernel == "mask":
             return _mask(positions, ends, reach, self.dtype)
@@ -126,11 +131,11 @@ def has_flash_attn() -> bool:
     return packaged_kernel is not None and bool(is_flash_attn_2_available())
 
 
-def windows_of(layers: Mapping[int, nn.Module], config: Any) -> frozenset[int | None]:
-    """Return how far the attention of these layers sees: sliding windows, ``None`` for all."""
+def windows_of(attentions: Iterable[nn.Module], config: Any) -> frozenset[int | None]:
+    """Return how far the attention of some layers sees: sliding windows, ``None`` for all."""
     whole = getattr(config, "sliding_window", None)
     # Some families have windows in some layers only, which then name theirs.
-    return frozenset(getattr(layer.self_attn, "sliding_window", whole) for layer in layers.values())
+    return frozenset(getattr(one, "sliding_window", whole) for one in attentions)
 
 
 def attend(
@@ -144,6 +149,7 @@ def attend(
     seen: Mapping[int | None, Seen],
     dropout: float = 0.0,
     sliding_window: int | None = None,
+    softcap: float | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
     """Compute attention, as transformers calls it.
@@ -158,7 +164,14 @@ def attend(
     """
     here = seen[sliding_window]
     if isinstance(here, Boundaries):
-        return _by_document(query, key, value, here, scaling, dropout, sliding_window), None
+        found = _by_document(query, key, value, here, scaling, dropout, sliding_window, softcap)
+        return found, None
+    if softcap is not None:
+        capped = flex_attention_forward if isinstance(here, BlockMask) else eager_attention_forward
+        output = capped(
+            module, query, key, value, here, dropout=dropout, scaling=scaling, softcap=softcap
+        )[0]
+        return output, None
     compute = flex_attention_forward if isinstance(here, BlockMask) else sdpa_attention_forward
     output = compute(module, query, key, value, here, dropout=dropout, scaling=scaling)[0]
     return output, None
@@ -172,6 +185,7 @@ def _by_document(
     scaling: float,
     dropout: float,
     window: int | None,
+    cap: float | None,
 ) -> torch.Tensor:
     sequences, _, length, _ = query.shape
     flat = [one.transpose(1, 2).flatten(0, 1) for one in (query, key, value)]
@@ -186,6 +200,7 @@ def _by_document(
             softmax_scale=scaling,
             causal=True,
             window_size=(back, -1 if back < 0 else 0),
+            **({} if cap is None else {"softcap": cap}),
         )
     else:
         output = torchs_kernel(

@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear
 
 from jupyter_mntrain.train.data.sequences import NOT_COUNTED
+from jupyter_mntrain.train.model.logits import PLAIN, Shaping
 
 
 class ChunkedLoss:
@@ -24,12 +25,21 @@ class ChunkedLoss:
     Args:
         head: the output projection; its weight is read in each call, since FSDP replaces it.
         chunk_tokens: number of tokens whose logits are held at once.
+        shaping: of the logits.
         is_compiled: compile what is done with a chunk, so that its logits are written once and are
             not copied to float32.
     """
 
-    def __init__(self, head: nn.Module, chunk_tokens: int, *, is_compiled: bool = False) -> None:
+    def __init__(
+        self,
+        head: nn.Module,
+        chunk_tokens: int,
+        *,
+        shaping: Shaping = PLAIN,
+        is_compiled: bool = False,
+    ) -> None:
         self._head = head
+        self._shaping = shaping
         self._chunk_tokens = chunk_tokens
         self._forward: Callable[..., Any] = _sum_of_chunk
         self._backward: Callable[..., Any] = _gradients_of_chunk
@@ -49,7 +59,7 @@ class ChunkedLoss:
         """Return the sum over all tokens, and the logarithm of each one's sum of exponentials."""
         total, logarithms = hidden.new_zeros((), dtype=torch.float32), []
         for tokens, theirs in self._chunks(hidden, labels):
-            part, logarithm = self._forward(tokens, weight, theirs)
+            part, logarithm = self._forward(tokens, weight, theirs, self._shaping)
             total += part
             logarithms.append(logarithm)
         return total, torch.cat(logarithms)
@@ -66,7 +76,9 @@ class ChunkedLoss:
         of_hidden, of_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         parts = self._chunks(hidden, labels, logarithms, of_hidden)
         for tokens, theirs, logarithm, found in parts:
-            of_tokens, of_logits = self._backward(tokens, weight, theirs, logarithm, scale)
+            of_tokens, of_logits = self._backward(
+                tokens, weight, theirs, logarithm, scale, self._shaping
+            )
             found.copy_(of_tokens)
             of_weight.addmm_(of_logits.T, tokens)
         return of_hidden, of_weight
@@ -99,9 +111,9 @@ class _InChunks(torch.autograd.Function):
 
 
 def _sum_of_chunk(
-    tokens: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor
+    tokens: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, shaping: Shaping
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    logits = linear(tokens, weight).float()
+    logits = shaping(linear(tokens, weight)).float()
     logarithm = logits.logsumexp(-1)
     right = logits.gather(-1, labels.clamp_min(0).unsqueeze(-1)).squeeze(-1)
     lost = torch.where(labels == NOT_COUNTED, 0.0, logarithm - right)
@@ -114,12 +126,17 @@ def _gradients_of_chunk(
     labels: torch.Tensor,
     logarithm: torch.Tensor,
     scale: torch.Tensor,
+    shaping: Shaping,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Gradients of the tokens and of their logits: softmax less 1 at the label."""
-    gradient = linear(tokens, weight).float().sub_(logarithm.unsqueeze(-1)).exp_()
+    """Gradients of the tokens and of what is projected: softmax less 1 at the label."""
+    logits = shaping(linear(tokens, weight)).float()
+    slope = None if shaping.is_plain else shaping.slope(logits)
+    gradient = logits.sub_(logarithm.unsqueeze(-1)).exp_()
     # Compared rather than written by index: this becomes part of the same kernel.
     is_right = torch.arange(len(weight), device=weight.device) == labels.unsqueeze(-1)
     gradient.add_(is_right, alpha=-1)
     gradient.mul_(torch.where(labels == NOT_COUNTED, 0.0, scale).unsqueeze(-1))
+    if slope is not None:
+        gradient.mul_(slope)
     of_logits = gradient.to(weight.dtype)
     return of_logits @ weight, of_logits

@@ -20,17 +20,25 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families import (
+    Family,
+    family_of,
+    normal,
+    refuse_unknown,
+    shape_of,
+)
 from jupyter_mntrain.recipe.parse import preset_config
-from jupyter_mntrain.recipe.presets import FAMILIES
-from jupyter_mntrain.recipe.rank_memory import shape_of
 from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.train.data.tokens import END_OF_TEXT_ID
 from jupyter_mntrain.train.model.attention import Attention
+from jupyter_mntrain.train.model.logits import shaping_of
 from jupyter_mntrain.train.model.putting_off import WeightGradients
 
-EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
+"""The weight of the output projection, in all families."""
+EMBEDDING = "model.embed_tokens.weight"
+"""That of the embedding, in most."""
 
 
 class Skip(nn.Module):
@@ -38,6 +46,13 @@ class Skip(nn.Module):
 
     def forward(self, hidden: torch.Tensor, *_args: object, **_kwargs: object) -> torch.Tensor:
         return hidden
+
+
+class Nothing(nn.Module):
+    """A learned embedding that another stage has added already: adds zero."""
+
+    def forward(self, position_ids: torch.Tensor) -> torch.Tensor:
+        return torch.zeros((), device=position_ids.device)
 
 
 class StageModule(nn.Module):
@@ -55,12 +70,17 @@ class StageModule(nn.Module):
 
     Args:
         causal: the model with the other stages' layers skipped.
+        family: of the model.
         layers: indices of the layers that are present.
     """
 
-    def __init__(self, causal: nn.Module, layers: range, *, first: bool, last: bool) -> None:
+    def __init__(
+        self, causal: nn.Module, family: Family, layers: range, *, first: bool, last: bool
+    ) -> None:
         super().__init__()
         self.causal: Any = causal
+        self.family = family
+        self.shaping = shaping_of(family, self.causal.config)
         self.layers = layers
         self.first = first
         self.last = last
@@ -83,11 +103,26 @@ class StageModule(nn.Module):
         # use_cache=False is required: with a cache, transformers silently stops separating
         # documents by their positions.
         name = "input_ids" if self.first else "inputs_embeds"
-        decoder = self.causal.model
         with self.keeping:
-            output = decoder(**{name: value}, **given, use_cache=False)
+            output = self.causal.base_model(**{name: value}, **given, use_cache=False)
         hidden: torch.Tensor = output.last_hidden_state
-        return self.causal.lm_head(hidden) if self.last and not self.leaves_head else hidden
+        return self.project(hidden) if self.last and not self.leaves_head else hidden
+
+    def project(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Logits of the last stage, (..., V), from hidden states (..., d)."""
+        return self.shaping(self.causal.lm_head(hidden))
+
+    @property
+    def drops(self) -> bool:
+        """Whether it has dropout."""
+        probabilities = [one.p for one in self.modules() if isinstance(one, nn.Dropout)]
+        of_scores = normal(self.causal.config.to_dict()).get("attention_dropout")
+        return any(probabilities) or bool(of_scores)
+
+    def present(self) -> dict[int, Any]:
+        """Its layers, by index."""
+        layers = self.causal.get_submodule(self.family.layers)
+        return {index: layers[index] for index in self.layers}
 
     def weights(self) -> dict[str, nn.Parameter]:
         """Parameters by their name in the whole model and in its files."""
@@ -114,10 +149,9 @@ def read_config(section: ModelSection, vocabulary_size: int | None = None) -> An
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
         cause = f"model.path = {section.path}: {reason}"
-        raise RecipeError(cause, fix=f"use a model of {', '.join(FAMILIES)}") from error
-    if config.model_type not in FAMILIES:
-        cause = f"model.path = {section.path}: unknown architecture {config.model_type!r}"
-        raise RecipeError(cause, fix=f"use a model of {', '.join(FAMILIES)}")
+        fix = "check its config.json, or install a newer transformers"
+        raise RecipeError(cause, fix=fix) from error
+    refuse_unknown(config.to_dict(), f"model.path = {section.path}")
     return config
 
 
@@ -131,6 +165,10 @@ def model_directory(section: ModelSection) -> Path:
     if not directory.is_dir():
         cause = f"model.path = {section.path}: no such directory"
         raise RecipeError(cause, fix="use a Hugging Face model directory that exists on every node")
+    if (directory / "adapter_config.json").is_file():
+        cause = f"model.path = {section.path}: an adapter, not a model"
+        fix = "merge it into its base model with peft: merge_and_unload(), save_pretrained(DIR)"
+        raise RecipeError(cause, fix=fix)
     if not (directory / "config.json").is_file():
         cause = f"model.path = {section.path}: no config.json in it"
         raise RecipeError(cause, fix="use a Hugging Face model directory")
@@ -152,22 +190,40 @@ def published_config(config: Any, dtype: torch.dtype) -> Any:
 
 
 def meta_stage(
-    config: Any, layers: range, *, first: bool, last: bool, dtype: torch.dtype, attention: str
+    config: Any,
+    layers: range,
+    *,
+    first: bool,
+    last: bool,
+    dtype: torch.dtype,
+    attention: str | None,
 ) -> StageModule:
-    """Build a stage on the meta device; :func:`materialize` gives it weights."""
+    """Build a stage on the meta device; :func:`materialize` gives it weights.
+
+    Args:
+        attention: as transformers calls it; ``None`` leaves the choice to it.
+    """
     with torch.device("meta"):
         causal = AutoModelForCausalLM.from_config(
             config, dtype=dtype, attn_implementation=attention
         )
-    for index in range(config.num_hidden_layers):
-        if index not in layers:
-            causal.model.layers[index] = Skip()
+    family = family_of(config.to_dict())
+    absent = [
+        f"{family.layers}.{index}"
+        for index in range(config.num_hidden_layers)
+        if index not in layers
+    ]
     if not first:
-        causal.model.embed_tokens = Skip()
+        absent += [one for one in (family.embedding, family.dropout) if one is not None]
+        if family.positions is not None:
+            causal.set_submodule(family.positions, Nothing())
+        if family.embedding_times is not None:
+            setattr(causal.base_model, family.embedding_times, 1.0)
     if not last:
-        causal.model.norm = Skip()
-        causal.lm_head = Skip()
-    return StageModule(causal, layers, first=first, last=last)
+        absent += [family.norm, "lm_head"]
+    for name in absent:
+        causal.set_submodule(name, Skip())
+    return StageModule(causal, family, layers, first=first, last=last)
 
 
 def materialize(
@@ -175,20 +231,36 @@ def materialize(
 ) -> StageModule:
     """Put ``weights``, named as in :meth:`StageModule.weights`, into a meta stage."""
     causal = stage.causal
+    _fill_buffers(causal, device)
     missing = causal.load_state_dict(weights, strict=False, assign=True)
     if stage.first and stage.last and causal.config.tie_word_embeddings:
-        causal.lm_head.weight = causal.model.embed_tokens.weight
-    # inv_freq is in no file: without this it would silently be uninitialized memory.
-    rotary = type(causal.model.rotary_emb)
-    causal.model.rotary_emb = rotary(config=causal.config).to(device)
+        causal.lm_head.weight = causal.get_submodule(stage.family.embedding).weight
     for name, tensor in [*causal.named_parameters(), *causal.named_buffers()]:
         if tensor.is_meta:
             raise AssertionError(f"{name} was never materialized: {missing}")
     return stage.train()
 
 
+def _fill_buffers(causal: Any, device: torch.device) -> None:
+    """Compute what is in no file, like rotations: else it would silently be uninitialized memory.
+
+    transformers initializes it together with the weights, which are not there yet: they stay as
+    they are.
+    """
+    for module in causal.modules():
+        own = module.named_buffers(recurse=False)
+        buffers = {name: one for name, one in own if one.is_meta and one.is_floating_point()}
+        for name, buffer in buffers.items():
+            setattr(module, name, torch.full_like(buffer, torch.nan, device=device))
+        if buffers:
+            causal._init_weights(module)  # noqa: SLF001 - its public face initializes all modules
+        for name in buffers:
+            if getattr(module, name).isnan().any():
+                raise AssertionError(f"transformers left {name} of {type(module).__name__} empty")
+
+
 def whole_model(description: Path) -> StageModule:
     """A model in one piece on the meta device, by the config in a directory."""
     config = AutoConfig.from_pretrained(description, local_files_only=True)
     layers = range(config.num_hidden_layers)
-    return meta_stage(config, layers, first=True, last=True, dtype=config.dtype, attention="sdpa")
+    return meta_stage(config, layers, first=True, last=True, dtype=config.dtype, attention=None)

@@ -18,6 +18,7 @@ from jupyter_mntrain.recipe.devices.choices import loss_for
 from jupyter_mntrain.recipe.sections import LossKind, Recipe
 from jupyter_mntrain.train.data.sequences import NOT_COUNTED
 from jupyter_mntrain.train.model.chunked import ChunkedLoss
+from jupyter_mntrain.train.model.logits import PLAIN, Shaping
 from jupyter_mntrain.train.own_tools import own_seat
 
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -36,6 +37,7 @@ def make_loss(
     head: nn.Module,
     chunk_tokens: int,
     *,
+    shaping: Shaping = PLAIN,
     is_compiled: bool = False,
     splits_backward: bool = False,
 ) -> Loss:
@@ -44,6 +46,7 @@ def make_loss(
     Args:
         head: the output projection; its weight is read in each call, since FSDP replaces it.
         chunk_tokens: number of tokens whose logits ``chunked`` holds at once.
+        shaping: of its logits; what ``plain`` is given has it already.
         is_compiled: compile what ``chunked`` does with a chunk.
         splits_backward: the schedule asks for the gradients of activations and weights one after
             the other: only autograd's own functions compute one without the other.
@@ -51,9 +54,9 @@ def make_loss(
     if kind == "plain":
         return from_logits
     if kind == "liger":
-        return _liger(head)
+        return _liger(head, shaping)
     if not splits_backward:
-        return ChunkedLoss(head, chunk_tokens, is_compiled=is_compiled)
+        return ChunkedLoss(head, chunk_tokens, shaping=shaping, is_compiled=is_compiled)
 
     def chunked(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         total, weight = hidden.new_zeros((), dtype=torch.float32), _weight(head)
@@ -64,7 +67,9 @@ def make_loss(
         )
         for tokens, theirs in parts:
             total = total + checkpoint(
-                _project, tokens, weight, theirs, use_reentrant=False, preserve_rng_state=False
+                *(_project, tokens, weight, theirs, shaping),
+                use_reentrant=False,
+                preserve_rng_state=False,
             )
         return total
 
@@ -77,8 +82,10 @@ def from_logits(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return cross_entropy(flat, labels.flatten(), ignore_index=NOT_COUNTED, reduction="sum")
 
 
-def _project(tokens: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    return from_logits(linear(tokens, weight), labels)
+def _project(
+    tokens: torch.Tensor, weight: torch.Tensor, labels: torch.Tensor, shaping: Shaping
+) -> torch.Tensor:
+    return from_logits(shaping(linear(tokens, weight)), labels)
 
 
 def _weight(head: nn.Module) -> torch.Tensor:
@@ -86,12 +93,15 @@ def _weight(head: nn.Module) -> torch.Tensor:
     return weight
 
 
-def _liger(head: nn.Module) -> Loss:
+def _liger(head: nn.Module, shaping: Shaping) -> Loss:
     from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss
 
-    fused = LigerFusedLinearCrossEntropyLoss(ignore_index=NOT_COUNTED, reduction="sum")
+    cap = {} if shaping.cap is None else {"softcap": shaping.cap}
+    fused = LigerFusedLinearCrossEntropyLoss(ignore_index=NOT_COUNTED, reduction="sum", **cap)
 
     def loss(hidden: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if shaping.times != shaping.over:
+            hidden = hidden * (shaping.times / shaping.over)
         found: torch.Tensor = fused(_weight(head), hidden.flatten(0, 1), labels.flatten())
         return found
 

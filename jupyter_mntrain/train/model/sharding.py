@@ -35,8 +35,7 @@ class Shards:
         self._stages = stages
         mesh = DeviceMesh.from_group(group, device.type, mesh_dim_names=("shards",))
         for stage in stages:
-            for index in stage.layers:
-                layer = stage.causal.model.layers[index]
+            for layer in stage.present().values():
                 fully_shard(layer, mesh=mesh, reshard_after_forward=False)
             fully_shard(stage, mesh=mesh, reshard_after_forward=False)
         self._whole = {

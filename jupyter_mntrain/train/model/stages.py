@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import PipelineStage
 
+from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.devices.choices import attention_for
+from jupyter_mntrain.recipe.families import normal
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
@@ -113,12 +115,14 @@ def build_modules(
     *,
     weights: Weights | None = None,
     reads_weights: bool = True,
+    added: Collection[int] = (),
 ) -> dict[int, StageModule]:
     """Build the stages of one rank, by index, initializing or reading only their own tensors.
 
     Args:
         weights: makes a stage's tensors, on ``device``, in place of the recipe's.
         reads_weights: read those of a model directory; else it is only seen that they are there.
+        added: ids of tokens that a model directory has no rows for.
 
     Raises:
         RecipeError: the model directory lacks a stage's tensors.
@@ -145,9 +149,11 @@ def build_modules(
             made = weights(empty)
         elif is_read:
             directory = model_directory(recipe.model)
-            made = load_weights(directory, empty, device=device, tally=tally)
+            made = load_weights(
+                directory, empty, stage.family, device=device, added=added, tally=tally
+            )
         else:
-            made = _new_weights(recipe, config, empty, device, tally)
+            made = _new_weights(recipe, config, stage, device, tally, added)
         materialize(stage, made, device)
         stage.attention = _attention(recipe, config, stage, device)
         stage.leaves_head = loss != "plain"
@@ -199,7 +205,7 @@ def _attention(
     recipe: Recipe, config: Any, stage: StageModule, device: torch.device
 ) -> Attention | None:
     """What prepares the attention of a stage; ``None`` for that of transformers."""
-    kind = recipe.model.attention
+    kind, shape = recipe.model.attention, model_shape(config)
     if kind == "eager":
         return None
     if (
@@ -208,27 +214,38 @@ def _attention(
         kind = attention_for(
             recipe.dtype,
             [own_seat(device)],
-            head_dim=model_shape(config).head_dim,
-            dropout=getattr(config, "attention_dropout", 0.0),
+            head_dim=shape.head_dim,
+            dropout=normal(config.to_dict()).get("attention_dropout") or 0.0,
+            is_capped=shape.layer.is_capped,
         )
-    layers = {index: stage.causal.model.layers[index] for index in stage.layers}
-    return Attention(KERNELS[kind], windows_of(layers, config), DTYPES[recipe.dtype])
+    if shape.layer.is_capped and kind == "varlen":
+        cause = 'model.attention = "varlen": this kernel cannot cap scores, as the model does'
+        raise RecipeError(cause, fix='use "auto"')
+    attentions = (one.get_submodule(stage.family.attention) for one in stage.present().values())
+    return Attention(
+        KERNELS[kind],
+        windows_of(attentions, config),
+        DTYPES[recipe.dtype],
+        is_capped=shape.layer.is_capped,
+    )
 
 
 def _new_weights(
     recipe: Recipe,
     config: Any,
-    parameters: Mapping[str, torch.Tensor],
+    stage: StageModule,
     device: torch.device,
     tally: Tally,
+    added: Collection[int],
 ) -> dict[str, torch.Tensor]:
+    parameters, family = stage.weights(), stage.family
     if recipe.model.path is not None:
-        refuse_missing_weights(model_directory(recipe.model), parameters)
+        refuse_missing_weights(model_directory(recipe.model), parameters, family, added)
     return seeded_weights(
         parameters,
         seed=recipe.train.seed,
         deviation=config.initializer_range,
-        tied=config.tie_word_embeddings,
+        tied_to=family.embedding_weight if config.tie_word_embeddings else None,
         device=device,
         tally=tally,
     )

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families import Family
 from jupyter_mntrain.telemetry.progress import Tally
-from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
+from jupyter_mntrain.train.model.decoder import HEAD
+from jupyter_mntrain.train.model.weight_files import (
+    by_size,
+    files_of,
+    opened,
+)
 
-T = TypeVar("T")
-
-SINGLE_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
 PART_BYTES = 256 << 20
 """Most bytes read from a file before it is reopened, see :func:`_read`."""
 DRAWN_VALUES = 1 << 18
 """Values of a tensor that are drawn at once: 1 MB, which stays in a core's cache."""
+SUMMED_ROWS = 4096
+"""Rows of an embedding that are converted at once, to be summed."""
 DRAWN_TOGETHER = 16
 """torch draws normal values in groups of this size: pieces of whole groups give the same values."""
 
@@ -35,7 +36,7 @@ def seeded_weights(
     *,
     seed: int,
     deviation: float,
-    tied: bool,
+    tied_to: str | None,
     device: torch.device,
     tally: Tally | None = None,
     threads: int | None = None,
@@ -47,6 +48,7 @@ def seeded_weights(
     one, as transformers initializes these families.
 
     Args:
+        tied_to: name of the embedding, if the output projection shares it.
         tally: counts the bytes.
         threads: draw several tensors at once; by default this rank's share of the cores. The
             values do not depend on it.
@@ -59,7 +61,7 @@ def seeded_weights(
                 tally.add(size)
 
     def fresh(name: str) -> torch.Tensor:
-        source = EMBEDDING if tied and name == HEAD else name
+        source = tied_to if tied_to and name == HEAD else name
         return _fresh(parameters[name], source, seed, deviation, device, count)
 
     # The largest first: one that begins last would keep all others waiting.
@@ -78,58 +80,93 @@ def _cores() -> int:
 def load_weights(
     directory: Path,
     parameters: Mapping[str, torch.Tensor],
+    family: Family,
     *,
     device: torch.device,
+    added: Collection[int] = (),
     tally: Tally | None = None,
 ) -> dict[str, torch.Tensor]:
     """Read only the named tensors from a Hugging Face directory, opening only their files.
 
     Args:
+        added: ids of tokens that are new; the files' rows for tokens may be fewer than asked for.
         tally: counts the bytes of the loaded tensors.
 
     Raises:
-        RecipeError: there are no safetensors files, or a tensor is missing or has another shape.
+        RecipeError: there are no weights, or a tensor is missing or has another shape.
     """
     loaded: dict[str, torch.Tensor] = {}
-    for file, names in _wanted(directory, parameters).items():
-        for name, tensor in _read(directory / file, names, parameters, device):
-            loaded[name] = tensor
+    grows = _growing(family, added)
+    for file, names in _wanted(directory, parameters, family).items():
+        for name, tensor in _read(directory / file, names, parameters, grows):
+            like = parameters[name]
+            whole = _with_rows(tensor, len(like), added) if name in grows else tensor
+            # Without a conversion it stays mapped to the file until it is written to.
+            loaded[name] = whole.to(device=device, dtype=like.dtype)
             if tally is not None:
-                tally.add(tensor.nbytes)
+                tally.add(like.nbytes)
     return loaded
 
 
-def refuse_missing_weights(directory: Path, parameters: Mapping[str, torch.Tensor]) -> None:
+def refuse_missing_weights(
+    directory: Path,
+    parameters: Mapping[str, torch.Tensor],
+    family: Family,
+    added: Collection[int] = (),
+) -> None:
     """Look for the named tensors in a Hugging Face directory, and read none.
 
     Raises:
         RecipeError: as for :func:`load_weights`.
     """
-    for file, names in _wanted(directory, parameters).items():
-        with _opened(directory / file) as opened:
+    grows = _growing(family, added)
+    for file, names in _wanted(directory, parameters, family).items():
+        with opened(directory / file) as found:
             for name, source in names.items():
-                shape = tuple(opened.get_slice(source).get_shape())
-                _refuse_other_shape(directory, source, shape, parameters[name])
+                shape, like = found.shape(source), parameters[name]
+                _refuse_other_shape(directory, source, shape, like, grows=name in grows)
 
 
-def _wanted(directory: Path, parameters: Iterable[str]) -> dict[str, dict[str, str]]:
+def _wanted(
+    directory: Path, parameters: Iterable[str], family: Family
+) -> dict[str, dict[str, str]]:
     """The names of tensors in each file, by those of the parameters."""
-    files = _files(directory)
+    parameters = list(parameters)
+
+    def sources(files: Mapping[str, str]) -> dict[str, str | None]:
+        return {name: _source(name, files, family) for name in parameters}
+
+    files = files_of(
+        directory, lambda files: {files[one] for one in sources(files).values() if one is not None}
+    )
     wanted: dict[str, dict[str, str]] = {}
-    for name in parameters:
-        # A tied model's files hold the embedding only.
-        source = EMBEDDING if name == HEAD and HEAD not in files else name
-        if source not in files:
-            cause = f"model.path = {directory}: the tensor {source} is missing"
+    for name, source in sources(files).items():
+        if source is None:
+            cause = f"model.path = {directory}: the tensor {name} is missing"
             raise RecipeError(cause, fix="copy the whole model directory")
         wanted.setdefault(files[source], {})[name] = source
     return wanted
 
 
+def _source(name: str, files: Mapping[str, str], family: Family) -> str | None:
+    """What a weight is called in the files; a tied model's hold the embedding only."""
+    names = [*family.names_in_files(name)]
+    if name == HEAD:
+        names += family.names_in_files(family.embedding_weight)
+    return next((one for one in names if one in files), None)
+
+
+def _growing(family: Family, added: Collection[int]) -> frozenset[str]:
+    """The weights that get rows for added tokens."""
+    return frozenset({HEAD, family.embedding_weight} if added else ())
+
+
 def _refuse_other_shape(
-    directory: Path, source: str, shape: tuple[int, ...], like: torch.Tensor
+    directory: Path, source: str, shape: tuple[int, ...], like: torch.Tensor, *, grows: bool
 ) -> None:
-    if shape != tuple(like.shape):
+    wanted = tuple(like.shape)
+    fits = shape[1:] == wanted[1:] and shape[0] <= wanted[0] if grows else shape == wanted
+    if not fits:
         shapes = f"{shape}, its config says {tuple(like.shape)}"
         cause = f"model.path = {directory}: {source} is {shapes}"
         raise RecipeError(cause, fix="use config.json and weights of the same model")
@@ -173,55 +210,31 @@ def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
         begin = end
 
 
-def _files(directory: Path) -> dict[str, str]:
-    """Map each tensor to its file."""
-    index = directory / INDEX_FILE
-    if index.is_file():
-        weight_map: dict[str, str] = json.loads(index.read_text())["weight_map"]
-        return weight_map
-    single = directory / SINGLE_FILE
-    if single.is_file():
-        with _opened(single) as file:
-            return dict.fromkeys(file.keys(), SINGLE_FILE)
-    cause = f"model.path = {directory}: contains neither {SINGLE_FILE} nor {INDEX_FILE}"
-    raise RecipeError(cause, fix="use a directory with safetensors files")
-
-
 def _read(
     path: Path,
     names: Mapping[str, str],
     parameters: Mapping[str, torch.Tensor],
-    device: torch.device,
+    grows: Collection[str],
 ) -> Iterable[tuple[str, torch.Tensor]]:
     for part in by_size(names, lambda name: parameters[name].nbytes, PART_BYTES):
         # Reopened per part: pages that were read stay resident as long as the file is mapped.
-        with _opened(path) as file:
+        with opened(path) as file:
             for name in part:
-                tensor = file.get_tensor(names[name])
-                like = parameters[name]
-                _refuse_other_shape(path.parent, names[name], tuple(tensor.shape), like)
-                # Without a conversion it stays mapped to the file until it is written to.
-                yield name, tensor.to(device=device, dtype=like.dtype)
+                tensor, like = file.tensor(names[name]), parameters[name]
+                shape = tuple(tensor.shape)
+                _refuse_other_shape(path.parent, names[name], shape, like, grows=name in grows)
+                yield name, tensor
 
 
-def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
-    """Split items, in order, into groups of at most ``most_bytes`` (or one item)."""
-    group: list[T] = []
-    held = 0
-    for item in items:
-        size = size_of(item)
-        if group and held + size > most_bytes:
-            yield group
-            group, held = [], 0
-        group.append(item)
-        held += size
-    if group:
-        yield group
+def _with_rows(tensor: torch.Tensor, rows: int, added: Collection[int]) -> torch.Tensor:
+    """A matrix with a row per token, those that are new the mean of those that were used before.
 
-
-def _opened(path: Path) -> safe_open:
-    try:
-        return safe_open(path, framework="pt")
-    except (OSError, SafetensorError) as error:
-        cause = f"model.path = {path.parent}: cannot read {path.name}: {error}"
-        raise RecipeError(cause, fix="copy the file again") from None
+    Summed in double precision: both copies of a tied embedding come out alike on two machines.
+    """
+    used = tensor[: min(added)]
+    sums = [part.sum(0, dtype=torch.float64) for part in torch.split(used, SUMMED_ROWS)]
+    mean = (torch.stack(sums).sum(0) / len(used)).to(tensor.dtype)
+    made = mean.expand(rows, -1).clone()
+    made[: len(tensor)] = tensor
+    made[sorted(added)] = mean
+    return made

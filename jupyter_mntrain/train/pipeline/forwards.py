@@ -101,7 +101,7 @@ class Forwards:
         """Pick the likeliest ids, (b,), from the last stage's output, (b, T, d) or (b, T, V)."""
         module = self.modules[self.layout.last_stage]
         here = output[torch.arange(len(last), device=last.device), last]
-        logits = module.causal.lm_head(here) if module.leaves_head else here
+        logits = module.project(here) if module.leaves_head else here
         return logits.float().argmax(-1)
 
     def _runtime(self, shape: tuple[int, int], microbatches: int, loss: Loss) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -15,7 +16,7 @@ from jupyter_mntrain.recipe.orders.counts import choose_counts, counts_without_l
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch
-from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, StageModule
+from jupyter_mntrain.train.model.decoder import HEAD, StageModule
 from jupyter_mntrain.train.model.losses import Loss, choose_loss, from_logits, make_loss
 from jupyter_mntrain.train.model.offloading import Offload
 from jupyter_mntrain.train.model.sharding import Shards
@@ -67,7 +68,9 @@ class Pipeline:
         )
         self._config = config
         self._is_tied = bool(config.tie_word_embeddings)
+        self._embedding = next(iter(modules.values())).family.embedding_weight
         self._hidden_size = int(config.hidden_size)
+        self._drops = any(one.drops for one in modules.values())
         self._has_first = 0 in modules
         self._has_last = layout.last_stage in modules
         shape = (recipe.microbatch_size, recipe.data.sequence_length)
@@ -133,7 +136,6 @@ class Pipeline:
                 loss=choose_loss(self._recipe, self._config.vocab_size, self._world.device),
                 offloads=isinstance(module.keeping, Offload),
                 kept_back=kept_back if len(self._layout.stages) > 1 else 0,
-                norms_heads=any(name.endswith("q_norm.weight") for name in module.weights()),
             )
             for module, waiting in zip(self._modules.values(), held, strict=True)
         ]
@@ -146,11 +148,12 @@ class Pipeline:
                 self._meter.attach(stage)
         self._timed_loss = self._meter.timed(self._sum_of_losses) if is_on else self._sum_of_losses
 
-    def forward_backward(self, batch: Batch) -> torch.Tensor:
+    def forward_backward(self, batch: Batch, step: int = 0) -> torch.Tensor:
         """Accumulate gradients over this pipeline's share of a step's batch.
 
         Args:
             batch: the whole batch, the same on every rank.
+            step: its number, which decides what is dropped.
 
         Returns:
             This pipeline's part of the mean loss per token, a scalar, on the rank of its last
@@ -162,6 +165,9 @@ class Pipeline:
         self._counted = max(1, batch.counted) / grid.shards
         mine = batch.share(grid.part_of(self._groups.rank), grid.width)
         self._renew()
+        if self._drops:  # as after a resume: by step and rank, whatever was drawn before
+            seeds = np.random.SeedSequence((self._recipe.train.seed, step, self._groups.rank))
+            torch.manual_seed(int(seeds.generate_state(1)[0]))
         for part in mine.parts(len(mine) // self._recipe.train.accumulation):
             here = part.to(self._world.device)
             for loss in run(self._schedule.step, self._modules, here):
@@ -196,7 +202,7 @@ class Pipeline:
             self._share_with_ourselves()
         if not self._is_tied or peer is None:
             return
-        mine = self.parameters()[EMBEDDING if self._has_first else HEAD].grad
+        mine = self.parameters()[self._embedding if self._has_first else HEAD].grad
         assert mine is not None  # noqa: S101
         theirs = torch.empty_like(mine)
         peer = self._world.in_job(peer)
@@ -215,7 +221,7 @@ class Pipeline:
         known = self.parameters()
         if HEAD not in known:
             return  # one stage alone has one copy
-        first, last = known[EMBEDDING].grad, known[HEAD].grad
+        first, last = known[self._embedding].grad, known[HEAD].grad
         assert first is not None and last is not None  # noqa: S101, PT018
         first += last
         last.copy_(first)
@@ -268,6 +274,7 @@ class Pipeline:
             kind,
             last.causal.lm_head,
             section.chunk_tokens,
+            shaping=last.shaping,
             is_compiled=section.compile is True,
             splits_backward=KINDS[self._recipe.schedule].splits_backward,
         )

@@ -16,9 +16,10 @@ from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.plan.prediction.step_time import LeastStep, least_step
 from jupyter_mntrain.plan.prediction.traffic import ring_traffic, step_traffic
+from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
-from jupyter_mntrain.recipe.rank_memory import Config, model_config, parameters
+from jupyter_mntrain.recipe.rank_memory import Config, model_config
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.device.peaks import known_peak

@@ -193,7 +193,7 @@ WORKLOAD = (
         "whole-model",
         "it has only weights that the trainer does not read",
         "stops",
-        lambda case: with_copy(case, {"config.json": "1", "pytorch_model.bin": "9"}),
+        lambda case: with_copy(case, {"config.json": "1", "model.gguf": "9"}),
     ),
     Fault(
         "whole-model",

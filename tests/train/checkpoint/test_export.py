@@ -31,7 +31,7 @@ from jupyter_mntrain.train.data.batches import Batch, sample_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.sequences import hold_out, rows_of
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens
-from jupyter_mntrain.train.model.weights import by_size
+from jupyter_mntrain.train.model.weight_files import by_size
 from tests.train.ranks import run_ranks
 from tests.wording import says, wording
 

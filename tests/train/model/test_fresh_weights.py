@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.train.model import weights
+from jupyter_mntrain.train.model.decoder import EMBEDDING
 from jupyter_mntrain.train.model.weights import DRAWN_VALUES, seeded_weights
 
 CPU = torch.device("cpu")
@@ -33,7 +34,7 @@ def empty(dtype: torch.dtype) -> dict[str, torch.Tensor]:
 
 
 def drawn(dtype: torch.dtype, **arguments: Any) -> dict[str, torch.Tensor]:
-    given: dict[str, Any] = {"tied": False, "seed": SEED, "deviation": DEVIATION, "device": CPU}
+    given: dict[str, Any] = {"tied_to": None, "seed": SEED, "deviation": DEVIATION, "device": CPU}
     return seeded_weights(empty(dtype), **given | arguments)
 
 
@@ -60,7 +61,7 @@ def test_threads_and_pieces_leave_the_values_as_one_draw_makes_them(
 
 
 def test_a_tied_head_is_drawn_as_the_embedding() -> None:
-    made = drawn(torch.float32, tied=True)
+    made = drawn(torch.float32, tied_to=EMBEDDING)
     assert torch.equal(made["lm_head.weight"], made["model.embed_tokens.weight"])
     apart = drawn(torch.float32)
     assert not torch.equal(apart["lm_head.weight"], made["lm_head.weight"])

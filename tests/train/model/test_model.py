@@ -14,12 +14,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families import families
+from jupyter_mntrain.recipe.families.presets import FAMILIES, PRESETS
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.recipe.presets import FAMILIES, PRESETS
 from jupyter_mntrain.recipe.sections import ModelSection, PipelineSection, Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
-from jupyter_mntrain.train.model import weights as weights_module
+from jupyter_mntrain.train.model import weight_files
 from jupyter_mntrain.train.model.decoder import (
     EMBEDDING,
     HEAD,
@@ -134,7 +135,7 @@ def test_only_own_tensors_are_read_from_a_single_file(
             read.append(name)
             return self.file.get_tensor(name)
 
-    monkeypatch.setattr(weights_module, "safe_open", Watched)
+    monkeypatch.setattr(weight_files, "safe_open", Watched)
     recipe = Recipe(model=ModelSection(path=str(tmp_path)))
     config = read_config(recipe.model)
     layout = lay_out(recipe, 2, 6)
@@ -197,31 +198,44 @@ def test_directories_that_cannot_be_used(tmp_path: Path) -> None:
 
     assert says("no such directory", refusal(str(tmp_path / "gone")))
     assert says("no config.json", refusal(str(tmp_path)))
-    gpt2 = write(tmp_path / "gpt2", "config.json", '{"model_type": "gpt2"}')
-    assert says("unknown architecture 'gpt2'", refusal(gpt2))
+    bloom = write(tmp_path / "bloom", "config.json", '{"model_type": "bloom"}')
+    assert says("the model family 'bloom' is not described", refusal(bloom))
+    assert "docs/families.md" in refusal(bloom)
     strange = write(tmp_path / "new", "config.json", '{"model_type": "brandnew"}')
     assert "brandnew" in refusal(strange)
-    assert says("Fix: use a model of llama, mistral, qwen2, qwen3", refusal(strange))
+    experts = write(tmp_path / "mixtral", "config.json", '{"model_type": "mixtral"}')
+    assert says("mixture of experts", refusal(experts))
+    four_bits = '{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}'
+    assert says("quantized (awq)", refusal(write(tmp_path / "4", "config.json", four_bits)))
+    seeing = write(tmp_path / "seeing", "config.json", '{"model_type": "gemma3"}')
+    assert says("a model of text and images", refusal(seeing))
+    both_ways = '{"model_type": "gemma3_text", "use_bidirectional_attention": true}'
+    assert says("not supported", refusal(write(tmp_path / "both", "config.json", both_ways)))
+    assert says("an adapter", refusal(write(tmp_path / "lora", "adapter_config.json", "{}")))
     assert str(tmp_path) in refusal(write(tmp_path / "broken", "config.json", "{"))
 
 
 def test_files_that_do_not_fit(tmp_path: Path) -> None:
     saved("llama-tiny", tmp_path)
     like = {"model.norm.weight": torch.empty(64, device="meta")}
-    assert load_weights(tmp_path, like, device=CPU)["model.norm.weight"].shape == (64,)
+
+    def load(like: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return load_weights(tmp_path, like, families()["llama"], device=CPU)
+
+    assert load(like)["model.norm.weight"].shape == (64,)
     with pytest.raises(RecipeError, match=wording(r"is \(64,\), its config says \(32,\)")):
-        load_weights(tmp_path, {"model.norm.weight": torch.empty(32)}, device=CPU)
+        load({"model.norm.weight": torch.empty(32)})
     with pytest.raises(RecipeError, match=wording(r"the tensor model\.layers\.9\S* is missing")):
-        load_weights(tmp_path, {"model.layers.9.x": torch.empty(1)}, device=CPU)
+        load({"model.layers.9.x": torch.empty(1)})
     save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
     with pytest.raises(RecipeError, match=wording(r"the tensor model\.norm\S* is missing")):
-        load_weights(tmp_path, like, device=CPU)
+        load(like)
     (tmp_path / "model.safetensors").write_bytes(b"broken")
     with pytest.raises(RecipeError, match=wording("cannot read model")):
-        load_weights(tmp_path, like, device=CPU)
+        load(like)
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(RecipeError, match=wording("neither")):
-        load_weights(tmp_path, like, device=CPU)
+        load(like)
 
 
 @pytest.mark.parametrize(

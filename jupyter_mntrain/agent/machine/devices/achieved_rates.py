@@ -19,8 +19,9 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import AchievedRate, DeviceMeasurement
 from jupyter_mntrain.plan.prediction.costs import stage_costs
 from jupyter_mntrain.plan.prediction.device_speeds import measurement_of, speed_of
+from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import Grid, lay_out
-from jupyter_mntrain.recipe.rank_memory import Config, model_config, shape_of
+from jupyter_mntrain.recipe.rank_memory import Config, model_config
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
 

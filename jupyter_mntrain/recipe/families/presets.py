@@ -7,7 +7,7 @@ minutes, and its two halves have about equal FLOPs.
 from __future__ import annotations
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-"""``model_type`` of the architectures that tests prove equal to training in one process."""
+"""``model_type`` of those that have presets."""
 
 _FIELDS = (
     *("num_hidden_layers", "hidden_size", "intermediate_size"),

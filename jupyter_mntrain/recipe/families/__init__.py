@@ -1,0 +1,222 @@
+"""Model families: how transformers' code of each is laid out, as data. Imports no torch.
+
+One ``.toml`` file per ``model_type`` describes a family: which modules only the first or the last
+stage has, what is done with its scores and logits, and the weights of a layer. docs/families.md
+shows how to add one.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from jupyter_mntrain.model._record import UserRecord
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.telemetry.formulas import LayerKind, ModelShape
+
+_FOLDER = Path(__file__).parent
+
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""Fields by which configs of mixtures of experts are known."""
+
+
+class Family(UserRecord, frozen=True):
+    """A family of decoders in transformers.
+
+    Its causal model calls a decoder with ``input_ids`` or ``inputs_embeds`` and ``position_ids``;
+    its output projection is ``lm_head``. Modules are named as in the causal model, fields as in
+    ``config.json``.
+    """
+
+    layer: tuple[str, ...]
+    """Shape of each weight of a layer, in words for its sizes, like ``queries+keys+keys hidden``;
+    with `` if FIELD``, of those that depend on the config."""
+    last: tuple[str, ...] = ("hidden",)
+    """Likewise of the final norm."""
+    layers: str = "model.layers"
+    embedding: str = "model.embed_tokens"
+    norm: str = "model.norm"
+    attention: str = "self_attn"
+    """Of a layer."""
+    positions: str | None = None
+    """A learned embedding of positions, which the decoder adds to what it is given."""
+    dropout: str | None = None
+    """Of the embedding."""
+    embedding_times: str | None = None
+    """Attribute of the decoder by which it multiplies what it is given."""
+    logits_times: str | None = None
+    """Field of a factor of the logits."""
+    logits_over: str | None = None
+    """Field by which logits are divided."""
+    logits_cap: str | None = None
+    """Field of the cap of logits: ``cap * tanh(logits / cap)``."""
+    scores_cap: str | None = None
+    """Likewise of attention scores."""
+    kind: LayerKind = LayerKind()
+    """What a layer computes, for FLOPs and memory."""
+    wide: int | None = None
+    """Intermediate over hidden size, where a config does not say it."""
+    fields: dict[str, str] = {}
+    """Its names of fields that have other names than in Llama's configs."""
+    defaults: dict[str, bool | int | float | str] = {}
+    """Of fields that a config may lack."""
+    splits_backward: bool = True
+    """Whether torch can compute the gradients of its layers' inputs before those of weights."""
+    unsupported: tuple[str, ...] = ()
+    """Fields that must be false."""
+    renamed: dict[str, str] = {}
+    """Names of weights by what their files may call them, too."""
+
+    @property
+    def embedding_weight(self) -> str:
+        return f"{self.embedding}.weight"
+
+    def names_in_files(self, name: str) -> Iterator[str]:
+        """What files may call a weight, the usual name first."""
+        yield name
+        yield from (theirs for theirs, ours in self.renamed.items() if ours == name)
+        decoder = self.layers.partition(".")[0] + "."
+        if name.startswith(decoder):  # saved without its output projection
+            yield name.removeprefix(decoder)
+
+
+@cache
+def families() -> Mapping[str, Family]:
+    """All that are described, by ``model_type``."""
+    paths = sorted(_FOLDER.glob("*.toml"))
+    return {path.stem: _read(path) for path in paths}
+
+
+def embedding_weights() -> frozenset[str]:
+    """What families call the weight of their embedding."""
+    return frozenset(one.embedding_weight for one in families().values())
+
+
+def _read(path: Path) -> Family:
+    return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), Family)
+
+
+def family_of(config: Mapping[str, Any]) -> Family:
+    """The family of a config that has been checked."""
+    return families()[config["model_type"]]
+
+
+def refuse_unknown(config: Mapping[str, Any], place: str) -> None:
+    """Raise, with what to do, if a model's family is not described, or this model is not like it.
+
+    Args:
+        place: of the model, like ``model.path = /models/some``.
+
+    Raises:
+        RecipeError: as above.
+    """
+    quantized = config.get("quantization_config")
+    if quantized is not None:
+        method = quantized.get("quant_method") if isinstance(quantized, dict) else None
+        _refuse(
+            f"{place}: its weights are quantized ({method or 'quantization_config'})",
+            "use the model as it was before quantization, in float32 or bfloat16",
+        )
+    kind = config.get("model_type")
+    if any(config.get(name) for name in _EXPERTS):
+        _refuse(f"{place}: {kind} is a mixture of experts", "use a dense model")
+    family = families().get(str(kind))
+    if family is None and isinstance(config.get("text_config"), dict):
+        _refuse(
+            f"{place}: {kind} is a model of text and images",
+            "load its language model alone with transformers, and save it: "
+            "model.language_model.save_pretrained(DIR)",
+        )
+    if family is None:
+        _refuse(
+            f"{place}: the model family {kind!r} is not described",
+            f"use one of {', '.join(families())}; or describe it: where its embedding, layers and "
+            "final norm are, and the weights of a layer (docs/families.md)",
+        )
+    for name in family.unsupported:
+        if config.get(name):
+            shown = str(config[name]).lower()
+            _refuse(f"{place}: {name} = {shown} of {kind} is not supported", "use another model")
+
+
+def _refuse(cause: str, fix: str) -> NoReturn:
+    raise RecipeError(cause, fix=fix)
+
+
+def normal(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config with all fields that we read, by the names that they have in Llama's configs."""
+    family = families().get(config.get("model_type", ""))
+    if family is None:
+        return dict(config)
+    made = dict(config)
+    for ours, theirs in family.fields.items():
+        if made.get(ours) is None:
+            made[ours] = config.get(theirs)
+    for name, value in family.defaults.items():
+        if made.get(name) is None:
+            made[name] = value
+    if made.get("intermediate_size") is None and family.wide and made.get("hidden_size"):
+        made["intermediate_size"] = family.wide * made["hidden_size"]
+    return made
+
+
+def shape_of(config: Mapping[str, Any]) -> ModelShape:
+    """The dimensions that memory and FLOPs depend on."""
+    config = normal(config)
+    family = families().get(config.get("model_type", ""))
+    heads, hidden = config["num_attention_heads"], config["hidden_size"]
+    kind = LayerKind() if family is None else family.kind
+    if family is not None and family.scores_cap and config.get(family.scores_cap):
+        kind = msgspec.structs.replace(kind, is_capped=True)
+    return ModelShape(
+        layers=config["num_hidden_layers"],
+        hidden_size=hidden,
+        intermediate_size=config["intermediate_size"],
+        heads=heads,
+        key_value_heads=config.get("num_key_value_heads") or heads,
+        head_dim=config.get("head_dim") or hidden // heads,
+        vocabulary_size=config["vocab_size"],
+        layer=kind,
+    )
+
+
+def parameters(
+    config: Mapping[str, Any], layers: int, *, is_first: bool, is_last: bool
+) -> tuple[tuple[int, ...], ...]:
+    """Return the parameter shapes of a stage of ``layers`` layers."""
+    config = normal(config)
+    family, shape = family_of(config), shape_of(config)
+    sizes = {
+        "hidden": shape.hidden_size,
+        "wide": shape.intermediate_size,
+        "queries": shape.heads * shape.head_dim,
+        "keys": shape.key_value_heads * shape.head_dim,
+        "head": shape.head_dim,
+    }
+
+    def of(description: tuple[str, ...]) -> list[tuple[int, ...]]:
+        return [made for one in description if (made := _shape(one, sizes, config)) is not None]
+
+    vocabulary = (shape.vocabulary_size, shape.hidden_size)
+    first = [vocabulary]
+    if family.positions is not None:
+        first.append((config["max_position_embeddings"], shape.hidden_size))
+    is_shared = is_first and bool(config.get("tie_word_embeddings"))
+    head = of(family.last) if is_shared else [*of(family.last), vocabulary]
+    of_layers = of(family.layer) * layers
+    return (*of_layers, *(first if is_first else ()), *(head if is_last else ()))
+
+
+def _shape(
+    words: str, sizes: Mapping[str, int], config: Mapping[str, Any]
+) -> tuple[int, ...] | None:
+    """Of a weight, as in :attr:`Family.layer`; ``None`` if a model of this config lacks it."""
+    shape, _, field = words.partition(" if ")
+    if field and not config.get(field):
+        return None
+    return tuple(sum(sizes[word] for word in one.split("+")) for one in shape.split())

@@ -1,0 +1,52 @@
+"""Added tokens: what a recipe gives a tokenizer besides its own, like ChatML's markers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tokenizers import AddedToken
+from transformers import PreTrainedTokenizerBase
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS, TURN_ENDS
+
+
+def add_tokens(tokenizer: PreTrainedTokenizerBase, added: Sequence[str]) -> None:
+    """Make each of ``added`` one token, which no text is split into.
+
+    Raises:
+        RecipeError: one is a token already.
+    """
+    known = tokenizer.get_vocab()
+    for one in added:
+        if one in known:
+            cause = f"tokens.add: {one} is a token already, with id {known[one]}"
+            raise RecipeError(cause, fix="remove it from tokens.add")
+    special = [AddedToken(one, special=True, normalized=False) for one in added]
+    tokenizer.add_tokens(special, special_tokens=True)
+
+
+def fit_config(
+    config: Any, tokenizer: PreTrainedTokenizerBase, template: str | None, added: Sequence[str]
+) -> tuple[int, ...]:
+    """Give a model's config a vocabulary with room for the added tokens.
+
+    Where ChatML's markers are added and nothing else says how turns end, the model's answers end
+    with its marker from now on.
+
+    Args:
+        template: that conversations are written with.
+
+    Returns:
+        Ids of the added tokens.
+    """
+    ids = tuple(tokenizer.convert_tokens_to_ids(list(added)))
+    config.vocab_size = max([config.vocab_size, *(one + 1 for one in ids)])
+    if ids and template == CHATML_OF_TOKENS:
+        tokenizer.eos_token = TURN_ENDS
+        before = config.eos_token_id
+        before = before if isinstance(before, list) else [before]
+        ends = [tokenizer.convert_tokens_to_ids(TURN_ENDS), *before]
+        config.eos_token_id = [one for one in dict.fromkeys(ends) if one is not None]
+    return ids

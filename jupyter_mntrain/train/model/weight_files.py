@@ -1,0 +1,160 @@
+"""Weight files of a Hugging Face directory: safetensors, or what ``torch.save`` wrote."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from jupyter_mntrain.model.errors import RecipeError
+
+T = TypeVar("T")
+
+SINGLE_FILE = "model.safetensors"
+INDEX_FILE = "model.safetensors.index.json"
+_NAMES = (INDEX_FILE, SINGLE_FILE, "pytorch_model.bin.index.json", "pytorch_model.bin")
+"""By which weights are found, the better format first."""
+
+
+class Opened(Protocol):
+    """An opened file, or what of it is in memory."""
+
+    def names(self) -> Iterable[str]: ...
+
+    def tensor(self, name: str) -> torch.Tensor: ...
+
+    def shape(self, name: str) -> tuple[int, ...]: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+class _Safetensors:
+    def __init__(self, path: Path) -> None:
+        self._file: Any = safe_open(path, framework="pt")
+
+    def names(self) -> Iterable[str]:
+        found: list[str] = self._file.keys()
+        return found
+
+    def tensor(self, name: str) -> torch.Tensor:
+        found: torch.Tensor = self._file.get_tensor(name)
+        return found
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._file.get_slice(name).get_shape())
+
+    def __enter__(self) -> Self:
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.__exit__(*error)
+
+
+class _Pickled:
+    """Nothing but tensors is unpickled; of newer files only what is used is read."""
+
+    def __init__(self, path: Path) -> None:
+        # Files of torch before 1.6 are no zip archives, and cannot be mapped.
+        mapped = zipfile.is_zipfile(path)
+        self._tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+
+    def names(self) -> Iterable[str]:
+        return list(self._tensors)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        found: torch.Tensor = self._tensors[name]
+        return found
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._tensors[name].shape)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._tensors = {}
+
+
+def opened(path: Path) -> Opened:
+    """Open a file of weights.
+
+    Raises:
+        RecipeError: it is missing or broken, or holds more than weights.
+    """
+    try:
+        return _Safetensors(path) if path.suffix == ".safetensors" else _Pickled(path)
+    except pickle.UnpicklingError:
+        cause = f"model.path = {path.parent}: {path.name} holds more than weights"
+        fix = "load it with transformers where you trust it, and save it: save_pretrained(DIR)"
+        raise RecipeError(cause, fix=fix) from None
+    except (OSError, SafetensorError, RuntimeError, EOFError) as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        cause = f"model.path = {path.parent}: cannot read {path.name}: {reason}"
+        raise RecipeError(cause, fix="copy the file again") from None
+
+
+def files_of(
+    directory: Path, wanted: Callable[[Mapping[str, str]], Iterable[str]]
+) -> dict[str, str]:
+    """Map each tensor of a directory to its file.
+
+    Of two formats, the first counts whose files are there: a download may leave one out, and its
+    index not.
+
+    Args:
+        wanted: picks the files that will be opened.
+
+    Raises:
+        RecipeError: the directory has no weights.
+    """
+    first: dict[str, str] | None = None
+    for name in _NAMES:
+        found = _tensors(directory / name)
+        if found is not None and all((directory / one).is_file() for one in wanted(found)):
+            return found
+        first = found if first is None else first
+    if first is not None:
+        return first
+    cause = f"model.path = {directory}: contains neither {' nor '.join(_NAMES)}"
+    raise RecipeError(cause, fix="use a directory with the model's weights")
+
+
+def _tensors(path: Path) -> dict[str, str] | None:
+    """The file of each tensor, by an index or a single file; ``None`` if it is not there."""
+    if not path.is_file():
+        return None
+    if path.suffix == ".json":
+        weight_map: dict[str, str] = json.loads(path.read_text())["weight_map"]
+        return weight_map
+    with opened(path) as file:
+        return dict.fromkeys(file.names(), path.name)
+
+
+def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
+    """Split items, in order, into groups of at most ``most_bytes`` (or one item)."""
+    group: list[T] = []
+    held = 0
+    for item in items:
+        size = size_of(item)
+        if group and held + size > most_bytes:
+            yield group
+            group, held = [], 0
+        group.append(item)
+        held += size
+    if group:
+        yield group
