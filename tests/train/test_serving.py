@@ -70,7 +70,6 @@ def test_it_answers_openai_clients_until_it_is_stopped(model: Path, tmp_path: Pa
             "temperature": 0.0,
         }
         answer = httpx.post(f"{url}/chat/completions", json=asked, timeout=60)
-        assert httpx.get(f"{url}/models").json()["data"]
     finally:
         server.terminate()
         server.wait(10)

@@ -77,7 +77,7 @@ class ServeVerb(Verb):
         else:
             warning = "whoever reaches this address can use the model: there is no password"
             text.append(f"  {warning}, and nothing is encrypted\n", "yellow")
-        text.append(f"  the model's name there: curl {url}/models\n", "dim")
+        text.append("  requests leave out the model's name: it is the only one\n", "dim")
         text.append(f"  end it: {context.program} stop {job.id}", "dim")
         return Outcome(text, {"job_id": job.id, "url": url, "node": node}, job=job)
 
