@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jupyter_mntrain.model.records.node import Tools
 
-PACKAGES = ("triton", "pytorch-triton", "liger-kernel", "torchao", "flash-attn")
+PACKAGES = ("triton", "pytorch-triton", "liger-kernel", "torchao", "flash-attn", "peft")
 """What optional parts of recipes import."""
 
 

@@ -19,6 +19,7 @@ from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
     optimizer_bytes,
     update_bytes,
 )
+from jupyter_mntrain.recipe.parts.adapters import LinearShape, adapter_shapes
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import LossKind, Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
@@ -42,6 +43,15 @@ class StageShape(Record, frozen=True):
     """Whether activations are offloaded to the host."""
     kept_back: int = 0
     """Most microbatches whose gradients of weights are put off at once."""
+    adapted: tuple[LinearShape, ...] | None = None
+    """Shapes of linear layers with an adapter, beside which all parameters are frozen."""
+
+    def trained(self, recipe: Recipe) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the parameters that have gradients."""
+        if self.adapted is None:
+            return self.parameters
+        rank = recipe.adapters.rank
+        return tuple(one for linear in self.adapted for one in adapter_shapes(rank, linear))
 
 
 class MemoryEstimate(Record, frozen=True):
@@ -93,10 +103,11 @@ def memory_estimate(
 ) -> MemoryEstimate:
     """Estimate a rank's memory at the peak of a step, from the stages it holds."""
     stages = list(stages)
-    parameters = [one for stage in stages for one in stage.parameters]
+    trained = [one for stage in stages for one in stage.trained(recipe)]
+    frozen = [one for stage in stages if stage.adapted is not None for one in stage.parameters]
+    parameters = frozen + trained
     width = WIDTHS[recipe.dtype]
-    sizes = [math.prod(one) * width for one in parameters]
-    of_gradients = [math.prod(one) * gradient_width(recipe) for one in parameters]
+    of_gradients = [math.prod(one) * gradient_width(recipe) for one in trained]
     waiting = {
         where: sum(
             saved_bytes(shape, recipe, one) * one.in_flight
@@ -107,7 +118,10 @@ def memory_estimate(
     }
     shards = recipe.data_parallel.shards
     # Sharded weights are gathered for a step; the rank's own rows come on top.
-    kept = sum(math.prod(_rows(one, shards)) * width for one in parameters) if shards > 1 else 0
+    kept, kept_gradients = (
+        sum(math.prod(_rows(one, shards)) * width for one in some) if shards > 1 else 0
+        for some in (parameters, trained)
+    )
     # Each gradient is freed at once, unless it must wait for those of other microbatches.
     is_used_up = recipe.memory.fused_backward and _backwards(recipe) == 1
     at_work = sum(_layer_at_work(shape, recipe, one) for one in stages)
@@ -116,16 +130,18 @@ def memory_estimate(
     # The largest weights, of embedding and head, are updated while no layer is at work.
     freed = loss + at_work + put_off + (0 if recipe.memory.fused_backward else waiting["device"])
     return MemoryEstimate(
-        weights=sum(sizes) + kept,
-        gradients=max(of_gradients, default=0) if is_used_up else sum(of_gradients) + kept,
+        weights=sum(math.prod(one) for one in parameters) * width + kept,
+        gradients=max(of_gradients, default=0)
+        if is_used_up
+        else sum(of_gradients) + kept_gradients,
         optimizer=sum(
             count * optimizer_bytes(recipe, _rows(one, shards))
-            for one, count in Counter(parameters).items()
+            for one, count in Counter(trained).items()
         ),
         activations=waiting["device"] + at_work,
         loss=loss,
         put_off=put_off,
-        update=max(0, update_bytes(recipe, [_rows(one, shards) for one in parameters]) - freed),
+        update=max(0, update_bytes(recipe, [_rows(one, shards) for one in trained]) - freed),
         transfers=sum(_transfer_bytes(shape, recipe, one) for one in stages),
         sent=sum(_sent_bytes(shape, recipe, one) for one in stages),
         host=waiting["host"],
@@ -158,7 +174,24 @@ def saved_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     rotations = 2 * width * shape.head_dim
     mask = width * recipe.data.sequence_length if _has_mask(shape, recipe) else 0
     norm = _norm_bytes(shape, shape.hidden_size, width) if stage.has_last else 0
-    return _tokens(recipe) * (stage.layers * kept + ids + rotations + mask + norm)
+    beside = 0 if recipe.checkpointing == "full" else _adapter_bytes(recipe, stage)
+    return _tokens(recipe) * (stage.layers * kept + beside + ids + rotations + mask + norm)
+
+
+def _adapter_bytes(recipe: Recipe, stage: StageShape) -> int:
+    """Bytes that autograd saves of a stage's adapters for one token.
+
+    Of each: what its first matrix gives; with dropout, its input and the mask; where products are
+    kept, what its second matrix gives.
+    """
+    width, section, kept = WIDTHS[recipe.dtype], recipe.adapters, 0
+    for given, taken in stage.adapted or ():
+        kept += width * section.rank
+        if recipe.checkpointing == "selective":
+            kept += width * given
+        elif section.dropout:
+            kept += (width + 1) * taken
+    return kept
 
 
 def put_off_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
@@ -170,9 +203,11 @@ def put_off_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     inputs = 2 * shape.hidden_size + queries + shape.intermediate_size
     outputs = queries + 2 * keys + 2 * shape.hidden_size + shape.mlp_outputs
-    has_head = stage.has_last and stage.loss == "plain"
+    has_head = stage.has_last and stage.loss == "plain" and stage.adapted is None
     head = shape.hidden_size + shape.vocabulary_size if has_head else 0
-    return _tokens(recipe) * WIDTHS[recipe.dtype] * (stage.layers * (inputs + outputs) + head)
+    ranks = 2 * recipe.adapters.rank * len(stage.adapted or ())
+    values = stage.layers * (inputs + outputs) + head + ranks
+    return _tokens(recipe) * WIDTHS[recipe.dtype] * values
 
 
 def _put_off_beside(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
@@ -243,6 +278,7 @@ def _layer_at_work(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     if is_kept_here or not stage.layers:
         return 0
     layer = _tokens(recipe) * _layer_bytes(shape, recipe)
+    layer += _tokens(recipe) * _adapter_bytes(recipe, stage) // stage.layers
     # While one is used, what was saved of the one before it is on its way.
     on_its_way = saved_bytes(shape, recipe, stage) // stage.layers if stage.offloads else 0
     return layer + on_its_way

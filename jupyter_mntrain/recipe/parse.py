@@ -25,6 +25,7 @@ from jupyter_mntrain.recipe.combinations import (
 )
 from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.orders.counts import check_counts
+from jupyter_mntrain.recipe.parts.adapters import check_adapters
 from jupyter_mntrain.recipe.parts.results import CheckpointSection
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
 from jupyter_mntrain.recipe.sections import (
@@ -90,6 +91,7 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
         raise _explained(raw, str(error)) from None
     _check_model(recipe.model)
     _check_optimizer(recipe)
+    check_adapters(recipe.adapters)
     check_attention(recipe)
     check_data(recipe)
     check_memory(recipe)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.families import (
     families,
+    linears,
     normal,
     parameters,
     shape_of,
@@ -24,6 +26,7 @@ from jupyter_mntrain.recipe.memory import (
 )
 from jupyter_mntrain.recipe.orders.counts import counts_without_links
 from jupyter_mntrain.recipe.parse import check, preset_config
+from jupyter_mntrain.recipe.parts.adapters import LinearShape, adapted, adapter_shapes
 from jupyter_mntrain.recipe.schedules import BATCHED, KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
 
@@ -82,7 +85,8 @@ def gpu_overhead(
     groups += parallel.width > 1 and layout.world_size > 1
     # One communicator per direction with each neighbor, where there are any.
     is_batched = recipe.schedule in BATCHED
-    pairs = 0 if is_batched else 2 * len(layout.neighbors(place, tied=is_tied))
+    trains_tied = is_tied and not recipe.trains_adapters
+    pairs = 0 if is_batched else 2 * len(layout.neighbors(place, tied=trains_tied))
     channels = groups * GROUP_CHANNELS + pairs * PAIR_CHANNELS
     return GpuOverhead(
         cuda=CUDA_BYTES,
@@ -147,6 +151,7 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
     layers = len(layout.stages[index])
     return StageShape(
         parameters=parameters(config, layers, is_first=is_first, is_last=is_last),
+        adapted=adapted_linears(recipe, config) * layers if recipe.trains_adapters else None,
         layers=layers,
         has_first=is_first,
         has_last=is_last,
@@ -155,3 +160,44 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
         offloads=recipe.memory.offload_activations,
         kept_back=kept_back if count > 1 else 0,
     )
+
+
+def adapted_linears(recipe: Recipe, config: Config) -> tuple[LinearShape, ...]:
+    """Return the shapes of a layer's linear layers that have an adapter.
+
+    Raises:
+        RecipeError: the adapters do not fit the model.
+    """
+    known = linears(config)
+    return tuple(known[name] for name in adapted(recipe.adapters, known))
+
+
+def adapter_values(recipe: Recipe, config: Config) -> int | None:
+    """Return the values of a layer's adapters; ``None`` if all weights are trained."""
+    if not recipe.trains_adapters:
+        return None
+    return recipe.adapters.rank * sum(map(sum, adapted_linears(recipe, config)))
+
+
+def shown_adapters(recipe: Recipe, config: Config) -> tuple[str, ...]:
+    """Return a line about the adapters of a model, if the recipe has some."""
+    if not recipe.trains_adapters:
+        return ()
+    shape, section = shape_of(config), recipe.adapters
+    everything = parameters(config, shape.layers, is_first=True, is_last=True)
+    trained = shape.layers * (adapter_values(recipe, config) or 0)
+    share = trained / (trained + sum(map(math.prod, everything)))
+    names = ", ".join(name.rpartition(".")[2] for name in adapted(section, linears(config)))
+    line = f"adapters: {trained:,} parameters are trained, {share:.2%} of all: rank {section.rank}"
+    return (f"{line}, alpha {section.chosen_alpha:g}, of {names}",)
+
+
+def trained_parameters(
+    recipe: Recipe, config: Config, layers: int, *, is_first: bool, is_last: bool
+) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of the parameters of a stage that have gradients: of adapters, or all."""
+    if not recipe.trains_adapters:
+        return parameters(config, layers, is_first=is_first, is_last=is_last)
+    rank = recipe.adapters.rank
+    layer = (adapter_shapes(rank, one) for one in adapted_linears(recipe, config))
+    return tuple(one for both in layer for one in both) * layers

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import UserRecord
+from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
 from jupyter_mntrain.recipe.parts.data import DataSection, Seed
 from jupyter_mntrain.recipe.parts.results import (
     MOST_STEPS,
@@ -195,6 +196,7 @@ class Recipe(UserRecord, frozen=True):
     pipeline: PipelineSection = PipelineSection()
     data_parallel: DataParallelSection = DataParallelSection()
     optimizer: OptimizerSection = OptimizerSection()
+    adapters: AdaptersSection = AdaptersSection()
     memory: MemorySection = MemorySection()
     train: TrainSection = TrainSection()
     checkpoint: CheckpointSection = CheckpointSection()
@@ -274,6 +276,11 @@ class Recipe(UserRecord, frozen=True):
         if given is not None:
             return given
         return KINDS[self.schedule].stages_per_rank
+
+    @property
+    def trains_adapters(self) -> bool:
+        """Whether adapters are trained, and the weights beside them are frozen."""
+        return self.adapters.rank > 0
 
     def pipeline_ranks(self, world_size: int) -> int:
         """Ranks per pipeline."""

@@ -70,11 +70,26 @@ def head_flops_per_token(shape: ModelShape) -> float:
 
 
 def stage_flops_per_token(
-    shape: ModelShape, sequence_length: float, *, layers: int, has_head: bool
+    shape: ModelShape,
+    sequence_length: float,
+    *,
+    layers: int,
+    has_head: bool,
+    adapter_values: int | None = None,
 ) -> float:
-    """FLOPs of a pipeline stage of ``layers`` layers for one token, forward and backward."""
+    """FLOPs of a pipeline stage of ``layers`` layers for one token, forward and backward.
+
+    Args:
+        adapter_values: of a layer's adapters, beside which no gradient of a weight is computed;
+            ``None`` where all weights are trained.
+    """
     head = head_flops_per_token(shape) if has_head else 0.0
-    return layers * layer_flops_per_token(shape, sequence_length) + head
+    whole = layers * layer_flops_per_token(shape, sequence_length) + head
+    if adapter_values is None:
+        return whole
+    of_frozen = layers * layer_flops_per_token(shape, 0.0) + head
+    of_adapters = layers * 2 * FORWARD_AND_BACKWARD * adapter_values
+    return whole - of_frozen / FORWARD_AND_BACKWARD + of_adapters
 
 
 def dense_flops_per_token(

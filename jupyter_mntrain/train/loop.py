@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model.failure.not_finite import Measure
+from jupyter_mntrain.recipe.rank_memory import shown_adapters
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.device.gemm import device_name, device_peak
@@ -298,11 +299,13 @@ class Trainer:
                     say(str(note))
             for line in ready.summary:
                 say(f"data: {line}")
+            for line in shown_adapters(self.recipe, ready.config.to_dict()):
+                say(line)
         dist.barrier()  # ranks measure their peak at the same time, as they will train
         if self.pipeline.note and rank == 0:
             say(f"pipeline: {self.pipeline.note}")
         peak = device_peak(self.world.device, DTYPES[self.recipe.dtype], self.recorder.progress)
-        parameters = sum(p.numel() for p in self.pipeline.parameters().values())
+        parameters = self.pipeline.count_parameters()
         layers, stages = layout.layers_of(place), layout.stages_of(place)
         say(
             f"rank {rank} host={self.world.host} pid={os.getpid()} device={self.world.device} "

@@ -14,6 +14,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families import family_of, normal
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
 from jupyter_mntrain.recipe.parse import check
+from jupyter_mntrain.recipe.rank_memory import adapter_values
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
@@ -40,6 +41,7 @@ from jupyter_mntrain.train.model.decoder import (
     read_config,
 )
 from jupyter_mntrain.train.model.stages import build_modules
+from jupyter_mntrain.train.model.weight_files import fingerprint
 from jupyter_mntrain.train.optimizer.algorithms import refuse_missing_grad_dtype
 from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
 from jupyter_mntrain.train.world import Report, World, agree
@@ -51,6 +53,7 @@ WAITING = "waiting for the other ranks"
 class Prepared:
     """What a rank has built, once all ranks agree that they train the same thing."""
 
+    recipe: Recipe
     config: Any
     grid: Grid
     layout: Layout
@@ -77,6 +80,7 @@ class Prepared:
             self.seen_tokens,
             layers=len(self.layout.layers_of(place)),
             has_head=place == self.layout.last_rank,
+            adapter_values=adapter_values(self.recipe, self.config.to_dict()),
         )
 
 
@@ -140,6 +144,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
     layout = lay_out(recipe, world.size, config.num_hidden_layers)
     place = grid.place_of(world.rank)
     return Prepared(
+        recipe=recipe,
         config=config,
         grid=grid,
         layout=layout,
@@ -165,6 +170,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
             "tokenizer": tokens.digest,
             **({"evaluation text": evaluated.digest} if evaluated else {}),
             "batches": batches.fingerprint(),
+            **_base_digest(recipe),
         },
     )
 
@@ -275,6 +281,15 @@ def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens, None]:
     add_tokens(tokenizer, recipe.tokens.add)
     tokens = random_tokens(recipe.data, recipe.train.batch_size, config.vocab_size, tokenizer)
     return config, Corpus("random tokens", tokens.digest, (), recipe.data), tokens, None
+
+
+def _base_digest(recipe: Recipe) -> dict[str, str]:
+    """Of the weights beside adapters, which no checkpoint holds."""
+    if not recipe.trains_adapters:
+        return {}
+    if recipe.model.path is None:
+        return {"base weights": _digest(f"seed {recipe.train.seed}".encode())}
+    return {"base weights": fingerprint(model_directory(recipe.model))}
 
 
 def _digest(content: bytes) -> str:

@@ -276,6 +276,7 @@ def _compare(subject: str, reports: Sequence[Report]) -> None:
         "recipe": "give every node the same recipe",
         "corpus": "install the same Python on every node, or copy the same data to every node",
         "tokenizer": "install the same tokenizers package, or copy the same tokenizer.json",
+        "base weights": "copy the same model directory to every node",
         "batches": "install the same numpy on every node",
     }
     raise RecipeError(cause, fix=fixes.get(subject, "make it the same on every node"))

@@ -29,6 +29,7 @@ from jupyter_mntrain.recipe.orders.zero_bubble import zero_bubble_slots
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
+from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter
 from jupyter_mntrain.train.model.decoder import StageModule, model_shape, read_config
 from jupyter_mntrain.train.model.losses import from_logits, make_loss
 from jupyter_mntrain.train.model.putting_off import WeightGradients
@@ -50,7 +51,8 @@ def built(*overrides: str) -> tuple[Recipe, ModelShape, StageModule, StageShape]
     module = build_modules(recipe, config, layout, 0, torch.device("cpu"))[0]
     names = module.weights()
     stage = StageShape(
-        parameters=tuple(tuple(one.shape) for one in names.values()),
+        parameters=tuple(tuple(one.shape) for name, one in names.items() if not is_adapter(name)),
+        adapted=adapted_in(module) if recipe.trains_adapters else None,
         layers=len(module.layers),
         has_first=True,
         has_last=True,
@@ -125,6 +127,19 @@ def test_activations_are_close(family: str, dtype: str, attention: str, checkpoi
     recipe, shape, module, stage = built(
         *(f"model.preset={family}-tiny", f"model.dtype={dtype}", f"model.attention={attention}"),
         *(f"memory.checkpointing={checkpointing}", "memory.loss=chunked"),
+    )
+    ids = torch.zeros(recipe.microbatch_size, recipe.data.sequence_length, dtype=torch.int64)
+    positions = torch.arange(ids.shape[1]).expand(len(ids), -1)
+    measured = held_bytes(module, lambda: module(ids, positions))
+    assert saved_bytes(shape, recipe, stage) == pytest.approx(measured, rel=0.15)
+
+
+@pytest.mark.parametrize("more", [(), ("adapters.dropout=0.1",)])
+@pytest.mark.parametrize("checkpointing", ["none", "full", "selective"])
+def test_activations_of_adapters_are_close(checkpointing: str, more: tuple[str, ...]) -> None:
+    recipe, shape, module, stage = built(
+        *("model.preset=llama-tiny", "adapters.rank=16", "memory.loss=chunked"),
+        *(f"memory.checkpointing={checkpointing}", *more),
     )
     ids = torch.zeros(recipe.microbatch_size, recipe.data.sequence_length, dtype=torch.int64)
     positions = torch.arange(ids.shape[1]).expand(len(ids), -1)

@@ -168,7 +168,8 @@ def _expected_bytes(
                 if peer != rank:  # in a V two stages that follow each other are on one rank
                     expected[peer] = expected.get(peer, 0) + once
     peer_of_copy = layout.tied_peer(rank)
-    if config.tie_word_embeddings and peer_of_copy is not None:
+    is_shared = config.tie_word_embeddings and not recipe.trains_adapters
+    if is_shared and peer_of_copy is not None:
         size = pipeline.parameters()[
             embedding_of(config) if rank == layout.rank_of(0) else HEAD
         ].nbytes

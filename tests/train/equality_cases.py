@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.recipe.parse import check
+from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import (
@@ -24,6 +25,7 @@ from tests.searches import count, runs_all
 VOCABULARY = 320
 STEPS = count(2, 4)
 PLAIN = MemorySection()
+NO_ADAPTERS = AdaptersSection()
 ALONE = DataParallelSection()
 
 
@@ -76,7 +78,7 @@ def cases(world_size: int) -> dict[str, Recipe]:
             in_flight=ahead,
             kept_back=(1,) + (2 * world_size,) * (world_size - 1),
         )
-    found |= side_by_side_cases(world_size)
+    found |= side_by_side_cases(world_size) | adapter_cases(world_size)
     found |= family_cases(world_size) | described_cases(world_size)
     return found | memory_cases(world_size)
 
@@ -198,6 +200,36 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
     }
 
 
+def adapter_cases(world_size: int) -> dict[str, Recipe]:
+    """Adapters against peft: of all linear layers, and where all cases run under each schedule."""
+    low = AdaptersSection(rank=4, alpha=16.0)
+    chunked = MemorySection(loss="chunked", chunk_tokens=5)
+    if not runs_all():
+        kinds = {1: "1f1b", 2: "eager-zero-bubble"}
+        chosen = [kinds[world_size]] if world_size in kinds else []
+    else:
+        chosen = list(schedules_of(world_size))
+    found = {
+        f"{schedule} adapters": case(
+            *("llama", schedule, "uneven", 1, world_size), tied=True, memory=chunked, adapters=low
+        )
+        for schedule in chosen
+    }
+    if not runs_all() or world_size not in {2, 4}:
+        return found
+    some = AdaptersSection(rank=2, modules=("q_proj", "down_proj"))
+    for kind in ("replicas", "shards"):
+        parallel = DataParallelSection(**{kind: 2})
+        for family in ("mistral", "qwen2", "qwen3"):
+            found[f"{family} {kind} adapters"] = case(
+                *(family, "eager-1f1b", "uneven", 2, world_size),
+                tied=False,
+                data_parallel=parallel,
+                adapters=some,
+            )
+    return found
+
+
 def for_one_process(recipe: Recipe) -> Recipe:
     """Without what makes no difference to one process: schedule, split and ways to save memory."""
     plain = PipelineSection(microbatches=recipe.microbatches)
@@ -231,6 +263,7 @@ def case(
     packing: Any = "auto",
     memory: MemorySection = PLAIN,
     data_parallel: DataParallelSection = ALONE,
+    adapters: AdaptersSection = NO_ADAPTERS,
 ) -> Recipe:
     ranks = world_size // data_parallel.width
     stages = 1 if ranks == 1 else ranks * KINDS[schedule].stages_per_rank
@@ -248,6 +281,7 @@ def case(
             in_flight=in_flight,
             kept_back=kept_back,
         ),
+        adapters=adapters,
         memory=memory,
         # A norm that clips always, so that a wrong global norm shows.
         optimizer=OptimizerSection(learning_rate=1e-2, clip_norm=0.1, warmup_steps=1, epsilon=1e-4),

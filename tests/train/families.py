@@ -50,12 +50,16 @@ SMALL: dict[str, dict[str, Any]] = {
 """Fields by ``model_type``; what caps, scales and slides does so within a short sequence."""
 
 
-def write_model(family: str, directory: Path, **fields: Any) -> Any:
-    """A model with weights for which caps, scales and norms matter; returns it."""
+def small_config(family: str, **fields: Any) -> Any:
     usual = _IDS if family == "gpt2" else _USUAL
     chosen = usual | {"initializer_range": 0.1} | SMALL[family] | fields
+    return AutoConfig.for_model(family, **chosen)
+
+
+def write_model(family: str, directory: Path, **fields: Any) -> Any:
+    """A model with weights for which caps, scales and norms matter; returns it."""
     torch.manual_seed(3)
-    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **chosen))
+    model = AutoModelForCausalLM.from_config(small_config(family, **fields))
     with torch.no_grad():
         for one in model.parameters():
             one.add_(torch.randn_like(one), alpha=0.1)

@@ -20,6 +20,7 @@ from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch, Batches
 from jupyter_mntrain.train.data.sequences import rows_of
 from jupyter_mntrain.train.data.tokens import Tokens
+from jupyter_mntrain.train.model.adapters import first_values
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, read_config
 from jupyter_mntrain.train.model.weights import seeded_weights
 from jupyter_mntrain.train.world import World
@@ -37,9 +38,12 @@ class OneProcess:
     def __init__(self, recipe: Recipe, config: Any) -> None:
         self.recipe = recipe
         self.model = _whole(recipe, config).train()
+        if recipe.trains_adapters:
+            self.model = _with_adapters(self.model, recipe)
         section = recipe.optimizer
-        decayed = [p for p in self.model.parameters() if p.ndim > 1]
-        others = [p for p in self.model.parameters() if p.ndim == 1]
+        trained = [p for p in self.model.parameters() if p.requires_grad]
+        decayed = [p for p in trained if p.ndim > 1]
+        others = [p for p in trained if p.ndim == 1]
         self.adamw = torch.optim.AdamW(
             [{"params": decayed}, {"params": others, "weight_decay": 0.0}],
             lr=section.learning_rate,
@@ -49,13 +53,13 @@ class OneProcess:
         )
 
     def gradients(self) -> dict[str, torch.Tensor]:
-        named = {name: p.grad for name, p in self.model.named_parameters()}
+        named = {_plain(name): p.grad for name, p in self.model.named_parameters()}
         if self.model.config.tie_word_embeddings:
             named[HEAD] = named[embedding_of(self.model.config)]
         return {name: grad for name, grad in named.items() if grad is not None}
 
     def weights(self) -> dict[str, torch.Tensor]:
-        return dict(self.model.state_dict())
+        return {_plain(name): one for name, one in self.model.state_dict().items()}
 
     def forward_backward(self, batch: Batch) -> float:
         parts = self.recipe.microbatches * self.recipe.train.accumulation
@@ -114,6 +118,30 @@ def _whole(recipe: Recipe, config: Any) -> Any:
 
 def embedding_of(config: Any) -> str:
     return family_of(config.to_dict()).embedding_weight
+
+
+def _with_adapters(model: nn.Module, recipe: Recipe) -> Any:
+    """peft's own model, with our first values; it draws them in an order of its own."""
+    from peft import LoraConfig, get_peft_model
+
+    section = recipe.adapters
+    modules = section.modules if isinstance(section.modules, str) else list(section.modules)
+    config = LoraConfig(
+        r=section.rank,
+        lora_alpha=section.chosen_alpha,
+        target_modules=modules,
+        task_type="CAUSAL_LM",
+    )
+    made: Any = get_peft_model(model, config)
+    for name, one in made.named_parameters():
+        if ".lora_A." in name:
+            one.data.copy_(first_values(_plain(name), one, recipe.train.seed))
+    return made
+
+
+def _plain(name: str) -> str:
+    """A parameter's name without what peft adds to it."""
+    return name.removeprefix("base_model.model.").replace(".base_layer", "").replace(".default", "")
 
 
 class Reference:

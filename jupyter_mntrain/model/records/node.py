@@ -183,7 +183,7 @@ class Tools(Record, frozen=True):
     """What an interpreter has to compile kernels with, and for parts of recipes that are optional.
 
     Args:
-        packages: versions of triton, liger-kernel, torchao and flash-attn, of those installed.
+        packages: versions of triton, liger-kernel, torchao, flash-attn, peft, of those installed.
         c_compiler, cxx_compiler: their paths; ``None`` if there is none.
         has_headers: whether Python.h is there.
     """

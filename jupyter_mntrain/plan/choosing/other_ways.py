@@ -27,7 +27,7 @@ from jupyter_mntrain.plan.prediction.simulated import StageTimes
 from jupyter_mntrain.recipe.families import parameters, shape_of
 from jupyter_mntrain.recipe.memory import MemoryEstimate, shown_bytes
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS, gradient_width
-from jupyter_mntrain.recipe.rank_memory import CUDA_BYTES, forecast
+from jupyter_mntrain.recipe.rank_memory import CUDA_BYTES, forecast, trained_parameters
 from jupyter_mntrain.recipe.sections import DataParallelSection, Recipe
 
 SUMS_PER_LAYER = 4
@@ -65,7 +65,7 @@ def _preference(plan: OtherPlan) -> tuple[bool, float]:
 
 
 def _data_parallel(task: Task, recipe: Recipe, name: str) -> OtherPlan:
-    shapes, ranks = _shapes(task), len(task.devices)
+    shapes, ranks = _trained(task, recipe), len(task.devices)
     passes = recipe.train.accumulation
     compute_s, back_s = 0.0, 0.0
     for speed in _speeds(task):
@@ -81,17 +81,17 @@ def _data_parallel(task: Task, recipe: Recipe, name: str) -> OtherPlan:
 
 
 def _fully_sharded(task: Task, recipe: Recipe, name: str) -> OtherPlan:
-    shapes, ranks = _shapes(task), len(task.devices)
+    shapes, ranks, trained = _shapes(task), len(task.devices), _trained(task, recipe)
     passes = recipe.train.accumulation
     weights = _values(shapes) * WIDTHS[recipe.dtype]
-    gradients = _values(shapes) * gradient_width(recipe)
+    gradients = _values(trained) * gradient_width(recipe)
     link = ring_speed(task.devices, task.links, range(ranks))
     sent_s = passes * ring_seconds(2 * weights + gradients, ranks, link, rounds=1)
     compute_s = max(
         passes * (times.forward + times.backward)
         for times in (_whole(task, recipe, speed) for speed in _speeds(task))
     )
-    update_s = max(update_seconds(recipe, shapes, one, shards=ranks) for one in _speeds(task))
+    update_s = max(update_seconds(recipe, trained, one, shards=ranks) for one in _speeds(task))
     (estimate, *_) = forecast(recipe, task.config, ranks)
     gathered = 2 * max(map(math.prod, shapes)) * WIDTHS[recipe.dtype]
     needed = _split(estimate, ranks) + estimate.activations + estimate.loss + gathered
@@ -103,7 +103,7 @@ def _tensor_parallel(task: Task, recipe: Recipe, name: str) -> OtherPlan:
     if shape.heads % ranks:
         cause = f"{shape.heads} attention heads cannot be divided among {ranks} ranks"
         raise RecipeError(cause)
-    shapes, passes = _shapes(task), recipe.train.accumulation
+    shapes, passes = _trained(task, recipe), recipe.train.accumulation
     compute_s = max(
         passes * (times.forward + times.backward)
         for times in (_whole(task, recipe, _together(one, ranks)) for one in _speeds(task))
@@ -174,6 +174,11 @@ def _speeds(task: Task) -> list[DeviceSpeed]:
 
 def _shapes(task: Task) -> Sequence[tuple[int, ...]]:
     return parameters(task.config, task.config["num_hidden_layers"], is_first=True, is_last=True)
+
+
+def _trained(task: Task, recipe: Recipe) -> Sequence[tuple[int, ...]]:
+    layers = task.config["num_hidden_layers"]
+    return trained_parameters(recipe, task.config, layers, is_first=True, is_last=True)
 
 
 def _values(shapes: Sequence[tuple[int, ...]]) -> int:

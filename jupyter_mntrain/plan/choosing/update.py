@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
@@ -24,7 +25,7 @@ from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
     gradient_width,
     optimizer_bytes,
 )
-from jupyter_mntrain.recipe.rank_memory import Config
+from jupyter_mntrain.recipe.rank_memory import Config, trained_parameters
 from jupyter_mntrain.recipe.sections import Recipe
 
 WITHIN_A_NODE: Final = LinkSpeed(
@@ -58,19 +59,35 @@ def end_seconds(
     links: LinkBetween,
 ) -> float:
     """Return the seconds of a place from the last backward pass to the end of the step."""
-    shapes = place_shapes(config, layout, place)
+    shapes = place_shapes(recipe, config, layout, place)
     speed, shards = chain.places[place].speed, recipe.data_parallel.shards
     return update_seconds(recipe, shapes, speed, shards=shards) + sum_seconds(
-        recipe, shapes, [chain.indices[rank] for rank in chain.places[place].ranks], devices, links
+        recipe,
+        shapes,
+        sum(map(math.prod, _place_shapes(parameters, config, layout, place))),
+        [chain.indices[rank] for rank in chain.places[place].ranks],
+        devices,
+        links,
     )
 
 
-def place_shapes(config: Config, layout: Layout, place: int) -> list[tuple[int, ...]]:
-    """Shapes of the parameters of a place."""
+def place_shapes(
+    recipe: Recipe, config: Config, layout: Layout, place: int
+) -> list[tuple[int, ...]]:
+    """Shapes of the parameters of a place that have gradients."""
+    return _place_shapes(partial(trained_parameters, recipe), config, layout, place)
+
+
+def _place_shapes(
+    shapes_of: Callable[..., tuple[tuple[int, ...], ...]],
+    config: Config,
+    layout: Layout,
+    place: int,
+) -> list[tuple[int, ...]]:
     return [
         shape
         for stage in layout.stages_of(place)
-        for shape in parameters(
+        for shape in shapes_of(
             config,
             len(layout.stages[stage]),
             is_first=stage == 0,
@@ -82,6 +99,7 @@ def place_shapes(config: Config, layout: Layout, place: int) -> list[tuple[int, 
 def sum_seconds(
     recipe: Recipe,
     shapes: Sequence[tuple[int, ...]],
+    weights: int,
     own: Sequence[int],
     devices: Sequence[Device],
     links: LinkBetween,
@@ -89,6 +107,8 @@ def sum_seconds(
     """Return the seconds in which replicas and shards exchange gradients and weights.
 
     Args:
+        shapes: of the parameters that have gradients.
+        weights: values of all parameters.
         own: devices that hold these parameters, as indices.
     """
     replicas, shards = recipe.data_parallel.replicas, recipe.data_parallel.shards
@@ -97,7 +117,7 @@ def sum_seconds(
     seconds = 0.0
     if shards > 1:
         speed = ring_speed(devices, links, own[:shards])
-        passed = values * WIDTHS[recipe.dtype] + gradients
+        passed = weights * WIDTHS[recipe.dtype] + gradients
         seconds += ring_seconds(passed, shards, speed, rounds=1)
     if replicas > 1:
         speed = ring_speed(devices, links, own[::shards])

@@ -12,7 +12,7 @@ from jupyter_mntrain.plan.prediction.simulated import StageTimes
 from jupyter_mntrain.recipe.families import parameters, shape_of
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.memory import StageShape, saved_bytes
-from jupyter_mntrain.recipe.rank_memory import Config
+from jupyter_mntrain.recipe.rank_memory import Config, adapter_values
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import (
@@ -120,7 +120,10 @@ def stage_cost(
     products = layers * layer_flops_per_token(shape, 0.0) / FORWARD_AND_BACKWARD
     attended = layers * layer_flops_per_token(shape, length) / FORWARD_AND_BACKWARD - products
     head = head_flops_per_token(shape) / FORWARD_AND_BACKWARD if is_last else 0.0
-    again = {"none": 0.0, "full": products + attended, "selective": 0.0}
+    beside = adapter_values(recipe, config)
+    # A multiply-add is 2 FLOPs; beside adapters no gradients of weights are computed.
+    low = 2.0 * layers * (beside or 0)
+    again = {"none": 0.0, "full": products + attended + low, "selective": 0.0}
     kept = StageShape(
         parameters=parameters(config, layers, is_first=is_first, is_last=is_last),
         layers=layers,
@@ -132,9 +135,9 @@ def stage_cost(
     keeping = msgspec.structs.replace(recipe, memory=section)
     saved = saved_bytes(shape, keeping, kept)
     return StageCost(
-        forward=tokens * (products + attended + head),
-        inputs=tokens * (products + 2 * attended + head),
-        weights=tokens * (products + head),
+        forward=tokens * (products + attended + head + low),
+        inputs=tokens * (products + 2 * attended + head + low),
+        weights=tokens * (products + head if beside is None else low),
         again=tokens * again[recipe.checkpointing],
         saved_bytes=saved,
         again_bytes=saved - saved_bytes(shape, recipe, kept),

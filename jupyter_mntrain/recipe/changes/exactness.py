@@ -39,6 +39,8 @@ EFFECTS: Final[dict[str, Effect]] = {
     "optimizer.kind": "refused",
     "optimizer.precision": "refused",
     "optimizer.grad_dtype": "rounding",
+    "adapters": "refused",
+    "adapters.dropout": "other",
     "memory": "rounding",
     "memory.offload_activations": "none",
     "train.steps": "other",
@@ -151,6 +153,8 @@ def _effect(name: str, before: Recipe, after: Recipe, step: int) -> Effect:
     both = (before, after)
     if name in _SCHEDULE and _has_same_rates(before, after, step):
         return "none"
+    if name == "train.seed" and before.trains_adapters and before.model.path is None:
+        return "refused"  # the frozen weights would be others
     if name == "train.seed" and before.precision != "stochastic-rounding":
         return "none"  # the weights, and the state of the random numbers, come from the checkpoint
     evaluates = [one.evaluation.interval_steps > 0 for one in both]

@@ -49,7 +49,7 @@ _NO_LIMITS: Final = frozenset({"queue_limit", "lost_limit"})
 _CHOSEN: Final = frozenset(
     {
         *("model.preset", *(f"model.{field}" for field in SHAPE_FIELDS)),
-        *("pipeline.stages_per_rank", "optimizer.warmup_steps"),
+        *("pipeline.stages_per_rank", "optimizer.warmup_steps", "adapters.alpha"),
         *("checkpoint.directory", "output.directory"),
         *("report.to", "report.project", "report.run_name"),
     }
@@ -190,6 +190,8 @@ def resolved_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
         yield "data.tokenizer", "train"
     yield "pipeline.stages_per_rank", recipe.stages_per_rank
     yield "optimizer.warmup_steps", recipe.warmup_steps
+    if recipe.trains_adapters:
+        yield "adapters.alpha", recipe.adapters.chosen_alpha
     if recipe.model.dtype != "auto":
         yield "optimizer.precision", recipe.precision
     if recipe.data.packing == "auto":

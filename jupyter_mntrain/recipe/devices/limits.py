@@ -104,7 +104,8 @@ def can_do(name: str, recipe: Recipe, seats: Sequence[Seat]) -> bool:
 
 
 def _needs(recipe: Recipe) -> Iterator[_Need]:
-    attention, kind = f'model.attention = "{recipe.model.attention}"', recipe.optimizer.kind
+    yield from _attention_needs(recipe)
+    kind = recipe.optimizer.kind
     if recipe.compiles:
         yield _Need(
             "memory.compile",
@@ -113,6 +114,39 @@ def _needs(recipe: Recipe) -> Iterator[_Need]:
             compiles=True,
             least=COMPILE_CAPABILITY,
         )
+    if recipe.memory.loss == "liger":
+        yield _Need(
+            "memory.loss",
+            'memory.loss = "liger"',
+            'use "chunked"',
+            compiles=True,
+            package="liger-kernel",
+            extra="jupyter-mntrain[liger]",
+            least=COMPILE_CAPABILITY,
+            on_gpu=True,
+        )
+    if recipe.trains_adapters:
+        yield _Need(
+            "adapters.rank",
+            f"adapters.rank = {recipe.adapters.rank}",
+            "train all weights with rank = 0",
+            package="peft",
+            extra="jupyter-mntrain[adapters]",
+        )
+    if kind in {"adamw-8bit", "adamw-4bit"}:
+        yield _Need(
+            "optimizer.kind",
+            f'optimizer.kind = "{kind}"',
+            'use "adamw" or "adafactor"',
+            compiles=True,
+            package="torchao",
+            extra="jupyter-mntrain[memory]",
+            least=COMPILE_CAPABILITY,
+        )
+
+
+def _attention_needs(recipe: Recipe) -> Iterator[_Need]:
+    attention = f'model.attention = "{recipe.model.attention}"'
     if recipe.model.attention == "flex_attention":
         yield _Need(
             "model.attention",
@@ -140,27 +174,6 @@ def _needs(recipe: Recipe) -> Iterator[_Need]:
             extra="flash-attn",
             least=FLASH_CAPABILITY,
             on_gpu=True,
-        )
-    if recipe.memory.loss == "liger":
-        yield _Need(
-            "memory.loss",
-            'memory.loss = "liger"',
-            'use "chunked"',
-            compiles=True,
-            package="liger-kernel",
-            extra="jupyter-mntrain[liger]",
-            least=COMPILE_CAPABILITY,
-            on_gpu=True,
-        )
-    if kind in {"adamw-8bit", "adamw-4bit"}:
-        yield _Need(
-            "optimizer.kind",
-            f'optimizer.kind = "{kind}"',
-            'use "adamw" or "adafactor"',
-            compiles=True,
-            package="torchao",
-            extra="jupyter-mntrain[memory]",
-            least=COMPILE_CAPABILITY,
         )
 
 

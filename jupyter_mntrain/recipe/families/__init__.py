@@ -36,6 +36,13 @@ class Family(UserRecord, frozen=True):
     layer: tuple[str, ...]
     """Shape of each weight of a layer, in words for its sizes, like ``queries+keys+keys hidden``;
     with `` if FIELD``, of those that depend on the config."""
+    linears: tuple[str, ...] = (
+        *("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj"),
+        *("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"),
+    )
+    """Names of the matrices of a layer, in the order of ``layer``."""
+    transposed: bool = False
+    """Whether matrices are stored with their inputs first."""
     last: tuple[str, ...] = ("hidden",)
     """Likewise of the final norm."""
     layers: str = "model.layers"
@@ -183,6 +190,15 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape:
         vocabulary_size=config["vocab_size"],
         layer=kind,
     )
+
+
+def linears(config: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Return the sizes of a layer's matrices by name: values that each gives, and that it takes."""
+    family = family_of(config)
+    shapes = parameters(config, 1, is_first=False, is_last=False)
+    matrices = [one for one in shapes if len(one) == 2]
+    found = zip(family.linears, matrices, strict=True)
+    return {name: (b, a) if family.transposed else (a, b) for name, (a, b) in found}
 
 
 def parameters(

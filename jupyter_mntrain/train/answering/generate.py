@@ -29,7 +29,8 @@ from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.policy import directory_of
-from jupyter_mntrain.train.checkpoint.resuming import find_newest, load
+from jupyter_mntrain.train.checkpoint.resuming import find_newest
+from jupyter_mntrain.train.checkpoint.whole_weights import load_whole
 from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.model.decoder import materialize, whole_model
 from jupyter_mntrain.train.model.held_memory import too_large
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     recipe = load_recipe(arguments.recipe, arguments.set)
     with Recorder() as recorder, join_world("cpu", TIMEOUT_S) as world:
         directory = checkpoints_of(arguments.run, recipe, os.environ)
-        step, model = load_newest(world, directory, arguments.run, recorder.progress)
+        step, model = load_newest(world, directory, arguments.run, recipe, recorder.progress)
         if model is None:
             return
         written = write(model, directory / DESCRIPTION, arguments)
@@ -71,9 +72,12 @@ def checkpoints_of(run: str, recipe: Recipe, environment: Mapping[str, str]) -> 
 
 
 def load_newest(
-    world: World, directory: Path, run: str, progress: ProgressWriter
+    world: World, directory: Path, run: str, recipe: Recipe, progress: ProgressWriter
 ) -> tuple[int, Any]:
     """Load the newest checkpoint: return its step, and on rank 0 the model. Collective.
+
+    Args:
+        recipe: of the run.
 
     Raises:
         RecipeError: there is no checkpoint.
@@ -88,19 +92,19 @@ def load_newest(
         error = RecipeError(cause, fix="launch the job again")
     agree(world, error)
     stage = whole_model(directory / DESCRIPTION) if world.is_head else None
-    names = [] if stage is None else list(stage.weights())
     size = 0 if stage is None else sum(one.nbytes for one in stage.weights().values())
     agree(world, too_large(size))
-    loaded = load(
+    weights = load_whole(
         world,
         CheckpointDirectory(directory),
         found,
-        [f"model/{name}" for name in names],
-        progress=progress,
+        stage,
+        () if stage is None else stage.weights(),
+        recipe,
+        progress,
     )
     if stage is None:
         return found.manifest.step, None
-    weights = {name: loaded[f"model/{name}"] for name in names}
     return found.manifest.step, materialize(stage, weights, world.device).causal.eval()
 
 

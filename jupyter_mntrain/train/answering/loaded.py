@@ -51,7 +51,7 @@ def load_source(arguments: argparse.Namespace, progress: ProgressWriter) -> Answ
     recipe = load_recipe(arguments.recipe, arguments.set)
     with join_world("cpu", TIMEOUT_S) as world:
         checkpoints = checkpoints_of(arguments.run, recipe, os.environ)
-        step, model = load_newest(world, checkpoints, arguments.run, progress)
+        step, model = load_newest(world, checkpoints, arguments.run, recipe, progress)
         return None if model is None else Answering.of(model, checkpoints / DESCRIPTION, step)
 
 

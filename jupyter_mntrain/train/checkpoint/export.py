@@ -22,13 +22,16 @@ from safetensors.torch import save_file
 
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families import family_of
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
+from jupyter_mntrain.train.checkpoint.adapter_export import write_adapter
 from jupyter_mntrain.train.checkpoint.copying import refuse_to_fill, send_file, sync, take_file
 from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.policy import directory_of, unwritable
 from jupyter_mntrain.train.data.tokens import Tokens
+from jupyter_mntrain.train.model.adapters import merge_adapters
 from jupyter_mntrain.train.model.decoder import model_directory, published_config
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE, by_size
@@ -92,14 +95,15 @@ class ModelExport:
 
     def write(
         self,
-        parameters: Mapping[str, torch.Tensor],
+        parameters: dict[str, torch.Tensor],
         figures: RunFigures,
         progress: ProgressWriter,
     ) -> Path | None:
         """Write the model. Collective.
 
         Args:
-            parameters: this rank's, by name; a tied one only once in the whole model.
+            parameters: this rank's, by name; a tied one only once in the whole model. Adapters are
+                written, and merged into the other weights in place.
             figures: for its model card.
             progress: receives the progress.
 
@@ -129,11 +133,17 @@ class ModelExport:
     def _write(
         self,
         directory: Path,
-        parameters: Mapping[str, torch.Tensor],
+        parameters: dict[str, torch.Tensor],
         figures: RunFigures,
         progress: ProgressWriter,
     ) -> None:
         folder = directory.with_name(f".{directory.name}.attempt-{self._attempt}")
+        if self.recipe.trains_adapters:
+            family = family_of(self.config.to_dict())
+            problem = write_adapter(folder, parameters, family, self.recipe, self.world)
+            problem = problem and f"{self.world.host}: {problem}"
+            self._agree(Part(problem=problem), folder)
+            merge_adapters(parameters, self.recipe.adapters.scale, family)
         parts = self._agree(self._write_shards(folder, parameters, progress), folder)
         files = {one.name: one for part in parts for one in part.files}
         contents = ModelContents(step=figures.steps, files=files, run=self._run)

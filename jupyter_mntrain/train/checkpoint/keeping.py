@@ -26,7 +26,8 @@ from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.policy import unwritable
-from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, load
+from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint
+from jupyter_mntrain.train.checkpoint.whole_weights import load_whole
 from jupyter_mntrain.train.model.decoder import whole_model
 from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE, by_size
 from jupyter_mntrain.train.world import World, agree, gathered
@@ -95,8 +96,10 @@ def export_checkpoint(
     """
     folder = directory.with_name(f".{directory.name}.step-{found.manifest.step}")
     agree(world, _not_exportable(source.path, directory) if world.is_head else None)
+    stage = whole_model(source.path / DESCRIPTION) if world.is_head else None
+    weights = {} if stage is None else stage.weights()
     most = int(recipe.output.shard_gb * 1e9)
-    groups = _weight_groups(source.path / DESCRIPTION, most) if world.is_head else []
+    groups = list(by_size(weights, lambda name: weights[name].nbytes, most))
     count = gathered(world, len(groups))[0]
     files: dict[str, ModelFile] = {}
     weight_map: dict[str, str] = {}
@@ -107,7 +110,7 @@ def export_checkpoint(
     tally = Tally(progress if world.is_head else unwatched, "writing the model", count, "files")
     for number in range(count):
         names = groups[number] if world.is_head else []
-        loaded = load(world, source, found, [f"model/{name}" for name in names])
+        loaded = load_whole(world, source, found, stage, names, recipe)
         if world.is_head and error is None:
             name = (
                 f"model-{number + 1:05d}-of-{count:05d}.safetensors" if count > 1 else SINGLE_FILE
@@ -198,19 +201,13 @@ def _not_exportable(source: Path, directory: Path) -> RecipeError | None:
     return unwritable(directory.parent, "write the model", "directory with --export")
 
 
-def _weight_groups(description: Path, most_bytes: int) -> list[list[str]]:
-    """Names of the whole model's weights, in files of a size."""
-    weights = whole_model(description).weights()
-    return list(by_size(weights, lambda name: weights[name].nbytes, most_bytes))
-
-
 def _write_file(
     path: Path, names: list[str], loaded: dict[str, torch.Tensor]
 ) -> RecipeError | None:
-    lacking = [name for name in names if f"model/{name}" not in loaded]
+    lacking = [name for name in names if name not in loaded]
     if lacking:
         return RecipeError(f"the checkpoint lacks {lacking[0]}", fix="export another one: --step")
-    tensors = {name: loaded[f"model/{name}"].contiguous() for name in names}
+    tensors = {name: loaded[name].contiguous() for name in names}
     try:
         refuse_to_fill(path.parent, sum(one.nbytes for one in tensors.values()))
         save_file(tensors, path, metadata={"format": "pt"})

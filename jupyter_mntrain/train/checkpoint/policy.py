@@ -33,8 +33,15 @@ from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.world import World, agree
 
-_COMPARED = ("model", "batches")
+_BASE = "base weights"
+_COMPARED = ("model", "batches", _BASE)
 """Digests that must be unchanged for a resumed run to continue with the same losses."""
+
+_OTHER = {
+    "model": "another model",
+    "batches": "different data or batches",
+    _BASE: "adapters of other weights",
+}
 
 
 @dataclass
@@ -64,7 +71,7 @@ class Checkpointing:
         path = directory_of(self.recipe, os.environ)
         self._section = self.recipe.checkpoint
         self._last_step = self.recipe.train.steps
-        self._digests = {name: self.digests[name] for name in _COMPARED}
+        self._digests = {one: self.digests[one] for one in _COMPARED if one in self.digests}
         self._directory = None if path is None else CheckpointDirectory(path, attempt)
         self._saver: Saver | None = None
         if self._directory is not None:
@@ -197,9 +204,14 @@ class Checkpointing:
 
     def _refuse_other(self, begin: Beginning) -> None:
         manifest = begin.found.manifest
-        for name, digest in self._digests.items():
-            if manifest.digests.get(name) != digest:
-                what = {"model": "another model", "batches": "different data or batches"}[name]
+        for name in _COMPARED:
+            before, now = manifest.digests.get(name), self._digests.get(name)
+            if before != now:
+                what = _OTHER[name]
+                if name == _BASE and before is None:
+                    what = "no adapters: all weights were trained"
+                elif name == _BASE and now is None:
+                    what = "adapters"
                 raise RecipeError(
                     f"checkpoint {manifest.step} in {begin.directory.path} was made with {what}",
                     fix="set another checkpoint.directory, or use the recipe it was made with",

@@ -71,16 +71,24 @@ class ChunkedLoss:
         labels: torch.Tensor,
         logarithms: torch.Tensor,
         scale: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the gradients of the hidden states and of the weight, times ``scale``."""
-        of_hidden, of_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+        *,
+        is_trained: bool,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Return the gradients of the hidden states and of the weight, times ``scale``.
+
+        Args:
+            is_trained: whether the weight has a gradient.
+        """
+        of_hidden = torch.empty_like(hidden)
+        of_weight = torch.zeros_like(weight) if is_trained else None
         parts = self._chunks(hidden, labels, logarithms, of_hidden)
         for tokens, theirs, logarithm, found in parts:
             of_tokens, of_logits = self._backward(
                 tokens, weight, theirs, logarithm, scale, self._shaping
             )
             found.copy_(of_tokens)
-            of_weight.addmm_(of_logits.T, tokens)
+            if of_weight is not None:
+                of_weight.addmm_(of_logits.T, tokens)
         return of_hidden, of_weight
 
     def _chunks(self, *tensors: torch.Tensor) -> Any:
@@ -105,9 +113,10 @@ class _InChunks(torch.autograd.Function):
     @once_differentiable
     def backward(
         context: Any, scale: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, None, None]:
+    ) -> tuple[torch.Tensor, torch.Tensor | None, None, None]:
         saved = (one.detach() for one in context.saved_tensors)
-        return (*context.loss.backward(*saved, scale), None, None)
+        is_trained = context.needs_input_grad[1]
+        return (*context.loss.backward(*saved, scale, is_trained=is_trained), None, None)
 
 
 def _sum_of_chunk(

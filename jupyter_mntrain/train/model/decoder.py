@@ -39,6 +39,8 @@ HEAD = "lm_head.weight"
 """The weight of the output projection, in all families."""
 EMBEDDING = "model.embed_tokens.weight"
 """That of the embedding, in most."""
+ADAPTER = "default"
+"""What peft calls an adapter; its files leave it out of the names of weights."""
 
 
 class Skip(nn.Module):
@@ -126,7 +128,16 @@ class StageModule(nn.Module):
 
     def weights(self) -> dict[str, nn.Parameter]:
         """Parameters by their name in the whole model and in its files."""
-        return dict(self.causal.named_parameters())
+        return {_published(name): one for name, one in self.causal.named_parameters()}
+
+    def trained(self) -> dict[str, nn.Parameter]:
+        """Those that have gradients."""
+        return {name: one for name, one in self.weights().items() if one.requires_grad}
+
+
+def _published(name: str) -> str:
+    """A parameter's name in files, without what peft adds to those of layers with adapters."""
+    return name.replace(".base_layer.", ".").replace(f".{ADAPTER}.", ".")
 
 
 def read_config(section: ModelSection, vocabulary_size: int | None = None) -> Any:

@@ -30,8 +30,8 @@ class WeightGradients:
     """Those of a stage's linear layers, which it computes when its schedule asks for them.
 
     Args:
-        module: its ``nn.Linear`` are changed in place; one that is called at most once in a
-            forward pass.
+        module: its ``nn.Linear`` that are trained are changed in place; each is called at most
+            once in a forward pass.
 
     Attributes:
         are_put_off: otherwise autograd computes them with all others. Set between two steps.
@@ -41,7 +41,7 @@ class WeightGradients:
         self.are_put_off = False
         self._waiting: list[_Factors] = []
         for layer in module.modules():
-            if isinstance(layer, nn.Linear):
+            if isinstance(layer, nn.Linear) and layer.weight.requires_grad:
                 layer.forward = partial(self._forward, layer)  # type: ignore[method-assign]
 
     def build(self) -> Callable[[], None]:

@@ -25,8 +25,9 @@ class Shards:
         group: the ranks that hold the same stages.
 
     Attributes:
-        parts: this rank's shards by name, sharing memory with the stages.
-        rows: begin and end of this rank's rows, by name.
+        parts: this rank's shards of what is trained, by name, sharing memory with the stages.
+        rows: begin and end of this rank's rows of them, by name.
+        count: of the values in all of this rank's shards.
     """
 
     def __init__(
@@ -41,13 +42,11 @@ class Shards:
         self._whole = {
             name: _as_split(one) for stage in stages for name, one in stage.weights().items()
         }
-        self.parts = {
-            name: nn.Parameter(one.to_local().detach()) for name, one in self._whole.items()
-        }
+        self.count = sum(one.to_local().numel() for one in self._whole.values())
+        trained = {name: one for name, one in self._whole.items() if one.requires_grad}
+        self.parts = {name: nn.Parameter(one.to_local().detach()) for name, one in trained.items()}
         place, count = dist.get_rank(group), dist.get_world_size(group)
-        self.rows = {
-            name: rows_of_shard(len(one), place, count) for name, one in self._whole.items()
-        }
+        self.rows = {name: rows_of_shard(len(one), place, count) for name, one in trained.items()}
 
     def take_gradients(self) -> None:
         """Move the step's gradients from the stages to the parts."""

@@ -11,12 +11,13 @@ from torch.distributed.pipelining import PipelineStage
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.devices.choices import attention_for
-from jupyter_mntrain.recipe.families import normal
+from jupyter_mntrain.recipe.families import Family, normal
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.model.activations import keep_less
+from jupyter_mntrain.train.model.adapters import add_adapters
 from jupyter_mntrain.train.model.attention import KERNELS, OURS, Attention, windows_of
 from jupyter_mntrain.train.model.decoder import (
     StageModule,
@@ -148,13 +149,12 @@ def build_modules(
         if weights:
             made = weights(empty)
         elif is_read:
-            directory = model_directory(recipe.model)
-            made = load_weights(
-                directory, empty, stage.family, device=device, added=added, tally=tally
-            )
+            made = base_weights(recipe, config, stage, device, tally, added)
         else:
-            made = _new_weights(recipe, config, stage, device, tally, added)
+            made = _new_weights(recipe, config, empty, stage.family, device, tally, added)
         materialize(stage, made, device)
+        if recipe.trains_adapters:
+            add_adapters(stage, recipe)
         stage.attention = _attention(recipe, config, stage, device)
         stage.leaves_head = loss != "plain"
         keep_less(stage, recipe, device)
@@ -230,15 +230,47 @@ def _attention(
     )
 
 
-def _new_weights(
+def base_weights(
     recipe: Recipe,
     config: Any,
     stage: StageModule,
     device: torch.device,
-    tally: Tally,
-    added: Collection[int],
+    tally: Tally | None = None,
+    added: Collection[int] = (),
+    *,
+    names: Collection[str] | None = None,
 ) -> dict[str, torch.Tensor]:
-    parameters, family = stage.weights(), stage.family
+    """What a stage's training begins with: the model directory's weights, or new ones.
+
+    Args:
+        added: ids of tokens that a model directory has no rows for.
+        names: only these weights.
+
+    Raises:
+        RecipeError: the model directory lacks some.
+    """
+    wanted = {k: one for k, one in stage.weights().items() if names is None or k in names}
+    if recipe.model.path is None:
+        return _new_weights(recipe, config, wanted, stage.family, device, tally)
+    return load_weights(
+        model_directory(recipe.model),
+        wanted,
+        stage.family,
+        device=device,
+        added=added,
+        tally=tally,
+    )
+
+
+def _new_weights(
+    recipe: Recipe,
+    config: Any,
+    parameters: Mapping[str, torch.Tensor],
+    family: Family,
+    device: torch.device,
+    tally: Tally | None,
+    added: Collection[int] = (),
+) -> dict[str, torch.Tensor]:
     if recipe.model.path is not None:
         refuse_missing_weights(model_directory(recipe.model), parameters, family, added)
     return seeded_weights(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import zipfile
@@ -16,6 +17,9 @@ from safetensors import SafetensorError, safe_open
 from jupyter_mntrain.model.errors import RecipeError
 
 T = TypeVar("T")
+
+SAMPLES, SAMPLE_BYTES = 64, 4096
+"""Of a file of weights that is not read whole, and their size."""
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -132,6 +136,26 @@ def files_of(
         return first
     cause = f"model.path = {directory}: contains neither {' nor '.join(_NAMES)}"
     raise RecipeError(cause, fix="use a directory with the model's weights")
+
+
+def fingerprint(directory: Path) -> str:
+    """Hash of a directory's weights, by names and sizes of their files and some of their bytes.
+
+    Few are read: of weights that were trained further, nearly all differ.
+
+    Raises:
+        RecipeError: the directory has no weights.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(set(files_of(directory, lambda files: set(files.values())).values())):
+        path = directory / name
+        size = path.stat().st_size
+        digest.update(f"{name}\0{size}\0".encode())
+        with path.open("rb") as file:
+            for place in range(SAMPLES):
+                file.seek(place * max(0, size - SAMPLE_BYTES) // (SAMPLES - 1))
+                digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()
 
 
 def _tensors(path: Path) -> dict[str, str] | None:

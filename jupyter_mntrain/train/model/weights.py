@@ -184,8 +184,7 @@ def _fresh(
         value = 0.0 if name.endswith(".bias") else 1.0
         count(like.nbytes)
         return torch.full(like.shape, value, dtype=like.dtype, device=device)
-    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
+    generator = generator_of(seed, name)
     made = torch.empty(like.shape, dtype=like.dtype, device=device)
     # In pieces: in float32, all of an embedding would take gigabytes of the host in each thread.
     for piece in _pieces(made.view(-1)):
@@ -193,6 +192,12 @@ def _fresh(
         piece.copy_(drawn.mul_(deviation))
         count(piece.nbytes)
     return made
+
+
+def generator_of(seed: int, name: str) -> torch.Generator:
+    """The generator on the CPU that draws a tensor, by its name."""
+    digest = hashlib.sha256(f"{seed}\0{name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:

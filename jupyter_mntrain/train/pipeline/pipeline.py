@@ -16,6 +16,7 @@ from jupyter_mntrain.recipe.orders.counts import choose_counts, counts_without_l
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch
+from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter
 from jupyter_mntrain.train.model.decoder import HEAD, StageModule
 from jupyter_mntrain.train.model.losses import Loss, choose_loss, from_logits, make_loss
 from jupyter_mntrain.train.model.offloading import Offload
@@ -68,6 +69,7 @@ class Pipeline:
         )
         self._config = config
         self._is_tied = bool(config.tie_word_embeddings)
+        self._trains_tied = self._is_tied and not recipe.trains_adapters
         self._embedding = next(iter(modules.values())).family.embedding_weight
         self._hidden_size = int(config.hidden_size)
         self._drops = any(one.drops for one in modules.values())
@@ -89,34 +91,50 @@ class Pipeline:
         self._schedule = self._make_schedule()
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Parameters that this rank updates, by name in the whole model; its rows if sharded."""
+        """Parameters that this rank updates, by name in the whole model; its rows if sharded.
+
+        Those of adapters, if the recipe has some.
+        """
         if self._shards is not None:
             return self._shards.parts
         stages = self._modules.values()
-        return {name: value for stage in stages for name, value in stage.weights().items()}
+        return {name: value for stage in stages for name, value in stage.trained().items()}
 
     def counted_once(self) -> dict[str, nn.Parameter]:
         """Parameters whose gradients count in the global norm: all but a tied copy."""
         return {k: v for k, v in self.parameters().items() if not (self._is_tied and k == HEAD)}
+
+    def count_parameters(self) -> int:
+        """Values that this rank holds, trained or frozen."""
+        if self._shards is not None:
+            return self._shards.count
+        return sum(one.numel() for one in self._weights().values())
 
     def rows(self) -> dict[str, tuple[int, int]]:
         """Begin and end of this rank's rows of each parameter; empty if not sharded."""
         return {} if self._shards is None else self._shards.rows
 
     def written_once(self) -> dict[str, torch.Tensor]:
-        """Whole parameters that this rank writes to the exported model. Collective if sharded."""
-        once = self.counted_once()
+        """Whole weights that this rank writes to the exported model. Collective if sharded."""
         is_first = self._groups.grid.part_of(self._groups.rank) == 0
         if self._shards is None:
-            return {**once} if is_first else {}
-        gathered = ((name, one) for name, one in self._shards.gather() if name in once)
-        # To the host one by one: they may not all fit on the GPU.
-        return {name: one.cpu() for name, one in gathered if is_first}
+            found: dict[str, torch.Tensor] = {**self._weights()} if is_first else {}
+        else:
+            # To the host one by one: they may not all fit on the GPU.
+            found = {name: one.cpu() for name, one in self._shards.gather() if is_first}
+        if self._is_tied:
+            found.pop(HEAD, None)
+        return found
+
+    def _weights(self) -> dict[str, nn.Parameter]:
+        """All weights of this rank's stages, by name in the whole model."""
+        stages = self._modules.values()
+        return {name: value for stage in stages for name, value in stage.weights().items()}
 
     def neighbors(self) -> tuple[int, ...]:
         """Ranks, in the job, that this one exchanges activations or gradients with, ascending."""
         grid, rank = self._groups.grid, self._groups.rank
-        beside = self._layout.neighbors(self._world.rank, tied=self._is_tied)
+        beside = self._layout.neighbors(self._world.rank, tied=self._trains_tied)
         ring = {*grid.ring_of(rank)} - {rank}
         return tuple(sorted({*map(self._world.in_job, beside), *ring}))
 
@@ -128,7 +146,12 @@ class Pipeline:
         kept_back = self._counts.kept_back[self._world.rank] if puts_off and not self.note else 0
         return [
             StageShape(
-                parameters=tuple(tuple(one.shape) for one in module.weights().values()),
+                parameters=tuple(
+                    tuple(one.shape)
+                    for name, one in module.weights().items()
+                    if not is_adapter(name)
+                ),
+                adapted=adapted_in(module) if self._recipe.trains_adapters else None,
                 layers=len(module.layers),
                 has_first=module.first,
                 has_last=module.last,
@@ -198,9 +221,9 @@ class Pipeline:
     def _share_tied_gradient(self) -> None:
         """Sum the gradients of the two copies of a tied embedding."""
         peer = self._layout.tied_peer(self._world.rank)
-        if self._is_tied and self._has_first and self._has_last:
+        if self._trains_tied and self._has_first and self._has_last:
             self._share_with_ourselves()
-        if not self._is_tied or peer is None:
+        if not self._trains_tied or peer is None:
             return
         mine = self.parameters()[self._embedding if self._has_first else HEAD].grad
         assert mine is not None  # noqa: S101

@@ -16,10 +16,9 @@ from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.plan.prediction.step_time import LeastStep, least_step
 from jupyter_mntrain.plan.prediction.traffic import ring_traffic, step_traffic
-from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
-from jupyter_mntrain.recipe.rank_memory import Config, model_config
+from jupyter_mntrain.recipe.rank_memory import Config, model_config, trained_parameters
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.device.peaks import known_peak
@@ -181,7 +180,8 @@ def _traffic(
         is_v = KINDS[recipe.schedule].is_v
         of_part = [nodes[rank] for rank in grid.pipeline_of(part)]
         yield step_traffic(of_part, recipe.stages_per_rank, boundary, is_v=is_v)
-    shapes = parameters(config, config["num_hidden_layers"], is_first=True, is_last=True)
+    layers = config["num_hidden_layers"]
+    shapes = trained_parameters(recipe, config, layers, is_first=True, is_last=True)
     weights = sum(map(math.prod, shapes)) * size
     each = weights / recipe.pipeline_ranks(len(nodes)) / grid.shards
     for ring in {grid.replicas_of(rank) for rank in range(len(nodes))}:

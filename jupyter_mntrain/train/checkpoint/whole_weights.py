@@ -1,0 +1,55 @@
+"""Whole weights: those of a checkpoint's model, whether it holds them or adapters beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.progress import ProgressWriter, unwatched
+from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, load
+from jupyter_mntrain.train.model.adapters import BASE, FIRST, SECOND, merge_adapters
+from jupyter_mntrain.train.model.decoder import StageModule
+from jupyter_mntrain.train.model.stages import base_weights
+from jupyter_mntrain.train.world import World
+
+
+def load_whole(
+    world: World,
+    directory: CheckpointDirectory,
+    found: FoundCheckpoint,
+    stage: StageModule | None,
+    names: Collection[str],
+    recipe: Recipe,
+    progress: ProgressWriter = unwatched,
+) -> dict[str, torch.Tensor]:
+    """Load weights by their names in the whole model, in host memory. Collective.
+
+    Where adapters were trained, the recipe's own weights are read, and the checkpoint's adapters
+    merged into them.
+
+    Args:
+        stage: the whole model, on the meta device; not needed by a rank that wants no weights.
+        names: of the weights that this rank wants.
+        recipe: the checkpoint's.
+
+    Returns:
+        The weights that were found.
+
+    Raises:
+        RecipeError: a shard is damaged, or the recipe's weights cannot be read.
+    """
+    wanted = list(names)
+    if recipe.trains_adapters:
+        layers = [name.removesuffix(BASE) for name in names if name.endswith(BASE)]
+        wanted = [f"{layer}{ending}" for layer in layers for ending in (FIRST, SECOND)]
+    loaded = load(world, directory, found, [f"model/{one}" for one in wanted], progress=progress)
+    weights = {name.removeprefix("model/"): one for name, one in loaded.items()}
+    if recipe.trains_adapters and names and stage is not None:
+        weights |= base_weights(
+            recipe, stage.causal.config, stage, torch.device("cpu"), names=names
+        )
+        merge_adapters(weights, recipe.adapters.scale, stage.family)
+    return weights

@@ -1,0 +1,122 @@
+"""Adapters: the same in every split, merged as peft merges, and loaded by peft."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families import linears
+from jupyter_mntrain.recipe.layout import lay_out
+from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.sections import ModelSection, Recipe
+from jupyter_mntrain.train.checkpoint.adapter_export import FOLDER
+from jupyter_mntrain.train.checkpoint.export import ModelExport
+from jupyter_mntrain.train.checkpoint.model_card import RunFigures
+from jupyter_mntrain.train.data.tokens import random_tokens, untrained_tokenizer
+from jupyter_mntrain.train.model.adapters import is_adapter, linears_among
+from jupyter_mntrain.train.model.decoder import StageModule, meta_stage, read_config
+from jupyter_mntrain.train.model.stages import build_modules
+from jupyter_mntrain.train.model.weight_files import fingerprint
+from jupyter_mntrain.train.world import join_world
+from tests.train.families import SMALL, small_config
+from tests.wording import wording
+
+CPU = torch.device("cpu")
+VOCABULARY = 300
+
+
+def recipe_of(*changes: str) -> Recipe:
+    given = ("model.preset=llama-tiny", "adapters.rank=4", "train.device=cpu")
+    return parse_recipe("", [*given, "model.tie_embeddings=true", *changes])
+
+
+def stages(recipe: Recipe, world_size: int) -> list[StageModule]:
+    config = read_config(recipe.model, VOCABULARY)
+    layout = lay_out(recipe, world_size, config.num_hidden_layers)
+    built = [build_modules(recipe, config, layout, rank, CPU) for rank in range(world_size)]
+    return [module for of_rank in built for module in of_rank.values()]
+
+
+def trained(recipe: Recipe) -> StageModule:
+    """Its second matrices are no longer zero."""
+    (stage,) = stages(recipe, 1)
+    generator = torch.Generator().manual_seed(1)
+    for one in stage.trained().values():
+        one.data.add_(torch.randn(one.shape, generator=generator), alpha=0.05)
+    return stage
+
+
+def test_adapters_are_all_that_is_trained_and_begin_alike_in_every_split() -> None:
+    recipe = recipe_of()
+    (whole,) = stages(recipe, 1)
+    assert whole.trained().keys() == {name for name in whole.weights() if is_adapter(name)}
+    assert "model.layers.0.self_attn.q_proj.weight" in whole.weights()
+    parts = {name: one for stage in stages(recipe, 2) for name, one in stage.trained().items()}
+    assert parts.keys() == whole.trained().keys()
+    for name, one in whole.trained().items():
+        assert torch.equal(one, parts[name])
+        assert bool(one.any()) is ("lora_A" in name)
+
+
+def test_a_module_that_the_model_lacks_is_one_line() -> None:
+    with pytest.raises(RecipeError, match=wording("use q_proj")):
+        stages(recipe_of('adapters.modules=["q_prj"]'), 1)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft asks for it
+def test_peft_and_transformers_load_what_is_written(tmp_path: Path) -> None:
+    from peft import PeftModel
+
+    recipe = recipe_of(f"output.directory={tmp_path / 'out'}", "adapters.alpha=12")
+    stage = trained(recipe)
+    config: Any = stage.causal.config
+    base = AutoModelForCausalLM.from_config(
+        read_config(recipe.model, VOCABULARY), dtype=torch.float32, attn_implementation="sdpa"
+    )
+    (frozen,) = stages(recipe_of("adapters.rank=0"), 1)
+    base.load_state_dict(frozen.weights(), strict=False)
+    ids = torch.randint(VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(2))
+    positions = torch.arange(12).expand(2, -1)
+    with torch.no_grad():
+        expected = stage(ids, positions)
+        assert not torch.allclose(expected, base(ids).logits, atol=1e-3)
+    tokens = random_tokens(recipe.data, 4, VOCABULARY, untrained_tokenizer())
+    with join_world("cpu", 60.0) as world:
+        export = ModelExport(recipe, world, config, tokens, say=lambda _: None)
+        weights: dict[str, torch.Tensor] = {**stage.weights()}
+        export.write(weights, RunFigures(steps=1), lambda *_: None)
+    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float32).eval()
+    adapter = PeftModel.from_pretrained(base, tmp_path / "out" / FOLDER).eval()
+    with torch.no_grad():
+        for one in (merged, adapter, adapter.merge_and_unload()):
+            assert torch.allclose(one(ids).logits, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3", *SMALL])
+def test_a_family_names_its_linear_layers(family: str) -> None:
+    if family in SMALL:
+        config = small_config(family)
+    else:
+        config = read_config(ModelSection(preset=f"{family}-tiny"), VOCABULARY)
+    layers = range(config.num_hidden_layers)
+    stage = meta_stage(config, layers, first=True, last=True, dtype=torch.float32, attention=None)
+    assert linears(config.to_dict()) == linears_among(stage.weights(), stage.family)
+
+
+def test_other_weights_of_the_same_shapes_have_another_fingerprint(tmp_path: Path) -> None:
+    (stage,) = stages(parse_recipe("", ["model.preset=llama-tiny"]), 1)
+    found = []
+    for name, change in (("a", 0.0), ("again", 0.0), ("b", 1e-3)):
+        with torch.no_grad():
+            stage.causal.lm_head.weight.add_(change)
+        stage.causal.save_pretrained(tmp_path / name)
+        found.append(fingerprint(tmp_path / name))
+    assert found[0] == found[1] != found[2]
