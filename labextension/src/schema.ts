@@ -575,7 +575,7 @@ export interface Versions {
  * What an interpreter has to compile kernels with, and for parts of recipes that are optional.
  *
  *     Args:
- *         packages: versions of triton, liger-kernel, torchao and flash-attn, of those installed.
+ *         packages: versions of triton, liger-kernel, torchao, flash-attn, peft, of those installed.
  *         c_compiler, cxx_compiler: their paths; ``None`` if there is none.
  *         has_headers: whether Python.h is there.
  *
@@ -2651,4 +2651,4 @@ export const SHORT_RUN_S = 600;
 /** Links that use less than this share of their capacity are drawn on a larger scale: on a full one they would be a flat line. */
 export const ZOOM_BELOW = 0.1;
 /** Sections of a recipe. */
-export const RECIPE_SECTIONS = ["checkpoint", "data", "data_parallel", "evaluation", "memory", "model", "optimizer", "output", "pipeline", "report", "train"];
+export const RECIPE_SECTIONS = ["adapters", "checkpoint", "data", "data_parallel", "evaluation", "memory", "model", "optimizer", "output", "pipeline", "report", "tokens", "train"];
