@@ -20,6 +20,7 @@ from jupyter_mntrain.recipe.parts.results import OutputSection
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
 from jupyter_mntrain.train.checkpoint.export import ModelExport
+from jupyter_mntrain.train.checkpoint.model_card import RunFigures
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import HEAD, read_config
@@ -135,7 +136,7 @@ def _reloaded_error(
     nothing = Tokens(np.zeros(0, np.int32), np.zeros(0, np.int64), None, "", tokenizer=None)  # type: ignore[arg-type]
     exported = msgspec.structs.replace(recipe, output=output)
     ModelExport(exported, world, config, nothing, print).write(
-        pipeline.written_once(), STEPS, unwatched
+        pipeline.written_once(), RunFigures(STEPS), unwatched
     )
     ids = torch.randint(VOCABULARY, (3, 12), generator=torch.Generator().manual_seed(6))
     last = torch.tensor([11, 11, 11])
