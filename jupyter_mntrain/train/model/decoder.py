@@ -262,11 +262,14 @@ def _fill_buffers(causal: Any, device: torch.device) -> None:
         own = module.named_buffers(recurse=False)
         buffers = {name: one for name, one in own if one.is_meta and one.is_floating_point()}
         for name, buffer in buffers.items():
-            setattr(module, name, torch.full_like(buffer, torch.nan, device=device))
+            buffers[name] = torch.zeros_like(buffer, device=device)
+            setattr(module, name, buffers[name])
+        versions = {name: one._version for name, one in buffers.items()}  # noqa: SLF001 - as torch documents
         if buffers:
             causal._init_weights(module)  # noqa: SLF001 - its public face initializes all modules
-        for name in buffers:
-            if getattr(module, name).isnan().any():
+        for name, buffer in buffers.items():
+            now = getattr(module, name)
+            if now is buffer and now._version == versions[name]:  # noqa: SLF001
                 raise AssertionError(f"transformers left {name} of {type(module).__name__} empty")
 
 

@@ -44,8 +44,10 @@ def example(kind: Any) -> Any:
     if origin is typing.Annotated:
         if examples := getattr(arguments[1], "examples", None):
             return examples[0]
-        value, least = example(arguments[0]), getattr(arguments[1], "ge", None)
-        return value if least is None else max(value, least)
+        value = example(arguments[0])
+        least, most = (getattr(arguments[1], one, None) for one in ("ge", "le"))
+        value = value if least is None else max(value, least)
+        return value if most is None else min(value, most)
     if origin in (types.UnionType, typing.Union):
         return example(next(one for one in arguments if one is not types.NoneType))
     if origin is tuple:

@@ -11,7 +11,7 @@ from jupyter_mntrain.agent.machine.software.versions import ask_python
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 
-KEPT_S = tunables.seconds("doctor.kept_s")
+KEPT_S = tunables.seconds("doctor.modules_kept_s")
 
 _QUERY = r"""
 import importlib.util, json, os, re

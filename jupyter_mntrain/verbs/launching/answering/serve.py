@@ -32,7 +32,7 @@ _IPV4 = 4
 
 class ServeVerb(Verb):
     name = "serve"
-    help = "serve a job's newest checkpoint or a model's directory to OpenAI clients"
+    help = "serve a job's newest checkpoint, or a model, to OpenAI clients"
 
     def add_arguments(self, parser: Parser) -> None:
         add_model_arguments(parser)
