@@ -110,7 +110,10 @@ def family_cases(world_size: int) -> dict[str, Recipe]:
     return found
 
 
-DESCRIBED = (*("gemma2", "gemma3_text", "gpt2", "gpt_neox", "granite", "olmo2", "phi3", "smollm3"),)
+DESCRIBED = (
+    *("gemma2", "gemma3_text", "gpt2", "gpt_neox", "granite", "helium", "olmo2", "phi3", "smollm3"),
+    "starcoder2",
+)
 """Families without presets, whose models are written first (tests/train/families.py)."""
 
 

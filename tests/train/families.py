@@ -46,6 +46,8 @@ SMALL: dict[str, dict[str, Any]] = {
         "residual_multiplier": 0.6,
         "attention_multiplier": 0.3,
     },
+    "helium": {"head_dim": 8, "attention_bias": True, "mlp_bias": True},
+    "starcoder2": {"sliding_window": 5},
 }
 """Fields by ``model_type``; what caps, scales and slides does so within a short sequence."""
 
