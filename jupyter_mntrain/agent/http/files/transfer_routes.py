@@ -57,7 +57,6 @@ class PieceHandler(_TransferBase):
     """A piece is passed on while it comes: see :class:`ComingPiece`."""
 
     coming: ComingPiece | None = None
-    _refusal: MntrainError | HTTPError | None = None
 
     def prepare(self) -> None:
         self._asked = bytearray()
@@ -66,8 +65,7 @@ class PieceHandler(_TransferBase):
             if self.request.method == "PUT" and not self._finished:
                 self.coming = self.transfers.begin(*self._which)
         except (MntrainError, HTTPError) as error:
-            # Answered once the body has come: who still sends would never see it.
-            self._refusal = error
+            self._refuse_afterwards(error)
 
     def data_received(self, chunk: bytes) -> None:
         if self.coming is not None:
@@ -87,7 +85,6 @@ class PieceHandler(_TransferBase):
         """None: it would take a second of a core per GiB, and nobody asks twice."""
 
     async def get(self, transfer: str, **_: str) -> None:
-        self._refuse()
         is_node = self.caller.role == "node"
         if is_node and not self.transfers.may_fetch(transfer, self.caller.name):
             raise self.not_allowed()
@@ -103,14 +100,12 @@ class PieceHandler(_TransferBase):
             await self._pass_on(coming)
 
     async def put(self, **_: str) -> None:
-        self._refuse()
         assert self.coming is not None  # noqa: S101 - since its headers came
         await self._keep(self.coming)
         self.answer({})
 
     async def post(self, transfer: str, piece: str) -> None:
         """Fetch a piece from another node."""
-        self._refuse()
         self.request.body = bytes(self._asked)
         source = self.body_as(PieceSource)
         peer = FileCalls(self.watch_tasks.peers(_place(source)))
@@ -126,11 +121,13 @@ class PieceHandler(_TransferBase):
         await self._keep(coming)
         self.answer({})
 
-    def _refuse(self, **_: str) -> None:
-        if self._refusal is not None:
-            raise self._refusal
+    def _refuse_afterwards(self, error: MntrainError | HTTPError) -> None:
+        """Answer so once the body has come: who still sends would never see it."""
 
-    head = delete = patch = options = _refuse
+        def refuse(*_: str, **__: str) -> None:
+            raise error
+
+        setattr(self, str(self.request.method).lower(), refuse)
 
     @property
     def _which(self) -> tuple[str, int]:
