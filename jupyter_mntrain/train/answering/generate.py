@@ -29,7 +29,7 @@ from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.policy import directory_of
-from jupyter_mntrain.train.checkpoint.resuming import find_newest
+from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, find_newest
 from jupyter_mntrain.train.checkpoint.whole_weights import load_whole
 from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.model.decoder import materialize, whole_model
@@ -71,6 +71,18 @@ def checkpoints_of(run: str, recipe: Recipe, environment: Mapping[str, str]) -> 
     return found
 
 
+def newest_of(world: World, source: CheckpointDirectory, run: str) -> FoundCheckpoint:
+    """Find the newest checkpoint of a run. Collective.
+
+    Raises:
+        RecipeError: there is none.
+    """
+    found = find_newest(world, source, finishes=False)
+    if found is None:
+        raise RecipeError(f"run {run} has no checkpoint yet", fix=f"save one: mntrain save {run}")
+    return found
+
+
 def load_newest(
     world: World, directory: Path, run: str, recipe: Recipe, progress: ProgressWriter
 ) -> tuple[int, Any]:
@@ -82,9 +94,7 @@ def load_newest(
     Raises:
         RecipeError: there is no checkpoint.
     """
-    found = find_newest(world, CheckpointDirectory(directory), finishes=False)
-    if found is None:
-        raise RecipeError(f"run {run} has no checkpoint yet", fix=f"save one: mntrain save {run}")
+    found = newest_of(world, CheckpointDirectory(directory), run)
     here = (directory / DESCRIPTION / "config.json").is_file()
     error = None
     if world.is_head and not here:
@@ -118,19 +128,22 @@ def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
         prompt = ChatWriter(tokenizer, None, answers_only=False).asks(prompt, "the text")
     given = tokenizer(prompt, return_tensors="pt", add_special_tokens=False).input_ids
     torch.manual_seed(arguments.seed)
-    samples = arguments.temperature > 0
     with torch.no_grad():
         ids = model.generate(
             given,
             attention_mask=torch.ones_like(given),
             max_new_tokens=arguments.tokens,
-            do_sample=samples,
-            temperature=arguments.temperature if samples else None,
-            top_p=arguments.top_p if samples else None,
-            top_k=0 if samples else None,
+            **sampling(arguments.temperature, arguments.top_p),
             pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
         )
     return str(tokenizer.decode(ids[0, given.shape[1] :], skip_special_tokens=True))
+
+
+def sampling(temperature: float, top_p: float) -> dict[str, Any]:
+    """How transformers' ``generate`` chooses tokens; at temperature 0 always the likeliest one."""
+    if temperature > 0:
+        return {"do_sample": True, "temperature": temperature, "top_p": top_p, "top_k": 0}
+    return {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -36,7 +36,7 @@ from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.answering.generate import checkpoints_of
+from jupyter_mntrain.train.answering.generate import checkpoints_of, newest_of
 from jupyter_mntrain.train.answering.loaded import (
     add_source_arguments,
     leave_when_told,
@@ -44,7 +44,6 @@ from jupyter_mntrain.train.answering.loaded import (
     weight_bytes,
 )
 from jupyter_mntrain.train.checkpoint.keeping import export_checkpoint
-from jupyter_mntrain.train.checkpoint.resuming import find_newest
 from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import join_world
 
@@ -106,10 +105,7 @@ def _model(arguments: argparse.Namespace, progress: ProgressWriter) -> Iterator[
     try:
         with join_world("cpu", TIMEOUT_S) as world:
             source = CheckpointDirectory(checkpoints_of(arguments.run, recipe, os.environ))
-            found = find_newest(world, source, finishes=False)
-            if found is None:
-                cause = f"run {arguments.run} has no checkpoint yet"
-                raise RecipeError(cause, fix=f"save one: mntrain save {arguments.run}")
+            found = newest_of(world, source, arguments.run)
             exported.parent.mkdir(exist_ok=True)
             run = arguments.run
             export_checkpoint(

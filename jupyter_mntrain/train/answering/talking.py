@@ -30,6 +30,7 @@ from jupyter_mntrain.telemetry.chat_files import QuestionReader, end_conversatio
 from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.train.answering.generate import sampling
 from jupyter_mntrain.train.answering.loaded import (
     Answering,
     add_source_arguments,
@@ -119,16 +120,12 @@ class Chatter:
     def _generate(self, given: torch.Tensor, question: ChatRequest, writer: _AnswerWriter) -> None:
         wishes, model = question.sampling, self.loaded.model
         torch.manual_seed(wishes.seed + question.turn - 1)
-        samples = wishes.temperature > 0
         with torch.no_grad():
             model.generate(
                 given,
                 attention_mask=torch.ones_like(given),
                 max_new_tokens=self.loaded.fitting(wishes.tokens, given),
-                do_sample=samples,
-                temperature=wishes.temperature if samples else None,
-                top_p=wishes.top_p if samples else None,
-                top_k=0 if samples else None,
+                **sampling(wishes.temperature, wishes.top_p),
                 eos_token_id=self.loaded.ends or None,
                 pad_token_id=self.loaded.padding,
                 streamer=writer,

@@ -24,10 +24,6 @@ class ComingPiece:
         self.is_over = False
         """Whether nobody brings more of them."""
 
-    @property
-    def is_whole(self) -> bool:
-        return self.come == len(self.content)
-
     def came(self, count: int) -> None:
         """So many are there. Never fewer than before: who begins anew brings the same ones."""
         self.come = max(self.come, count)
