@@ -27,7 +27,7 @@ from jupyter_mntrain.metrics.series import (
 from jupyter_mntrain.metrics.summarizer import summarize
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
-from jupyter_mntrain.metrics.trace.recorded import NewestTransfers
+from jupyter_mntrain.metrics.trace.recorded import RecentTransfers
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.metrics import RankEvaluation, RankStart, RankText
@@ -98,7 +98,7 @@ class SeriesBuilder:
         self._read_texts: Heard = (None, 0)
         self._links: dict[str, LinkRows] = {}
         self._traffic: dict[str, OtherTraffic] = {}
-        self._transfers = NewestTransfers()
+        self._transfers = RecentTransfers()
         self._capacities = LinkCapacities()
         self._told_of_links: list[Told] = []
         """What the capacities were taken from: of many nodes they are many, and rarely new."""

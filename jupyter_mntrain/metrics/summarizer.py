@@ -58,7 +58,7 @@ def summarize(
     Args:
         now_s: Unix time.
         traffic: of others, on any of the links.
-        transfers: of the newest recorded step.
+        transfers: of the newest recorded steps.
         peak_flops_per_s: of all devices together.
     """
     view = history.view

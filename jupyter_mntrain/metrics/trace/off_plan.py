@@ -32,7 +32,7 @@ class Measured(NamedTuple):
     Args:
         step_s: seconds of a step.
         computing_s: of each rank in a step.
-        transfers: of each direction, from a recorded step.
+        transfers: of each direction, from the newest recorded steps.
         traffic: most that others use of a node's link now, 0..1.
     """
 
@@ -113,7 +113,7 @@ def measured_of(
     """Take what was measured of a job.
 
     Args:
-        transfers: of a recorded step, by ranks of the job.
+        transfers: of recorded steps, by ranks of the job.
         traffic: of others on the links.
     """
     width = width_of(history, plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
 from typing import NamedTuple
@@ -26,7 +26,7 @@ Pair = tuple[Rank, Rank]
 
 
 class SentMessages(NamedTuple):
-    """Messages of a recorded step from one rank to another.
+    """Messages of a step from one rank to another, as recorded steps show them.
 
     Args:
         number: of all.
@@ -88,21 +88,46 @@ def transfers_of(traces: Traces) -> dict[Pair, SentMessages]:
     return {pair: SentMessages(counts[pair], min(times)) for pair, times in lasted.items()}
 
 
-class NewestTransfers:
-    """The messages of a job's newest recorded step, found once for each of them."""
+class RecentTransfers:
+    """The messages of a job's newest recorded steps, each step read once.
+
+    The shortest of several steps counts: whatever else keeps a message, such as a process without a
+    core, only makes it longer, and rarely in each of them.
+    """
 
     def __init__(self) -> None:
-        self._newest = 0
+        self._by_step: dict[int, dict[Pair, SentMessages]] = {}
+        self._told = 0
         self._found: dict[Pair, SentMessages] = {}
 
     def of(self, history: JobHistory) -> Mapping[Pair, SentMessages]:
         first = next(iter(history.ranks.values()), None)
         told = first.traces[-1].step if first is not None and first.traces else 0
-        if told > self._newest and (steps := recorded_steps(history)):
-            newest = max(steps)
-            if newest > self._newest:
-                self._newest, self._found = newest, transfers_of(steps[newest])
+        if told > self._told:
+            steps = recorded_steps(history)
+            known = self._by_step
+            self._by_step = {
+                step: known[step] if step in known else transfers_of(traces)
+                for step, traces in steps.items()
+            }
+            if told in steps:
+                self._told = told
+            self._found = shortest(self._by_step.values())
         return self._found
+
+
+def shortest(steps: Iterable[Mapping[Pair, SentMessages]]) -> dict[Pair, SentMessages]:
+    """Return the messages of the last step, each direction with the least time of any step.
+
+    Args:
+        steps: oldest first.
+    """
+    found: dict[Pair, SentMessages] = {}
+    for step in steps:
+        for pair, one in step.items():
+            before = found.get(pair, one)
+            found[pair] = SentMessages(one.number, min(one.least_s, before.least_s))
+    return found
 
 
 def _aligned(traces: Traces, exchanged: Sequence[Message]) -> dict[Rank, float]:

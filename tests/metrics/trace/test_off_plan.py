@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pytest
 
+from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.summary import JobEvent, OffPlan, OffPlanCause
 from jupyter_mntrain.metrics.trace.off_plan import TOLERANCE, Measured, measured_of, off_plan
-from jupyter_mntrain.metrics.trace.recorded import SentMessages, transfers_of
+from jupyter_mntrain.metrics.trace.recorded import (
+    Pair,
+    RecentTransfers,
+    SentMessages,
+    transfers_of,
+)
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.metrics import RankTrace
 from jupyter_mntrain.plan.prediction.simulated import LinkTimes
 from tests.standin.jobs import history, step, view
 from tests.standin.plans import MESSAGES, plan_of
@@ -87,6 +96,27 @@ def test_transfers_are_those_of_the_recorded_step_whatever_the_clocks_say() -> N
         for one in found.values():
             assert one.number == MESSAGES
             assert one.least_s == pytest.approx(sum(slow))
+
+
+def test_what_kept_a_message_in_one_recorded_step_alone_is_not_the_links() -> None:
+    late = LinkTimes(latency=0.5, occupied=LINK.occupied)
+    told = [traces_of(walked(link=one), number=number) for number, one in ((3, LINK), (5, late))]
+    both = {f"node{rank + 1}": [traces[Rank(rank)] for traces in told] for rank in range(2)}
+    first = {node: traces[:1] for node, traces in both.items()}
+    last = {node: traces[1:] for node, traces in both.items()}
+    transfers = RecentTransfers()
+
+    def least(found: Mapping[Pair, SentMessages]) -> list[float]:
+        return [found[R0, R1].least_s, found[R1, R0].least_s]
+
+    def job(traces: Mapping[str, Sequence[RankTrace]]) -> JobHistory:
+        return history(view("running", "running"), traces)
+
+    as_planned = pytest.approx([sum(LINK)] * 2)
+    assert least(transfers.of(job(first))) == as_planned
+    assert least(transfers.of(job({**both, "node2": first["node2"]}))) == as_planned, "not all told"
+    assert least(transfers.of(job(both))) == as_planned
+    assert min(least(RecentTransfers().of(job(last)))) == pytest.approx(sum(late))
 
 
 def test_what_is_measured_is_that_of_the_first_pipeline_now() -> None:
