@@ -13,12 +13,14 @@ from typing import NoReturn
 # Before anything imports transformers: a training run never asks the hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from torch.distributed.elastic.multiprocessing.errors import record
-
 from jupyter_mntrain.model.environment import FIRST_STEP_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.lazy import heavy_imports
 from jupyter_mntrain.recipe.parse import check, load_recipe
 from jupyter_mntrain.telemetry.problem_file import hand_over
+
+with heavy_imports():
+    from torch.distributed.elastic.multiprocessing.errors import record
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code that shells give a program ended by Ctrl-C."""
@@ -54,12 +56,14 @@ def _run(argv: list[str] | None) -> None:
 
     # torch and transformers take seconds
     if FIRST_STEP_VARIABLE in os.environ:
-        from jupyter_mntrain.train.pipeline.first_step import try_first_step
+        with heavy_imports():
+            from jupyter_mntrain.train.pipeline.first_step import try_first_step
 
         try_first_step(recipe, chosen)
         return
 
-    from jupyter_mntrain.train.loop import train
+    with heavy_imports():
+        from jupyter_mntrain.train.loop import train
 
     train(recipe, chosen)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -170,12 +171,15 @@ def _data_files(root: Path, section: DataSection) -> list[Path]:
 
 
 def _library_files(root: Path) -> list[Path]:
-    def belongs(path: Path) -> bool:
-        parts = path.relative_to(root).parts
-        is_left_out = any(p in _LIBRARY_LEFT_OUT or p.startswith(_MACHINE_PREFIXES) for p in parts)
-        return not is_left_out and not path.is_symlink()
+    def belongs(name: str) -> bool:
+        return name not in _LIBRARY_LEFT_OUT and not name.startswith(_MACHINE_PREFIXES)
 
-    return sorted(path for path in root.rglob("*.py") if belongs(path))
+    found: list[Path] = []
+    for directory, below, names in os.walk(root):
+        below[:] = filter(belongs, below)  # installed packages have far more files than the library
+        here = Path(directory)
+        found += (here / name for name in names if name.endswith(".py") and belongs(name))
+    return sorted(path for path in found if not path.is_symlink())
 
 
 def _corpus(
