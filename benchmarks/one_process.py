@@ -102,7 +102,7 @@ class Bare:
         self._recipe = ready.reports and recipe
         self._config = ready.config
         self._weights = ready.modules[0].weights()
-        steps = recipe.train.steps
+        steps = recipe.steps
         self._batches = [ready.batches.batch(step) for step in range(steps)]
         self._microbatches: int = recipe.microbatches
         self._section = recipe.optimizer

@@ -9,6 +9,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.recipe.sections import Recipe
 
 SHOWN_STEPS = 8
 """Most steps that a refusal lists."""
@@ -162,17 +163,32 @@ def _not_whole(
     return RefusedError(cause, kind=Kind.NO_CHECKPOINT, fix=fix)
 
 
-def refuse_finished(view: JobView, steps: int, step: int) -> None:
+def steps_in_all(recipe: Recipe, before: Recipe | None, view: JobView) -> int | None:
+    """Steps that a run is to make in all. Of epochs, what its ranks have told; ``None`` if they
+    have not, or other epochs are given now.
+
+    Args:
+        recipe: by which it is to go on.
+        before: by which the job ``view`` ran.
+    """
+    epochs, line = recipe.train.epochs, view.loss_line
+    if epochs is None:
+        return recipe.train.steps
+    is_same = before is not None and before.train.epochs == epochs
+    return line.total_steps if is_same and line is not None else None
+
+
+def refuse_finished(view: JobView, steps: int | None, step: int) -> None:
     """Refuse a run that has no steps left.
 
     Args:
-        steps: that it is to make.
+        steps: that it is to make; ``None`` if only its ranks can know.
         step: of the checkpoint.
 
     Raises:
         SpecError: as told.
     """
-    if step >= steps:
+    if steps is not None and step >= steps:
         raise SpecError(
             f"run {view.run} is to make {steps} steps, and its checkpoint is of step {step}",
             fix=f"say how many it is to make in all: --steps {2 * step}",

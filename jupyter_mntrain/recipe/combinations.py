@@ -151,7 +151,7 @@ def _check_parallelism(recipe: Recipe) -> None:
 
 
 def check_schedule(recipe: Recipe) -> None:
-    """Refuse fields of another learning-rate schedule, and a decay that begins in the warm-up.
+    """Refuse fields of another learning-rate schedule.
 
     Raises:
         RecipeError: naming the field and what to change.
@@ -161,14 +161,41 @@ def check_schedule(recipe: Recipe) -> None:
         if section.schedule != whose and getattr(section, field) != getattr(usual, field):
             cause = f'optimizer.{field}: schedule = "{section.schedule}" does not use it'
             raise RecipeError(cause, fix=f'leave {field} out or use schedule = "{whose}"')
-    most = recipe.train.steps - recipe.warmup_steps
+
+
+def check_duration(recipe: Recipe) -> None:
+    """Refuse a warm-up that is longer than the run, and a decay that begins in the warm-up.
+
+    Args:
+        recipe: with a known number of steps.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    section, epochs = recipe.optimizer, recipe.train.epochs
+    if recipe.warmup_steps > recipe.steps:
+        what = "train.steps" if epochs is None else f"the steps of {epochs:g} epochs"
+        cause = f"optimizer.warmup_steps = {recipe.warmup_steps}: more than {what}"
+        raise RecipeError(cause, fix=f"use at most {recipe.steps}")
+    most = recipe.steps - recipe.warmup_steps
     if section.schedule == "wsd" and recipe.decay_steps > max(1, most):
         cause = f"optimizer.decay_share = {section.decay_share:g}: the decay takes "
         cause += f"{recipe.decay_steps} steps, and the warm-up of {recipe.warmup_steps} "
         cause += f"leaves {most}"
-        share = math.floor(100 * most / recipe.train.steps) / 100
+        share = math.floor(100 * most / recipe.steps) / 100
         fix = f"use at most {share:g}" if share else "use fewer warmup_steps"
         raise RecipeError(cause, fix=f"{fix}, or more steps")
+
+
+def check_overfitting(recipe: Recipe) -> None:
+    """Refuse epochs of a run that never comes to the end of its data.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    if recipe.train.epochs is not None and recipe.train.overfit_batch:
+        cause = f"train.epochs = {recipe.train.epochs:g}: with overfit_batch every step trains on "
+        raise RecipeError(f"{cause}the first batch", fix="use steps, or leave overfit_batch out")
 
 
 def check_precision(recipe: Recipe) -> None:

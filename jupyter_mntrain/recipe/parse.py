@@ -16,7 +16,9 @@ from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.combinations import (
     check_attention,
     check_data,
+    check_duration,
     check_memory,
+    check_overfitting,
     check_precision,
     check_prompts,
     check_schedule,
@@ -26,6 +28,7 @@ from jupyter_mntrain.recipe.combinations import (
 from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.orders.counts import check_counts
 from jupyter_mntrain.recipe.parts.adapters import check_adapters
+from jupyter_mntrain.recipe.parts.overrides import override_in, settle_duration
 from jupyter_mntrain.recipe.parts.results import CheckpointSection
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
 from jupyter_mntrain.recipe.sections import (
@@ -84,7 +87,8 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{name}: not valid TOML: {error}", fix=TOML_FIX) from None
     for override in overrides:
-        _override(raw, override)
+        override_in(raw, override)
+    settle_duration(raw)
     try:
         recipe = msgspec.convert(raw, Recipe)
     except msgspec.ValidationError as error:
@@ -95,6 +99,7 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
     check_attention(recipe)
     check_data(recipe)
     check_memory(recipe)
+    check_overfitting(recipe)
     check_prompts(recipe)
     check_stop_after(recipe)
     _check_checkpoint(recipe.checkpoint)
@@ -177,11 +182,10 @@ def _check_model(model: ModelSection) -> None:
 
 
 def _check_optimizer(recipe: Recipe) -> None:
-    if recipe.warmup_steps > recipe.train.steps:
-        cause = f"optimizer.warmup_steps = {recipe.warmup_steps}: more than train.steps"
-        raise RecipeError(cause, fix=f"use at most {recipe.train.steps}")
     section = recipe.optimizer
     check_schedule(recipe)
+    if recipe.train.steps is not None:
+        check_duration(recipe)
     check_precision(recipe)
     if section.kind == "adafactor":
         for field in ("betas", "epsilon"):
@@ -249,21 +253,6 @@ def _check_batch(recipe: Recipe) -> None:
         cause = f"train.batch_size = {size} is not a multiple of {parts} ({of_what})"
         nearest = sorted({size // parts * parts, (size // parts + 1) * parts} - {0})
         raise RecipeError(cause, fix=f"use {' or '.join(str(n) for n in nearest)}")
-
-
-def _override(raw: dict[str, Any], override: str) -> None:
-    place, equals, value = override.partition("=")
-    section, dot, field = place.strip().partition(".")
-    if not (equals and dot and section and field):
-        cause = f"--set {override}: must have the form section.field=value"
-        raise RecipeError(cause, fix="use, for example, --set train.steps=50")
-    table = raw.setdefault(section, {})
-    if not isinstance(table, dict):
-        raise RecipeError(f"{section} = {table!r}: not a section", fix=f"write [{section}]")
-    try:
-        table[field] = tomllib.loads(f"value = {value.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
-        table[field] = value.strip()
 
 
 def _explained(raw: dict[str, Any], message: str) -> RecipeError:

@@ -29,6 +29,9 @@ Checkpointing = Literal["none", "full", "selective"]
 MOST_MICROBATCHES = 8
 """Where nothing plans their number."""
 
+MOST_WARMUP_STEPS = 100
+"""Where nothing is said."""
+
 _Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Beta = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
@@ -160,6 +163,9 @@ class MemorySection(UserRecord, frozen=True):
 class TrainSection(UserRecord, frozen=True):
     """Duration and device. ``batch_size`` is sequences per optimizer step, over all pipelines.
 
+    ``epochs`` in place of ``steps``: how often all sequences are trained on, which need not be
+    whole. How many ``steps`` that takes is known once the data has been read; ``None`` until then.
+
     With ``tf32``, GPUs of compute capability 8.0 or newer multiply float32 matrices as TF32:
     several times as fast, with 11 significant bits in place of 24. Elsewhere it has no effect.
 
@@ -173,7 +179,8 @@ class TrainSection(UserRecord, frozen=True):
     none. ``launch --debug`` sets the last two.
     """
 
-    steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] = 100
+    steps: Annotated[int, Meta(ge=1, le=MOST_STEPS)] | None = 100
+    epochs: Annotated[float, Meta(gt=0.0, le=1e6)] | None = None
     batch_size: _Count = 32
     accumulation: Annotated[int, Meta(ge=1, le=65536)] = 1
     seed: Seed = 0
@@ -207,6 +214,14 @@ class Recipe(UserRecord, frozen=True):
     @property
     def tokens_per_step(self) -> int:
         return self.train.batch_size * self.data.sequence_length
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps in all. Of epochs only the ranks know them, once they read the data:
+        where they may be unknown, ask ``train.steps``.
+        """
+        assert self.train.steps is not None  # noqa: S101
+        return self.train.steps
 
     @property
     def schedule(self) -> ScheduleName:
@@ -245,12 +260,12 @@ class Recipe(UserRecord, frozen=True):
     @property
     def warmup_steps(self) -> int:
         given = self.optimizer.warmup_steps
-        return min(100, self.train.steps // 10) if given is None else given
+        return min(MOST_WARMUP_STEPS, self.steps // 10) if given is None else given
 
     @property
     def decay_steps(self) -> int:
         """Steps over which ``wsd`` falls."""
-        return max(1, round(self.optimizer.decay_share * self.train.steps))
+        return max(1, round(self.optimizer.decay_share * self.steps))
 
     @property
     def dtype(self) -> Dtype:

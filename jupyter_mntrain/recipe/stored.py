@@ -13,6 +13,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
 from jupyter_mntrain.recipe.devices.settled import settled
 from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
 from jupyter_mntrain.recipe.sections import Recipe
 
 RECIPE_FILE = "recipe.toml"
@@ -70,6 +71,7 @@ def with_settings(spec: JobSpec, settings: Sequence[str]) -> JobSpec:
             f"{settings[0]}: this job runs {' '.join(spec.entry[:2])}, not a recipe",
             fix="pass its arguments after --",
         )
+    refuse_both_durations(settings)
     words = (word for one in settings for word in (SET, one))
     changed = msgspec.structs.replace(spec, entry=(*spec.entry, *words))
     recipe_of(changed)

@@ -83,7 +83,6 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, world: World, recorder: Recorder) -> None:
         torch.manual_seed(recipe.train.seed)
-        self.recipe = recipe
         self.world = world
         self.recorder = recorder
         self.memory = MemoryGauge(world.device)
@@ -92,6 +91,7 @@ class Trainer:
 
         # Data and model. Ranks compare hashes of them.
         ready = prepare(recipe, world, recorder.progress, reads=self.reads)
+        self.recipe = recipe = ready.recipe
         self.batches, self._summary = ready.batches, ready.summary
 
         # The pipeline, with a meter attached.
@@ -158,7 +158,7 @@ class Trainer:
         self._leave_out()
         held: QueuedStep | None = None
         steps_done = self.first_step
-        for step in range(self.first_step, self.recipe.train.steps):
+        for step in range(self.first_step, self.recipe.steps):
             queued, steps_done = self._begin_after(held, step, reports), step + 1
             if held is not None:
                 self._end(held, reports)
@@ -323,7 +323,7 @@ class Trainer:
             parameters=parameters,
             flops_per_token=self.flops_per_token,
             tokens_per_step=self.recipe.tokens_per_step,
-            total_steps=self.recipe.train.steps,
+            total_steps=self.recipe.steps,
             schedule=self.recipe.schedule,
             microbatches=self.recipe.microbatches,
             saves=self.checkpoints.directory is not None,

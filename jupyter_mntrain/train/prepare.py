@@ -13,6 +13,7 @@ import numpy as np
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families import family_of, normal
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
+from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.rank_memory import adapter_values
 from jupyter_mntrain.recipe.schedules import KINDS
@@ -54,6 +55,7 @@ class Prepared:
     """What a rank has built, once all ranks agree that they train the same thing."""
 
     recipe: Recipe
+    """With the number of steps that its epochs take."""
     config: Any
     grid: Grid
     layout: Layout
@@ -132,6 +134,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
     _refuse_attention(recipe.model.attention)
     refuse_unfit(recipe, config)
     sources, held_out = _sequences(recipe, tokens, evaluated)
+    recipe = with_steps(recipe, sum(len(one.rows) for one in sources))
     prompts = read_prompts(recipe, tokens, config.vocab_size)
     rows = [one.rows for one in sources]
     batches = Batches(

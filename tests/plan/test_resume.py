@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.records.checkpoint import (
     HeldCheckpoint,
     Manifest,
@@ -23,9 +25,11 @@ from jupyter_mntrain.plan.resume import (
     refuse_finished,
     refuse_running,
     reported_step,
+    steps_in_all,
     whole_checkpoint,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
+from jupyter_mntrain.recipe.parse import parse_recipe
 from tests.plan.views import job_view
 from tests.wording import says
 
@@ -143,6 +147,18 @@ def test_a_run_without_steps_left_is_refused() -> None:
     with pytest.raises(SpecError) as caught:
         refuse_finished(job_view(RUN, "succeeded"), 400, 400)
     assert says("--steps 800", caught.value.fix)
+
+
+def test_the_steps_of_epochs_are_those_that_the_run_told() -> None:
+    three, more = parse_recipe("", ["train.epochs=3"]), parse_recipe("", ["train.epochs=5"])
+    line = LossLine(1, 1, (3.0,), (3.0,), 3.0, 3.0, total_steps=411)
+    view = job_view(RUN, "failed")
+    assert steps_in_all(three, three, view) is None
+    refuse_finished(view, None, 400)
+    told = msgspec.structs.replace(view, loss_line=line)
+    assert steps_in_all(three, three, told) == 411
+    assert steps_in_all(more, three, told) is None
+    assert steps_in_all(parse_recipe("", ["train.steps=7"]), three, told) == 7
 
 
 def test_attempts_are_numbered_on_over_the_chain() -> None:

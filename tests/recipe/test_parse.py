@@ -91,12 +91,21 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
     [
         ("[model]\nhiden_size = 8", "model.hiden_size: no such field. Fix: use hidden"),
         ("[modle]", "modle: no such section. Fix: use model"),  # codespell:ignore
-        ("[train]\nzzz = 1", "train.zzz: no such field. Fix: use one of steps, batch_size"),
+        ("[train]\nzzz = 1", "train.zzz: no such field. Fix: use one of steps, epochs"),
         ("[train]\nsteps = 0", "train.steps = 0 is not allowed. Fix: give a whole number from 1"),
         ("[train]\nsteps = 2.5", "train.steps = 2.5 is not allowed"),
         ("[train]\nsteps = true", "train.steps = true is not allowed"),
         ('[train]\nsteps = "10"', 'train.steps = "10" is not allowed'),
         ('[train]\ndevice = "gpu"', '"gpu" is not allowed. Fix: give one of "auto", "cpu", "cuda"'),
+        (
+            "[train]\nepochs = 0",
+            "train.epochs = 0 is not allowed. Fix: give a number above 0 and up",
+        ),
+        ("[train]\nsteps = 5\nepochs = 2", "train.steps and train.epochs are both given. Fix: rem"),
+        (
+            "[train]\nepochs = 2\noverfit_batch = true",
+            "with overfit_batch every step trains on the first batch. Fix: use steps, or leave",
+        ),
         ("[optimizer]\nlearning_rate = 0", "a number above 0 and up to 10"),
         ("[optimizer]\nlearning_rate = nan", "learning_rate = nan is not allowed"),
         ("[optimizer]\nlearning_rate = inf", "learning_rate = inf is not allowed"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import ceil
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,28 @@ def test_sources_by_weight_and_text_of_its_own_to_evaluate_on(
     said = capsys.readouterr().out
     assert says(f"data: 75.0% from {text}: 1 documents, ", said)
     assert says(f"data: 25.0% from {other}: 1 documents, ", said)
+
+
+def test_epochs_are_counted_said_and_recorded(
+    text: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MNTRAIN_METRICS_DIR", str(tmp_path / "metrics"))
+    more = ("train.epochs=0.05", "optimizer.min_ratio=0.5", "optimizer.schedule=linear")
+    run = result(text, *more, "evaluation.interval_steps=100", "evaluation.share=0.2")
+    steps = len(run.losses)
+    said = capsys.readouterr().out
+    assert says(f"data: 0.05 epochs = {steps} steps; an epoch is ", said)
+    assert f"step {steps}/{steps} " in said
+    assert steps == ceil(0.05 * float(said.partition("an epoch is ")[2].split()[0]))
+    assert max(run.evaluations) == steps
+    lines = (tmp_path / "metrics" / "rank-0.ndjson").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    assert [one["total_steps"] for one in told if one["kind"] == "start"] == [steps]
+    rates = [one["learning_rate"] for one in told if one["kind"] == "step"]
+    assert rates[-1] == pytest.approx(0.5 * rates[0])
 
 
 def test_too_little_text_to_hold_any_out_is_one_line(text: Path) -> None:

@@ -21,6 +21,10 @@ from tests.wording import says, wording
         (["launch", "r.toml", "--head", "nobody"], ["nobody", "not a participant"]),
         (["launch", "r.toml", "--set", "train.stesp=3"], ["train.stesp", "steps"]),
         (["launch", "r.toml", "--set", "train.steps=0"], ["train.steps = 0", "from 1"]),
+        (
+            ["launch", "r.toml", "--set", "train.steps=5", "--set", "train.epochs=2"],
+            ["train.steps and train.epochs are both given", "remove one"],
+        ),
         (["launch", "r.toml", "--set", "pipeline.in_flight=[1]"], ["in_flight"]),
         (["launch", "r.toml", "--wait", "--detach"], ["--wait", "--detach"]),
         (["launch", "r.toml", "--timeout", "5"], ["--timeout", "--wait"]),

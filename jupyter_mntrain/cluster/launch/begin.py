@@ -88,13 +88,8 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
         directories={name: one.directory for name, one in by_node.items()},
     )
     found = choose_in_directory(path, listed, step, names)
-    if found.step >= recipe.train.steps:
-        raise SpecError(
-            f"the recipe makes {recipe.train.steps} steps, and the checkpoint in {path} has made "
-            f"{found.step}",
-            fix=f"say how many it is to make in all: --set train.steps={2 * found.step}",
-        )
     before = _recipe_in(by_node, found)
+    _refuse_finished(path, recipe, before, found.step)
     changes: tuple[SettingChange, ...] = ()
     notes: tuple[Problem, ...] = (_SETTINGS_UNKNOWN,)
     if before is not None:
@@ -118,6 +113,22 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
         changes=changes,
         notes=notes,
     )
+
+
+def _refuse_finished(path: str, recipe: Recipe, before: Recipe | None, step: int) -> None:
+    """Refuse a recipe that has no steps left after a checkpoint.
+
+    Args:
+        before: by which it was saved; it has the number of steps of the same epochs.
+    """
+    steps = recipe.train.steps
+    if before is not None and steps is None and before.train.epochs == recipe.train.epochs:
+        steps = before.train.steps
+    if steps is not None and step >= steps:
+        raise SpecError(
+            f"the recipe makes {steps} steps, and the checkpoint in {path} has made {step}",
+            fix=f"say how many it is to make in all: --set train.steps={2 * step}",
+        )
 
 
 def _place_of(begin: str) -> tuple[str, int | None]:

@@ -38,6 +38,7 @@ from jupyter_mntrain.plan.resume import (
     refuse_finished,
     refuse_running,
     reported_step,
+    steps_in_all,
     use_steps,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
@@ -147,7 +148,7 @@ async def plan_resume(
         changes = changed_settings(before, recipe, step=step or 0)
         refuse_unfit(changes, f"run {view.run}")
         _refuse_moved(view, changes, before, is_branch=begin is not None)
-        refuse_finished(view, recipe.train.steps, step or 0)
+        refuse_finished(view, steps_in_all(recipe, before, last), step or 0)
         notes = (*notes, *exactness_notes(changes))
     is_branch = begin is not None
     path = f"{named}/{view.run}" if is_branch and recipe and named is not None else None

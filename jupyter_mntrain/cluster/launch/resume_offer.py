@@ -24,7 +24,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import JobView
-from jupyter_mntrain.plan.resume import last_reached, still_running
+from jupyter_mntrain.plan.resume import last_reached, steps_in_all, still_running
 from jupyter_mntrain.recipe.stored import recipe_of
 
 Obstacle = Literal["running", "nothing-saved", "not-whole", "finished", "refused"]
@@ -43,7 +43,8 @@ class ResumeOffer(Record, frozen=True):
         obstacle: why it cannot; ``None`` if it can.
         step: finished steps of the newest checkpoint; ``None`` if there is none, or a script's
             that only the nodes know.
-        steps: that the recipe makes in all; ``None`` for a script.
+        steps: that the recipe makes in all; ``None`` for a script, or epochs of which no rank has
+            told yet how many steps they are.
         reached: the last step that the run finished.
         losses: of the steps to come.
         changes: settings and ranks that differ from the run's newest job.
@@ -88,7 +89,7 @@ async def offer_resume(live: ClusterView, job_id: JobId) -> ResumeOffer:
         newest_job=newest.job_id,
         checkpoints=listed,
         step=saved,
-        steps=None if recipe is None else recipe.train.steps,
+        steps=None if recipe is None else steps_in_all(recipe, recipe, view),
         reached=last_reached(chain),
     )
     if unknown is not None:

@@ -13,8 +13,9 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields
+from jupyter_mntrain.recipe.optimizer.duration import as_written
 from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import MOST_WARMUP_STEPS, Recipe
 
 Effect = Literal["refused", "checked", "other", "rounding", "none"]
 """What a changed setting does to a resumed run: ``refused``: the checkpoint does not fit.
@@ -44,6 +45,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "memory": "rounding",
     "memory.offload_activations": "none",
     "train.steps": "other",
+    "train.epochs": "other",
     "train.batch_size": "refused",
     "train.accumulation": "rounding",
     "train.seed": "other",
@@ -62,7 +64,8 @@ EFFECTS: Final[dict[str, Effect]] = {
 """By section, or by section and field, which wins."""
 
 _OF_SCHEDULE = ("schedule", "warmup_steps", "min_ratio", "decay_share", "power")
-_SCHEDULE = frozenset({"train.steps", *(f"optimizer.{field}" for field in _OF_SCHEDULE)})
+_DURATION = ("train.steps", "train.epochs")
+_SCHEDULE = frozenset({*_DURATION, *(f"optimizer.{field}" for field in _OF_SCHEDULE)})
 _COMPARED_STEPS = 1000
 """Most steps at which two learning rates are compared."""
 
@@ -95,6 +98,8 @@ def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[Setti
     Args:
         step: finished steps of the checkpoint.
     """
+    # The steps that epochs take follow from the data, and a checkpoint tells them, too.
+    before, after = as_written(before), as_written(after)
     meant, means = dict(resolved_fields(before)), dict(resolved_fields(after))
     changes = (
         SettingChange(
@@ -166,7 +171,16 @@ def _effect(name: str, before: Recipe, after: Recipe, step: int) -> Effect:
 
 
 def _has_same_rates(before: Recipe, after: Recipe, step: int) -> bool:
+    if before.train.steps is None or after.train.steps is None:
+        return all(_is_constant(one, step) for one in (before, after))
     last = min(before.train.steps, after.train.steps)
     stride = max(1, (last - step) // _COMPARED_STEPS)
     compared = {*range(step, last, stride), max(step, last - 1)}
     return all(ratio_at(before, one) == ratio_at(after, one) for one in compared)
+
+
+def _is_constant(recipe: Recipe, step: int) -> bool:
+    """Whether the learning rate stays from ``step`` on, however many steps there are."""
+    section = recipe.optimizer
+    warmup = MOST_WARMUP_STEPS if section.warmup_steps is None else section.warmup_steps
+    return step >= warmup and (section.schedule == "constant" or section.min_ratio == 1.0)

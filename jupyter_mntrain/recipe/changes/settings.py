@@ -49,7 +49,7 @@ _NO_LIMITS: Final = frozenset({"queue_limit", "lost_limit"})
 _CHOSEN: Final = frozenset(
     {
         *("model.preset", *(f"model.{field}" for field in SHAPE_FIELDS)),
-        *("pipeline.stages_per_rank", "optimizer.warmup_steps", "adapters.alpha"),
+        *("pipeline.stages_per_rank", "optimizer.warmup_steps", "adapters.alpha", "train.steps"),
         *("checkpoint.directory", "output.directory"),
         *("report.to", "report.project", "report.run_name"),
     }
@@ -171,7 +171,8 @@ def _origin(
     section, _, field = name.partition(".")
     if name in changed:
         return set_in.get(name, "--set")
-    if field in written.get(section, {}):
+    # Epochs take the place of steps that are written.
+    if field in written.get(section, {}) and value is not None:
         return "recipe"
     is_chosen = value == "auto" or (value is None and name in _CHOSEN)
     return "auto" if is_chosen else "default"
@@ -189,7 +190,8 @@ def resolved_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
         yield from ((f"model.{ours}", shape[theirs]) for ours, theirs in SHAPE_FIELDS.items())
         yield "data.tokenizer", "train"
     yield "pipeline.stages_per_rank", recipe.stages_per_rank
-    yield "optimizer.warmup_steps", recipe.warmup_steps
+    if recipe.train.steps is not None or recipe.optimizer.warmup_steps is not None:
+        yield "optimizer.warmup_steps", recipe.warmup_steps
     if recipe.trains_adapters:
         yield "adapters.alpha", recipe.adapters.chosen_alpha
     if recipe.model.dtype != "auto":

@@ -136,7 +136,7 @@ def choice_line(recipe: Recipe, chosen: Mapping[str, str], seats: Sequence[Seat]
     if not any(seat.gpu for seat in seats) or not chosen:
         return ""
     known = settled(recipe, chosen)
-    lack = None if known.train.steps < COMPILED_STEPS else _obstacle(seats)
+    lack = _obstacle(seats) if _is_long(known) else None
     dtype, odd, why = chosen.get("model.dtype"), _without_bfloat16(seats), ""
     if dtype == "float32" and odd is not None:
         why = _why_not(odd)
@@ -199,13 +199,20 @@ def _precision(recipe: Recipe, config: Config | None, seats: Sequence[Seat]) -> 
 
 
 def _is_to_compile(recipe: Recipe, seats: Sequence[Seat]) -> bool:
-    if recipe.train.steps < COMPILED_STEPS:
+    if not _is_long(recipe):
         return False
     try:
         check_compile(settled(recipe, {"memory.compile": "true"}))
     except RecipeError:
         return False
     return all(map(_can_compile, seats))
+
+
+def _is_long(recipe: Recipe) -> bool:
+    """Whether compiling pays. Epochs, whose steps are not known yet, count as long: a minute too
+    many costs less than a fifth of a long run.
+    """
+    return recipe.train.steps is None or recipe.train.steps >= COMPILED_STEPS
 
 
 def _can_compile(seat: Seat) -> bool:

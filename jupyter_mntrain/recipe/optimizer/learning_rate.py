@@ -12,7 +12,7 @@ def ratio_at(recipe: Recipe, step: int) -> float:
     section = recipe.optimizer
     return learning_rate_ratio(
         step,
-        steps=recipe.train.steps,
+        steps=recipe.steps,
         warmup_steps=recipe.warmup_steps,
         min_ratio=section.min_ratio,
         schedule=section.schedule,

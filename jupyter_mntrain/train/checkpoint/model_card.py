@@ -17,6 +17,7 @@ import tomli_w
 import yaml
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.recipe.optimizer.duration import as_written
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.checkpoint.result import TrainResult
 
@@ -105,7 +106,10 @@ def _without_folders(line: str, paths: Sequence[str]) -> str:
 
 
 def _figures(recipe: Recipe, figures: RunFigures) -> Iterator[tuple[str, str]]:
-    yield "steps", f"{figures.steps:,} of {recipe.train.steps:,}"
+    total, epochs = recipe.train.steps, recipe.train.epochs
+    yield "steps", f"{figures.steps:,}" + ("" if total is None else f" of {total:,}")
+    if epochs is not None:
+        yield "epochs to make", f"{epochs:g}"
     yield "tokens per step", f"{recipe.tokens_per_step:,}"
     result = figures.result
     if result is None:
@@ -122,9 +126,11 @@ def _figures(recipe: Recipe, figures: RunFigures) -> Iterator[tuple[str, str]]:
 
 
 def _settings(recipe: Recipe) -> str:
-    changed = msgspec.to_builtins(recipe)  # without defaults
+    changed = msgspec.to_builtins(as_written(recipe))  # without defaults
     shown = {
-        section: {field: _shown(field, value) for field, value in fields.items()}
+        section: {
+            field: _shown(field, value) for field, value in fields.items() if value is not None
+        }
         for section, fields in changed.items()
         if section not in _NOT_SHOWN
     }

@@ -70,7 +70,7 @@ class Checkpointing:
         attempt = int(os.environ.get(RUN_ATTEMPT_VARIABLE, "1"))
         path = directory_of(self.recipe, os.environ)
         self._section = self.recipe.checkpoint
-        self._last_step = self.recipe.train.steps
+        self._last_step = self.recipe.steps
         self._digests = {one: self.digests[one] for one in _COMPARED if one in self.digests}
         self._directory = None if path is None else CheckpointDirectory(path, attempt)
         self._saver: Saver | None = None

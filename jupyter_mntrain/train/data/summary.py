@@ -35,20 +35,21 @@ def summarize(recipe: Recipe, sources: Sequence[Sequences], counts: ReadCounts) 
         sources: what is trained on.
         counts: of all rows that were read.
     """
-    section, steps = recipe.data, recipe.train.steps
+    section, steps = recipe.data, recipe.steps
+    count, per_step = sum(len(one.rows) for one in sources), recipe.train.batch_size
+    epoch = f"an epoch is {count / per_step:,.1f} steps of {per_step:,} sequences"
     if not section.sources:
         [one] = sources
-        count, per_step = len(one.rows), recipe.train.batch_size
         yield _sizes(one, section)
-        yield (
-            f"an epoch is {count / per_step:,.1f} steps of {per_step:,} sequences; "
-            f"{steps:,} steps are {steps * per_step / count:,.2f} epochs"
-        )
-    else:
+    if recipe.train.epochs is not None:
+        yield f"{recipe.train.epochs:g} epochs = {steps:,} steps; {epoch}"
+    elif not section.sources:
+        yield f"{epoch}; {steps:,} steps are {steps * per_step / count:,.2f} epochs"
+    if section.sources:
         total = sum(one.weight for one in section.sources)
         for given, one in zip(section.sources, sources, strict=True):
             share = given.weight / total
-            epochs = steps * recipe.train.batch_size * share / len(one.rows)
+            epochs = steps * per_step * share / len(one.rows)
             yield (
                 f"{share:.1%} from {given.path}: {_sizes(one, section)}; "
                 f"{steps:,} steps are {epochs:,.2f} epochs of it"

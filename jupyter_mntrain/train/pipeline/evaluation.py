@@ -47,7 +47,7 @@ class Evaluation:
         if self.held_out is None:
             return False
         interval = self.recipe.evaluation.interval_steps
-        return step % interval == 0 or step == self.recipe.train.steps
+        return step % interval == 0 or step == self.recipe.steps
 
     @property
     def is_over(self) -> bool:

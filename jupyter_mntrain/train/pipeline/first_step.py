@@ -47,7 +47,7 @@ def first_step_of(recipe: Recipe) -> Recipe:
     """A recipe that makes the first step of another, and neither saves nor reports it."""
     return replace(
         recipe,
-        train=replace(recipe.train, steps=1),
+        train=replace(recipe.train, steps=1, epochs=None),
         optimizer=replace(recipe.optimizer, warmup_steps=0),
         checkpoint=CheckpointSection(interval_steps=0, at_end=False),
         evaluation=EvaluationSection(),

@@ -84,7 +84,7 @@ def log_line(
         sample: from :meth:`QueuedStep.read`.
         times: seconds of all steps of this attempt.
     """
-    number, steps, interval = step.number, recipe.train.steps, recipe.train.log_interval
+    number, steps, interval = step.number, recipe.steps, recipe.train.log_interval
     if number % interval and number not in {1, steps}:
         return None
     recent = times[-interval:]

@@ -14,6 +14,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, built_in
 from jupyter_mntrain.recipe.changes.settings import Setting
+from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
 from jupyter_mntrain.show.tables.settings import settings_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb, VerbGroup
@@ -68,6 +69,7 @@ def settings_outcome(settings: Sequence[Setting], args: Namespace) -> Outcome:
 
 
 def _read(context: Context, args: Namespace) -> Workload:
+    refuse_both_durations(args.set)
     path, ours = context.directory / Path(args.target).expanduser(), built_in(args.target)
     if ours is not None and not path.exists():
         return from_built_in(ours, overrides=args.set)

@@ -21,6 +21,7 @@ from jupyter_mntrain.model.text.spelling import closest
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.changes.settings import OPTIONS
+from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.debugging import SETTINGS, with_debugging
@@ -228,6 +229,7 @@ def _workload(
     *,
     needs_target: bool,
 ) -> Workload:
+    refuse_both_durations(args.set)
     if args.module:
         return module_workload(args.module, context.arguments)
     if saved is not None:

@@ -17,6 +17,7 @@ from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.secrets import is_secret
+from jupyter_mntrain.recipe.parts.overrides import is_duration
 
 _IDS = re.compile(r"(?:gpus?)?\s*(\d{1,3}(?:\s*,\s*\d{1,3})*)", re.IGNORECASE)
 
@@ -169,8 +170,11 @@ def overrides(choices: Choices) -> list[str]:
         "pipeline.microbatches": choices.microbatches,
     }
     fields = [f"{field}={value}" for field, value in chosen.items() if value is not None]
+    changes, shown = _split(choices.changes), settings(choices)
+    if any(map(is_duration, shown)):  # a command that gives both steps and epochs is refused
+        changes = [one for one in changes if not is_duration(one)]
     # The last one wins: what a field shows is what runs.
-    return [*fields, *_split(choices.changes), *settings(choices)]
+    return [*fields, *changes, *shown]
 
 
 def variables(choices: Choices) -> list[str]:

@@ -98,7 +98,10 @@ def make_fields(
             problem = _setting_problem(choices, name)
             if guilty is not None and guilty[0] == name:
                 problem = problem or guilty[1]
-            found.append(_field(choices, name, _own(recipe, name), problem))
+            field = _field(choices, name, _own(recipe, name), problem)
+            if name == "steps" and recipe is not None and recipe.train.steps is None:
+                field = msgspec.structs.replace(field, told=f"{recipe.train.epochs:g} epochs")
+            found.append(field)
     for name in OF_JOB:
         value = {"name": default_name, "priority": "0", "restarts": restarts}.get(name, "")
         found.append(_field(choices, name, value, _option_problem(choices, name, nodes)))
@@ -124,7 +127,8 @@ def _own(recipe: Recipe | None, name: str) -> str:
     if recipe is None:
         return ""
     section, _, field = OF_RECIPE[name].partition(".")
-    return str(getattr(getattr(recipe, section), field))
+    value = getattr(getattr(recipe, section), field)
+    return "" if value is None else str(value)
 
 
 def _setting_problem(choices: Choices, name: str) -> Problem | None:

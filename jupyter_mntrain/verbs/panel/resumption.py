@@ -11,7 +11,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
-from jupyter_mntrain.plan.resume import reported_step
+from jupyter_mntrain.plan.resume import reported_step, steps_in_all
 from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import Fix
@@ -102,8 +102,10 @@ def _repeats(plan: ResumePlan, step_s: float | None) -> str:
 
 def _more_steps(job: Job, spec: JobSpec, choices: Choices) -> Fix | None:
     """A button for a run that has made all of its steps."""
-    step, recipe = reported_step([job.view()]), recipe_of(spec)
-    if step is None or recipe is None or step < recipe.train.steps:
+    view = job.view()
+    step, recipe = reported_step([view]), recipe_of(spec)
+    total = None if recipe is None else steps_in_all(recipe, recipe, view)
+    if step is None or total is None or step < total:
         return None
     steps = str(2 * step)
     chosen = msgspec.structs.replace(choices, steps=steps)

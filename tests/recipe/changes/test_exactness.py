@@ -15,6 +15,8 @@ from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from tests.wording import says
 
+CONSTANT = ("train.epochs=3", "optimizer.schedule=constant", "optimizer.warmup_steps=50")
+
 
 def names() -> list[str]:
     recipe = Recipe()
@@ -44,6 +46,9 @@ def test_every_setting_has_an_effect_and_no_effect_is_of_nothing() -> None:
         (("optimizer.schedule=constant",), ("optimizer.schedule=wsd",), "other"),
         (("optimizer.min_ratio=1",), ("optimizer.schedule=wsd",), "none"),
         (("optimizer.schedule=wsd",), ("optimizer.decay_share=0.9",), "other"),
+        (("train.epochs=3",), ("train.epochs=5",), "other"),
+        (("train.epochs=3", "optimizer.min_ratio=1"), ("train.epochs=5",), "other"),
+        (CONSTANT, ("train.epochs=5",), "none"),
         ((), ("train.seed=7",), "none"),
         (("adapters.rank=4",), ("train.seed=7",), "refused"),
         (("adapters.rank=4", "model.path=/models/a"), ("train.seed=7",), "none"),
@@ -85,6 +90,15 @@ def test_a_seed_matters_where_weights_are_rounded_at_random() -> None:
             (),
             ("train.steps=200",),
             ["train.steps 100 → 200", "optimizer.warmup_steps 10 → 20 (auto)"],
+        ),
+        (
+            ("train.epochs=3",),
+            ("train.steps=200",),
+            [
+                "train.steps – → 200",
+                "train.epochs 3.0 → –",
+                "optimizer.warmup_steps – → 20 (auto)",
+            ],
         ),
         (("train.steps=2000",), ("train.steps=4000",), ["train.steps 2000 → 4000"]),
         (("optimizer.warmup_steps=10",), ("train.steps=200",), ["train.steps 100 → 200"]),

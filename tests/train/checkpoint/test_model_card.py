@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from huggingface_hub import ModelCard
 
+from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.checkpoint.model_card import RunFigures, model_card
 from jupyter_mntrain.train.checkpoint.result import TrainResult
@@ -55,6 +56,17 @@ def test_a_card_has_the_base_model_data_figures_and_settings() -> None:
     assert "learning_rate = 0.008" in card.text
     assert 'source = "a.jsonl"' in card.text
     assert "[output]" not in card.text
+
+
+def test_the_steps_of_epochs_are_a_figure_and_no_setting() -> None:
+    written = parse_recipe("", ["train.epochs=3", "train.batch_size=8"])
+    known = ModelCard(model_card(with_steps(written, 200), "samantha", FIGURES))
+    assert "| steps | 60 of 75 |" in known.text
+    assert "| epochs to make | 3 |" in known.text
+    unknown = ModelCard(model_card(written, "samantha", FIGURES))
+    assert "| steps | 60 |" in unknown.text
+    for card in (known, unknown):
+        assert "[train]\nepochs = 3.0\nbatch_size = 8\n" in card.content
 
 
 def test_what_is_not_known_is_left_out() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.sections import Recipe, TrainSection
@@ -91,6 +92,10 @@ def test_long_conversations_become_several_and_all_is_told(tmp_path: Path) -> No
         )
     ):
         assert says(words, lines[number])
+    count = len(rows_of(tokens, given))
+    epochs = Recipe(data=given, train=TrainSection(steps=None, epochs=3.0, batch_size=2))
+    line = told(with_steps(epochs, count), tokens)[1]
+    assert says(f"3 epochs = {-(-3 * count // 2)} steps; an epoch is {count / 2:.1f} steps", line)
     shorter = DataSection(source=str(path), sequence_length=16, vocabulary_size=280, **more)
     whole = trained_tokens(read_corpus(shorter), shorter, cache=tmp_path / "cache")
     assert len(documents(whole)) == 2

@@ -57,6 +57,16 @@ def test_only_what_was_changed_is_in_the_command_and_in_the_job(panel: Panel) ->
     assert "train.steps=7" in spec.entry
 
 
+def test_epochs_leave_the_steps_open_until_a_number_is_given(panel: Panel) -> None:
+    form = choose(panel, changes="train.epochs=3")
+    assert (field(form, "steps").text, field(form, "steps").told) == ("", "3 epochs")
+    assert form.blocked is None
+    form = choose(panel, steps="60")
+    assert (form.blocked, field(form, "steps").text) == (None, "60")
+    assert panel.command(form).endswith(" --set train.steps=60")
+    assert "epochs" not in panel.command(form), "both at once are refused"
+
+
 def test_a_field_wins_over_the_same_setting_among_the_changes(panel: Panel) -> None:
     form = choose(panel, changes="train.steps=50")
     assert field(form, "steps").text == "50"
