@@ -6,7 +6,11 @@ from collections.abc import Collection, Sequence
 
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
+from jupyter_mntrain.model.records.checkpoint import (
+    RunCheckpoint,
+    RunCheckpoints,
+    WantedStep,
+)
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.recipe.sections import Recipe
@@ -78,6 +82,26 @@ def choose_checkpoint(
     return found
 
 
+def step_of(listed: RunCheckpoints, wanted: WantedStep) -> int:
+    """The step of the checkpoint that a person named.
+
+    Raises:
+        RefusedError: it is the best one, and none has an evaluation loss.
+    """
+    if isinstance(wanted, int):
+        return wanted
+    found = next((one.step for one in listed.checkpoints if one.is_best), None)
+    if found is None:
+        raise RefusedError(
+            f"run {listed.run} has no checkpoint with an evaluation loss",
+            kind=Kind.NO_CHECKPOINT,
+            fix=use_steps(listed)
+            if listed.checkpoints
+            else f"see mntrain checkpoints {listed.run}",
+        )
+    return found
+
+
 def use_steps(listed: RunCheckpoints) -> str:
     """What to do where another step was asked for; there is a checkpoint."""
     steps = [str(one.step) for one in listed.checkpoints[:SHOWN_STEPS]]
@@ -111,12 +135,13 @@ def choose_in_directory(
     return found
 
 
-def whole_checkpoint(listed: RunCheckpoints, step: int | None) -> RunCheckpoint:
+def whole_checkpoint(listed: RunCheckpoints, step: WantedStep | None) -> RunCheckpoint:
     """The checkpoint of that step, or the newest whole one, to copy or export.
 
     Raises:
         RefusedError: there is none, or the nodes that answer do not have all of it.
     """
+    step = None if step is None else step_of(listed, step)
     wanted = [one for one in listed.checkpoints if step in (None, one.step)]
     found = next((one for one in wanted if one.is_whole), None)
     if found is not None:

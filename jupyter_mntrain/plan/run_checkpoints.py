@@ -9,6 +9,7 @@ from jupyter_mntrain.model.records.checkpoint import (
     Manifest,
     NodeCheckpoints,
     RunCheckpoint,
+    best_first,
 )
 
 
@@ -22,10 +23,16 @@ def merge_checkpoints(by_node: Mapping[str, NodeCheckpoints]) -> tuple[RunCheckp
     for listed in by_node.values():
         for held in listed.checkpoints:
             found.setdefault(held.manifest.age, []).append(held)
-    return tuple(_merged(found[age], by_node) for age in sorted(found, reverse=True))
+    ranked = best_first(held[0].manifest for held in found.values())
+    best = ranked[0].age if ranked else None
+    return tuple(
+        _merged(found[age], by_node, is_best=age == best) for age in sorted(found, reverse=True)
+    )
 
 
-def _merged(held: list[HeldCheckpoint], by_node: Mapping[str, NodeCheckpoints]) -> RunCheckpoint:
+def _merged(
+    held: list[HeldCheckpoint], by_node: Mapping[str, NodeCheckpoints], *, is_best: bool
+) -> RunCheckpoint:
     manifest = held[0].manifest
     nodes = {name: _shards(manifest, listed) for name, listed in by_node.items()}
     nodes = {name: ranks for name, ranks in nodes.items() if ranks}
@@ -42,6 +49,8 @@ def _merged(held: list[HeldCheckpoint], by_node: Mapping[str, NodeCheckpoints]) 
         missing=missing,
         missing_on=tuple(dict.fromkeys(hosts)),
         is_pinned=any(one.is_pinned for one in held),
+        evaluation_loss=manifest.evaluation_loss,
+        is_best=is_best,
     )
 
 

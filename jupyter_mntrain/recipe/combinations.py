@@ -26,6 +26,25 @@ def check_stop_after(recipe: Recipe) -> None:
         _need_evaluations(recipe, f"evaluation.stop_after = {recipe.evaluation.stop_after}: ")
 
 
+def check_keep_best(recipe: Recipe) -> None:
+    """Refuse to keep the best of checkpoints that have no evaluation loss.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    if not recipe.checkpoint.keep_best:
+        return
+    given = f"checkpoint.keep_best = {recipe.checkpoint.keep_best}: "
+    _need_evaluations(recipe, given)
+    saves, evaluates = recipe.checkpoint.interval_steps, recipe.evaluation.interval_steps
+    fix = f"set checkpoint.interval_steps to a multiple of {evaluates}"
+    if not saves:
+        raise RecipeError(f"{given}the only checkpoint is that of the end", fix=fix)
+    if saves % evaluates:
+        cause = f"{given}a checkpoint every {saves} steps and an evaluation every {evaluates}: "
+        raise RecipeError(f"{cause}not every checkpoint is evaluated", fix=fix)
+
+
 def check_prompts(recipe: Recipe) -> None:
     """Refuse prompts that are empty, too many, or never run.
 

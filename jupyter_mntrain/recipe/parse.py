@@ -17,6 +17,7 @@ from jupyter_mntrain.recipe.combinations import (
     check_attention,
     check_data,
     check_duration,
+    check_keep_best,
     check_memory,
     check_overfitting,
     check_precision,
@@ -102,6 +103,7 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
     check_overfitting(recipe)
     check_prompts(recipe)
     check_stop_after(recipe)
+    check_keep_best(recipe)
     _check_checkpoint(recipe.checkpoint)
     return recipe
 

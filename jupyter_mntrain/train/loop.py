@@ -170,7 +170,12 @@ class Trainer:
                 if len(self.times) == STEADY_AFTER:
                     self._send_ahead(sample["compute_s"])
                     self._leave_out()
-            if self.checkpoints.after(steps_done, self.optimizer, is_last=self.evaluation.is_over):
+            if self.checkpoints.after(
+                steps_done,
+                self.optimizer,
+                is_last=self.evaluation.is_over,
+                evaluation_loss=self.evaluation.losses.get(steps_done),
+            ):
                 break
         self.checkpoints.close()
         result = TrainResult(

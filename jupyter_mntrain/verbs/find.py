@@ -5,13 +5,15 @@ In a notebook, which has been listening for a while, nothing waits.
 
 from __future__ import annotations
 
-from argparse import Namespace
+from argparse import ArgumentTypeError, Namespace
 from typing import TYPE_CHECKING, Any
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, not_answered
+from jupyter_mntrain.model.records.checkpoint import BEST, WantedStep
 from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.recipe.parts.results import MOST_STEPS
 from jupyter_mntrain.verbs.context import Context
 
 if TYPE_CHECKING:
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
 
 SAMPLES_S = tunables.seconds("verbs.samples_timeout_s")
 RANK = bounded_int(0, 1_000_000)
+
+
+def wanted_step(text: str) -> WantedStep:
+    """A converter for argparse: a step of a checkpoint, or ``best``."""
+    if text == BEST:
+        return BEST
+    try:
+        return bounded_int(1, MOST_STEPS)(text)
+    except ArgumentTypeError as error:
+        raise ArgumentTypeError(f"{error}, nor {BEST}") from None
 
 
 def joined_cluster(context: Context, args: Namespace) -> Cluster:

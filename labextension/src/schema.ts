@@ -2409,7 +2409,8 @@ export interface JobDeletion {
  *         obstacle: why it cannot; ``None`` if it can.
  *         step: finished steps of the newest checkpoint; ``None`` if there is none, or a script's
  *             that only the nodes know.
- *         steps: that the recipe makes in all; ``None`` for a script.
+ *         steps: that the recipe makes in all; ``None`` for a script, or epochs of which no rank has
+ *             told yet how many steps they are.
  *         reached: the last step that the run finished.
  *         losses: of the steps to come.
  *         changes: settings and ranks that differ from the run's newest job.
@@ -2467,6 +2468,8 @@ export interface RunCheckpoints {
  *         nodes: ranks whose shard a node has, by the node's name.
  *         missing: ranks whose shard no node that answers has.
  *         missing_on: nodes that saved those.
+ *         evaluation_loss: after its step, if it was evaluated then.
+ *         is_best: no other checkpoint of the run has a lower one.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RunCheckpoint".
@@ -2483,6 +2486,8 @@ export interface RunCheckpoint {
   missing?: number[];
   missing_on?: string[];
   is_pinned?: boolean;
+  evaluation_loss?: number | null;
+  is_best?: boolean;
 }
 /**
  * Save a checkpoint on all ranks; with ``is_last`` the job then ends.

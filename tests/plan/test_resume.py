@@ -25,13 +25,14 @@ from jupyter_mntrain.plan.resume import (
     refuse_finished,
     refuse_running,
     reported_step,
+    step_of,
     steps_in_all,
     whole_checkpoint,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
 from jupyter_mntrain.recipe.parse import parse_recipe
 from tests.plan.views import job_view
-from tests.wording import says
+from tests.wording import says, wording
 
 RUN = JobId("j-00000001")
 
@@ -140,6 +141,27 @@ def test_a_run_that_may_still_write_is_refused(
         refuse_running(chain)
     assert caught.value.kind is Kind.STILL_RUNNING
     assert says("mntrain stop j-00000002", caught.value.fix)
+
+
+def test_the_best_is_the_one_with_the_lowest_evaluation_loss() -> None:
+    losses = {100: 2.0, 200: 1.5, 300: 1.75, 400: None}
+    held = tuple(
+        HeldCheckpoint(Manifest(step, 1, (5,), evaluation_loss=loss), (0,), saved_s=float(step))
+        for step, loss in losses.items()
+    )
+    merged = merge_checkpoints({"a": NodeCheckpoints(RUN, "/c", held)})
+    listed = RunCheckpoints(RUN, merged)
+    assert [(one.step, one.evaluation_loss, one.is_best) for one in merged] == [
+        (400, None, False),
+        (300, 1.75, False),
+        (200, 1.5, True),
+        (100, 2.0, False),
+    ]
+    assert (step_of(listed, "best"), step_of(listed, 300)) == (200, 300)
+    assert whole_checkpoint(listed, "best").step == 200
+    with pytest.raises(RefusedError, match=wording("no checkpoint with an evaluation loss")) as no:
+        step_of(RunCheckpoints(RUN, merged[:1]), "best")
+    assert no.value.kind is Kind.NO_CHECKPOINT
 
 
 def test_a_run_without_steps_left_is_refused() -> None:

@@ -14,10 +14,10 @@ from jupyter_mntrain.model.api import CheckpointAction
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
+from jupyter_mntrain.model.records.checkpoint import BEST, RunCheckpoint, RunCheckpoints, WantedStep
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.records.origin import Origin
-from jupyter_mntrain.plan.resume import refuse_finished
+from jupyter_mntrain.plan.resume import refuse_finished, step_of
 from jupyter_mntrain.recipe.changes.exactness import changed_settings
 from jupyter_mntrain.recipe.devices.fitting import keeping_of
 from tests.standin.pipeline import BEGIN_S
@@ -27,7 +27,10 @@ CHECKPOINTS = RunCheckpoints(
     checkpoints=(
         RunCheckpoint(400, 2, 3 << 20, BEGIN_S, 2, {"wopr": (0,), "muthur": (1,)}),
         RunCheckpoint(
-            200, 1, 3 << 20, BEGIN_S - 60, 2, {"wopr": (0,)}, (1,), ("muthur",), is_pinned=True
+            *(200, 1, 3 << 20, BEGIN_S - 60, 2, {"wopr": (0,)}, (1,), ("muthur",)),
+            is_pinned=True,
+            evaluation_loss=1.25,
+            is_best=True,
         ),
     ),
     directories={"wopr": "/state/runs/j-0000feed/checkpoints"},
@@ -42,18 +45,21 @@ class StandInCheckpoints:
         self._calls, self._job_id = calls, job_id
 
     def copy(
-        self, path: str, *, step: int | None = None, mixed_versions: bool, progress: Progress
+        self, path: str, *, step: WantedStep | None = None, mixed_versions: bool, progress: Progress
     ) -> KeptCheckpoint:
         return self._kept("copy", path, step, mixed_versions)
 
     def export(
-        self, path: str, *, step: int | None = None, mixed_versions: bool, progress: Progress
+        self, path: str, *, step: WantedStep | None = None, mixed_versions: bool, progress: Progress
     ) -> KeptCheckpoint:
         return self._kept("export", path, step, mixed_versions)
 
-    def _kept(self, what: str, path: str, step: int | None, mixed_versions: bool) -> KeptCheckpoint:
+    def _kept(
+        self, what: str, path: str, step: WantedStep | None, mixed_versions: bool
+    ) -> KeptCheckpoint:
         self._calls.append((what, (path, step, mixed_versions)))
-        return KeptCheckpoint(CHECKPOINTS.run, step or 400, path, ("wopr",), self._job_id)
+        found = 400 if step is None else step_of(CHECKPOINTS, step)
+        return KeptCheckpoint(CHECKPOINTS.run, found, path, ("wopr",), self._job_id)
 
 
 class ResumableJob(ABC):
@@ -67,6 +73,7 @@ class ResumableJob(ABC):
     ) -> ResumePlan:
         self.calls.append(("plan_resume", begin))
         view, spec = self.view(), spec or self.view().spec
+        begin = step_of(CHECKPOINTS, BEST) if begin == BEST else begin
         step = begin if isinstance(begin, int) else 400
         branch, path = begin is not None, begin if isinstance(begin, str) else None
         origin = Origin(view.job_id, view.run, is_branch=branch, step=step, path=path)

@@ -14,7 +14,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import CheckpointAction
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
+from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints, WantedStep
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant
 from jupyter_mntrain.plan.resume import whole_checkpoint
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, chosen_words, overrides_of
@@ -73,7 +73,7 @@ class Checkpoints:
         self,
         path: str,
         *,
-        step: int | None = None,
+        step: WantedStep | None = None,
         mixed_versions: bool = False,
         progress: Progress = SILENT,
     ) -> KeptCheckpoint:
@@ -84,7 +84,8 @@ class Checkpoints:
 
         Args:
             path: absolute, or from ``~``; one that all nodes share, or each has its own.
-            step: default: the newest that is whole.
+            step: or ``best``, that with the lowest evaluation loss; default: the newest that is
+                whole.
             mixed_versions: do it although versions of torch and the like differ between its nodes;
                 that this was said of the run's own launch does not count.
 
@@ -100,7 +101,7 @@ class Checkpoints:
         self,
         directory: str,
         *,
-        step: int | None = None,
+        step: WantedStep | None = None,
         mixed_versions: bool = False,
         progress: Progress = SILENT,
     ) -> KeptCheckpoint:
@@ -108,7 +109,8 @@ class Checkpoints:
 
         Args:
             directory: absolute, or from ``~``; new or empty.
-            step: default: the newest that is whole.
+            step: or ``best``, that with the lowest evaluation loss; default: the newest that is
+                whole.
             mixed_versions: as for :meth:`copy`.
 
         Raises:
@@ -120,7 +122,7 @@ class Checkpoints:
         self,
         what: What,
         path: str,
-        step: int | None,
+        step: WantedStep | None,
         progress: Progress,
         *,
         mixed_versions: bool,

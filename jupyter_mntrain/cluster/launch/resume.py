@@ -26,6 +26,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.checkpoint import (
+    BEST,
     NodeCheckpoints,
     RunCheckpoint,
     RunCheckpoints,
@@ -38,6 +39,7 @@ from jupyter_mntrain.plan.resume import (
     refuse_finished,
     refuse_running,
     reported_step,
+    step_of,
     steps_in_all,
     use_steps,
 )
@@ -115,8 +117,8 @@ async def plan_resume(
 
     Args:
         spec: what to run; ``None`` = the same again, but for an acknowledgment of mixed versions.
-        begin: begin a new run with the checkpoint of this step, or with the one in this directory,
-            which is on the nodes.
+        begin: begin a new run with the checkpoint of this step, with the ``best`` one, or with the
+            one in this directory, which is on the nodes.
         listed: the run's checkpoints, if the nodes were just asked.
 
     Raises:
@@ -127,6 +129,9 @@ async def plan_resume(
     chain = await jobs_of_run(live, view.run)
     refuse_running(chain)
     spec = spec or unacknowledged(await whole_spec(live, view))
+    if begin == BEST:
+        listed = listed or await list_checkpoints(live, chain)
+        begin = step_of(listed, BEST)
     if begin is not None and not isinstance(begin, int):
         return _elsewhere(view, chain, await plan_beginning(live, spec, begin))
     last = _newest(chain)
@@ -143,14 +148,11 @@ async def plan_resume(
         names, is_shared = _names(live, spec), named is not None
         checkpoint = choose_checkpoint(listed, begin, names, is_maybe_shared=is_shared)
         step = checkpoint.step
-    changes: tuple[SettingChange, ...] = ()
+    is_branch, changes = begin is not None, tuple[SettingChange, ...]()
     if recipe is not None and before is not None:
-        changes = changed_settings(before, recipe, step=step or 0)
-        refuse_unfit(changes, f"run {view.run}")
-        _refuse_moved(view, changes, before, is_branch=begin is not None)
         refuse_finished(view, steps_in_all(recipe, before, last), step or 0)
-        notes = (*notes, *exactness_notes(changes))
-    is_branch = begin is not None
+        changes = _fitting_changes(view, before, recipe, step or 0, is_branch=is_branch)
+    notes = (*notes, *exactness_notes(changes))
     path = f"{named}/{view.run}" if is_branch and recipe and named is not None else None
     origin = origin_of(view, chain, step, branch=is_branch, path=path)
     return ResumePlan(
@@ -163,6 +165,15 @@ async def plan_resume(
         ranks=(last.attempt.world_size, spec.world_size),
         notes=notes,
     )
+
+
+def _fitting_changes(
+    view: JobView, before: Recipe, recipe: Recipe, step: int, *, is_branch: bool
+) -> tuple[SettingChange, ...]:
+    changes = changed_settings(before, recipe, step=step)
+    refuse_unfit(changes, f"run {view.run}")
+    _refuse_moved(view, changes, before, is_branch=is_branch)
+    return changes
 
 
 def _elsewhere(view: JobView, chain: Sequence[JobView], found: BeginPlan) -> ResumePlan:

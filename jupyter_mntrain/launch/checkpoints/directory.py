@@ -21,6 +21,7 @@ from jupyter_mntrain.model.records.checkpoint import (
     HeldCheckpoint,
     Manifest,
     UnfinishedSave,
+    best_first,
 )
 
 MANIFEST = "manifest.json"
@@ -97,11 +98,16 @@ class CheckpointDirectory:
         if manifest.step not in self.manifests() and left.is_dir():
             self.publish(manifest)
 
-    def prune(self, keep: int) -> None:
-        """Delete all but the newest ``keep``; pinned ones stay, and do not count."""
-        free = [step for step in sorted(self.manifests()) if not self.is_pinned(step)]
+    def prune(self, keep: int, keep_best: int = 0) -> None:
+        """Delete all but the newest ``keep``, and those of the ``keep_best`` lowest evaluation
+        losses; pinned ones stay, and do not count.
+        """
+        manifests = self.manifests()
+        free = [step for step in sorted(manifests) if not self.is_pinned(step)]
+        best = best_first(manifests[step] for step in free)[:keep_best]
         for step in free[:-keep]:
-            self.remove(step)
+            if manifests[step] not in best:
+                self.remove(step)
 
     def remove(self, step: int) -> None:
         """Delete a checkpoint, the manifest first: cut off, it leaves none behind."""

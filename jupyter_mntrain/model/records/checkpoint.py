@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Collection, Iterable
+from typing import Any, Final, Literal
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId
 
 FORMAT = 1
+
+BEST: Final = "best"
+
+WantedStep = int | Literal["best"]
+"""Which checkpoint of a run: of this step, or the one with the lowest evaluation loss."""
 
 
 class Manifest(Record, frozen=True):
@@ -23,6 +28,7 @@ class Manifest(Record, frozen=True):
         hosts: node of each rank, for messages.
         recipe: the settings that it was trained with, by section and field, without defaults;
             ``None`` if an older version saved it.
+        evaluation_loss: after its step; ``None`` if nothing was evaluated then.
     """
 
     step: int
@@ -31,6 +37,7 @@ class Manifest(Record, frozen=True):
     digests: dict[str, str] = {}
     hosts: tuple[str, ...] = ()
     recipe: dict[str, Any] | None = None
+    evaluation_loss: float | None = None
     format: int = FORMAT
 
     @property
@@ -44,6 +51,13 @@ class Manifest(Record, frozen=True):
         away brings it back.
         """
         return self.attempt, self.step
+
+
+def best_first(manifests: Iterable[Manifest]) -> list[Manifest]:
+    """Those that were evaluated, the lowest loss first; of equal ones the older."""
+    known = [(one.evaluation_loss, one.age, one) for one in manifests]
+    ranked = ((loss, age, one) for loss, age, one in known if loss is not None)
+    return [one for _, _, one in sorted(ranked, key=lambda each: each[:2])]
 
 
 class HeldCheckpoint(Record, frozen=True):
@@ -104,6 +118,8 @@ class RunCheckpoint(Record, frozen=True):
         nodes: ranks whose shard a node has, by the node's name.
         missing: ranks whose shard no node that answers has.
         missing_on: nodes that saved those.
+        evaluation_loss: after its step, if it was evaluated then.
+        is_best: no other checkpoint of the run has a lower one.
     """
 
     step: int
@@ -115,6 +131,8 @@ class RunCheckpoint(Record, frozen=True):
     missing: tuple[int, ...] = ()
     missing_on: tuple[str, ...] = ()
     is_pinned: bool = False
+    evaluation_loss: float | None = None
+    is_best: bool = False
 
     @property
     def age(self) -> tuple[int, int]:

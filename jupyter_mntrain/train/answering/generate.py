@@ -46,11 +46,12 @@ def main(argv: list[str] | None = None) -> None:
     recipe = load_recipe(arguments.recipe, arguments.set)
     with Recorder() as recorder, join_world("cpu", TIMEOUT_S) as world:
         directory = checkpoints_of(arguments.run, recipe, os.environ)
-        step, model = load_newest(world, directory, arguments.run, recipe, recorder.progress)
+        found = saved_of(world, directory, arguments.run, arguments.step)
+        model = load_saved(world, directory, found, recipe, recorder.progress)
         if model is None:
             return
         written = write(model, directory / DESCRIPTION, arguments)
-        recorder.wrote(step, arguments.prompt, written)
+        recorder.wrote(found.manifest.step, arguments.prompt, written)
         print(written, flush=True)  # noqa: T201 - the job's log is this process's output
 
 
@@ -71,30 +72,35 @@ def checkpoints_of(run: str, recipe: Recipe, environment: Mapping[str, str]) -> 
     return found
 
 
-def newest_of(world: World, source: CheckpointDirectory, run: str) -> FoundCheckpoint:
-    """Find the newest checkpoint of a run. Collective.
+def saved_of(world: World, directory: Path, run: str, step: int | None = None) -> FoundCheckpoint:
+    """Find a checkpoint of a run. Collective.
+
+    Args:
+        step: default: the newest.
 
     Raises:
         RecipeError: there is none.
     """
-    found = find_newest(world, source, finishes=False)
+    found = find_newest(world, CheckpointDirectory(directory), step=step, finishes=False)
+    if found is None and step is not None:
+        cause = f"run {run} has no checkpoint {step} here"
+        raise RecipeError(cause, fix=f"see mntrain checkpoints {run}")
     if found is None:
         raise RecipeError(f"run {run} has no checkpoint yet", fix=f"save one: mntrain save {run}")
     return found
 
 
-def load_newest(
-    world: World, directory: Path, run: str, recipe: Recipe, progress: ProgressWriter
-) -> tuple[int, Any]:
-    """Load the newest checkpoint: return its step, and on rank 0 the model. Collective.
+def load_saved(
+    world: World, directory: Path, found: FoundCheckpoint, recipe: Recipe, progress: ProgressWriter
+) -> Any:
+    """Load the model of a checkpoint on rank 0; ``None`` on the others. Collective.
 
     Args:
         recipe: of the run.
 
     Raises:
-        RecipeError: there is no checkpoint.
+        RecipeError: the directory lacks what describes the model, or it is too large.
     """
-    found = newest_of(world, CheckpointDirectory(directory), run)
     here = (directory / DESCRIPTION / "config.json").is_file()
     error = None
     if world.is_head and not here:
@@ -114,8 +120,8 @@ def load_newest(
         progress,
     )
     if stage is None:
-        return found.manifest.step, None
-    return found.manifest.step, materialize(stage, weights, world.device).causal.eval()
+        return None
+    return materialize(stage, weights, world.device).causal.eval()
 
 
 def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
@@ -148,10 +154,11 @@ def sampling(temperature: float, top_p: float) -> dict[str, Any]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.answering.generate")
-    parser.add_argument("run", help="run whose newest checkpoint is used")
+    parser.add_argument("run", help="run whose checkpoint is used")
     parser.add_argument("recipe", help="the recipe of its job")
     parser.add_argument("prompt")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE")
+    parser.add_argument("--step", type=int, help="of the checkpoint; default: the newest")
     parser.add_argument("--tokens", type=int, default=100)
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--top-p", type=float, default=0.95)

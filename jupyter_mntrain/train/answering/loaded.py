@@ -1,4 +1,4 @@
-"""Answering: loads a model that answers, from a run's newest checkpoint or a directory."""
+"""Answering: loads a model that answers, from a checkpoint of a run or a directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.conversation import ChatAnswer, ChatRequest
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter
-from jupyter_mntrain.train.answering.generate import TIMEOUT_S, checkpoints_of, load_newest
+from jupyter_mntrain.train.answering.generate import (
+    TIMEOUT_S,
+    checkpoints_of,
+    load_saved,
+    saved_of,
+)
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.model.held_memory import too_large
@@ -30,7 +35,8 @@ def add_source_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what says where the model is."""
     parser.add_argument("--directory", metavar="DIR", help="a Hugging Face directory")
     # Not --run: torchrun takes it for the beginning of an option of its own.
-    parser.add_argument("--checkpoint-of", dest="run", metavar="RUN", help="use its newest one")
+    parser.add_argument("--checkpoint-of", dest="run", metavar="RUN", help="a run")
+    parser.add_argument("--step", type=int, help="of its checkpoint; default: the newest")
     parser.add_argument("--recipe", help="the recipe of its job")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.FIELD=VALUE")
 
@@ -51,8 +57,11 @@ def load_source(arguments: argparse.Namespace, progress: ProgressWriter) -> Answ
     recipe = load_recipe(arguments.recipe, arguments.set)
     with join_world("cpu", TIMEOUT_S) as world:
         checkpoints = checkpoints_of(arguments.run, recipe, os.environ)
-        step, model = load_newest(world, checkpoints, arguments.run, recipe, progress)
-        return None if model is None else Answering.of(model, checkpoints / DESCRIPTION, step)
+        found = saved_of(world, checkpoints, arguments.run, arguments.step)
+        model = load_saved(world, checkpoints, found, recipe, progress)
+        if model is None:
+            return None
+        return Answering.of(model, checkpoints / DESCRIPTION, found.manifest.step)
 
 
 def leave_when_told() -> None:

@@ -36,7 +36,7 @@ from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.answering.generate import checkpoints_of, newest_of
+from jupyter_mntrain.train.answering.generate import checkpoints_of, saved_of
 from jupyter_mntrain.train.answering.loaded import (
     add_source_arguments,
     leave_when_told,
@@ -104,8 +104,9 @@ def _model(arguments: argparse.Namespace, progress: ProgressWriter) -> Iterator[
     exported = Path(os.environ[METRICS_VARIABLE]).parent / "served" / arguments.run
     try:
         with join_world("cpu", TIMEOUT_S) as world:
-            source = CheckpointDirectory(checkpoints_of(arguments.run, recipe, os.environ))
-            found = newest_of(world, source, arguments.run)
+            checkpoints = checkpoints_of(arguments.run, recipe, os.environ)
+            found = saved_of(world, checkpoints, arguments.run, arguments.step)
+            source = CheckpointDirectory(checkpoints)
             exported.parent.mkdir(exist_ok=True)
             run = arguments.run
             export_checkpoint(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from pathlib import Path
 
 import msgspec
@@ -79,6 +80,7 @@ class Checkpointing:
                 self._directory,
                 self.world,
                 keep=self._section.keep,
+                keep_best=self._section.keep_best,
                 copies=self._section.copies,
                 attempt=attempt,
                 digests=self._digests,
@@ -90,6 +92,7 @@ class Checkpointing:
         self._is_save_wanted = False
         self._is_stop_wanted = False
         self._is_scheduled = False
+        self._lowest = inf
         self.saved_step: int | None = None
         """Step of the newest complete checkpoint, the same on all ranks."""
 
@@ -142,12 +145,23 @@ class Checkpointing:
         is_wanted = self._is_save_wanted or self._is_stop_wanted
         return is_wanted or step == self._last_step or bool(every and step % every == 0)
 
-    def after(self, step: int, optimizer: Optimizer, *, is_last: bool = False) -> bool:
+    def after(
+        self,
+        step: int,
+        optimizer: Optimizer,
+        *,
+        is_last: bool = False,
+        evaluation_loss: float | None = None,
+    ) -> bool:
         """Save if it is time to, between two steps; return whether to stop.
 
         Args:
             is_last: the run ends here, before the last step of the recipe.
+            evaluation_loss: after this step, if it was measured; the same on all ranks.
         """
+        loss = (
+            evaluation_loss if evaluation_loss is not None and isfinite(evaluation_loss) else None
+        )
         stops = self._is_stop_wanted or is_last
         if self._saver is None:
             return stops
@@ -159,24 +173,34 @@ class Checkpointing:
             self._finish(self._saver)  # at most one save at a time
             self._wishes.saved()
             self._is_scheduled = not (self._is_save_wanted or self._is_stop_wanted)
-            self._begin(self._saver, step, optimizer)
-        elif every and step % every == 0 and not self._saver.is_pending:
-            self._is_scheduled = True
-            self._begin(self._saver, step, optimizer)
+            self._begin(self._saver, step, optimizer, loss)
+        elif every and step % every == 0:
+            if self._is_lowest(loss):
+                self._finish(self._saver)  # it must not be left out
+            if not self._saver.is_pending:
+                self._is_scheduled = True
+                self._begin(self._saver, step, optimizer, loss)
         return stops
+
+    def _is_lowest(self, loss: float | None) -> bool:
+        """Whether the best ones are kept, and this is the best of the attempt."""
+        if loss is None or not self._section.keep_best or loss >= self._lowest:
+            return False
+        self._lowest = loss
+        return True
 
     def close(self) -> None:
         """Wait for the last save. Collective."""
         if self._saver is not None:
             self._finish(self._saver)
 
-    def _begin(self, saver: Saver, step: int, optimizer: Optimizer) -> None:
+    def _begin(self, saver: Saver, step: int, optimizer: Optimizer, loss: float | None) -> None:
         state = self._state(optimizer)
         # Replicas hold the same state: each writes its share.
         mine = sorted(state)[self.grid.replica_of(self.world.rank) :: self.grid.replicas]
         state = {name: state[name] for name in mine} | _random_state(self.world)
         self.recorder.progress("saving a checkpoint", 0, 1)
-        saver.begin(step, state)
+        saver.begin(step, state, loss)
         self._still_writing = 1.0  # until votes say otherwise that were cast after this
 
     def _state(self, optimizer: Optimizer) -> dict[str, torch.Tensor]:

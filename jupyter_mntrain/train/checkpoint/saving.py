@@ -49,6 +49,7 @@ class Saver:
     Args:
         directory: on this node; may be shared with the others.
         keep: number of checkpoints to keep.
+        keep_best: number of the best ones to keep, too.
         copies: 2 = each shard also goes to the next node.
         attempt: number of this attempt.
         digests, recipe: for the manifest.
@@ -63,7 +64,9 @@ class Saver:
     digests: dict[str, str]
     say: Callable[[str], None]
     recipe: dict[str, Any] | None = None
+    keep_best: int = 0
     _step: int | None = None
+    _loss: float | None = None
     _written: _Written | None = None
     _thread: threading.Thread | None = None
 
@@ -82,14 +85,17 @@ class Saver:
         """Whether this rank is still writing its own part."""
         return self._written is None and self.is_pending
 
-    def begin(self, step: int, tensors: Mapping[str, torch.Tensor]) -> None:
+    def begin(
+        self, step: int, tensors: Mapping[str, torch.Tensor], evaluation_loss: float | None = None
+    ) -> None:
         """Copy the state to host memory and write it in the background.
 
         Args:
             step: finished steps.
+            evaluation_loss: after them, if it was measured.
         """
         copies = self._staging.copies(tensors)
-        self._step, self._written = step, None
+        self._step, self._written, self._loss = step, None, evaluation_loss
         self._thread = threading.Thread(
             target=self._write, args=(step, copies), name="checkpoint", daemon=True
         )
@@ -131,12 +137,13 @@ class Saver:
             digests=self.digests,
             hosts=self._hosts,
             recipe=self.recipe,
+            evaluation_loss=self._loss,
         )
         problem: str | None = None
         if self.world.local_rank == 0:
             try:
                 self.directory.publish(manifest)
-                self.directory.prune(self.keep)
+                self.directory.prune(self.keep, self.keep_best)
             except OSError as error:
                 problem = f"{self.world.host}: {error}"
         return next((one for one in gathered(self.world, problem) if one), None)

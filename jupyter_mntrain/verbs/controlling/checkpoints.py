@@ -15,7 +15,7 @@ from jupyter_mntrain.recipe.parts.results import MOST_STEPS
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.kept.checkpoints import checkpoint_table
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, job_argument
+from jupyter_mntrain.verbs.find import find_job, job_argument, wanted_step
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
@@ -50,9 +50,10 @@ class CheckpointsVerb(Verb):
         )
         parser.option(
             "--step",
-            type=bounded_int(1, MOST_STEPS),
-            metavar="STEP",
-            help="which one to copy or export; default: the newest that is whole",
+            type=wanted_step,
+            metavar="STEP|best",
+            help="which one to copy or export; best has the lowest evaluation loss; default: the "
+            "newest that is whole",
         )
         parser.flag(
             "--mixed-versions",

@@ -53,9 +53,10 @@ class ResumeVerb(Verb):
         parser.option(
             "--from",
             dest="begin",
-            metavar="STEP|PATH",
-            help="begin a new run with the checkpoint of this step, or with the newest in this "
-            "directory on the nodes; the old run keeps all of its own",
+            metavar="STEP|best|PATH",
+            help="begin a new run with the checkpoint of this step, with the one of the lowest "
+            "evaluation loss, or with the newest in this directory on the nodes; the old run keeps "
+            "all of its own",
         )
         parser.flag(
             "--replan",

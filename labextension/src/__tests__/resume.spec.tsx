@@ -9,7 +9,12 @@ import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 
 import { ResumeBar } from '../resume/bar';
-import { deletionText, pageProblem, resumeText } from '../resume/texts';
+import {
+  checkpointState,
+  deletionText,
+  pageProblem,
+  resumeText
+} from '../resume/texts';
 import type { ResumeOffer, RunCheckpoint } from '../schema';
 import { CommandIDs } from '../tokens';
 import { canGoOnFrom, jobActions } from '../words';
@@ -190,6 +195,18 @@ it('a deletion says what is left', () => {
   expect(text(two)).toContain('400');
   expect(text(two)).toContain('wopr, muthur');
   expect(text(last)).not.toBe(text(two));
+});
+
+it('the best evaluation loss is named beside what else is known', () => {
+  const best = checkpoint(400, { is_best: true, is_pinned: true });
+  const given = offer([checkpoint(600), best]);
+  const states = given.checkpoints.checkpoints!.map(one =>
+    checkpointState(given, one)
+  );
+  expect(states).toEqual([
+    'whole, newest',
+    'whole, best evaluation loss, pinned'
+  ]);
 });
 
 it('no fix in the page is a command of the terminal', () => {

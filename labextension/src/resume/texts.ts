@@ -163,6 +163,7 @@ export function checkpointState(
   return [
     ...states,
     ...(one === saved(offer)[0] ? [trans.__('newest')] : []),
+    ...(one.is_best ? [trans.__('best evaluation loss')] : []),
     ...(one.is_pinned ? [trans.__('pinned')] : [])
   ].join(', ');
 }

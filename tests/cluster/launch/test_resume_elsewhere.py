@@ -78,6 +78,24 @@ def test_what_fits_only_the_jobs_own_recipe_is_refused(
     assert says(KEPT, caught.value.cause)
 
 
+def test_the_best_of_the_run_is_the_one_with_the_lowest_evaluation_loss(
+    job: Job, two: list[FakeAgent], elsewhere: Elsewhere
+) -> None:
+    with pytest.raises(RefusedError) as caught:
+        job.plan_resume(begin="best")
+    assert caught.value.kind is Kind.NO_CHECKPOINT
+    held = tuple(
+        HeldCheckpoint(Manifest(step, 1, (10, 20), evaluation_loss=loss), (0, 1), 5.0)
+        for step, loss in {200: 1.5, 400: 1.75}.items()
+    )
+    for agent in two:
+        found = NodeCheckpoints(run=job.id, directory="/kept", checkpoints=held)
+        elsewhere.do(agent.checkpoints.__setitem__, job.id, found)
+    origin = job.plan_resume(begin="best").spec.origin
+    assert origin is not None
+    assert (origin.run, origin.step, origin.is_branch) == (job.id, 200, True)
+
+
 def test_a_directory_without_the_step_that_is_named_is_refused(
     job: Job, two: list[FakeAgent], elsewhere: Elsewhere
 ) -> None:

@@ -14,7 +14,7 @@ from jupyter_mntrain.launch.checkpoints.directory import (
     CheckpointDirectory,
     shard_name,
 )
-from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.model.records.checkpoint import Manifest, best_first
 from jupyter_mntrain.train.checkpoint.resuming import Held, choose
 
 
@@ -56,6 +56,20 @@ def test_a_pinned_one_is_not_pruned_and_does_not_count(tmp_path: Path) -> None:
     directory.pin(3, is_pinned=False)
     directory.prune(2)
     assert sorted(directory.manifests()) == [9, 12]
+
+
+def test_the_best_are_not_pruned_and_the_newest_stay_beside_them(tmp_path: Path) -> None:
+    directory = CheckpointDirectory(tmp_path)
+    losses = {3: 2.0, 6: 1.5, 9: 1.9, 12: None, 15: 1.5, 18: 2.5, 21: 2.4}
+    for step, loss in losses.items():
+        (directory.begin(step) / shard_name(0)).write_bytes(b"x" * 10)
+        made = manifest(step, world_size=1)
+        directory.publish(msgspec.structs.replace(made, evaluation_loss=loss))
+        directory.prune(2, 2)
+    assert sorted(directory.manifests()) == [6, 15, 18, 21], "of equal ones the older is better"
+    assert [one.step for one in best_first(directory.manifests().values())] == [6, 15, 21, 18]
+    directory.prune(2)
+    assert sorted(directory.manifests()) == [18, 21]
 
 
 def test_each_rank_reads_its_own_shard_where_it_can() -> None:

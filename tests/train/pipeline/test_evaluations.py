@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train import train
 from jupyter_mntrain.train.pipeline.evaluation import best_step, evaluations_since_best
@@ -41,11 +42,17 @@ def test_a_run_that_gets_worse_ends_early_and_saves(
         *("train.steps=9", "train.batch_size=4", "optimizer.learning_rate=10"),
         *("optimizer.warmup_steps=0", "evaluation.interval_steps=1", "evaluation.share=0.2"),
         *("evaluation.sequences=4", "evaluation.stop_after=2", "output.at_end=false"),
-        f"checkpoint.directory={kept}",
+        *(f"checkpoint.directory={kept}", "checkpoint.interval_steps=1", "checkpoint.keep=1"),
+        "checkpoint.keep_best=1",
     )
     run = train(parse_recipe("", fields))
     worse = run.evaluations
     assert len(run.losses) == max(worse) < 9
     assert evaluations_since_best(worse) == 2
-    assert (kept / f"step-{max(worse):08}").is_dir()
+    manifests = CheckpointDirectory(kept).manifests()
+    best = min((step for step in worse if step), key=worse.__getitem__)
+    assert sorted(manifests) == sorted({best, max(worse)}), "the best one, and the newest"
+    assert {step: one.evaluation_loss for step, one in manifests.items()} == {
+        step: worse[step] for step in manifests
+    }
     assert capsys.readouterr().out.count("the run ends here") == 1

@@ -8,6 +8,7 @@ import pytest
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.verbs.launching.answering.generate import step_words
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.job_handle import StandInJob
 from tests.standin.plans import plan_of
@@ -120,6 +121,9 @@ def test_a_step_or_a_path_begins_a_new_run(resume, stored):
     assert spec.origin is not None
     assert (spec.origin.is_branch, spec.origin.step) == (True, 200)
     assert says("beginning a new run", said)
+    spec, said = resume(job.id, "--from", "best")
+    assert spec.origin is not None
+    assert (spec.origin.is_branch, spec.origin.step, spec.origin.path) == (True, 200, None)
     spec, said = resume(job.id, "--from", "/kept/step-00000200")
     assert job.calls[-1] == ("plan_resume", "/kept/step-00000200")
     assert "/kept" in said
@@ -172,7 +176,8 @@ def test_checkpoints_are_listed_with_where_they_are_and_whether_whole(do, job, t
     shown = text(outcome.renderable)
     assert "wopr, muthur" in shown
     assert says("not whole: lacks rank 1 (muthur)", shown)
-    assert says("pinned", shown)
+    assert says("best, pinned", shown)
+    assert "1.2500" in shown
     assert says("hal does not answer", shown)
     data = as_json(outcome)
     assert [one["step"] for one in data["checkpoints"]] == [400, 200]
@@ -194,7 +199,20 @@ def test_a_checkpoint_is_copied_or_exported_where_it_was_asked(do, job, text, as
     assert as_json(outcome)["path"] == "/far/away"
     assert says(f"resume {job.id} --from /far/away", text(outcome.renderable))
     do("checkpoints", job.id, "--export", "/hf", "--step", "200", "--mixed-versions")
-    assert job.calls == [("copy", ("/far/away", None, False)), ("export", ("/hf", 200, True))]
+    do("checkpoints", job.id, "--export", "/hf", "--step", "best")
+    assert job.calls == [
+        ("copy", ("/far/away", None, False)),
+        ("export", ("/hf", 200, True)),
+        ("export", ("/hf", "best", False)),
+    ]
+    with pytest.raises(SpecError, match=wording("'worst' is not a whole number .* nor best")):
+        do("checkpoints", job.id, "--export", "/hf", "--step", "worst")
+
+
+def test_the_checkpoint_that_answers_is_named_by_its_step(job):
+    assert step_words(job, None) == ()
+    assert step_words(job, 400) == ("--step", "400")
+    assert step_words(job, "best") == ("--step", "200")
 
 
 @pytest.mark.parametrize(

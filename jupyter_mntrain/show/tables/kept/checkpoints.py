@@ -9,6 +9,8 @@ from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoin
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 
+LOSS = "evaluation loss"
+
 
 def checkpoint_table(listed: RunCheckpoints, *, now_s: float, program: str) -> RenderableType:
     """One row per checkpoint, the newest first."""
@@ -26,7 +28,9 @@ def checkpoint_table(listed: RunCheckpoints, *, now_s: float, program: str) -> R
         if others:
             said += f" {formats.memory(others)} of other files are in its directories."
         return Group(Text(said), *below)
-    table = plain_table("step", "saved", "size", "ranks", "on", "", right=("step", "size", "ranks"))
+    has_losses = any(one.evaluation_loss is not None for one in listed.checkpoints)
+    names = ["step", "saved", "size", "ranks", *([LOSS] if has_losses else []), "on", ""]
+    table = plain_table(*names, right=("step", "size", "ranks", LOSS))
     for one in listed.checkpoints:
         age_s = max(0.0, now_s - one.saved_s)
         table.add_row(
@@ -34,6 +38,7 @@ def checkpoint_table(listed: RunCheckpoints, *, now_s: float, program: str) -> R
             f"{formats.duration(age_s)} ago",
             formats.memory(one.size_bytes),
             str(one.world_size),
+            *([_loss(one)] if has_losses else []),
             ", ".join(one.nodes),
             _state(one),
         )
@@ -41,8 +46,13 @@ def checkpoint_table(listed: RunCheckpoints, *, now_s: float, program: str) -> R
     return Group(table, Text(), *below, Text(hint, style="dim"))
 
 
+def _loss(one: RunCheckpoint) -> str:
+    return "" if one.evaluation_loss is None else f"{one.evaluation_loss:.4f}"
+
+
 def _state(one: RunCheckpoint) -> Text:
-    text = Text("pinned, " if one.is_pinned else "")
+    text = Text("best, " if one.is_best else "")
+    text.append("pinned, " if one.is_pinned else "")
     if one.is_whole:
         return text.append("whole", style="green")
     ranks = ", ".join(map(str, one.missing))

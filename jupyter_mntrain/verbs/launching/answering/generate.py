@@ -1,4 +1,4 @@
-"""``generate``: continues a text with a job's newest checkpoint."""
+"""``generate``: continues a text with a checkpoint of a job."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.checkpoint import BEST, WantedStep
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant
+from jupyter_mntrain.plan.resume import step_of
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, chosen_words
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job
+from jupyter_mntrain.verbs.find import find_job, wanted_step
 from jupyter_mntrain.verbs.launching.launch import submitter
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
@@ -37,6 +39,7 @@ class GenerateVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
         parser.argument("prompt", metavar="TEXT", help="the prompt, in quotes")
+        step_option(parser)
         parser.flag("--chat", help="TEXT is the user's turn in a chat")
         parser.option(
             "--tokens",
@@ -68,7 +71,7 @@ class GenerateVerb(Verb):
         if not args.prompt.strip():
             raise SpecError("the prompt is empty", fix='give one: "Once upon a time"')
         job = find_job(context, args)
-        spec = generating_spec(job.view(), job.spec(), args)
+        spec = generating_spec(job.view(), job.spec(), args, step_words(job, args.step))
         cluster = context.cluster(args)
         with context.screen.progress() as progress:
             made = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
@@ -83,10 +86,38 @@ class GenerateVerb(Verb):
         return Outcome(Group(heading, shown), data, job=job)
 
 
-def generating_spec(view: JobView, spec: JobSpec, args: Namespace) -> JobSpec:
-    """A job that generates, beside another one; as :func:`spec_beside`."""
+def step_option(parser: Parser) -> None:
+    """Add the option that says which checkpoint answers."""
+    parser.option(
+        "--step",
+        type=wanted_step,
+        metavar="STEP|best",
+        help="the checkpoint of this step, or with the lowest evaluation loss; default: the newest",
+    )
+
+
+def step_words(job: Job, wanted: WantedStep | None) -> tuple[str, ...]:
+    """What tells the ranks which checkpoint to load; nothing for the newest.
+
+    Raises:
+        RefusedError: it is the best one, and none has an evaluation loss.
+    """
+    if wanted is None:
+        return ()
+    step = step_of(job.checkpoints(), wanted) if wanted == BEST else wanted
+    return ("--step", str(step))
+
+
+def generating_spec(
+    view: JobView, spec: JobSpec, args: Namespace, which: tuple[str, ...] = ()
+) -> JobSpec:
+    """A job that generates, beside another one; as :func:`spec_beside`.
+
+    Args:
+        which: checkpoint, from :func:`step_words`.
+    """
     wishes = ["--tokens", str(args.tokens), "--temperature", str(args.temperature)]
-    wishes += ["--seed", str(args.seed), *(["--chat"] if args.chat else [])]
+    wishes += ["--seed", str(args.seed), *(["--chat"] if args.chat else []), *which]
     entry = (GENERATOR, *changed_words(spec), *wishes, "--", view.run, RECIPE_FILE, args.prompt)
     return spec_beside(view, spec, entry, "generate", mixed_versions=args.mixed_versions)
 

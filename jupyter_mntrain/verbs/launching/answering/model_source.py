@@ -1,4 +1,4 @@
-"""Model source: a job's newest checkpoint, or a Hugging Face directory on a node."""
+"""Model source: a checkpoint of a job, or a Hugging Face directory on a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.recipe.stored import RECIPE_FILE
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, joined_cluster, reachable_nodes
-from jupyter_mntrain.verbs.launching.answering.generate import changed_words, spec_beside
+from jupyter_mntrain.verbs.launching.answering.generate import (
+    changed_words,
+    spec_beside,
+    step_option,
+    step_words,
+)
 
 LARGEST_GPU = 1023
 
@@ -24,9 +29,10 @@ def add_model_arguments(parser: Parser) -> None:
         "model",
         metavar="JOB|DIR",
         completes="job",
-        help="a job, of which the newest checkpoint is loaded, or a Hugging Face directory on a "
+        help="a job, of which a checkpoint is loaded, or a Hugging Face directory on a "
         "node: a path with a / in it",
     )
+    step_option(parser)
     parser.option(
         "--node", "-n", metavar="NODE", completes="node", help="the node that has the directory"
     )
@@ -56,6 +62,9 @@ def answering_spec(
         SpecError: the job runs no recipe, or it is not known which node has the directory.
     """
     if _is_directory(args.model):
+        if args.step is not None:
+            cause = "--step is about a job's checkpoints: a directory has one model"
+            raise SpecError(cause, fix="omit --step")
         spec = _beside_directory(context, args, module, what, words)
     else:
         if args.node is not None:
@@ -64,7 +73,7 @@ def answering_spec(
         job = find_job(context, Namespace(**{**vars(args), "job": args.model}))
         view, stored = job.view(), job.spec()
         where = ("--checkpoint-of", view.run, "--recipe", RECIPE_FILE, *changed_words(stored))
-        entry = (module, *where, *words)
+        entry = (module, *where, *step_words(job, args.step), *words)
         spec = spec_beside(view, stored, entry, what, mixed_versions=args.mixed_versions)
     return spec if args.gpu is None else _with_gpu(spec, args.gpu)
 

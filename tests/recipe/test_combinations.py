@@ -1,0 +1,34 @@
+"""Combinations: fields that have no effect without others."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.recipe.parse import parse_recipe
+from tests.recipe.test_parse import refusal
+from tests.wording import says
+
+BEST = "[checkpoint]\nkeep_best = 2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (BEST, "checkpoint.keep_best = 2: no evaluations are scheduled. Fix: set evaluation.int"),
+        (
+            f"{BEST}interval_steps = 30\n[evaluation]\ninterval_steps = 20",
+            "not every checkpoint is evaluated. Fix: set checkpoint.interval_steps to a mult",
+        ),
+        (
+            f"{BEST}interval_steps = 0\n[evaluation]\ninterval_steps = 20",
+            "the only checkpoint is that of the end. Fix: set checkpoint.interval_steps to a mult",
+        ),
+    ],
+)
+def test_the_best_need_a_loss_of_each_checkpoint(text: str, told: str) -> None:
+    assert says(told, refusal(text))
+
+
+def test_the_best_may_be_kept_of_checkpoints_that_are_rarer_than_evaluations() -> None:
+    recipe = parse_recipe(f"{BEST}interval_steps = 60\n[evaluation]\ninterval_steps = 20")
+    assert recipe.checkpoint.keep_best == 2
