@@ -16,6 +16,7 @@ from jupyter_mntrain.recipe.families import (
     parameters,
     shape_of,
 )
+from jupyter_mntrain.recipe.families.directories import refuse_directory
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.memory import (
     MemoryEstimate,
@@ -110,6 +111,17 @@ def model_config(recipe: Recipe) -> Config | None:
     if not all(_is_count(config.get(name)) for name in _NEEDED):
         return None
     return {**config, "vocab_size": config["vocab_size"] + len(recipe.tokens.add)}
+
+
+def refuse_model_here(recipe: Recipe) -> None:
+    """Raise what the trainer would say of the recipe's model, if its config is on this machine.
+
+    Raises:
+        RecipeError: the trainer cannot use it.
+    """
+    path = recipe.model.path
+    if path is not None and (directory := Path(path).expanduser()).is_dir():
+        refuse_directory(directory, path)
 
 
 def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]:

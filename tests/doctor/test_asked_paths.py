@@ -12,7 +12,7 @@ from jupyter_mntrain.doctor.workload.asked_paths import (
     question_of_job,
     question_of_recipe,
 )
-from jupyter_mntrain.doctor.workload.contents import SameContents, WholeModel
+from jupyter_mntrain.doctor.workload.contents import SameContents
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.workload.workload import from_cell
@@ -81,25 +81,6 @@ def test_only_what_the_trainer_reads_is_compared(use: PathUse, changed: dict[str
         case = with_facts(case, at, paths=(*facts.paths, found))
     said = {one.node: one.level for one in SameContents().findings(case)}
     assert said == {"wopr": "passed", "muthur": level, "hal": "passed"}
-
-
-@pytest.mark.parametrize(
-    ("weights", "level"),
-    [
-        (["pytorch_model.bin"], "passed"),
-        # A download left out the files of one format, and not their index.
-        (["model.safetensors.index.json", "pytorch_model.bin"], "passed"),
-        (["model.safetensors", "pytorch_model.bin.index.json"], "passed"),
-        (["pytorch_model.bin.index.json", "pytorch_model-00001-of-00002.bin"], "stops"),
-    ],
-)
-def test_a_model_is_whole_in_one_format(weights: list[str], level: str):
-    case, files = healthy(), dict.fromkeys(["config.json", *weights], "1")
-    found = FoundPath(use="model", path="/there", kind="folder", asked="/there", files=files)
-    facts = case.nodes[0].facts
-    assert facts is not None
-    case = with_facts(case, 0, paths=(*facts.paths, found))
-    assert next(iter(WholeModel().findings(case))).level == level
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -22,44 +21,6 @@ MOST_NAMED = 5
 THERE: Final = ("folder", "file")
 OF_MODELS: Final = (".json", ".safetensors", ".jinja", ".model", ".txt")
 """Suffixes of what the trainer reads, beside weights that are not in safetensors."""
-
-CONFIG: Final = "config.json"
-
-
-class _Format(NamedTuple):
-    """A format of weights, by the names that transformers gives its files."""
-
-    listing: str
-    single: str
-    shard: re.Pattern[str]
-
-    def lack(self, files: Collection[str]) -> str | None:
-        """What is missing, if a model has anything of this format; ``None`` if nothing is."""
-        found = {match[1]: match[2] for one in files if (match := self.shard.fullmatch(one))}
-        count = int(next(iter(found.values()), "0"))
-        if len(found) < count:
-            return f"{len(found)} of {count} files are there"
-        if self.listing in files and not found:
-            return f"it has {self.listing}, and none of the files that this lists"
-        return None
-
-    def is_in(self, files: Collection[str]) -> bool:
-        return any(one in (self.listing, self.single) or self.shard.fullmatch(one) for one in files)
-
-
-FORMATS: Final = (
-    _Format(
-        "model.safetensors.index.json",
-        "model.safetensors",
-        re.compile(r"model-(\d+)-of-(\d+)\.safetensors"),
-    ),
-    _Format(
-        "pytorch_model.bin.index.json",
-        "pytorch_model.bin",
-        re.compile(r"pytorch_model-(\d+)-of-(\d+)\.bin"),
-    ),
-)
-"""Of which the trainer reads the first whose files are there."""
 
 
 class ImportedModules(Check):
@@ -113,27 +74,21 @@ class ImportedModules(Check):
 
 
 class WholeModel(NodeCheck):
-    """As after a download that left one format out: its index is there, its weights are not."""
+    """The node's agent tells, by what the trainer there would refuse."""
 
     id = "whole-model"
-    title = "Weights"
+    title = "Model"
     looks_at = (
-        "of a job: whether its model's folder has a configuration, and all weights that its index "
-        "and names tell of"
+        "of a job: whether the trainer can use its model's folder: the family is described, no "
+        "adapter or quantized weights, and all files that its index lists"
     )
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
         models = [one for one in facts.paths if one.use == "model" and one.kind in THERE]
         for one in models:
-            if (lack := _lack(one)) is not None:
-                return self.stops(
-                    node,
-                    lack,
-                    Kind.NO_FILE,
-                    cause=f"{shown_line(one.path)} is not a whole model: {lack}",
-                    fix="download the model anew, with its .safetensors files",
-                )
-        return self.passed(node, "all there") if models else None
+            if one.trouble is not None:
+                return self.found("stops", node, "unusable", one.trouble)
+        return self.passed(node, "usable") if models else None
 
 
 class SameContents(Check):
@@ -195,7 +150,7 @@ def _read(one: FoundPath) -> dict[str, str]:
     format's weights on one node alone hurt nobody.
     """
     if one.use == "model":
-        has_better = FORMATS[0].is_in(one.files)
+        has_better = any(name.endswith(".safetensors") for name in one.files)
         suffixes = OF_MODELS if has_better else (*OF_MODELS, ".bin")
         names = (name for name in one.files if PurePath(name).suffix in suffixes)
         return {name: one.files[name] for name in names if "/" not in name}
@@ -207,21 +162,6 @@ def _read(one: FoundPath) -> dict[str, str]:
         for name, told in one.files.items()
         if data_suffix(name) in of_data and PurePath(name).stem != "README"
     }
-
-
-def _lack(model: FoundPath) -> str | None:
-    """What is missing of a model; ``None`` if nothing that names can tell."""
-    files = model.files
-    if model.kind == "file":
-        return "it is a file, not a folder"
-    if model.asked and CONFIG not in files:  # an older agent does not tell files
-        return f"it has no {CONFIG}"
-    lacks = [one.lack(files) for one in FORMATS if one.is_in(files)]
-    if None in lacks:
-        return None
-    if not lacks and model.asked:
-        return "it has no weights that the trainer reads"
-    return lacks[0] if lacks else None
 
 
 def _difference(own: dict[str, str], usual: dict[str, str]) -> str:

@@ -23,7 +23,7 @@ from jupyter_mntrain.plan.prediction.spans import predicted_spans
 from jupyter_mntrain.plan.prediction.step import predict_step
 from jupyter_mntrain.recipe.devices.seats import seats_of
 from jupyter_mntrain.recipe.devices.settled import settled
-from jupyter_mntrain.recipe.rank_memory import Config, model_config
+from jupyter_mntrain.recipe.rank_memory import Config, model_config, refuse_model_here
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
 
@@ -77,8 +77,10 @@ def plan_job(
 
     Raises:
         SpecError: the model is not on this machine, or the nodes share no network.
-        RecipeError: the recipe cannot run on these ranks, or fits nowhere.
+        RecipeError: the trainer cannot use the model, or the recipe cannot run on these ranks, or
+            fits nowhere.
     """
+    refuse_model_here(recipe)
     config = model_config(recipe)
     if config is None:
         raise SpecError(

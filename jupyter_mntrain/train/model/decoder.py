@@ -27,6 +27,7 @@ from jupyter_mntrain.recipe.families import (
     refuse_unknown,
     shape_of,
 )
+from jupyter_mntrain.recipe.families.directories import refuse_directory
 from jupyter_mntrain.recipe.parse import preset_config
 from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.telemetry.formulas import ModelShape
@@ -170,19 +171,10 @@ def model_directory(section: ModelSection) -> Path:
     """Return the recipe's model directory.
 
     Raises:
-        RecipeError: it does not exist, or has no config.json.
+        RecipeError: the trainer cannot use it.
     """
     directory = place_of(section.path or "")
-    if not directory.is_dir():
-        cause = f"model.path = {section.path}: no such directory"
-        raise RecipeError(cause, fix="use a Hugging Face model directory that exists on every node")
-    if (directory / "adapter_config.json").is_file():
-        cause = f"model.path = {section.path}: an adapter, not a model"
-        fix = "merge it into its base model with peft: merge_and_unload(), save_pretrained(DIR)"
-        raise RecipeError(cause, fix=fix)
-    if not (directory / "config.json").is_file():
-        cause = f"model.path = {section.path}: no config.json in it"
-        raise RecipeError(cause, fix="use a Hugging Face model directory")
+    refuse_directory(directory, section.path or "")
     return directory
 
 

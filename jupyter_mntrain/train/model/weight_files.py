@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import pickle
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,6 +14,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families.directories import (
+    WEIGHT_NAMES,
+    lacking_weights,
+    listed_files,
+)
 
 T = TypeVar("T")
 
@@ -23,8 +27,6 @@ SAMPLES, SAMPLE_BYTES = 64, 4096
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
-_NAMES = (INDEX_FILE, SINGLE_FILE, "pytorch_model.bin.index.json", "pytorch_model.bin")
-"""By which weights are found, the better format first."""
 
 
 class Opened(Protocol):
@@ -124,18 +126,15 @@ def files_of(
         wanted: picks the files that will be opened.
 
     Raises:
-        RecipeError: the directory has no weights.
+        RecipeError: the directory has no weights, or some of their files are missing.
     """
-    first: dict[str, str] | None = None
-    for name in _NAMES:
+    for name in WEIGHT_NAMES:
         found = _tensors(directory / name)
         if found is not None and all((directory / one).is_file() for one in wanted(found)):
             return found
-        first = found if first is None else first
-    if first is not None:
-        return first
-    cause = f"model.path = {directory}: contains neither {' nor '.join(_NAMES)}"
-    raise RecipeError(cause, fix="use a directory with the model's weights")
+    raise lacking_weights(directory, str(directory)) or RecipeError(
+        f"model.path = {directory}: its files changed", fix="try again"
+    )
 
 
 def fingerprint(directory: Path) -> str:
@@ -163,8 +162,7 @@ def _tensors(path: Path) -> dict[str, str] | None:
     if not path.is_file():
         return None
     if path.suffix == ".json":
-        weight_map: dict[str, str] = json.loads(path.read_text())["weight_map"]
-        return weight_map
+        return listed_files(path)
     with opened(path) as file:
         return dict.fromkeys(file.names(), path.name)
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import msgspec
 import pytest
 
+from jupyter_mntrain.agent.machine.facts.paths import find_path
 from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.doctor.machine import FoundInHub, FoundPath, PathKind
+from jupyter_mntrain.model.records.doctor.machine import (
+    AskedPath,
+    FoundInHub,
+    FoundPath,
+    PathKind,
+)
 from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode
 from tests.doctor.faults.fault import Fault
 from tests.doctor.healthy import changed
@@ -19,6 +29,14 @@ from tests.doctor.healthy import changed
 DATA = "/data/corpus"
 WHOLE = {"config.json": "600 ab", "model.safetensors": "16000000000"}
 """Files of a model."""
+LLAMA = '{"model_type": "llama"}'
+LISTING = "model.safetensors.index.json"
+
+
+def listing(count: int) -> str:
+    """An index of weights in so many files."""
+    files = [f"model-{at:05d}-of-{count:05d}.safetensors" for at in range(1, count + 1)]
+    return json.dumps({"weight_map": {f"{one}.weight": one for one in files}})
 
 
 def without_script(case: Case) -> Case:
@@ -58,11 +76,19 @@ def copies(case: Case, own: dict[str, str]) -> Case:
 
 
 def with_copy(case: Case, files: dict[str, str]) -> Case:
-    """Only the second node has a copy of the model, of these files."""
+    """Only the second node has a copy of the model, of files of these texts."""
     node = case.nodes[1]
     assert node.facts is not None
     where = "/models/llama"
-    found = FoundPath(use="model", path=where, kind="folder", files=files, asked=where)
+    with TemporaryDirectory() as folder:
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text)
+        looked = find_path(AskedPath(use="model", path=folder), {})
+    assert looked.trouble is not None
+    told = msgspec.structs.replace(
+        looked.trouble, cause=looked.trouble.cause.replace(folder, where)
+    )
+    found = FoundPath(use="model", path=where, kind="folder", asked=where, trouble=told)
     return changed(case, 1, paths=(*node.facts.paths, found))
 
 
@@ -181,19 +207,14 @@ WORKLOAD = (
         "whole-model",
         "a download left out the weights, and not their index",
         "stops",
-        lambda case: with_copy(case, {"config.json": "1", "model.safetensors.index.json": "1"}),
+        lambda case: with_copy(case, {"config.json": LLAMA, LISTING: listing(1)}),
     ),
-    Fault(
-        "whole-model",
-        "its folder is empty",
-        "stops",
-        lambda case: with_copy(case, {}),
-    ),
+    Fault("whole-model", "its folder is empty", "stops", lambda case: with_copy(case, {})),
     Fault(
         "whole-model",
         "it has only weights that the trainer does not read",
         "stops",
-        lambda case: with_copy(case, {"config.json": "1", "model.gguf": "9"}),
+        lambda case: with_copy(case, {"config.json": LLAMA, "model.gguf": "9"}),
     ),
     Fault(
         "whole-model",
@@ -201,8 +222,36 @@ WORKLOAD = (
         "stops",
         lambda case: with_copy(
             case,
-            {"config.json": "1", **{f"model-0000{at}-of-00003.safetensors": "9" for at in (1, 3)}},
+            {
+                "config.json": LLAMA,
+                LISTING: listing(3),
+                **{f"model-0000{at}-of-00003.safetensors": "9" for at in (1, 3)},
+            },
         ),
+    ),
+    Fault(
+        "whole-model",
+        "its weights are quantized",
+        "stops",
+        lambda case: with_copy(
+            case,
+            {
+                "config.json": '{"model_type": "llama", '
+                '"quantization_config": {"quant_method": "awq"}}'
+            },
+        ),
+    ),
+    Fault(
+        "whole-model",
+        "no description of its family is there",
+        "stops",
+        lambda case: with_copy(case, {"config.json": '{"model_type": "bloom"}'}),
+    ),
+    Fault(
+        "whole-model",
+        "it is an adapter",
+        "stops",
+        lambda case: with_copy(case, {"adapter_config.json": "{}"}),
     ),
     Fault(
         "imported-modules",

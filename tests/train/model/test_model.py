@@ -203,11 +203,15 @@ def test_directories_that_cannot_be_used(tmp_path: Path) -> None:
     assert "docs/families.md" in refusal(bloom)
     strange = write(tmp_path / "new", "config.json", '{"model_type": "brandnew"}')
     assert "brandnew" in refusal(strange)
-    experts = write(tmp_path / "mixtral", "config.json", '{"model_type": "mixtral"}')
+    experts = write(
+        tmp_path / "mixtral", "config.json", '{"model_type": "mixtral", "num_local_experts": 8}'
+    )
     assert says("mixture of experts", refusal(experts))
     four_bits = '{"model_type": "llama", "quantization_config": {"quant_method": "awq"}}'
     assert says("quantized (awq)", refusal(write(tmp_path / "4", "config.json", four_bits)))
-    seeing = write(tmp_path / "seeing", "config.json", '{"model_type": "gemma3"}')
+    seeing = write(
+        tmp_path / "seeing", "config.json", '{"model_type": "gemma3", "text_config": {}}'
+    )
     assert says("a model of text and images", refusal(seeing))
     both_ways = '{"model_type": "gemma3_text", "use_bidirectional_attention": true}'
     assert says("not supported", refusal(write(tmp_path / "both", "config.json", both_ways)))

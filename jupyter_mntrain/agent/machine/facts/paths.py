@@ -11,7 +11,9 @@ from typing import Final
 from jupyter_mntrain.agent.machine.facts.contents import contents
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, PathKind, PathUse
+from jupyter_mntrain.recipe.families.directories import lacking_weights, refuse_directory
 
 WRITTEN: Final[tuple[PathUse, ...]] = ("jobs", "checkpoints", "temporary files", "output")
 
@@ -71,7 +73,20 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
         file_system=_type_of(there, types),
         asked=asked.path,
         files=contents(real) if is_compared and kind in ("folder", "file") else {},
+        trouble=_unusable(real, asked) if kind in ("folder", "file") else None,
     )
+
+
+def _unusable(real: Path, asked: AskedPath) -> Problem | None:
+    """Why this node's trainer would refuse it."""
+    if asked.use != "model":
+        return None
+    try:
+        refuse_directory(real, asked.path)
+        lacking = lacking_weights(real, asked.path)
+    except MntrainError as error:
+        return error.problem
+    return lacking.problem if lacking else None
 
 
 def refused(folder: Path) -> str:

@@ -108,7 +108,8 @@ class FoundPath(Record, frozen=True):
         asked: the path as it was asked for: ``models:llama`` is another one on each node.
         files: of what has to be the same everywhere, by their names in it: size, and of small ones
             the beginning of their SHA-256; the first 500. Not those whose name begins with a dot.
-        trouble: why the agent cannot even tell where it would be.
+        trouble: why the agent cannot even tell where it would be; or of a model that is there, why
+            the trainer cannot use it.
     """
 
     use: PathUse
