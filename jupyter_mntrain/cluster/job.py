@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+from jupyter_mntrain.cluster.handle.changeable_job import ChangeableJob
 from jupyter_mntrain.cluster.history.comparison import ComparedJobs, compare_jobs
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.placements import placements_with
@@ -17,9 +18,7 @@ from jupyter_mntrain.cluster.launch.resume import (
     plan_resume,
 )
 from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer, offer_resume
-from jupyter_mntrain.cluster.logged_job import LoggedJob
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.series import JobSeries
@@ -36,10 +35,9 @@ from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
 from jupyter_mntrain.model.records.node import MachineDescription
 from jupyter_mntrain.model.records.stall import RankStack
-from jupyter_mntrain.recipe.changes.settings import Setting, settings_of_job
 
 
-class Job(LoggedJob):
+class Job(ChangeableJob):
     """A job of any driver, from :meth:`Cluster.launch` or :meth:`Cluster.job`. It does not depend
     on this object, its process or its machine.
 
@@ -78,23 +76,6 @@ class Job(LoggedJob):
             JobNotFoundError: every node has deleted it.
         """
         return self._driver.live.job(self.id)
-
-    def settings(self) -> tuple[Setting, ...]:
-        """Every setting of the job, with where it came from: default, recipe, panel, ``--set``, an
-        option of the launch, or chosen by mntrain (``auto``). Asks its nodes.
-
-        Raises:
-            NodeError: none of them answers.
-        """
-        return settings_of_job(self.spec(), self.view().run)
-
-    def spec(self) -> JobSpec:
-        """What it runs, with all files: :meth:`view` has it without. Asks its nodes.
-
-        Raises:
-            NodeError: none of them answers.
-        """
-        return self._driver.loop.run(whole_spec(self._driver.live, self.view()))
 
     def watch(self) -> None:
         """Start reading the ranks' samples. Idempotent; returns at once."""

@@ -20,6 +20,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.deletion import JobDeletion
 from jupyter_mntrain.model.lifecycle.listing import JobPage, JobQuery
+from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.doctor.benchmark import BenchedLinks
 from jupyter_mntrain.model.records.doctor.machine import (
@@ -181,6 +182,9 @@ class AgentCalls(ABC):
 
     async def save(self, job_id: JobId, request: api.SaveRequest) -> JobRecord:
         return await self._ask("POST", Route.SAVE.format(job_id=job_id), JobRecord, request)
+
+    async def change_settings(self, job_id: JobId, request: SettingsRequest) -> JobRecord:
+        return await self._ask("POST", Route.SETTINGS.format(job_id=job_id), JobRecord, request)
 
     async def chat(self, job_id: JobId, request: ChatRequest) -> ChatReply:
         return await self._ask("POST", Route.CHAT.format(job_id=job_id), ChatReply, request)

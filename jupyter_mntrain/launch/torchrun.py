@@ -26,6 +26,7 @@ from jupyter_mntrain.model.environment import (
 )
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt
+from jupyter_mntrain.model.lifecycle.running_changes import with_changes
 from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
 from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.records.origin import Earlier
@@ -89,7 +90,7 @@ def torchrun_command(
         f"--log-dir={root / 'ranks'}",
         "--tee=3",
         *spec.torchrun_arguments,
-        *_entry(spec, root / "work"),
+        *_entry(spec, attempt, root / "work"),
     )
     environment = {
         **network_environment(placement, spec.environment, of_node),
@@ -123,8 +124,12 @@ def _of_backends(
     }
 
 
-def _entry(spec: JobSpec, work: PurePosixPath) -> tuple[str, ...]:
-    """Return what ranks run. In a folder of the nodes, the job's own files have absolute paths."""
+def _entry(spec: JobSpec, attempt: Attempt, work: PurePosixPath) -> tuple[str, ...]:
+    """Return what ranks run, with what was changed while earlier attempts ran.
+
+    In a folder of the nodes, the job's own files have absolute paths.
+    """
+    spec = with_changes(spec, attempt.earlier.changes if attempt.earlier else ())
     chosen = tuple(word for one in spec.chosen.items() for word in (AUTO, "=".join(one)))
     if spec.workdir is None:
         return (*spec.entry, *chosen)

@@ -9,6 +9,7 @@ from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 
 TRAFFIC_SHARE = tunables.ratio("figures.traffic_share")
@@ -19,7 +20,7 @@ MOST_TRAFFIC = 50
 
 def events_of(view: JobView, traffic: Sequence[JobEvent]) -> tuple[JobEvent, ...]:
     """Everything that happened to the newest attempt, oldest first."""
-    found = [*_turns(view), *_saves(view), *_doubts(view), *traffic]
+    found = [*_turns(view), *_saves(view), *_changes(view), *_doubts(view), *traffic]
     return tuple(sorted(found, key=lambda one: one.time_s))
 
 
@@ -48,6 +49,14 @@ def _saves(view: JobView) -> Iterator[JobEvent]:
             first[save.step] = min(save.time_s, first.get(save.step, save.time_s))
     for step, time_s in first.items():
         yield JobEvent(kind="saved", time_s=time_s, step=step)
+
+
+def _changes(view: JobView) -> Iterator[JobEvent]:
+    """Settings that somebody changed while the attempt ran."""
+    for one in changes_of_attempt(view.parts):
+        if one.refused is None:
+            label = f"{one}, by {one.by}" if one.by else str(one)
+            yield JobEvent(kind="changed", time_s=one.time_s, step=one.step, label=label)
 
 
 def _doubts(view: JobView) -> Iterator[JobEvent]:

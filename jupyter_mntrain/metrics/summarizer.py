@@ -25,6 +25,7 @@ from jupyter_mntrain.metrics.trace.off_plan import measured_of, off_plan
 from jupyter_mntrain.metrics.trace.recorded import Pair, SentMessages
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.number import carried
@@ -64,8 +65,7 @@ def summarize(
     view = history.view
     last = job.table.last("step")
     step = None if last is None else int(last)
-    totals = (known.start.total_steps for known in ranks.values() if known.start)
-    total = next((one for one in totals if one), None)
+    total = _total_steps(view, ranks)
     link_summaries = tuple(
         one for link in links.values() for one in _links(link, ranks, links, capacities)
     )
@@ -96,6 +96,13 @@ def summarize(
         sample=sample,
         off_plan=_off_plan(history, figures["step_s"], transfers, traffic),
     )
+
+
+def _total_steps(view: JobView, ranks: Ranks) -> int | None:
+    """Steps that the job is to make: as somebody has changed them, or as its ranks began."""
+    changed = [one.total_steps for one in changes_of_attempt(view.parts)]
+    began = [known.start.total_steps for known in ranks.values() if known.start]
+    return next((one for one in (*reversed(changed), *began) if one), None)
 
 
 def _off_plan(

@@ -15,8 +15,7 @@ POST    /v1/node/paths/end                         PathEnd → PathHeard
 GET     /v1/stream                                 → NDJSON of StreamMessage: Hello, then Beat/s
 POST    /v1/leases                                 LeaseRequest → LeaseGrant; repeat = renew
 DELETE  /v1/leases/{job}/{attempt}                 → {}
-GET     /v1/jobs?limit=&after=                     → JobPage of ended jobs, newest first; also
-                                                     ``search=``, ``run=`` and ``begins=``
+GET     /v1/jobs?limit=&after=                     → JobPage of ended jobs; search=, run=, begins=
 GET     /v1/jobs/{job}                             → JobRecord (newest attempt)
 GET     /v1/jobs/{job}/spec                        → JobSpec with its files
 PUT     /v1/jobs/{job}                             StartRequest of attempt 0 → JobRecord that waits
@@ -30,6 +29,7 @@ GET     /v1/jobs/{job}/samples?points=             → NodeSamples; also rank=, 
 GET     /v1/jobs/{job}/log?offset=&limit=          → bytes, and headers; offset < 0: from the end
 GET     /v1/jobs/{job}/log/times?begin=&end=       → LogTimes of the bytes between two offsets
 POST    /v1/jobs/{job}/save                        SaveRequest → JobRecord; of the head only
+POST    /v1/jobs/{job}/settings                    SettingsRequest → JobRecord; of the head only
 POST    /v1/jobs/{job}/chat                        ChatRequest → ChatAnswer; of the head only
 GET     /v1/jobs/{job}/checkpoints                 → NodeCheckpoints, of the job's run
 POST    /v1/jobs/{job}/checkpoints                 CheckpointChange → NodeCheckpoints after it
@@ -110,6 +110,7 @@ class Route(enum.StrEnum):
     LOG = "/v1/jobs/{job_id}/log"
     LOG_TIMES = "/v1/jobs/{job_id}/log/times"
     SAVE = "/v1/jobs/{job_id}/save"
+    SETTINGS = "/v1/jobs/{job_id}/settings"
     CHAT = "/v1/jobs/{job_id}/chat"
     CHECKPOINTS = "/v1/jobs/{job_id}/checkpoints"
     CHECKPOINTS_AT = "/v1/checkpoints"
@@ -144,7 +145,6 @@ LONGEST_GRACE_S = tunables.seconds("verbs.longest_grace_s")
 SERVICE_TYPE = "_mntrain._tcp.local."
 
 DEFAULT_CLUSTER = "default"
-
 LEASE_EXPIRY_S = tunables.seconds("launch.lease_expiry_s")
 
 BEAT_INTERVAL_S = tunables.seconds("liveness.beat_interval_s")

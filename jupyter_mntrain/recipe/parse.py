@@ -32,11 +32,7 @@ from jupyter_mntrain.recipe.parts.adapters import check_adapters
 from jupyter_mntrain.recipe.parts.overrides import override_in, settle_duration
 from jupyter_mntrain.recipe.parts.results import CheckpointSection
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
-from jupyter_mntrain.recipe.sections import (
-    ModelSection,
-    OptimizerSection,
-    Recipe,
-)
+from jupyter_mntrain.recipe.sections import ModelSection, OptimizerSection, Recipe
 
 __all__ = [
     "TOML_FIX",
@@ -46,6 +42,7 @@ __all__ = [
     "load_recipe",
     "parse_recipe",
     "preset_config",
+    "recipe_from",
 ]
 
 TOML_FIX = 'write tables as [section], text in quotes, and each key once: preset = "llama-8m"'
@@ -87,6 +84,11 @@ def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recip
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{name}: not valid TOML: {error}", fix=TOML_FIX) from None
+    return recipe_from(raw, overrides)
+
+
+def recipe_from(raw: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
+    """Like :func:`parse_recipe`, from what TOML holds."""
     for override in overrides:
         override_in(raw, override)
     settle_duration(raw)

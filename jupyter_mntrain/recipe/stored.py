@@ -10,6 +10,7 @@ import msgspec
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.errors import SpecError, bad_argument
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
 from jupyter_mntrain.recipe.devices.settled import settled
 from jupyter_mntrain.recipe.parse import parse_recipe
@@ -17,7 +18,6 @@ from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
 from jupyter_mntrain.recipe.sections import Recipe
 
 RECIPE_FILE = "recipe.toml"
-SET = "--set"
 
 
 def overrides_of(spec: JobSpec) -> tuple[str, ...] | None:

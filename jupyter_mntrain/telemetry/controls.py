@@ -15,6 +15,7 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
 
 CONTROLS_FILE = "controls.json"
 
@@ -25,10 +26,12 @@ class Controls(Record, frozen=True):
     Args:
         saves: the key of each requested save; a repeated key counts once.
         is_stop: save once more, and end.
+        settings: each requested change of settings, in the order to make them.
     """
 
     saves: tuple[str, ...] = ()
     is_stop: bool = False
+    settings: tuple[SettingsRequest, ...] = ()
 
 
 def read_controls(directory: Path) -> Controls:
@@ -75,6 +78,7 @@ class ControlReader:
         self._changed_ns = 0
         self._controls = Controls()
         self._saves_done = 0
+        self._settings_taken = 0
 
     def wants_save(self) -> bool:
         """Whether a save was requested and not made yet."""
@@ -87,6 +91,14 @@ class ControlReader:
     def saved(self) -> None:
         """Confirm the saves that were requested so far."""
         self._saves_done = len(self._controls.saves)
+
+    def settings(self) -> tuple[SettingsRequest, ...]:
+        """The changes of settings that were requested and not taken yet. Of the trainer only."""
+        return self._read().settings[self._settings_taken :]
+
+    def took_settings(self, count: int) -> None:
+        """Confirm the first ``count`` of :meth:`settings`."""
+        self._settings_taken += count
 
     def _read(self) -> Controls:
         if self._directory is None:

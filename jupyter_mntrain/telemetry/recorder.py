@@ -28,6 +28,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankProgress,
     RankSample,
     RankSaved,
+    RankSettings,
     RankStart,
     RankStep,
     RankText,
@@ -35,6 +36,7 @@ from jupyter_mntrain.model.records.metrics import (
     TracedAction,
     encoder,
 )
+from jupyter_mntrain.model.records.origin import RunningChange
 from jupyter_mntrain.model.text.foreign import encodable
 from jupyter_mntrain.telemetry.group import group_size
 from jupyter_mntrain.telemetry.progress import Pace, drawn, tracked
@@ -243,6 +245,10 @@ class Recorder:
             time_s=self._clock(), rank=self._rank, step=step, is_scheduled=is_scheduled
         )
         self._write(told)
+
+    def changed(self, change: RunningChange) -> None:
+        """Record that all ranks took, or refused, other settings."""
+        self._write(RankSettings(time_s=self._clock(), rank=self._rank, change=change))
 
     def track(
         self, items: Iterable[T], what: str, total: float | None = None, unit: str = ""

@@ -27,6 +27,7 @@ from jupyter_mntrain.train.finite import FiniteCheck, chosen
 from jupyter_mntrain.train.model.held_memory import check_memory
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
+from jupyter_mntrain.train.pipeline.changing import SettingChanges
 from jupyter_mntrain.train.pipeline.evaluation import Evaluation
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.sampling import TextSampler, ends_of
@@ -124,6 +125,8 @@ class Trainer:
             model=self.pipeline,
             say=say,
         )
+        users = (self, self.optimizer, self.checkpoints, self.evaluation, self.output)
+        self.changes = SettingChanges(world, recorder, users, say)
         self.first_step = self.checkpoints.resume(self.optimizer)
         if self.checkpoints.directory is not None and world.local_rank == 0:
             described = self.checkpoints.directory / DESCRIPTION
@@ -158,13 +161,14 @@ class Trainer:
         self._leave_out()
         held: QueuedStep | None = None
         steps_done = self.first_step
-        for step in range(self.first_step, self.recipe.steps):
-            queued, steps_done = self._begin_after(held, step, reports), step + 1
+        while steps_done < self.recipe.steps:
+            queued, steps_done = self._begin_after(held, steps_done, reports), steps_done + 1
             if held is not None:
                 self._end(held, reports)
             held = queued
             if self._is_to_read(steps_done):
                 sample, held = self._end(held, reports), None
+                self.changes.take(steps_done)
                 if self.evaluation.is_due(steps_done):
                     reports.evaluated(steps_done, self._evaluate(steps_done))
                 if len(self.times) == STEADY_AFTER:
@@ -214,7 +218,8 @@ class Trainer:
         squares = self.optimizer.gradient_squares()
         squared = mark()
         own = (loss, squares.sum())
-        loss, norm, votes = self.optimizer.total(loss, squares, self.checkpoints.votes())
+        wishes = (*self.checkpoints.votes(), self.changes.vote())
+        loss, norm, votes = self.optimizer.total(loss, squares, wishes)
         agreed = mark()
         self.optimizer.update(norm)
         end = mark()
@@ -236,10 +241,10 @@ class Trainer:
     def _is_to_read(self, step: int) -> bool:
         """Whether a step's numbers are needed before the next one is queued.
 
-        On a GPU, only where something else follows: to evaluate, save, stop or measure links. All
-        ranks decide alike.
+        On a GPU, only where something else follows: to evaluate, save, stop, take other settings or
+        measure links. All ranks decide alike.
         """
-        if not self.reads_late or self.checkpoints.is_due(step):
+        if not self.reads_late or self.checkpoints.is_due(step) or self.changes.is_wanted:
             return True
         return step - self.first_step == STEADY_AFTER or self.evaluation.is_due(step)
 
@@ -251,8 +256,9 @@ class Trainer:
         return sample
 
     def _tell(self, step: QueuedStep, reports: Reports) -> dict[str, Any]:
-        sample, step_s, votes = step.read(self.stopwatch)
+        sample, step_s, (*votes, change) = step.read(self.stopwatch)
         self.checkpoints.count(votes)
+        self.changes.count(change)
         self.losses.append(sample["loss"])
         self.norms.append(sample["grad_norm"])
         self.times.append(step_s)

@@ -11,6 +11,7 @@ from jupyter_mntrain.verbs.controlling.note import NoteVerb
 from jupyter_mntrain.verbs.controlling.rename import RenameVerb
 from jupyter_mntrain.verbs.controlling.rm import RmVerb
 from jupyter_mntrain.verbs.controlling.save import SaveVerb
+from jupyter_mntrain.verbs.controlling.set import SetVerb
 from jupyter_mntrain.verbs.controlling.stop import StopVerb
 from jupyter_mntrain.verbs.launching.answering.chat import ChatVerb
 from jupyter_mntrain.verbs.launching.answering.generate import GenerateVerb
@@ -99,6 +100,7 @@ VERBS: Final[tuple[type[Verb], ...]] = (
     ServeVerb,
     CheckpointsVerb,
     SaveVerb,
+    SetVerb,
     StopVerb,
     KillVerb,
     RenameVerb,

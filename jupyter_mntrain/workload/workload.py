@@ -18,6 +18,7 @@ from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, SetIn
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
@@ -25,7 +26,7 @@ from jupyter_mntrain.recipe.changes.settings import Setting, setting_of, setting
 from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
 from jupyter_mntrain.recipe.parts.data import PYTHON_LIBRARY
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import RECIPE_FILE, SET, overrides_of
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
 
 CELL_SCRIPT = "cell.py"
 

@@ -195,6 +195,8 @@ export interface Everything {
   LinkTry?: LinkTry;
   SavedStep?: SavedStep;
   Slowdown?: Slowdown;
+  RunningChange?: RunningChange;
+  ChangedValue?: ChangedValue;
   JobNumbers?: JobNumbers;
   RankProgress?: RankProgress;
   Restart?: Restart;
@@ -873,15 +875,15 @@ export interface PartStatus {
   resumed_step?: number | null;
   warnings?: Problem[];
   slowdowns?: Slowdown[];
+  changes?: RunningChange[];
 }
 /**
  * State of a rank, as its node knows it.
  *
  *     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
  *     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
- *     ``kill_reason`` is set if somebody had it killed.
- *     ``group_size`` is the number of ranks in the process group that it has joined: 1 = only itself;
- *     0 = not known, but it never connected to another rank; ``None`` = not known.
+ *     ``kill_reason`` is set if somebody had it killed. ``group_size`` is the number of ranks in its
+ *     process group: 1 = only itself; 0 = it never connected to another rank; ``None`` = not known.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStatus".
@@ -1190,6 +1192,41 @@ export interface Slowdown {
   problem: Problem;
   label: string;
   end_s?: number | null;
+}
+/**
+ * Settings that somebody changed while a job ran, as its ranks report it.
+ *
+ *     Args:
+ *         key: of the request.
+ *         step: finished steps when all ranks took it.
+ *         time_s: Unix time.
+ *         by: user and host, for people.
+ *         total_steps: that the job is to make since then.
+ *         refused: why the ranks did not take it.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RunningChange".
+ */
+export interface RunningChange {
+  key: string;
+  step: number;
+  time_s: number;
+  by?: string;
+  values?: ChangedValue[];
+  total_steps?: number | null;
+  refused?: Problem | null;
+}
+/**
+ * A setting of the recipe before and after a change, in TOML without quotes; ``before`` is
+ *     empty if it had no value.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ChangedValue".
+ */
+export interface ChangedValue {
+  name: string;
+  before: string;
+  after: string;
 }
 /**
  * Headline figures of a job.
@@ -1611,9 +1648,9 @@ export interface EventMark {
  *
  *     Args:
  *         end_s: Unix time; ``None`` = at a moment, or not over.
- *         step: of the checkpoint that was saved or resumed from.
+ *         step: of the checkpoint that was saved or resumed from; after which settings were changed.
  *         node: whose link had other traffic.
- *         label: of a slow-down or warning, a few words.
+ *         label: of a slow-down or warning, a few words; of changed settings, from what to what.
  *         problem: its cause and fix, where it is one.
  *         share: of other traffic: the most of the link's capacity, 0..1.
  *
@@ -1622,6 +1659,7 @@ export interface EventMark {
  */
 export interface JobEvent {
   kind:
+    | "changed"
     | "ended"
     | "failed"
     | "link-slow"

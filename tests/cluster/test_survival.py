@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import secrets
 import signal
 from pathlib import Path
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import RecipeError, RefusedError, SpecError
+from jupyter_mntrain.model.lifecycle.running_changes import changes_of
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.workload.workload import from_path
 from tests.cluster.conftest import wait_for
@@ -97,6 +99,9 @@ def test_killed_at_a_random_step_it_has_the_losses_of_one_that_was_not(
     chance = random.Random(1)
     step, victim = chance.randrange(EVERY + 1, STEPS - EVERY), chance.randrange(2)
     job = launch(cluster, text, max_restarts=1)
+    until(lambda: job.state == "running", "its ranks", ENDED_S)
+    changed = job.set(["train.log_interval=3"], timeout_s=ENDED_S)
+    assert changed.change is not None
     seen: dict[int, float] = {}
 
     def has_come_so_far() -> bool:
@@ -117,6 +122,11 @@ def test_killed_at_a_random_step_it_has_the_losses_of_one_that_was_not(
     assert max(again) == STEPS
     assert {number: unbroken[number] for number in again} == again
     assert {number: unbroken[number] for number in seen} == seen
+    assert changes_of(view) == (changed.change,), "the next attempt knows it"
+    (kept,) = (one for one in job.settings() if one.name == "train.log_interval")
+    assert (kept.value, kept.origin) == (3, "--set")
+    said = [line.text for line in job.logs(rank=0) if re.search(r"\bstep (\d+)/", line.text)]
+    assert {int(line.split("/")[0].split()[-1]) % 3 for line in said[1:]} == {0}, said
 
 
 def test_it_saves_when_asked_and_ends_when_asked(cluster: Cluster, text: Path) -> None:
@@ -125,6 +135,14 @@ def test_it_saves_when_asked_and_ends_when_asked(cluster: Cluster, text: Path) -
     job.save()
     saved = job.wait_for_save(after=None, timeout_s=ENDED_S)
     assert saved
+    changed = job.set(["train.steps=50_000", "optimizer.learning_rate=1e-4"], timeout_s=ENDED_S)
+    assert changed.change is not None
+    assert changed.change.step > saved
+    assert {part.changes for part in job.view().parts if part.changes} == {(changed.change,)}
+    with pytest.raises(RecipeError):
+        job.set(["train.steps=1"])
+    with pytest.raises(SpecError):
+        job.set(["train.batch_size=16"])
     job.save(is_last=True, reason="enough, after saving")
     view = ended(job)
     assert view.state == "canceled"
@@ -136,6 +154,8 @@ def test_it_saves_when_asked_and_ends_when_asked(cluster: Cluster, text: Path) -
     assert steps == {view.parts[0].saved_step}
     with pytest.raises(RefusedError, match=wording("is over")):
         job.save()
+    with pytest.raises(RefusedError, match="canceled"):
+        job.set(["train.log_interval=3"])
 
 
 def test_a_job_that_is_not_there_yet_cannot_save(cluster: Cluster) -> None:
@@ -145,5 +165,7 @@ def test_a_job_that_is_not_there_yet_cannot_save(cluster: Cluster) -> None:
     wait_for(lambda: job.state == "running")
     with pytest.raises(RefusedError, match=wording(r"do not save on request.*ControlReader")):
         job.save()
+    with pytest.raises(SpecError, match=wording("runs a.py, not a recipe")):
+        job.set(["train.steps=5"])
     job.kill()
     ended(job)

@@ -9,10 +9,13 @@ import msgspec
 from jupyter_mntrain.metrics.events import MOST_TRAFFIC, TRAFFIC_S, OtherTraffic, events_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.records.metrics import RankStart
+from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
 from jupyter_mntrain.model.records.pressure import Slowdown
-from tests.standin.jobs import view
+from tests.standin.jobs import history, summarize, view
 
 
 def told(job: JobView) -> list[tuple[str, float, int | None]]:
@@ -45,6 +48,31 @@ def test_a_checkpoint_is_saved_once_although_every_node_tells_it() -> None:
         {"saved": (SavedStep(step=5, time_s=49.0),)},
     )
     assert told(both) == [("saved", 49.0, 5), ("saved", 100.0, 10)]
+
+
+def test_settings_that_were_changed_are_told_once_with_who_and_what() -> None:
+    value = ChangedValue("train.steps", "100", "200")
+    change = RunningChange("a", 7, 70.0, by="ada@lab", values=(value,))
+    problem = Problem(Kind.BAD_RECIPE, "late")
+    refused = RunningChange("b", 8, 80.0, refused=problem)
+    both = with_parts(
+        view("running", "running"), {"changes": (change, refused)}, {"changes": (change,)}
+    )
+    assert told(both) == [("changed", 70.0, 7)]
+    (event,) = events_of(both, ())
+    assert "train.steps 100 → 200" in event.label
+    assert "ada@lab" in event.label
+
+
+def test_steps_that_somebody_changed_are_those_to_make() -> None:
+    late = RunningChange("b", 8, 80.0, refused=Problem(Kind.BAD_RECIPE, "too late"))
+    begun = RankStart(
+        time_s=0.0, rank=Rank(0), local_rank=0, world_size=2, pid=1, host="x", total_steps=20
+    )
+    more = RunningChange("a", 7, 70.0, total_steps=50)
+    for changes, total in (((), 20), ((more, late), 50)):
+        job = view("running", "running", changes=changes)
+        assert summarize(history(job, {"node1": [begun]}), now_s=90.0).total_steps == total
 
 
 def test_slowness_stalls_and_failures_carry_their_problem() -> None:

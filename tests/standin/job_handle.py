@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LogLine
 from jupyter_mntrain.cluster.history.placements import placements_with
+from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.errors import MntrainError
@@ -32,6 +33,7 @@ class StandInJob(ResumableJob, LabeledJob):
         self.calls: list[tuple[str, Any]] = []
         self.interrupts_wait = False
         self.refuses_save: MntrainError | None = None
+        self.changed = SettingsChanged()
         self.cluster = "lab"
         self.at: dict[str, Any] = {}
         self.lines = [
@@ -140,6 +142,13 @@ class StandInJob(ResumableJob, LabeledJob):
             raise self.refuses_save
         self.calls.append(("save", is_last))
         return self.view()
+
+    def set(
+        self, settings: Sequence[str], *, timeout_s: float, progress: Progress = SILENT
+    ) -> SettingsChanged:
+        progress.report("waiting for the ranks to take it", 0, 1)
+        self.calls.append(("set", settings))
+        return self.changed
 
     def wait_for_save(
         self, *, after: int | None, timeout_s: float, progress: Progress = SILENT

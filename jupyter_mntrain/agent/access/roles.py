@@ -55,6 +55,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.LOG_TIMES, "GET"): _WATCHING,
     (Route.KILL_RANK, "POST"): _DRIVERS,
     (Route.SAVE, "POST"): _DRIVERS,
+    (Route.SETTINGS, "POST"): _DRIVERS,
     (Route.CHAT, "POST"): _DRIVERS,
     (Route.CHECKPOINTS, "GET"): _WATCHING,
     (Route.CHECKPOINTS, "POST"): _DRIVERS,

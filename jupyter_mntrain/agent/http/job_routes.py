@@ -18,7 +18,7 @@ from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.http.restart_routes import RestartHandler
-from jupyter_mntrain.agent.jobs.rank_requests import news_for, refuse_chat
+from jupyter_mntrain.agent.jobs.rank_requests import ask_for_settings, news_for, refuse_chat
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
@@ -30,6 +30,7 @@ from jupyter_mntrain.model.api import (
 from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
 from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
@@ -177,6 +178,15 @@ class JobSaveHandler(AgentHandler):
         job = self.node.jobs.get(self.job_id(job_id))
         with self.audited("save", job=job_id):
             job.save_checkpoint(request)
+        self.answer(self.shown(job.record))
+
+
+class JobSettingsHandler(AgentHandler):
+    def post(self, job_id: str) -> None:
+        request = self.body_as(SettingsRequest)
+        job = self.node.jobs.get(self.job_id(job_id))
+        with self.audited("set", job=job_id, settings=" ".join(request.settings)):
+            ask_for_settings(request, job.record, metrics_of(job.attempt.path))
         self.answer(self.shown(job.record))
 
 

@@ -10,6 +10,7 @@ from jupyter_mntrain.model.api import LeaseRequest, StartRequest
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.restarts import follows, may_lead
+from jupyter_mntrain.model.lifecycle.running_changes import last_values
 from jupyter_mntrain.model.records.job import JobRecord
 
 
@@ -47,6 +48,12 @@ class RestartHandler(AgentHandler):
         self.refuse_what_is_over(request.job_id)
         if request.spec != record.spec or not follows(request.attempt, record):
             raise self.not_allowed()
+        if request.attempt.earlier is not None and request.attempt.earlier.changes:
+            # An agent at rest has not loaded recipes: a megabyte.
+            from jupyter_mntrain.recipe.parts.changeable import CHANGEABLE
+
+            if not last_values(request.attempt.earlier.changes).keys() <= CHANGEABLE:
+                raise self.not_allowed()
 
     def lease_request(self) -> LeaseRequest:
         """The request, if the caller may make it.

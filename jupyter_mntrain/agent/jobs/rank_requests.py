@@ -1,4 +1,6 @@
-"""Rank requests: asks the ranks of an attempt for a checkpoint, or for an answer in a chat."""
+"""Rank requests: asks the ranks of an attempt for a checkpoint, for other settings, or for an
+answer in a chat.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,34 @@ import msgspec
 
 from jupyter_mntrain.model.api import SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest, with_changes
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
 from jupyter_mntrain.model.text.conversation import CHATTER, ChatAnswer, ChatRequest
 from jupyter_mntrain.telemetry.chat_files import read_answer
-from jupyter_mntrain.telemetry.controls import Controls, read_controls, write_controls
+from jupyter_mntrain.telemetry.controls import read_controls, write_controls
 
 
 def ask_to_save(request: SaveRequest, metrics: Path) -> None:
     """Write the request where the ranks look for it. Idempotent."""
     known = read_controls(metrics)
     saves = known.saves if request.key in known.saves else (*known.saves, request.key)
-    write_controls(metrics, Controls(saves=saves, is_stop=known.is_stop or request.is_last))
+    is_stop = known.is_stop or request.is_last
+    write_controls(metrics, msgspec.structs.replace(known, saves=saves, is_stop=is_stop))
+
+
+def ask_for_settings(request: SettingsRequest, record: JobRecord, metrics: Path) -> None:
+    """Write a request for other settings where the ranks look for it. Idempotent.
+
+    Raises:
+        RefusedError: the attempt has ended or not begun, or another one is running.
+        SpecError, RecipeError: it runs no recipe, or cannot run with these settings.
+    """
+    known = read_controls(metrics)
+    if any(one.key == request.key for one in known.settings):
+        return
+    refuse_settings(request, record)
+    settings = (*known.settings, request)
+    write_controls(metrics, msgspec.structs.replace(known, settings=settings))
 
 
 def refuse_save(request: SaveRequest, record: JobRecord) -> None:
@@ -29,12 +48,7 @@ def refuse_save(request: SaveRequest, record: JobRecord) -> None:
             requests.
     """
     part, job_id = record.part, record.job_id
-    if part.state in TERMINAL or request.attempt != record.attempt.number:
-        raise RefusedError(
-            f"attempt {request.attempt} of job {job_id} is over",
-            fix=f"see whether the job has ended: mntrain status {job_id}",
-            node=part.node,
-        )
+    _refuse_over(request.attempt, record)
     if part.saves:
         return
     cause, fix = f"job {job_id} has not finished a step yet", "try again after its first step"
@@ -45,6 +59,31 @@ def refuse_save(request: SaveRequest, record: JobRecord) -> None:
             "recorder.start(saves=True) in a script"
         )
     raise RefusedError(cause, fix=fix, node=part.node)
+
+
+def refuse_settings(request: SettingsRequest, record: JobRecord) -> None:
+    """Check that the attempt can take other settings; raises as :func:`ask_for_settings`."""
+    # An agent at rest has not loaded recipes: a megabyte.
+    from jupyter_mntrain.recipe.changes.running import changed_while_running, running_recipe
+
+    part, earlier = record.part, record.attempt.earlier
+    changes = (*(earlier.changes if earlier else ()), *part.changes)
+    recipe = running_recipe(with_changes(record.spec, changes), record.job_id)
+    if record.is_queued:
+        cause, fix = f"job {record.job_id} has not started yet", "try again once it runs"
+        raise RefusedError(cause, fix=fix, node=part.node)
+    _refuse_over(request.attempt, record)
+    step = max((rank.step or 0 for rank in part.ranks), default=0)
+    changed_while_running(recipe, request.settings, step=step, job_id=record.job_id)
+
+
+def _refuse_over(attempt: int, record: JobRecord) -> None:
+    if record.part.state in TERMINAL or attempt != record.attempt.number:
+        raise RefusedError(
+            f"attempt {attempt} of job {record.job_id} is over",
+            fix=f"see whether the job has ended: mntrain status {record.job_id}",
+            node=record.part.node,
+        )
 
 
 def refuse_chat(request: ChatRequest, record: JobRecord) -> None:

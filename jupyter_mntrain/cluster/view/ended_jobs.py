@@ -11,6 +11,7 @@ from jupyter_mntrain.cluster.view.record_search import MOST_AT_ONCE, all_pages
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.listing import JobQuery
+from jupyter_mntrain.model.lifecycle.running_changes import changes_of, with_changes
 from jupyter_mntrain.model.records.job import JobRecord, JobSpec, JobView
 
 
@@ -69,7 +70,8 @@ async def jobs_of_run(live: ClusterView, run: JobId) -> list[JobView]:
 
 
 async def whole_spec(live: ClusterView, view: JobView) -> JobSpec:
-    """A job's spec with its files, from the first participant that answers.
+    """A job's spec with its files, and with what was changed while it ran, from the first
+    participant that answers.
 
     Raises:
         NodeError: none does.
@@ -78,7 +80,8 @@ async def whole_spec(live: ClusterView, view: JobView) -> JobSpec:
     failures: list[MntrainError] = []
     for place in view.attempt.placements:
         try:
-            return await live.client_of(place).spec(view.job_id)
+            spec = await live.client_of(place).spec(view.job_id)
+            return with_changes(spec, changes_of(view))
         except MntrainError as error:
             failures.append(error)
     raise _most_telling(failures)

@@ -21,6 +21,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankProgress,
     RankSample,
     RankSaved,
+    RankSettings,
     RankStart,
     RankStep,
     RankText,
@@ -120,7 +121,7 @@ class RankLines:
                 self.end = body
             case RankTrace():
                 self.traces = (*self.traces, body)[-MOST_TRACES:]
-            case RankSaved() | RankGroup():
+            case RankSaved() | RankGroup() | RankSettings():
                 pass
 
     def load(self, samples: RankSamples) -> None:

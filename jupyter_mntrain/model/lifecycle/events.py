@@ -8,6 +8,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry
 from jupyter_mntrain.model.records.leftover import Leftover
+from jupyter_mntrain.model.records.origin import RunningChange
 from jupyter_mntrain.model.records.pressure import Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 
@@ -78,6 +79,12 @@ class SavedEvent(Record, frozen=True, tag=True):
     step: int
     time_s: float = 0.0
     is_scheduled: bool = False
+
+
+class SettingsTaken(Record, frozen=True, tag=True):
+    """The ranks took, or refused, other settings after a step."""
+
+    change: RunningChange
 
 
 class RankDown(Record, frozen=True, tag=True):
@@ -166,6 +173,7 @@ PartEvent = (
     | RankUp
     | RankStepped
     | SavedEvent
+    | SettingsTaken
     | RankDown
     | RankDone
     | RankJoined

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import reduce
 
 import msgspec
 
@@ -13,6 +14,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.rollup import is_out, job_state
+from jupyter_mntrain.model.lifecycle.running_changes import with_change
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.job import (
     Attempt,
@@ -64,7 +66,8 @@ def earlier_attempts(record: JobRecord) -> Earlier | None:
     before = before_attempt(record.spec, attempt) or Earlier(world_size=attempt.world_size)
     step = max((rank.step or 0 for rank in part.ranks), default=0)
     saved = max(part.saved_step or 0, before.saved_step or 0) or None
-    before = msgspec.structs.replace(before, saved_step=saved)
+    changes = reduce(with_change, part.changes, before.changes)
+    before = msgspec.structs.replace(before, saved_step=saved, changes=changes)
     if step <= (before.step or 0):
         return before
     return msgspec.structs.replace(before, step=step, attempt=attempt.number)

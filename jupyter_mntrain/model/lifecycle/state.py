@@ -30,6 +30,7 @@ from jupyter_mntrain.model.lifecycle.events import (
     RankUp,
     Resumed,
     SavedEvent,
+    SettingsTaken,
     SlownessJudged,
     Stalled,
     StateLost,
@@ -37,6 +38,7 @@ from jupyter_mntrain.model.lifecycle.events import (
     Warned,
     WarningOver,
 )
+from jupyter_mntrain.model.lifecycle.running_changes import with_change
 from jupyter_mntrain.model.lifecycle.saves import saved_changes
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, PartStatus, RankStatus
 from jupyter_mntrain.model.records.pressure import Slowdown
@@ -83,11 +85,16 @@ def _apply_to_active(part: PartStatus, event: PartEvent) -> PartStatus:
             return _apply_to_rank(part, event)
         case Warned() | WarningOver():
             return _changed(part, warnings=_warnings_after(part, event))
-        case SavedEvent():
-            return _changed(part, **saved_changes(part, event))
         case StopAsked():
             return _stop(part, event)
-        case EndWished() | EndAwaited() | StateLost() | SlownessJudged():
+        case (
+            SavedEvent()
+            | SettingsTaken()
+            | EndWished()
+            | EndAwaited()
+            | StateLost()
+            | SlownessJudged()
+        ):
             return _note(part, event)
         case Stalled(stall=stall):
             return part if part.state == "stopping" else _changed(part, stall=stall)
@@ -127,10 +134,15 @@ def _apply_to_rank(
 
 
 def _note(
-    part: PartStatus, event: EndWished | EndAwaited | StateLost | SlownessJudged
+    part: PartStatus,
+    event: SavedEvent | SettingsTaken | EndWished | EndAwaited | StateLost | SlownessJudged,
 ) -> PartStatus:
     """Store what does not change the state."""
     match event:
+        case SavedEvent():
+            return _changed(part, **saved_changes(part, event))
+        case SettingsTaken(change=change):
+            return _changed(part, changes=with_change(part.changes, change))
         case EndWished(reason=reason):
             return _changed(part, stop_reason=part.stop_reason or reason)
         case EndAwaited(processes=processes):

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.evidence import Evidence
 from jupyter_mntrain.model.records.leftover import NAMED_PROCESSES, Leftover
-from jupyter_mntrain.model.records.origin import Earlier, Origin
+from jupyter_mntrain.model.records.origin import Earlier, Origin, RunningChange
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
 from jupyter_mntrain.model.records.stall import Stall
@@ -190,9 +190,8 @@ class RankStatus(Record, frozen=True):
 
     ``exit_code`` is negative for a signal, as in :mod:`subprocess`. ``done_s`` is the Unix time at
     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
-    ``kill_reason`` is set if somebody had it killed.
-    ``group_size`` is the number of ranks in the process group that it has joined: 1 = only itself;
-    0 = not known, but it never connected to another rank; ``None`` = not known.
+    ``kill_reason`` is set if somebody had it killed. ``group_size`` is the number of ranks in its
+    process group: 1 = only itself; 0 = it never connected to another rank; ``None`` = not known.
     """
 
     rank: Rank
@@ -238,6 +237,7 @@ class PartStatus(Record, frozen=True):
     """What makes its numbers doubtful, although it has not failed: one per kind."""
     slowdowns: tuple[Slowdown, ...] = ()
     """On the node that leads: when the job was slower than before, and why, oldest first."""
+    changes: tuple[RunningChange, ...] = ()  # of settings, while it ran, oldest first
 
     @property
     def awaited(self) -> str:

@@ -15,6 +15,7 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.model.records.number import Number, carried
+from jupyter_mntrain.model.records.origin import RunningChange
 
 
 class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
@@ -201,6 +202,14 @@ class RankSaved(Record, frozen=True, tag_field="kind", tag="saved"):
     is_scheduled: bool = False
 
 
+class RankSettings(Record, frozen=True, tag_field="kind", tag="settings"):
+    """Settings that all ranks took, or refused, after the same step."""
+
+    time_s: float
+    rank: Rank
+    change: RunningChange
+
+
 class RankEnd(Record, frozen=True, tag_field="kind", tag="end"):
     """A rank's last line, written when the recorder closes; missing if the rank was killed."""
 
@@ -247,6 +256,7 @@ RankSample = (
     | RankProgress
     | RankSaved
     | RankTrace
+    | RankSettings
     | RankEnd
 )
 """Lines that ranks write; the agent writes the others."""

@@ -1,4 +1,4 @@
-"""Origin: what a resumed job, and a further attempt, goes on from."""
+"""Origin: what a resumed job or a further attempt goes on from, and what was changed meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record, UserRecord
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 
 
@@ -44,6 +45,43 @@ class Origin(UserRecord, frozen=True):
         return f"{self.path}/step-{self.step:08d}"
 
 
+class ChangedValue(Record, frozen=True):
+    """A setting of the recipe before and after a change, in TOML without quotes; ``before`` is
+    empty if it had no value.
+    """
+
+    name: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.before or '–'} → {self.after}"
+
+
+class RunningChange(Record, frozen=True):
+    """Settings that somebody changed while a job ran, as its ranks report it.
+
+    Args:
+        key: of the request.
+        step: finished steps when all ranks took it.
+        time_s: Unix time.
+        by: user and host, for people.
+        total_steps: that the job is to make since then.
+        refused: why the ranks did not take it.
+    """
+
+    key: str
+    step: int
+    time_s: float
+    by: str = ""
+    values: tuple[ChangedValue, ...] = ()
+    total_steps: int | None = None
+    refused: Problem | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.values))
+
+
 class Earlier(Record, frozen=True):
     """How far the earlier attempts of a run came, as the head or driver knew that starts the next.
 
@@ -52,9 +90,11 @@ class Earlier(Record, frozen=True):
         step: the last step that any of them finished.
         attempt: the attempt that finished it; ``None`` = one of an earlier job.
         saved_step: step of the newest complete checkpoint.
+        changes: of settings, while earlier attempts of the job ran, oldest first.
     """
 
     world_size: int
     step: int | None = None
     attempt: int | None = None
     saved_step: int | None = None
+    changes: tuple[RunningChange, ...] = ()

@@ -24,8 +24,8 @@ def override_in(raw: dict[str, Any], override: str) -> None:
     place, equals, value = override.partition("=")
     section, dot, field = place.strip().partition(".")
     if not (equals and dot and section and field):
-        cause = f"--set {override}: must have the form section.field=value"
-        raise RecipeError(cause, fix="use, for example, --set train.steps=50")
+        cause = f"{override}: must have the form section.field=value"
+        raise RecipeError(cause, fix="use, for example, train.steps=50")
     table = raw.setdefault(section, {})
     if not isinstance(table, dict):
         raise RecipeError(f"{section} = {table!r}: not a section", fix=f"write [{section}]")

@@ -26,6 +26,7 @@ from jupyter_mntrain.show.tables.rank_table import RankTable, state_text
 if TYPE_CHECKING:
     from jupyter_mntrain.metrics.summary import (
         EventMark,
+        JobEvent,
         JobSummary,
         LinkSummary,
         WrittenText,
@@ -75,6 +76,7 @@ def status_view(
     parts.append(state_line(summary))
     if summary.elapsed_s is not None:
         parts.append(times_line(summary, summary.elapsed_s, now_s))
+    parts += [Text(f"  {changed_words(one)}") for one in summary.events if one.kind == "changed"]
     parts += [silence_line(node, silences.get(node)) for node in silent_nodes(summary)]
     if summary.stall is not None:
         parts.append(stall_line(summary.stall, now_s))
@@ -115,6 +117,11 @@ def over_line(mark: EventMark) -> Text:
     times = f"from {formats.clock(mark.time_s)} to {formats.clock(end_s)}"
     lasted = formats.duration(end_s - mark.time_s)
     return Text(f"  over: {shown_line(mark.label)}, {times} ({lasted})", "dim")
+
+
+def changed_words(event: JobEvent) -> str:
+    """Settings that were changed while the job ran, and by whom."""
+    return f"changed after step {count(event.step)}: {shown_line(event.label)}"
 
 
 def silent_nodes(summary: JobSummary) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ class Checkpointing:
     on them after the same step.
 
     Args:
+        recipe: when to save may be replaced between two steps.
         digests: this run's, compared with a checkpoint's.
         grid: tells which ranks hold the same parameters.
         model: holds the parameters to save.
@@ -70,8 +71,6 @@ class Checkpointing:
     def __post_init__(self) -> None:
         attempt = int(os.environ.get(RUN_ATTEMPT_VARIABLE, "1"))
         path = directory_of(self.recipe, os.environ)
-        self._section = self.recipe.checkpoint
-        self._last_step = self.recipe.steps
         self._digests = {one: self.digests[one] for one in _COMPARED if one in self.digests}
         self._directory = None if path is None else CheckpointDirectory(path, attempt)
         self._saver: Saver | None = None
@@ -79,13 +78,12 @@ class Checkpointing:
             self._saver = Saver(
                 self._directory,
                 self.world,
-                keep=self._section.keep,
-                keep_best=self._section.keep_best,
-                copies=self._section.copies,
+                keep=self.recipe.checkpoint.keep,
+                keep_best=self.recipe.checkpoint.keep_best,
+                copies=self.recipe.checkpoint.copies,
                 attempt=attempt,
                 digests=self._digests,
                 say=lambda line: self.say(f"checkpoint: {line}"),
-                recipe=msgspec.to_builtins(self.recipe),
             )
         self._wishes = ControlReader()
         self._still_writing = 0.0
@@ -141,9 +139,9 @@ class Checkpointing:
 
     def is_due(self, step: int) -> bool:
         """Whether :meth:`after` this step would save or stop, by the votes counted so far."""
-        every = self._section.interval_steps
+        every = self.recipe.checkpoint.interval_steps
         is_wanted = self._is_save_wanted or self._is_stop_wanted
-        return is_wanted or step == self._last_step or bool(every and step % every == 0)
+        return is_wanted or step == self.recipe.steps or bool(every and step % every == 0)
 
     def after(
         self,
@@ -167,9 +165,10 @@ class Checkpointing:
             return stops
         if self._saver.is_pending and not self._still_writing:
             self._finish(self._saver)
-        every = self._section.interval_steps
-        is_last = stops or step == self._last_step
-        if self._is_save_wanted or (is_last and (self._is_stop_wanted or self._section.at_end)):
+        section = self.recipe.checkpoint
+        every = section.interval_steps
+        is_last = stops or step == self.recipe.steps
+        if self._is_save_wanted or (is_last and (self._is_stop_wanted or section.at_end)):
             self._finish(self._saver)  # at most one save at a time
             self._wishes.saved()
             self._is_scheduled = not (self._is_save_wanted or self._is_stop_wanted)
@@ -184,7 +183,7 @@ class Checkpointing:
 
     def _is_lowest(self, loss: float | None) -> bool:
         """Whether the best ones are kept, and this is the best of the attempt."""
-        if loss is None or not self._section.keep_best or loss >= self._lowest:
+        if loss is None or not self.recipe.checkpoint.keep_best or loss >= self._lowest:
             return False
         self._lowest = loss
         return True
@@ -200,6 +199,9 @@ class Checkpointing:
         mine = sorted(state)[self.grid.replica_of(self.world.rank) :: self.grid.replicas]
         state = {name: state[name] for name in mine} | _random_state(self.world)
         self.recorder.progress("saving a checkpoint", 0, 1)
+        section = self.recipe.checkpoint
+        saver.keep, saver.keep_best = section.keep, section.keep_best
+        saver.recipe = msgspec.to_builtins(self.recipe)
         saver.begin(step, state, loss)
         self._still_writing = 1.0  # until votes say otherwise that were cast after this
 

@@ -30,6 +30,7 @@ class Optimizer:
     Collective: every rank must construct one at the same time.
 
     Args:
+        recipe: its learning rate, schedule and clipping may be replaced between two steps.
         parameters: this rank's, by name.
         counted_once: those whose gradients count in the global norm: all but a tied copy.
     """
@@ -40,7 +41,7 @@ class Optimizer:
         parameters: Mapping[str, nn.Parameter],
         counted_once: Mapping[str, nn.Parameter],
     ) -> None:
-        self._recipe = recipe
+        self.recipe = recipe
         if recipe.optimizer.grad_dtype == "float32":
             for one in parameters.values():
                 one.grad_dtype = torch.float32
@@ -65,7 +66,7 @@ class Optimizer:
     @property
     def learning_rate(self) -> float:
         """Learning rate of the next step."""
-        return self._recipe.optimizer.learning_rate * ratio_at(self._recipe, self._step)
+        return self.recipe.optimizer.learning_rate * ratio_at(self.recipe, self._step)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Optimizer state by ``exp_avg/NAME`` and the like."""
@@ -117,7 +118,7 @@ class Optimizer:
         dist.all_reduce(sums)
         # Each replica has counted the same gradient.
         loss, squares, counts = torch.split(sums, [1, self._count, len(votes)])
-        square = squares.sum() / self._recipe.data_parallel.replicas
+        square = squares.sum() / self.recipe.data_parallel.replicas
         return loss.squeeze(), square.sqrt(), counts
 
     def update(self, norm: torch.Tensor) -> None:
@@ -125,7 +126,7 @@ class Optimizer:
 
         With a fused backward pass they have been updated already, unclipped.
         """
-        clip_norm = self._recipe.optimizer.clip_norm
+        clip_norm = self.recipe.optimizer.clip_norm
         if clip_norm:
             clip_grads_with_norm_(self._parameters, clip_norm, norm.float(), foreach=True)
         if self._fused is None:

@@ -1,5 +1,10 @@
 import type { JobEvent } from '../schema';
-import { laneEvents, markLabel, marksOf } from '../liveview/stack/events';
+import {
+  laneEvents,
+  markLabel,
+  marksOf,
+  sentence
+} from '../liveview/stack/events';
 import { stored, summary } from './samples';
 
 const saved = (time_s: number): JobEvent => ({
@@ -61,6 +66,14 @@ describe('marks in the lane', () => {
     );
     expect([early.x, early.end]).toEqual([50, 90]);
     expect([late.x, late.end]).toEqual([400, 500]);
+  });
+
+  it('of changed settings say what and after which step', () => {
+    const label = 'train.steps 2000 → 5000, by ada@lab';
+    const event: JobEvent = { kind: 'changed', time_s: 100, step: 1200, label };
+    const [mark] = marksOf([event], place, ends);
+    expect(markLabel(mark)).toBe('settings changed');
+    expect(sentence(event)).toContain(`changed after step 1,200: ${label}`);
   });
 
   it('leave out what is not in the range', () => {

@@ -26,6 +26,7 @@ from jupyter_mntrain.model.records.job import (
     JobView,
     Restart,
 )
+from jupyter_mntrain.model.records.origin import ChangedValue, Earlier, RunningChange
 from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
 from tests.agent.live import LiveAgent, free_port, launch, two_agents
@@ -320,6 +321,10 @@ def test_a_head_cannot_start_what_no_driver_has_deposited(
     )
     assert start(job_id, spec=evil) == 403
     assert start(job_id, attempt=moved) == 403
+    changed = RunningChange("a", 1, 1.0, values=(ChangedValue("data.source", "a", "/etc"),))
+    earlier = Earlier(world_size=2, changes=(changed,))
+    attempt = msgspec.structs.replace(other.record(job_id).attempt, number=2, earlier=earlier)
+    assert start(job_id, attempt=attempt) == 403
     assert start(jobs["none"]) == 403
     assert start(jobs["not its head"]) == 403
     for wrong in ({"ranks": 8}, {"interface": "eth0"}, {"hold_port": 0}, {"gpus": (0,)}):

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 import torch
 
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.errors import NotFiniteError
+from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
+from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
 from jupyter_mntrain.telemetry.controls import Controls, write_controls
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train import TrainResult, loop, parse_recipe
@@ -23,6 +26,7 @@ from tests.train.no_reads import HostReadError, NoReads
 from tests.train.ranks import run_ranks
 from tests.train.test_command import write_text
 from tests.train.test_finite import OVERFLOWS
+from tests.wording import says
 
 EVALUATES = ("evaluation.interval_steps=4", "evaluation.share=0.2", "evaluation.sequences=5")
 
@@ -202,6 +206,47 @@ def test_a_wish_is_granted_one_step_later_and_once(
     assert order.index(("read", 5)) < len(order) - 1 or is_stop
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_settings_are_taken_between_two_steps_and_kept_with_what_is_saved(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    if is_late:
+        monkeypatch.setattr(loop, "Trainer", Late)
+    monkeypatch.setenv("MNTRAIN_METRICS_DIR", str(tmp_path))
+    settings = ("train.steps=12", "optimizer.learning_rate=1e-4", "checkpoint.interval_steps=4")
+    asked = SettingsRequest("a", 1, settings, by="ada@lab")
+    undone = SettingsRequest("b", 1, ("train.steps=3",))
+    begin = loop.Trainer.begin
+
+    def wished(self: Any, step: int) -> QueuedStep:
+        if step + 1 == 5:
+            write_controls(tmp_path, Controls(settings=(asked, undone)))
+        return begin(self, step)
+
+    monkeypatch.setattr(loop.Trainer, "begin", wished)
+    before = ("checkpoint.interval_steps=0", "train.steps=8", "optimizer.warmup_steps=0")
+    result = run(text, tmp_path / "kept", *before)
+    taken = 6 if is_late else 5
+    told = [json.loads(line) for line in (tmp_path / "rank-0.ndjson").read_text().splitlines()]
+    change, refused = (one["change"] for one in told if one["kind"] == "settings")
+    assert (change["step"], change["by"]) == (taken, "ada@lab")
+    assert [f"{one['name']}={one['after']}" for one in change["values"]] == [
+        "train.steps=12", "optimizer.learning_rate=0.0001", "checkpoint.interval_steps=4",
+    ]  # fmt: skip
+    assert says("train.steps = 3", refused["refused"]["cause"])
+    assert len(result.losses) == 12
+    old, new = parse_recipe("", before), parse_recipe("", (*before, *settings))
+    assert [one["learning_rate"] for one in told if one["kind"] == "step"] == [
+        one.optimizer.learning_rate * ratio_at(one, step)
+        for step in range(12)
+        for one in [old if step < taken else new]
+    ]
+    kept = CheckpointDirectory(tmp_path / "kept")
+    assert sorted(kept.manifests()) == [8, 12], "step 8 is not the last one any longer"
+    recipes = [one.recipe or {} for one in kept.manifests().values()]
+    assert [one["train"]["steps"] for one in recipes] == [12, 12]
+
+
 def train_late(words: list[str]) -> None:
     loop.Trainer = Late  # type: ignore[misc]
     forked.train(words)
@@ -217,10 +262,23 @@ def test_ranks_that_read_late_do_what_ranks_that_read_at_once_do(
     for name, program in (("at once", forked.train), ("late", train_late)):
         fields = (*SETTINGS, *EVALUATES, f"data.source={text}")
         fields = (*fields, f"checkpoint.directory={tmp_path / name / 'kept'}", "train.steps=13")
+        fields = (*fields, "optimizer.schedule=constant", "optimizer.warmup_steps=1")
         options = [word for one in fields for word in ("--set", one)]
         metrics = tmp_path / name
+        metrics.mkdir()
+        # Steps alone change nothing before the end with a constant learning rate.
+        asked = SettingsRequest("a", 1, ("train.steps=14",))
+        write_controls(metrics, Controls(settings=(asked,)))
         ended = run_ranks(recipe, "ab", *options, metrics=metrics, program=program)
         assert [one.exit_code for one in ended] == [0, 0], ended
         told[name] = [one for one in lines(metrics) if one["kind"] != "saved"]
+        assert told[name][-1]["step"] == 14
+        taken = [
+            json.loads(line)["change"]["step"]
+            for rank in range(2)
+            for line in (metrics / f"rank-{rank}.ndjson").read_text().splitlines()
+            if '"settings"' in line
+        ]
+        assert taken == [2 if name == "late" else 1] * 2, "both ranks after the same step"
     assert told["late"] == told["at once"]
     assert saves(tmp_path / "late" / "kept") == saves(tmp_path / "at once" / "kept")

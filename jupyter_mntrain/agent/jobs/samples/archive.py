@@ -23,6 +23,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankProgress,
     RankSample,
     RankSaved,
+    RankSettings,
     RankStart,
     RankStep,
     RankText,
@@ -89,7 +90,7 @@ class RankArchive:
                 self._take_text(body)
             case RankTrace():
                 self.traces = [*self.traces, body][-MOST_TRACES:]
-            case RankSaved() | RankGroup():
+            case RankSaved() | RankGroup() | RankSettings():
                 pass  # the job's record has it
 
     def _take_step(self, step: RankStep, position: int) -> None:
@@ -171,6 +172,8 @@ class Archive:
             self.losses.take(body.rank, body.step, float(body.loss))
         elif isinstance(body, RankStart):
             self.losses.plan(body.total_steps)
+        elif isinstance(body, RankSettings):
+            self.losses.plan(body.change.total_steps)
 
     def save(self) -> KeptArchive:
         """Write the files.

@@ -8,11 +8,13 @@ from jupyter_mntrain.model.lifecycle.events import (
     RankStepped,
     RankUp,
     SavedEvent,
+    SettingsTaken,
 )
 from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankSample,
     RankSaved,
+    RankSettings,
     RankStart,
     RankStep,
 )
@@ -27,6 +29,8 @@ def event_of(sample: RankSample) -> PartEvent | None:
             return RankStepped(rank=rank, step=step)
         case RankSaved(step=step, time_s=time_s, is_scheduled=is_scheduled):
             return SavedEvent(step=step, time_s=time_s, is_scheduled=is_scheduled)
+        case RankSettings(change=change):
+            return SettingsTaken(change=change)
         case RankEnd(ok=True, rank=rank, time_s=time_s):
             return RankDone(rank=rank, time_s=time_s)
         case _:

@@ -33,6 +33,7 @@ const IMPORTANCE: ReadonlyArray<LaneEvent['kind']> = [
   'restarted',
   'resumed',
   'started',
+  'changed',
   'traffic',
   'saved',
   'ended',
@@ -103,6 +104,7 @@ function label(event: LaneEvent): string {
     resumed: trans.__('resumed from %1', formats.count(step)),
     restarted: trans.__('restarted'),
     saved: trans.__('saved at %1', formats.count(step)),
+    changed: trans.__('settings changed'),
     stalled: trans.__('stalled'),
     slow: event.label || trans.__('slow'),
     'link-slow': event.label || trans.__('link slow'),
@@ -133,6 +135,13 @@ export function sentence(event: LaneEvent): string {
     }
     if (kind === 'saved') {
       return trans.__('checkpoint of step %1 saved', formats.count(step));
+    }
+    if (kind === 'changed') {
+      return trans.__(
+        'changed after step %1: %2',
+        formats.count(step),
+        event.label ?? ''
+      );
     }
     if (kind === 'evaluated') {
       return trans.__(

@@ -19,6 +19,7 @@ const GLYPHS: Record<LaneEvent['kind'], string> = {
   resumed: 'M4 -1a4 4 0 1 0 -1 3.5M4 -5v4h-4',
   restarted: 'M4 -1a4 4 0 1 0 -1 3.5M4 -5v4h-4',
   saved: 'M-4 -4h8v8h-8zM-2 -4v3h4v-3',
+  changed: 'M-4 -2.5h8M-4 2.5h8M-1.5 -4.5v4M1.5 0.5v4',
   stalled: 'M-2.5 -4v8M2.5 -4v8',
   slow: 'M-4 -4h8l-8 8h8z',
   'link-slow': 'M-4 -4h8l-8 8h8z',

@@ -26,11 +26,13 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import (
     LinkSample,
     RankEvaluation,
+    RankSettings,
     RankStart,
     RankStep,
     RankTrace,
     TracedAction,
 )
+from jupyter_mntrain.model.records.origin import RunningChange
 
 PEAK, DIP = 700, 901
 """Steps with the longest and the shortest duration."""
@@ -260,9 +262,14 @@ def test_the_line_of_losses_is_of_all_attempts_and_survives_the_agent(tmp_path: 
     for number in range(11, 31):
         again.append(step(0, number), attempt=2)
     line = again.loss_line
+    change = RunningChange("a", 30, 30.0, total_steps=90)
+    again.append(RankSettings(time_s=30.0, rank=Rank(0), change=change), attempt=2)
+    changed = again.loss_line
     again.close()
     assert line is not None
+    assert changed is not None
     assert (line.begin, line.total_steps, len(line.lows)) == (1, 60, 30)
+    assert changed.total_steps == 90, "somebody wants more"
     assert (line.first, line.last) == (4.999, 4.97)
 
 

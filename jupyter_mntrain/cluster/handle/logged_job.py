@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator, Sequence
 
+from jupyter_mntrain.cluster.handle.labeled_job import LabeledJob
 from jupyter_mntrain.cluster.history.logs import LogLine, LogSource, tail_log
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.whole_logs import LogReader, LogSearch, merge, merged
-from jupyter_mntrain.cluster.labeled_job import LabeledJob
 from jupyter_mntrain.cluster.launch.chat import Chat
 from jupyter_mntrain.model.errors import MntrainError, bad_argument
 from jupyter_mntrain.model.ids import JobId
