@@ -36,6 +36,9 @@ def check_keep_best(recipe: Recipe) -> None:
         return
     given = f"checkpoint.keep_best = {recipe.checkpoint.keep_best}: "
     _need_evaluations(recipe, given)
+    if recipe.checkpoint.interval_minutes:
+        cause = f"{given}a checkpoint of every {recipe.checkpoint.interval_minutes:g} minutes is "
+        raise RecipeError(f"{cause}mostly not evaluated", fix="use interval_steps in its place")
     saves, evaluates = recipe.checkpoint.interval_steps, recipe.evaluation.interval_steps
     fix = f"set checkpoint.interval_steps to a multiple of {evaluates}"
     if not saves:

@@ -23,6 +23,10 @@ BEST = "[checkpoint]\nkeep_best = 2\n"
             f"{BEST}interval_steps = 0\n[evaluation]\ninterval_steps = 20",
             "the only checkpoint is that of the end. Fix: set checkpoint.interval_steps to a mult",
         ),
+        (
+            f"{BEST}interval_minutes = 10\n[evaluation]\ninterval_steps = 20",
+            "a checkpoint of every 10 minutes is mostly not evaluated. Fix: use interval_steps",
+        ),
     ],
 )
 def test_the_best_need_a_loss_of_each_checkpoint(text: str, told: str) -> None:

@@ -16,6 +16,7 @@ CHANGEABLE: Final = frozenset(
         "optimizer.power",
         "optimizer.clip_norm",
         "checkpoint.interval_steps",
+        "checkpoint.interval_minutes",
         "checkpoint.keep",
         "checkpoint.keep_best",
         "checkpoint.at_end",

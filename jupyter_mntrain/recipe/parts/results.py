@@ -23,14 +23,16 @@ class CheckpointSection(UserRecord, frozen=True):
 
     ``directory`` may be shared by all nodes or local to each; each run gets its own folder in it.
     By default, checkpoints are stored beside the jobs on each node, and stay.
-    ``interval_steps`` 0 saves at the end only. ``keep`` is the number of checkpoints to keep, and
-    ``keep_best`` how many of the lowest evaluation losses stay beside them. With ``copies`` 2, each
-    shard also goes to the next node, so that a node may be lost with its disk; in a shared
-    directory nothing is sent.
+    ``interval_steps`` 0 saves at the end only. ``interval_minutes`` above 0 takes its place: a
+    checkpoint is saved once as many minutes have passed since the last one. ``keep`` is the number
+    of checkpoints to keep, and ``keep_best`` how many of the lowest evaluation losses stay beside
+    them. With ``copies`` 2, each shard also goes to the next node, so that a node may be lost with
+    its disk; in a shared directory nothing is sent.
     """
 
     directory: Annotated[str, Meta(min_length=1)] | None = None
     interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 100
+    interval_minutes: Annotated[float, Meta(ge=0.0, le=10080.0)] = 0.0
     at_end: bool = True
     keep: Annotated[int, Meta(ge=1, le=1000)] = 2
     keep_best: Annotated[int, Meta(ge=0, le=1000)] = 0

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
+from time import monotonic
 
 import msgspec
 import torch
@@ -87,6 +88,8 @@ class Checkpointing:
             )
         self._wishes = ControlReader()
         self._still_writing = 0.0
+        self._begun_s = monotonic()
+        self._is_time = False
         self._is_save_wanted = False
         self._is_stop_wanted = False
         self._is_scheduled = False
@@ -125,23 +128,36 @@ class Checkpointing:
         return step
 
     def votes(self) -> Sequence[int]:
-        """This rank's part of the step's all-reduce: (is still writing, save, stop)."""
+        """This rank's part of the step's all-reduce: (is still writing, save, stop, is time)."""
         is_writing = self._saver is not None and self._saver.is_writing
-        # Only rank 0 relays requests: they reach one node's agent before another's.
+        # Only rank 0 relays requests, and the time: they reach one node before another.
         save = self.world.is_head and self._wishes.wants_save()
         stop = self.world.is_head and self._wishes.wants_stop()
-        return int(is_writing), int(save), int(stop)
+        return int(is_writing), int(save), int(stop), int(self.world.is_head and self._is_late())
+
+    def _is_late(self) -> bool:
+        """Whether so many minutes have passed since the last save, if the recipe counts them."""
+        every_s = 60 * self.recipe.checkpoint.interval_minutes
+        if self._saver is None or not every_s:
+            return False
+        return monotonic() - self._begun_s >= every_s
 
     def count(self, sums: Sequence[float]) -> None:
         """Take the sums of all ranks' :meth:`votes`."""
-        self._still_writing, save, stop = sums
+        self._still_writing, save, stop, is_time = sums
         self._is_save_wanted, self._is_stop_wanted = save > 0, stop > 0
+        self._is_time = is_time > 0
 
     def is_due(self, step: int) -> bool:
         """Whether :meth:`after` this step would save or stop, by the votes counted so far."""
-        every = self.recipe.checkpoint.interval_steps
         is_wanted = self._is_save_wanted or self._is_stop_wanted
-        return is_wanted or step == self.recipe.steps or bool(every and step % every == 0)
+        return is_wanted or step == self.recipe.steps or self._is_scheduled_after(step)
+
+    def _is_scheduled_after(self, step: int) -> bool:
+        section = self.recipe.checkpoint
+        if section.interval_minutes:
+            return self._is_time
+        return bool(section.interval_steps) and step % section.interval_steps == 0
 
     def after(
         self,
@@ -165,15 +181,14 @@ class Checkpointing:
             return stops
         if self._saver.is_pending and not self._still_writing:
             self._finish(self._saver)
-        section = self.recipe.checkpoint
-        every = section.interval_steps
         is_last = stops or step == self.recipe.steps
-        if self._is_save_wanted or (is_last and (self._is_stop_wanted or section.at_end)):
+        is_kept = self._is_stop_wanted or self.recipe.checkpoint.at_end
+        if self._is_save_wanted or (is_last and is_kept):
             self._finish(self._saver)  # at most one save at a time
             self._wishes.saved()
             self._is_scheduled = not (self._is_save_wanted or self._is_stop_wanted)
             self._begin(self._saver, step, optimizer, loss)
-        elif every and step % every == 0:
+        elif self._is_scheduled_after(step):
             if self._is_lowest(loss):
                 self._finish(self._saver)  # it must not be left out
             if not self._saver.is_pending:
@@ -203,6 +218,7 @@ class Checkpointing:
         saver.keep, saver.keep_best = section.keep, section.keep_best
         saver.recipe = msgspec.to_builtins(self.recipe)
         saver.begin(step, state, loss)
+        self._begun_s = monotonic()
         self._still_writing = 1.0  # until votes say otherwise that were cast after this
 
     def _state(self, optimizer: Optimizer) -> dict[str, torch.Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -23,7 +24,7 @@ from jupyter_mntrain.telemetry.controls import (
     write_controls,
 )
 from jupyter_mntrain.train import parse_recipe
-from jupyter_mntrain.train.checkpoint import copying
+from jupyter_mntrain.train.checkpoint import copying, policy
 from tests.train.checkpoint.saved import EVERY, STEPS, forget, run, saves
 from tests.wording import reads, says, wording
 
@@ -83,6 +84,18 @@ def test_as_many_as_were_asked_for_stay(text: Path, kept: Path) -> None:
     run(text, kept, "checkpoint.keep=1", "checkpoint.interval_steps=2")
     assert sorted(CheckpointDirectory(kept).manifests()) == [9]
     assert saves(kept) == ["step-00000009"]
+
+
+def test_a_checkpoint_is_saved_once_the_time_has_passed(
+    text: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ticks = count(step=20)  # asked at each step: it is time after every third one
+    monkeypatch.setattr(policy, "monotonic", lambda: next(ticks))
+    run(text, kept, "checkpoint.interval_minutes=1", "checkpoint.interval_steps=2")
+    found = set(CheckpointDirectory(kept).manifests())
+    assert min(found) == 3
+    assert found <= {3, 6, 7, 8, 9}, "later only where the one before was still being written"
+    assert max(found) == STEPS
 
 
 @pytest.mark.slow
