@@ -65,7 +65,8 @@ def check_prompts(recipe: Recipe) -> None:
     if count > MOST_PROMPTS:
         cause = f"evaluation.prompts: {count} prompts, and every evaluation runs all of them"
         raise RecipeError(cause, fix=f"keep at most {MOST_PROMPTS}")
-    _need_evaluations(recipe, "evaluation.prompts: prompts run at evaluations, but ")
+    cause = "evaluation.prompts: prompts run at evaluations, but "
+    _need_evaluations(recipe, cause)
     if section.prompt_tokens >= length:
         cause = f"evaluation.prompt_tokens = {section.prompt_tokens}: with the prompt"
         cause = f"{cause} exceeds data.sequence_length = {length}"
