@@ -105,6 +105,21 @@ def test_evaluations_are_not_switched_on_or_off() -> None:
     assert changed_while_running(running(), (f"{every}=50",), step=STEP)
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "checkpoint.interval_steps=30",
+        "evaluation.interval_steps=30",
+        "checkpoint.interval_minutes=5",
+    ],
+)
+def test_the_best_checkpoints_go_on_to_be_evaluated(setting: str) -> None:
+    best = ("checkpoint.keep_best=2",)
+    assert says("checkpoint.keep_best = 2", refusal(setting, more=best).cause)
+    both = ("checkpoint.interval_steps=60", "evaluation.interval_steps=30")
+    assert changed_while_running(running(*best), both, step=STEP).checkpoint.keep_best == 2
+
+
 def test_a_change_that_only_pins_a_value_is_kept() -> None:
     before = running()
     settings = (f"optimizer.warmup_steps={before.warmup_steps}",)
