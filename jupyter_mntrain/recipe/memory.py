@@ -253,6 +253,8 @@ def _layer_bytes(shape: ModelShape, recipe: Recipe) -> int:
         attention = width * 4 * queries + scores * (FLOAT32 + narrow + capped)
     else:
         attention = width * 2 * (queries + keys) + FLOAT32 * shape.heads
+    if kind.is_fused:
+        attention += width * (queries + keys)
     mlp = width * kind.mlp_values * shape.intermediate_size
     return norms + attention + mlp
 

@@ -31,6 +31,9 @@ class LayerKind(UserRecord, frozen=True):
     """Whether queries and keys are normed, of each head, or all heads' together."""
     is_capped: bool = False
     """Whether attention scores are."""
+    is_fused: bool = False
+    """Whether values are kept as a part of one matrix's result, with its queries and keys, beside
+    the copies that rotation makes of these."""
 
 
 class ModelShape(Record, frozen=True):

@@ -54,6 +54,10 @@ class Family(UserRecord, frozen=True):
     """A learned embedding of positions, which the decoder adds to what it is given."""
     dropout: str | None = None
     """Of the embedding."""
+    embedding_dropout: str | None = None
+    """Attribute of the decoder by which it drops what it is given, where that is no module."""
+    dropouts: tuple[str, ...] = ()
+    """Fields of all dropouts that are no modules, except that of attention scores."""
     embedding_times: str | None = None
     """Attribute of the decoder by which it multiplies what it is given."""
     logits_times: str | None = None

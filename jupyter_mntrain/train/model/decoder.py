@@ -119,8 +119,9 @@ class StageModule(nn.Module):
     def drops(self) -> bool:
         """Whether it has dropout."""
         probabilities = [one.p for one in self.modules() if isinstance(one, nn.Dropout)]
-        of_scores = normal(self.causal.config.to_dict()).get("attention_dropout")
-        return any(probabilities) or bool(of_scores)
+        config = normal(self.causal.config.to_dict())
+        functions = ("attention_dropout", *self.family.dropouts)
+        return any(probabilities) or any(config.get(name) for name in functions)
 
     def present(self) -> dict[int, Any]:
         """Its layers, by index."""
@@ -222,6 +223,8 @@ def meta_stage(
             causal.set_submodule(family.positions, Nothing())
         if family.embedding_times is not None:
             setattr(causal.base_model, family.embedding_times, 1.0)
+        if family.embedding_dropout is not None:
+            setattr(causal.base_model, family.embedding_dropout, 0.0)
     if not last:
         absent += [family.norm, "lm_head"]
     for name in absent:

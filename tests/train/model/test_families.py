@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -128,6 +129,31 @@ def test_stages_train_and_are_saved_as_transformers_would(
         expected = model(batch(9)).logits
         found = whole_model(tmp_path)(batch(9)).logits
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_dropout_that_is_a_function_is_drawn_as_transformers_draws_it(
+    count: int, models: Path, tmp_path: Path
+) -> None:
+    """Also over stages, which draw one after the other here: no hidden state is dropped twice."""
+    shutil.copytree(models / "starcoder2", tmp_path, dirs_exist_ok=True)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config |= {"embedding_dropout": 0.3, "residual_dropout": 0.2}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = whole_model(tmp_path).train()
+    _, parts = stages_of(tmp_path, count)
+    assert all(part.drops for part in parts)
+    ids = batch(0)[:, :LENGTH]
+    positions, ends = torch.arange(LENGTH).expand(2, -1), torch.tensor([[LENGTH], [LENGTH]])
+    torch.manual_seed(1)
+    expected = model(input_ids=ids, use_cache=False).logits
+    torch.manual_seed(1)
+    found = ids
+    for part in parts:
+        found = part(found, positions, ends.int(), LENGTH)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    with torch.no_grad():
+        assert not torch.equal(model(input_ids=ids, use_cache=False).logits, expected)
 
 
 @everywhere
