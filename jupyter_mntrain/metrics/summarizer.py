@@ -88,6 +88,8 @@ def summarize(
         slowest_rank=_slowest(ranks),
         not_finite=job.not_finite,
         first_not_finite_step=job.first_not_finite_step,
+        skipped=job.skipped,
+        skipped_step=job.skipped_step,
         missing=_missing(job, rank_summaries, link_summaries, **figures, loss=job.last_loss),
         ranks=rank_summaries,
         spreads=_spreads(rank_summaries),

@@ -45,6 +45,7 @@ class JobNumbers(Record, frozen=True):
         busiest_bytes_per_s: the highest rate of any link and direction.
         not_finite: reports of a loss or a gradient norm that is NaN or infinite.
         first_not_finite_step: the first of these.
+        skipped: steps of the run that were not applied; ``skipped_step`` is the last of them.
         missing: why a figure is not known, by its name.
     """
 
@@ -67,6 +68,8 @@ class JobNumbers(Record, frozen=True):
     busiest_bytes_per_s: float | None = None
     not_finite: int = 0
     first_not_finite_step: int | None = None
+    skipped: int = 0
+    skipped_step: int | None = None
     missing: dict[str, str] = {}
 
 

@@ -114,7 +114,9 @@ class MissingLibraryError(MntrainError, ImportError):
 
 
 class NotFiniteError(MntrainError):
-    """Raised by every rank of the built-in trainer after the same step."""
+    """Raised by every rank of the built-in trainer after the same step: its numbers are NaN or
+    infinite, or too many in a row are spikes.
+    """
 
     default = Kind.LOSS_NAN
     exit_code = 7

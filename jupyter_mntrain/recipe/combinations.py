@@ -26,6 +26,24 @@ def check_stop_after(recipe: Recipe) -> None:
         _need_evaluations(recipe, f"evaluation.stop_after = {recipe.evaluation.stop_after}: ")
 
 
+def check_skipping(recipe: Recipe) -> None:
+    """Refuse to skip usual steps, and steps that were applied before anything is known of them.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    times = recipe.train.skip_spikes
+    if not times:
+        return
+    given = f"train.skip_spikes = {times:g}"
+    if times <= 1:
+        cause = f"{given}: half of all steps are above their median"
+        raise RecipeError(cause, fix="use a multiple above 1, for example 3, or 0 to skip none")
+    if recipe.memory.fused_backward:
+        cause = f"{given}: fused_backward updates weights before the whole gradient is known"
+        raise RecipeError(cause, fix="use fused_backward = false or skip_spikes = 0")
+
+
 def check_keep_best(recipe: Recipe) -> None:
     """Refuse to keep the best of checkpoints that have no evaluation loss.
 

@@ -23,6 +23,7 @@ from jupyter_mntrain.recipe.combinations import (
     check_precision,
     check_prompts,
     check_schedule,
+    check_skipping,
     check_stop_after,
     check_tied,
 )
@@ -106,6 +107,7 @@ def recipe_from(raw: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
     check_prompts(recipe)
     check_stop_after(recipe)
     check_keep_best(recipe)
+    check_skipping(recipe)
     _check_checkpoint(recipe.checkpoint)
     return recipe
 

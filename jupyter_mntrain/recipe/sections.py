@@ -173,6 +173,10 @@ class TrainSection(UserRecord, frozen=True):
     "stop", a loss or gradient that is NaN or infinite ends the job on all ranks, before the next
     checkpoint is saved; "report" goes on. ``--on-nan`` at launch overrides it.
 
+    With ``skip_spikes`` 3, a step whose loss or gradient norm is above three times the median of
+    the last steps, NaN or infinite leaves the weights as they are, on all ranks; 0 skips none.
+    ``skip_limit`` such steps in a row end the job.
+
     To search an error: ``overfit_batch`` trains on the first batch in every step.
     ``detect_anomaly`` raises an error in the operation whose gradient is the first to be NaN.
     ``deterministic`` uses operations that give the same result each time, and warns where there is
@@ -189,6 +193,8 @@ class TrainSection(UserRecord, frozen=True):
     timeout_s: Annotated[float, Meta(ge=10.0, le=86400.0)] = 600.0
     log_interval: _Count = 10
     on_nan: Literal["stop", "report"] = "stop"
+    skip_spikes: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
+    skip_limit: _Count = 10
     overfit_batch: bool = False
     detect_anomaly: bool = False
     deterministic: bool = False

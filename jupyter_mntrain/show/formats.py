@@ -133,6 +133,13 @@ def not_finite(numbers: JobNumbers) -> str:
     return f"NaN or infinite loss or gradient in {steps}, first in step {first}"
 
 
+def skipped(numbers: JobNumbers) -> str:
+    """How many steps were not applied, and the last of them; empty if none."""
+    if not numbers.skipped:
+        return ""
+    return f"{plural(numbers.skipped, 'step')} skipped, last step {count(numbers.skipped_step)}"
+
+
 def duration(value_s: float | None) -> str:
     """Two units: 4 h 04 min, 1 min 05 s, 12 s."""
     if value_s is None:

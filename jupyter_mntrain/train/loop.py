@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -27,11 +26,12 @@ from jupyter_mntrain.train.finite import FiniteCheck, chosen
 from jupyter_mntrain.train.model.held_memory import check_memory
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
+from jupyter_mntrain.train.optimizer.spikes import Spikes
 from jupyter_mntrain.train.pipeline.changing import SettingChanges
 from jupyter_mntrain.train.pipeline.evaluation import Evaluation
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.sampling import TextSampler, ends_of
-from jupyter_mntrain.train.pipeline.steps import QueuedStep, StepMarks, log_line
+from jupyter_mntrain.train.pipeline.steps import QueuedStep, StepMarks, log_line, say
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.pipeline.tracing import actions_of, is_traced
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
@@ -97,7 +97,8 @@ class Trainer:
 
         # The pipeline, with a meter attached.
         self.stopwatch = Stopwatch(world.device)
-        self.reads_late = world.device.type == "cuda"
+        # To skip a step its numbers are read before the next one is queued, anyway.
+        self.reads_late = world.device.type == "cuda" and not recipe.train.skip_spikes
         self._before = self.stopwatch.mark()
         self.meter = StageMeter(self.stopwatch)
         groups = form_groups(world, recipe, ready.grid, ready.layout, recorder.progress)
@@ -116,6 +117,7 @@ class Trainer:
         self.output.refuse()
 
         # Resume from the newest checkpoint of an earlier attempt, if any.
+        self.spikes = Spikes(recipe.train, say)
         self.checkpoints = Checkpointing(
             recipe,
             world,
@@ -123,6 +125,7 @@ class Trainer:
             digests=ready.digests,
             grid=ready.grid,
             model=self.pipeline,
+            spikes=self.spikes,
             say=say,
         )
         users = (self, self.optimizer, self.checkpoints, self.evaluation, self.output)
@@ -174,12 +177,8 @@ class Trainer:
                 if len(self.times) == STEADY_AFTER:
                     self._send_ahead(sample["compute_s"])
                     self._leave_out()
-            if self.checkpoints.after(
-                steps_done,
-                self.optimizer,
-                is_last=self.evaluation.is_over,
-                evaluation_loss=self.evaluation.losses.get(steps_done),
-            ):
+            evaluated, is_over = self.evaluation.losses.get(steps_done), self.evaluation.is_over
+            if self.checkpoints.after(steps_done, self.optimizer, evaluated, is_last=is_over):
                 break
         self.checkpoints.close()
         result = TrainResult(
@@ -221,7 +220,10 @@ class Trainer:
         wishes = (*self.checkpoints.votes(), self.changes.vote())
         loss, norm, votes = self.optimizer.total(loss, squares, wishes)
         agreed = mark()
-        self.optimizer.update(norm)
+        if self.spikes.applies(step + 1, loss, norm):
+            self.optimizer.update(norm)
+        else:
+            self.optimizer.skip()
         end = mark()
 
         marks = StepMarks(self._before, begin, passed, squared, agreed, end)
@@ -236,6 +238,7 @@ class Trainer:
             marks=marks,
             metered=self.meter.take(),
             memory=self.memory.fields(),
+            spikes=self.spikes.fields,
         )
 
     def _is_to_read(self, step: int) -> bool:
@@ -249,10 +252,14 @@ class Trainer:
         return step - self.first_step == STEADY_AFTER or self.evaluation.is_due(step)
 
     def _end(self, step: QueuedStep, reports: Reports) -> dict[str, Any]:
-        """Wait for a step, tell its numbers, and end if they are NaN; return its sample."""
+        """Wait for a step, tell its numbers, end if they spoil the weights; return its sample."""
         sample = self._tell(step, reports)
         self.finite.note(*step.own)
-        self._refuse_nan("loss", step.number, sample)
+        if not step.is_skipped:
+            self._refuse_nan("loss", step.number, sample)
+        elif self.spikes.is_over:
+            self.checkpoints.close()
+            raise self.spikes.error(step.number, self.checkpoints.saved_step)
         return sample
 
     def _tell(self, step: QueuedStep, reports: Reports) -> dict[str, Any]:
@@ -341,9 +348,3 @@ class Trainer:
             resumed_step=self.first_step or None,
             neighbors=self.pipeline.neighbors(),
         )
-
-
-def say(line: str) -> None:
-    # A sample may contain characters that the log's encoding lacks; that must not end training.
-    encoding = sys.stdout.encoding or "utf-8"
-    print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - the job's log is this process's output

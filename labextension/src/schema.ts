@@ -1250,6 +1250,7 @@ export interface ChangedValue {
  *         busiest_bytes_per_s: the highest rate of any link and direction.
  *         not_finite: reports of a loss or a gradient norm that is NaN or infinite.
  *         first_not_finite_step: the first of these.
+ *         skipped: steps of the run that were not applied; ``skipped_step`` is the last of them.
  *         missing: why a figure is not known, by its name.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -1275,6 +1276,8 @@ export interface JobNumbers {
   busiest_bytes_per_s?: number | null;
   not_finite?: number;
   first_not_finite_step?: number | null;
+  skipped?: number;
+  skipped_step?: number | null;
   missing?: {
     [k: string]: string;
   };
@@ -1483,6 +1486,8 @@ export interface JobSummary {
   busiest_bytes_per_s?: number | null;
   not_finite?: number;
   first_not_finite_step?: number | null;
+  skipped?: number;
+  skipped_step?: number | null;
   missing?: {
     [k: string]: string;
   };

@@ -36,3 +36,20 @@ def test_the_best_need_a_loss_of_each_checkpoint(text: str, told: str) -> None:
 def test_the_best_may_be_kept_of_checkpoints_that_are_rarer_than_evaluations() -> None:
     recipe = parse_recipe(f"{BEST}interval_steps = 60\n[evaluation]\ninterval_steps = 20")
     assert recipe.checkpoint.keep_best == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "[train]\nskip_spikes = 0.5",
+            "train.skip_spikes = 0.5: half of all steps are above their median. Fix: use a mult",
+        ),
+        (
+            "[train]\nskip_spikes = 3\n[memory]\nfused_backward = true\n[optimizer]\nclip_norm = 0",
+            "fused_backward updates weights before the whole gradient is known. Fix: use fused",
+        ),
+    ],
+)
+def test_only_steps_that_are_not_applied_yet_can_be_skipped(text: str, told: str) -> None:
+    assert says(told, refusal(text))

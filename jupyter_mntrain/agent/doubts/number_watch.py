@@ -32,11 +32,13 @@ class NumberWatch:
         self._rules: dict[Rank, tuple[NumberRule, ...]] = {}
 
     def see(self, step: RankStep, saved_step: int | None) -> Iterator[Warned | WarningOver]:
-        """Take one step of a rank.
+        """Take one step of a rank. One that was skipped says nothing of the weights.
 
         Args:
             saved_step: step of the newest complete checkpoint.
         """
+        if step.is_skipped:
+            return
         rules = self._rules.get(step.rank)
         if rules is None:
             rules = (NotFinite(), Diverged(), ZeroGradients(), ConstantLoss())

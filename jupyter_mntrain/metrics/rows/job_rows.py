@@ -44,6 +44,8 @@ class JobRows:
         self.last_loss: float | None = None
         self.not_finite = 0
         self.first_not_finite_step: int | None = None
+        self.skipped = 0
+        self.skipped_step: int | None = None
         self._taken = 0
         self._tokens: float | None = None
         self._is_counting = False
@@ -68,7 +70,7 @@ class JobRows:
             row["tokens"] = self._count(row["tokens"], row["step"])
             row |= dict.fromkeys(left_out)
             self.table.append(seq, row)
-            self._see(row["loss"], [step.grad_norm for step in steps], row["step"])
+            self._see(row["loss"], steps, row["step"])
         self._taken = max(self._taken, ready)
         return seq
 
@@ -112,13 +114,16 @@ class JobRows:
         if firsts and self.first_not_finite_step is None:
             self.first_not_finite_step = int(min(firsts))
 
-    def _see(
-        self, loss: float | None, norms: Sequence[float | str | None], step: float | None
-    ) -> None:
+    def _see(self, loss: float | None, steps: Sequence[RankStep], step: float | None) -> None:
         if loss is not None:
             self.first_loss = loss if self.first_loss is None else self.first_loss
             self.last_loss = loss
-        told = [loss, *norms]
+        told = [loss, *(one.grad_norm for one in steps)]
+        newest = max(steps, key=lambda one: one.skipped or 0)
+        if newest.skipped:
+            self.skipped, self.skipped_step = newest.skipped, newest.skipped_step
+        if newest.is_skipped:
+            return
         if any(one is not None and not isfinite(float(one)) for one in told):
             self.not_finite += 1
             if self.first_not_finite_step is None and step is not None:

@@ -59,7 +59,7 @@ def row_of(step: RankStep, index: int, position: float = UNKNOWN) -> Row:
         position: offset after its line in the journal.
     """
     told = (step.loss, step.grad_norm)
-    is_finite = all(one is None or isfinite(float(one)) for one in told)
+    is_finite = step.is_skipped or all(one is None or isfinite(float(one)) for one in told)
     loss = UNKNOWN if step.loss is None else float(step.loss)
     figures = _figures(step, loss)
     return (

@@ -41,7 +41,7 @@ MAYBE_DONE: frozenset[Kind] = frozenset(
 )
 """The agent may have acted on the request. Requests are idempotent: repeat it."""
 
-USELESS_TO_REPEAT: frozenset[Kind] = frozenset({Kind.LOSS_NAN})
+USELESS_TO_REPEAT: frozenset[Kind] = frozenset({Kind.LOSS_NAN, Kind.LOSS_DIVERGED})
 """The next attempt would do the same: it computes the same steps from the same checkpoint."""
 
 SLOWNESS: frozenset[Kind] = frozenset(

@@ -81,6 +81,15 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     is_counted: bool = False
     """It is step 1 because the recorder began to count: the script may have gone on from another.
     """
+    skipped: int | None = None
+    """Steps of the run so far that were not applied to the weights; ``None`` = none."""
+    skipped_step: int | None = None
+    """The last one of them."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it was not applied: what is not finite in it spoils nothing."""
+        return self.skipped_step == self.step
 
     def __post_init__(self) -> None:
         _carry(self, "loss", self.loss)

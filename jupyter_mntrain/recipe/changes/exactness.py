@@ -52,6 +52,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "train.device": "rounding",
     "train.tf32": "rounding",
     "train.overfit_batch": "other",
+    "train.skip_spikes": "other",
     "train.deterministic": "rounding",
     "train": "none",
     "evaluation.interval_steps": "refused",

@@ -208,6 +208,8 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
             facts.append(f"evaluation {formats.loss(summary.evaluation_loss)}")
     if summary.not_finite:
         facts.append(f"⚠ {formats.not_finite(summary)}")
+    if summary.skipped:
+        facts.append(f"⚠ {formats.skipped(summary)}")
     if summary.remaining_s is not None:
         facts.append(formats.finish(now_s, summary.remaining_s))
     facts += [f"{node} does not answer" for node in silent_nodes(summary)]
@@ -248,6 +250,8 @@ def _number_notes(summary: JobSummary) -> Iterable[Text]:
     """Why a figure is not known, what is not finite or not as planned, and whence peaks are."""
     if summary.not_finite:
         yield Text(f"⚠ {formats.not_finite(summary)}", style="bold red")
+    if summary.skipped:
+        yield Text(f"⚠ {formats.skipped(summary)}", style="yellow")
     if summary.predicted_step_s is not None:
         yield predicted_line(summary.predicted_step_s, summary.off_plan)
     for why in dict.fromkeys(summary.missing.values()):

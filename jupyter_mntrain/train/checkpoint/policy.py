@@ -32,6 +32,7 @@ from jupyter_mntrain.train.checkpoint.resuming import (
 )
 from jupyter_mntrain.train.checkpoint.saving import Saver
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
+from jupyter_mntrain.train.optimizer.spikes import COUNTS, HISTORY, Spikes
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.world import World, agree
 
@@ -58,6 +59,7 @@ class Checkpointing:
         digests: this run's, compared with a checkpoint's.
         grid: tells which ranks hold the same parameters.
         model: holds the parameters to save.
+        spikes: whose state is saved, too.
         say: prints a line to the job's log.
     """
 
@@ -67,6 +69,7 @@ class Checkpointing:
     digests: Mapping[str, str]
     grid: Grid
     model: Pipeline
+    spikes: Spikes
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
@@ -163,15 +166,15 @@ class Checkpointing:
         self,
         step: int,
         optimizer: Optimizer,
+        evaluation_loss: float | None = None,
         *,
         is_last: bool = False,
-        evaluation_loss: float | None = None,
     ) -> bool:
         """Save if it is time to, between two steps; return whether to stop.
 
         Args:
-            is_last: the run ends here, before the last step of the recipe.
             evaluation_loss: after this step, if it was measured; the same on all ranks.
+            is_last: the run ends here, before the last step of the recipe.
         """
         loss = (
             evaluation_loss if evaluation_loss is not None and isfinite(evaluation_loss) else None
@@ -213,6 +216,8 @@ class Checkpointing:
         # Replicas hold the same state: each writes its share.
         mine = sorted(state)[self.grid.replica_of(self.world.rank) :: self.grid.replicas]
         state = {name: state[name] for name in mine} | _random_state(self.world)
+        if self.world.is_head:  # all ranks have the same
+            state |= self.spikes.state()
         self.recorder.progress("saving a checkpoint", 0, 1)
         section = self.recipe.checkpoint
         saver.keep, saver.keep_best = section.keep, section.keep_best
@@ -267,7 +272,7 @@ class Checkpointing:
             self.world,
             begin.directory,
             found,
-            [*state, *random],
+            [*state, *random, HISTORY, COUNTS],
             progress=self.recorder.progress,
         )
         missing = [name for name in state if name not in loaded]
@@ -284,6 +289,7 @@ class Checkpointing:
             for name, one in state.items():
                 one.copy_(loaded[name])
         optimizer.resume_after(found.manifest.step)
+        self.spikes.restore(loaded)
         _set_random_state(self.world, loaded)
 
 

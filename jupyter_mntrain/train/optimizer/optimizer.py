@@ -121,6 +121,12 @@ class Optimizer:
         square = squares.sum() / self.recipe.data_parallel.replicas
         return loss.squeeze(), square.sqrt(), counts
 
+    def skip(self) -> None:
+        """Clear the gradients, and leave the parameters as they are; the learning rate goes on."""
+        for one in self._parameters:
+            one.grad = None
+        self._step += 1
+
     def update(self, norm: torch.Tensor) -> None:
         """Clip by the global ``norm``, update the parameters, and clear the gradients.
 

@@ -25,7 +25,8 @@ from jupyter_mntrain.recipe.parts.results import (
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.result import TrainResult
-from jupyter_mntrain.train.loop import Trainer, say, train
+from jupyter_mntrain.train.loop import Trainer, train
+from jupyter_mntrain.train.pipeline.steps import say
 from jupyter_mntrain.train.world import World
 
 PEAK_FIELD = "VmHWM:"

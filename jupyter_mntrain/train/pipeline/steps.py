@@ -6,6 +6,7 @@ next kernels arrive. So a step's numbers are read while the GPU computes the nex
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +42,7 @@ class QueuedStep:
         own: this rank's loss and squared gradient norm, before they were summed.
         metered: what this rank computed and exchanged.
         memory: of this rank when the step was queued, as fields of a sample.
+        spikes: how many steps were skipped up to this one, likewise.
     """
 
     number: int
@@ -52,6 +54,12 @@ class QueuedStep:
     marks: StepMarks
     metered: Metered
     memory: Mapping[str, int | None]
+    spikes: Mapping[str, int]
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it was not applied to the weights."""
+        return self.spikes.get("skipped_step") == self.number
 
     def read(self, stopwatch: Stopwatch) -> tuple[dict[str, Any], float, list[float]]:
         """Wait for the step; return its sample's fields, its seconds, and the sums of the votes."""
@@ -71,6 +79,7 @@ class QueuedStep:
             "sent_bytes": self.metered.sent_bytes,
             "received_bytes": self.metered.received_bytes,
             **self.memory,
+            **self.spikes,
         }
         return sample, seconds(marks.before, marks.end), votes
 
@@ -94,3 +103,10 @@ def log_line(
         f"step {number}/{steps} loss {sample['loss']:.4f} grad norm {sample['grad_norm']:.3f} "
         f"lr {step.learning_rate:.2e} {rate:,.0f} tok/s over {span}"
     )
+
+
+def say(line: str) -> None:
+    """Print a line to the job's log."""
+    # A sample may contain characters that the log's encoding lacks; that must not end training.
+    encoding = sys.stdout.encoding or "utf-8"
+    print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)  # noqa: T201 - the job's log is this process's output

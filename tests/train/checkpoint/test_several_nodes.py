@@ -65,7 +65,7 @@ def test_a_copy_is_kept_on_another_node() -> None:
 
 @pytest.mark.slow
 def test_two_nodes_with_disks_of_their_own_then_one_then_two(text: Path, tmp_path: Path) -> None:
-    nodes = Nodes(text, tmp_path, 2)
+    nodes = Nodes(text, tmp_path, 2, "train.skip_spikes=3")
     disks = nodes.disks
 
     def ranks(name: str, count: int) -> list[float]:
