@@ -55,13 +55,19 @@ def test_a_model_is_whole_in_one_format(tmp_path: Path) -> None:
     assert "a.safetensors" in str(lacking)
 
 
+def test_an_index_may_name_anything(tmp_path: Path) -> None:
+    here = directory(tmp_path / "m")
+    (here / SAFETENSORS.listing).write_text('{"weight_map": {"x": []}}')
+    assert lacking_weights(here, "m") is not None
+
+
 def test_without_weights_all_names_are_told(tmp_path: Path) -> None:
     lacking = lacking_weights(directory(tmp_path / "m"), "m")
     assert lacking is not None
     assert all(name in str(lacking) for one in FORMATS for name in one)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"weight_map": 1}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"weight_map": 1}', '{"weight_map": []}'])
 def test_a_broken_index_is_told(tmp_path: Path, text: str) -> None:
     here = directory(tmp_path / "m")
     (here / SAFETENSORS.listing).write_text(text)

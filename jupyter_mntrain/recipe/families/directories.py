@@ -81,8 +81,8 @@ def listed_files(listing: Path) -> dict[str, str]:
     """
     try:
         files: dict[str, str] = json.loads(listing.read_bytes())["weight_map"]
-        return dict(files)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {name: str(file) for name, file in files.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         cause = f"model.path = {listing.parent}: cannot read {listing.name}: {reason}"
         raise RecipeError(cause, fix="copy the file again") from None
