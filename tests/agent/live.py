@@ -216,12 +216,16 @@ def launch(
     attempt: int = 1,
     port: int = 0,
     ahead_s: float = 0.0,
+    gpus: tuple[int, ...] = (),
     **policy: Any,
 ) -> JobId:
     """Lease and start by hand, one rank per agent, as a driver does whose clock is ahead."""
     job_id = job_id or new_job_id()
-    grants = [lease(agent, job_id, attempt, None if n else port) for n, agent in enumerate(agents)]
-    request = start_request(agents, script, job_id, attempt, grants[0].port or 0, **policy)
+    grants = [
+        lease(agent, job_id, attempt, None if n else port, gpus) for n, agent in enumerate(agents)
+    ]
+    port = grants[0].port or 0
+    request = start_request(agents, script, job_id, attempt, port, gpus=gpus, **policy)
     for agent in agents:
         request = msgspec.structs.replace(request, sent_s=time.time() + ahead_s)
         answer = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/{attempt}", request)
@@ -229,15 +233,26 @@ def launch(
     return job_id
 
 
-def lease(agent: LiveAgent, job_id: JobId, attempt: int, port: int | None) -> LeaseGrant:
-    request = LeaseRequest(job_id=job_id, attempt=attempt, ranks=1, interface="lo", hold_port=port)
+def lease(
+    agent: LiveAgent, job_id: JobId, attempt: int, port: int | None, gpus: tuple[int, ...] = ()
+) -> LeaseGrant:
+    request = LeaseRequest(
+        job_id=job_id, attempt=attempt, ranks=1, gpus=gpus, interface="lo", hold_port=port
+    )
     answer = agent.send("POST", "/v1/leases", request)
     assert answer.status_code == 200, answer.text
     return msgspec.json.decode(answer.content, type=LeaseGrant)
 
 
 def start_request(
-    agents: list[LiveAgent], script: str, job_id: JobId, attempt: int, port: int, **policy: Any
+    agents: list[LiveAgent],
+    script: str,
+    job_id: JobId,
+    attempt: int,
+    port: int,
+    *,
+    gpus: tuple[int, ...] = (),
+    **policy: Any,
 ) -> StartRequest:
     plan = policy.pop("plan", None)
     placed = Attempt(
@@ -249,7 +264,7 @@ def start_request(
                 node_rank=rank,
                 first_rank=Rank(rank),
                 nproc=1,
-                gpus=(),
+                gpus=gpus,
                 interface="lo",
                 address=agent.address,
                 agent=(f"{agent.address}:{agent.port}",),
@@ -264,7 +279,7 @@ def start_request(
     policy.setdefault("entry", ("script.py",))
     policy.setdefault("files", {"script.py": script})
     spec = JobSpec(
-        participants=tuple(Participant(node=agent.name) for agent in agents),
+        participants=tuple(Participant(node=agent.name, gpus=gpus) for agent in agents),
         **policy,
     )
     return StartRequest(job_id=job_id, spec=spec, attempt=placed, submitted_by="a test")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jupyter_mntrain.agent.gang.moved_gpus import as_it_is_now
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest, StartRequest, StopRequest
@@ -25,7 +26,7 @@ class OwnNode:
 
     async def lease(self, request: LeaseRequest) -> LeaseGrant:
         refuse_if_stopped(self._job)
-        return await self._node.lease_for(request)
+        return await self._node.lease_for(as_it_is_now(self._node, request))
 
     async def start(self, request: StartRequest) -> JobRecord:
         refuse_if_stopped(self._job)

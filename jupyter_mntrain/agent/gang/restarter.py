@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from jupyter_mntrain.agent.gang.moved_gpus import as_granted
 from jupyter_mntrain.agent.gang.own_node import OwnNode, refuse_if_stopped
 from jupyter_mntrain.agent.gang.peer_client import Peers, silence
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
@@ -207,8 +208,9 @@ class Restarter:
 
         def request(grants: Sequence[LeaseGrant]) -> StartRequest:
             refuse_if_stopped(job)
-            _refuse_unfit(job, places, grants)
-            return _request(job, plan.number, places, grants)
+            given = as_granted(places, grants)
+            _refuse_unfit(job, given, grants)
+            return _request(job, plan.number, given, grants)
 
         try:
             if places[0].node_id != own:  # and too few are left without it
@@ -259,13 +261,8 @@ def _refuse_unfit(job: LocalJob, places: Sequence[Placement], grants: Sequence[L
 
 
 def _request(
-    job: LocalJob, number: int, places: Sequence[Placement], grants: Sequence[LeaseGrant]
+    job: LocalJob, number: int, placements: tuple[Placement, ...], grants: Sequence[LeaseGrant]
 ) -> StartRequest:
-    placements = tuple(
-        # An address may have changed while the node was away.
-        msgspec.structs.replace(place, address=grant.address)
-        for place, grant in zip(places, grants, strict=True)
-    )
     return StartRequest(
         job_id=job.record.job_id,
         spec=job.record.spec,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tornado.web import HTTPError
 
+from jupyter_mntrain.agent.gang.moved_gpus import as_it_is_now
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.launch.gang_start import workplace_of
 from jupyter_mntrain.model.api import LeaseRequest, StartRequest
@@ -75,4 +76,4 @@ class RestartHandler(AgentHandler):
             raise self.not_allowed()
         if request.workplace != workplace_of(record.spec):
             raise self.not_allowed()
-        return request
+        return as_it_is_now(self.node, request)

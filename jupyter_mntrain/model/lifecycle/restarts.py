@@ -161,11 +161,13 @@ def without(placements: Sequence[Placement], left_out: Collection[NodeId]) -> tu
 
 
 def is_same_place(one: Placement, other: Placement) -> bool:
-    """Whether two placements use the same resources of the same node."""
-    return all(
-        getattr(one, name) == getattr(other, name)
-        for name in ("node_id", "nproc", "gpus", "interface")
+    """Whether two placements use the same of the same node, or as many others of its GPUs: which
+    ones, the node itself decides by what it leases.
+    """
+    same = all(
+        getattr(one, name) == getattr(other, name) for name in ("node_id", "nproc", "interface")
     )
+    return same and len(one.gpus) == len(other.gpus)
 
 
 def may_succeed(record: JobRecord) -> bool:
@@ -190,7 +192,9 @@ def may_lead(node_id: NodeId, record: JobRecord) -> bool:
 
 
 def follows(attempt: Attempt, record: JobRecord) -> bool:
-    """Whether ``attempt`` may follow the recorded one: the same placements, or fewer."""
+    """Whether ``attempt`` may follow the recorded one: the same placements, or fewer, but for the
+    numbers of their GPUs.
+    """
     before = {place.node_id: place for place in record.attempt.placements}
     head = record.attempt.head.node_id
     return (

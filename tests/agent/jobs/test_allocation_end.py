@@ -37,6 +37,7 @@ with Recorder() as recorder:
         recorder.step(tokens=10, loss=1.0)
 """
 DEAF = STEPS.replace('"deaf" in sys.argv', "True")
+CARDS = Path(__file__).parents[1] / "programs" / "cards"
 PREEMPTED = Problem(kind=Kind.PREEMPTED, cause="a job of higher priority needs its node")
 OF_SLURM = {
     "SLURM_JOB_ID": "7",
@@ -61,8 +62,8 @@ def end_step(agents: list[LiveAgent]) -> None:
             os.kill(pid, signal.SIGTERM)
 
 
-def running(agents: list[LiveAgent], script: str) -> JobId:
-    job_id = launch(agents, script)
+def running(agents: list[LiveAgent], script: str, *gpus: int) -> JobId:
+    job_id = launch(agents, script, gpus=gpus)
     for agent in agents:
         until(lambda one=agent: one.record(job_id).part.ranks[0].step, "a first step")
     return job_id
@@ -121,9 +122,10 @@ def test_what_a_person_ended_has_not_failed(
 
 
 SAVES = """
-import time
+import os, time
 from jupyter_mntrain import ControlReader, Recorder
 wishes = ControlReader()
+print("card", os.environ["CUDA_VISIBLE_DEVICES"], flush=True)
 with Recorder() as recorder:
     recorder.start(saves=True)
     for step in range(100_000):
@@ -141,8 +143,9 @@ def test_an_agent_that_is_told_early_has_jobs_save_first_if_they_can(
 ) -> None:
     wish = tmp_path / "save"
     wish.touch()  # of before its machine was taken
-    agent = new_agent(slot="slurm-0", environment={"MNTRAIN_NOTICE_S": "600"})
-    job_id = running([agent], SAVES if can_save else STEPS)
+    given = {"MNTRAIN_NOTICE_S": "600", "PYTHONPATH": str(CARDS)}
+    agent = new_agent(slot="slurm-0", environment=given | {"CUDA_VISIBLE_DEVICES": "0"})
+    job_id = running([agent], SAVES if can_save else STEPS, 0)
     assert agent.process is not None
     agent.process.terminate()  # alone, as process 1 of a container
     assert agent.process.wait(60) == 0, agent.log()
@@ -151,3 +154,8 @@ def test_an_agent_that_is_told_early_has_jobs_save_first_if_they_can(
     assert ("saved at" in log) == can_save
     assert (part.state == "failed") != can_save
     assert wish.exists() == can_save
+    if can_save:  # it goes on, with whatever card its node was given this time
+        agent.start(environment=given | {"CUDA_VISIBLE_DEVICES": "1"})
+        log = agent.state / "jobs" / job_id / "attempt-2" / "log"
+        until(lambda: log.exists() and "card GPU-1" in log.read_text(), "another attempt")
+        assert agent.record(job_id).attempt.placements[0].gpus == (1,)

@@ -138,6 +138,10 @@ def test_a_head_may_start_again_only_what_was_deposited() -> None:
     assert not follows(later(place(0), place(1, nproc=8)), before)
     assert not follows(later(place(0), place(1, gpus=(1,))), before)
     assert not follows(later(), before)
+    on_gpus = msgspec.structs.replace(before.attempt, placements=(place(0, gpus=(0, 1)),))
+    before = msgspec.structs.replace(before, attempt=on_gpus)
+    assert follows(later(place(0, gpus=(2, 5))), before), "an allocation's cards may be others"
+    assert not follows(later(place(0, gpus=(0, 1, 2))), before)
 
 
 def view(*records: JobRecord) -> JobView:
