@@ -25,7 +25,7 @@ def test_the_table_has_every_promised_verb():
         "nodes add forget panel launch dry-run jobs status attach logs plot stop kill measure "
         "export invite members revoke driver stacks save generate recipes config agent report "
         "resume checkpoints tensorboard recipe settings install upgrade rename note rm history "
-        "compare plan trace doctor bench accept push pull du gc chat serve"
+        "compare plan trace doctor bench accept push pull du gc chat serve set"
     )
     assert set(TABLE) == set(promised.split())
 
@@ -166,6 +166,7 @@ def test_no_verb_ever_exits_the_interpreter(name):
         "du",
         "gc",
         "accept",
+        "set",
     )
     for words in ([name, "--no-such-option"], [name, "-", "b", "c", *["--no-such"] * takes_many]):
         with pytest.raises(MntrainError):
