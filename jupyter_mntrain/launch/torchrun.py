@@ -26,7 +26,7 @@ from jupyter_mntrain.model.environment import (
 )
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt
-from jupyter_mntrain.model.lifecycle.running_changes import with_changes
+from jupyter_mntrain.model.lifecycle.running_changes import earlier_changes, with_changes
 from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
 from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.records.origin import Earlier
@@ -129,7 +129,7 @@ def _entry(spec: JobSpec, attempt: Attempt, work: PurePosixPath) -> tuple[str, .
 
     In a folder of the nodes, the job's own files have absolute paths.
     """
-    spec = with_changes(spec, attempt.earlier.changes if attempt.earlier else ())
+    spec = with_changes(spec, earlier_changes(attempt))
     chosen = tuple(word for one in spec.chosen.items() for word in (AUTO, "=".join(one)))
     if spec.workdir is None:
         return (*spec.entry, *chosen)

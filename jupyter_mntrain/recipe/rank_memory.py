@@ -16,7 +16,7 @@ from jupyter_mntrain.recipe.families import (
     parameters,
     shape_of,
 )
-from jupyter_mntrain.recipe.families.directories import refuse_directory
+from jupyter_mntrain.recipe.families.directories import CONFIG, refuse_directory
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.memory import (
     MemoryEstimate,
@@ -102,7 +102,7 @@ def model_config(recipe: Recipe) -> Config | None:
         size = recipe.data.vocabulary_size + len(recipe.tokens.add)
         return {**preset_config(recipe.model), "vocab_size": size}
     try:
-        config = json.loads((Path(recipe.model.path).expanduser() / "config.json").read_bytes())
+        config = json.loads((Path(recipe.model.path).expanduser() / CONFIG).read_bytes())
     except (OSError, ValueError):
         return None
     if not isinstance(config, dict) or config.get("model_type") not in families():

@@ -11,7 +11,7 @@ from jupyter_mntrain.model.api import LeaseRequest, StartRequest
 from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.restarts import follows, may_lead
-from jupyter_mntrain.model.lifecycle.running_changes import last_values
+from jupyter_mntrain.model.lifecycle.running_changes import earlier_changes, last_values
 from jupyter_mntrain.model.records.job import JobRecord
 
 
@@ -49,11 +49,11 @@ class RestartHandler(AgentHandler):
         self.refuse_what_is_over(request.job_id)
         if request.spec != record.spec or not follows(request.attempt, record):
             raise self.not_allowed()
-        if request.attempt.earlier is not None and request.attempt.earlier.changes:
+        if changes := earlier_changes(request.attempt):
             # An agent at rest has not loaded recipes: a megabyte.
             from jupyter_mntrain.recipe.parts.changeable import CHANGEABLE
 
-            if not last_values(request.attempt.earlier.changes).keys() <= CHANGEABLE:
+            if not last_values(changes).keys() <= CHANGEABLE:
                 raise self.not_allowed()
 
     def lease_request(self) -> LeaseRequest:

@@ -10,7 +10,11 @@ import msgspec
 
 from jupyter_mntrain.model.api import SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest, with_changes
+from jupyter_mntrain.model.lifecycle.running_changes import (
+    SettingsRequest,
+    earlier_changes,
+    with_changes,
+)
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
 from jupyter_mntrain.model.text.conversation import CHATTER, ChatAnswer, ChatRequest
 from jupyter_mntrain.telemetry.chat_files import read_answer
@@ -66,8 +70,8 @@ def refuse_settings(request: SettingsRequest, record: JobRecord) -> None:
     # An agent at rest has not loaded recipes: a megabyte.
     from jupyter_mntrain.recipe.changes.running import changed_while_running, running_recipe
 
-    part, earlier = record.part, record.attempt.earlier
-    changes = (*(earlier.changes if earlier else ()), *part.changes)
+    part = record.part
+    changes = (*earlier_changes(record.attempt), *part.changes)
     recipe = running_recipe(with_changes(record.spec, changes), record.job_id)
     if record.is_queued:
         cause, fix = f"job {record.job_id} has not started yet", "try again once it runs"

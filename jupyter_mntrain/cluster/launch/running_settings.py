@@ -15,6 +15,7 @@ from jupyter_mntrain.model.lifecycle.listing import job_step
 from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.origin import RunningChange
+from jupyter_mntrain.plan.resume import steps_in_all
 from jupyter_mntrain.recipe.changes.running import (
     changed_while_running,
     rate_notes,
@@ -63,9 +64,8 @@ async def ask_to_change(
             fix=f"go on with other settings: mntrain resume {view.job_id} --set {settings[0]}",
         )
     before = running_recipe(await whole_spec(live, view), view.job_id)
-    if before.train.steps is None and view.loss_line is not None:
-        train = replace(before.train, steps=view.loss_line.total_steps)
-        before = replace(before, train=train)
+    train = replace(before.train, steps=steps_in_all(before, before, view))
+    before = replace(before, train=train)
     step = job_step(view) or 0
     after = changed_while_running(before, settings, step=step, job_id=view.job_id)
     key = secrets.token_hex(8)

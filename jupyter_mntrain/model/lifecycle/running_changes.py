@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.records.job import JobSpec, JobView, PartStatus
+from jupyter_mntrain.model.records.job import Attempt, JobSpec, JobView, PartStatus
 from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
 
 SET: Final = "--set"
@@ -56,6 +56,11 @@ def with_change(known: Sequence[RunningChange], change: RunningChange) -> tuple[
     return tuple(kept)
 
 
+def earlier_changes(attempt: Attempt) -> tuple[RunningChange, ...]:
+    """The changes that an attempt began with, oldest first."""
+    return attempt.earlier.changes if attempt.earlier else ()
+
+
 def changes_of_attempt(parts: Sequence[PartStatus]) -> tuple[RunningChange, ...]:
     """The changes of an attempt, oldest first: each node's ranks report the same ones."""
     told = sorted(chain(*(part.changes for part in parts)), key=lambda one: one.step)
@@ -65,8 +70,7 @@ def changes_of_attempt(parts: Sequence[PartStatus]) -> tuple[RunningChange, ...]
 
 def changes_of(view: JobView) -> tuple[RunningChange, ...]:
     """All changes of a job, oldest first."""
-    earlier = view.attempt.earlier
-    return (*(earlier.changes if earlier else ()), *changes_of_attempt(view.parts))
+    return (*earlier_changes(view.attempt), *changes_of_attempt(view.parts))
 
 
 def last_values(changes: Sequence[RunningChange]) -> dict[str, ChangedValue]:

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families.directories import (
+    FORMATS,
     WEIGHT_NAMES,
     lacking_weights,
     listed_files,
@@ -25,8 +26,7 @@ T = TypeVar("T")
 SAMPLES, SAMPLE_BYTES = 64, 4096
 """Of a file of weights that is not read whole, and their size."""
 
-SINGLE_FILE = "model.safetensors"
-INDEX_FILE = "model.safetensors.index.json"
+INDEX_FILE, SINGLE_FILE = FORMATS[0]
 
 
 class Opened(Protocol):

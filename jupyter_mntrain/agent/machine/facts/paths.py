@@ -13,7 +13,6 @@ from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, PathKind, PathUse
-from jupyter_mntrain.recipe.families.directories import lacking_weights, refuse_directory
 
 WRITTEN: Final[tuple[PathUse, ...]] = ("jobs", "checkpoints", "temporary files", "output")
 
@@ -81,6 +80,9 @@ def _unusable(real: Path, asked: AskedPath) -> Problem | None:
     """Why this node's trainer would refuse it."""
     if asked.use != "model":
         return None
+    # An agent at rest has not loaded recipes.
+    from jupyter_mntrain.recipe.families.directories import lacking_weights, refuse_directory
+
     try:
         refuse_directory(real, asked.path)
         lacking = lacking_weights(real, asked.path)
