@@ -20,7 +20,7 @@ from jupyter_mntrain.model.records.metrics import LinkSample, RankStart, Sample
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import headline, link_table, progress_line
-from jupyter_mntrain.show.tables.rank_table import RANK_COLUMNS
+from jupyter_mntrain.show.tables.ranks.rank_table import RANK_COLUMNS
 from tests.standin.jobs import history, measured_links, step, taken, view
 
 FIGURES = {

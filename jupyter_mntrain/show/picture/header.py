@@ -11,7 +11,7 @@ from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, RankStatus
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import headline, step_words
-from jupyter_mntrain.show.tables.rank_progress import progress_words, under_way
+from jupyter_mntrain.show.tables.ranks.rank_progress import progress_words, under_way
 
 MOST_ROWS = tunables.count("picture.progress_rows")
 

@@ -15,7 +15,7 @@ from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.job import headline
-from jupyter_mntrain.show.tables.rank_table import state_text
+from jupyter_mntrain.show.tables.ranks.rank_table import state_text
 from jupyter_mntrain.show.tables.settings import setting_words
 
 NO_SETTING = "–"

@@ -20,8 +20,8 @@ from jupyter_mntrain.show.formats import count, percent
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.plans.off_plan import predicted_line
-from jupyter_mntrain.show.tables.rank_progress import ranks_progress
-from jupyter_mntrain.show.tables.rank_table import RankTable, state_text
+from jupyter_mntrain.show.tables.ranks.rank_progress import ranks_progress
+from jupyter_mntrain.show.tables.ranks.rank_table import RankTable, state_text
 
 if TYPE_CHECKING:
     from jupyter_mntrain.metrics.summary import (
@@ -48,6 +48,9 @@ MISSING: Final = {
 }
 """Labels of figures that can be unknown."""
 
+MOST_LINKS = 16
+"""Directions that fit on a screen."""
+
 SAMPLE_CHARACTERS = 500
 """More than fits on a line."""
 
@@ -58,6 +61,7 @@ def status_view(
     *,
     program: str = "mntrain",
     with_detail: bool = False,
+    every_rank: bool = False,
     now_s: float | None = None,
     silences: Mapping[str, Problem] = MappingProxyType({}),
 ) -> RenderableType:
@@ -66,6 +70,7 @@ def status_view(
     Args:
         view: adds why the job was stopped, and processes that could not be killed.
         with_detail: show the end of the traceback, too.
+        every_rank: a row per rank, and all links, however many there are.
         now_s: Unix time, for the duration of a stall and the time at which the job is done.
         silences: why nodes cannot be reached, by their names.
     """
@@ -89,9 +94,11 @@ def status_view(
     parts.extend(_endings(view) if view else ())
     if any(rank.step for rank in summary.ranks):
         parts += [Text(), _numbers(summary), *_number_notes(summary)]
-    parts += [Text(), RankTable(summary)]
+    hint = f"{program} status {summary.job_id} --ranks"
+    parts += [Text(), RankTable(summary, every=every_rank, hint=hint)]
     if summary.links and summary.step:
-        parts += [Text(), link_table(summary.links, now_s), *_link_notes(summary.links, program)]
+        most = None if every_rank else MOST_LINKS
+        parts += [Text(), *_links(summary.links, now_s, most), *_link_notes(summary.links, program)]
     if summary.sample is not None:
         parts += [Text(), sample_line(summary.sample)]
     return Group(*parts)
@@ -278,6 +285,21 @@ def link_table(links: Sequence[LinkSummary], now_s: float) -> Table:
             formats.capacity(link.capacity, now_s=now_s),
         )
     return table
+
+
+def _links(
+    links: Sequence[LinkSummary], now_s: float, most: int | None
+) -> Iterable[RenderableType]:
+    """Their table; of more than fit on a screen the fullest ones, and how full the others are."""
+    if most is None or len(links) <= most:
+        yield link_table(links, now_s)
+        return
+    fullest = sorted(links, key=lambda link: link.utilization or 0.0, reverse=True)
+    fewer = most // 2
+    yield link_table(fullest[:fewer], now_s)
+    rest = fullest[fewer].utilization
+    used = "" if rest is None else f": at most {percent(rest)} used"
+    yield Text(f"and {len(links) - fewer} directions more{used}", "dim")
 
 
 def _link_notes(links: Sequence[LinkSummary], program: str) -> Iterable[Text]:

@@ -11,7 +11,7 @@ from jupyter_mntrain.model.lifecycle.listing import duration_s, ended_s, job_ste
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
-from jupyter_mntrain.show.tables.rank_table import state_text
+from jupyter_mntrain.show.tables.ranks.rank_table import state_text
 
 
 def job_table(

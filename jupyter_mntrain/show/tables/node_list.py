@@ -29,6 +29,7 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES, SPACE
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
+from jupyter_mntrain.show.tables.node_crowd import MOST_WHOLE, crowd_table, hardware_lines
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import NodeView
@@ -108,11 +109,18 @@ def node_table(
 
     Args:
         now_s: Unix time, for ages.
-        every: include virtual interfaces and those that are down.
+        every: all of each node, however many there are, and also virtual interfaces and those that
+            are down.
     """
     if not nodes:
         return Group(no_nodes(cluster, program), *_around(around))
-    different = divergences([node.info for node in nodes if node.info])
+    infos = [node.info for node in nodes if node.info]
+    different = divergences(infos)
+    below = folding([*_notes(nodes, different), *_around(around)])
+    if len(nodes) > MOST_WHOLE and not every:
+        lines = [*hardware_lines(infos), Text(f"all of each node: {program} nodes --all", "dim")]
+        states = [_state(node, now_s, between=", ") for node in nodes]
+        return Group(crowd_table(nodes, states), Text(), folding(lines), below)
     rows = [
         (
             _title(node),
@@ -121,7 +129,7 @@ def node_table(
         )
         for node in nodes
     ]
-    return Group(NodeRows(rows), folding([*_notes(nodes, different), *_around(around)]))
+    return Group(NodeRows(rows), below)
 
 
 def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
@@ -154,13 +162,13 @@ def _around(around: Surroundings) -> Iterable[RenderableType]:
         yield Text(f"Also announced here: {', '.join(around.strangers)}.", style="dim")
 
 
-def _state(node: NodeView, now_s: float) -> Text:
+def _state(node: NodeView, now_s: float, between: str = "\n") -> Text:
     text = Text(f"{LIVENESS_ICONS[node.liveness]} ", style=LIVENESS_STYLES.get(node.liveness, ""))
     text.append(node.liveness, style="default")
     if node.liveness != "up" and node.last_seen_s is not None:
-        text.append(f"\nsilent {formats.duration(now_s - node.last_seen_s)}", style="dim")
+        text.append(f"{between}silent {formats.duration(now_s - node.last_seen_s)}", style="dim")
     elif node.is_awaited and node.asked_s is not None:
-        text.append(f"\nno answer for {formats.duration(now_s - node.asked_s)}", style="dim")
+        text.append(f"{between}no answer for {formats.duration(now_s - node.asked_s)}", style="dim")
     return text
 
 

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
 from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.tables.rank_table import state_text
+from jupyter_mntrain.show.tables.ranks.rank_table import state_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import all_jobs, named_job, refuse_awaited
 from jupyter_mntrain.verbs.verb import Outcome

@@ -17,7 +17,9 @@ class NodesVerb(Verb):
     shows_cluster = True
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.flag("--all", "-a", help="include virtual interfaces and those that are down")
+        parser.flag(
+            "--all", "-a", help="all of each node, also virtual interfaces and those that are down"
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = joined_cluster(context, args)

@@ -60,6 +60,7 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
         history.view,
         program=context.program,
         with_detail=args.traceback,
+        every_rank=getattr(args, "ranks", False),
         silences=silences,
     )
     # Never left out: programs compare it with what a plan predicts.

@@ -18,6 +18,7 @@ class StatusVerb(Verb):
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
+        parser.flag("--ranks", help="a row for each rank and link, also of a large job")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if (waits := waiting_outcome(context, args)) is not None:

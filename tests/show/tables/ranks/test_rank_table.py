@@ -9,7 +9,7 @@ from rich.console import Console
 
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
 from jupyter_mntrain.model.ids import JobId, Rank
-from jupyter_mntrain.show.tables.rank_table import RankTable
+from jupyter_mntrain.show.tables.ranks.rank_table import RankTable
 
 
 def test_reserved_memory_stands_below_where_it_is_known() -> None:

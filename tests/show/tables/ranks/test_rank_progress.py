@@ -13,7 +13,7 @@ from jupyter_mntrain.model.records.job import JobState
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.show.picture.header import make_header
 from jupyter_mntrain.show.tables.job import progress_line, status_view
-from jupyter_mntrain.show.tables.rank_progress import progress_words, ranks_progress
+from jupyter_mntrain.show.tables.ranks.rank_progress import progress_words, ranks_progress
 from tests.standin.jobs import summarize
 from tests.standin.training import BEGIN_S, sample_job
 
