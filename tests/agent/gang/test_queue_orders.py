@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,10 +41,17 @@ class NoAudit:
         pass
 
 
+class OnAMachine:
+    """Its state directory has no sign of an allocation, so its GPUs are always the same."""
+
+    path = Path("nowhere")
+
+
 class SimulatedNode:
     """One agent: real leases, real order, no processes."""
 
     audit = NoAudit()
+    state = OnAMachine()
 
     def __init__(self, number: int, sim: Simulation) -> None:
         self.node_id = node_id(number)
