@@ -62,6 +62,11 @@ def repository(tmp_path: Path) -> Path:
     return root
 
 
+def test_every_link_of_every_page_leads_to_a_file(tmp_path: Path) -> None:
+    Assembly(ROOT, tmp_path).assemble({})
+    assert (tmp_path / "index.md").is_file()
+
+
 def test_links_lead_to_where_pages_are_on_the_site(repository: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     Assembly(repository, site).assemble({})

@@ -7,12 +7,13 @@ and what the extension's bundle includes is added.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from importlib.metadata import distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
@@ -23,9 +24,16 @@ from scripts.releasing.refusal import Refusal
 
 PACKAGE = "jupyter-mntrain"
 
+OF_A_BUILD: Final = re.compile(r"triton|cuda-.+|nvidia-(?!ml-py$).+")
+"""Packages that a build of torch for GPUs brings. Which build is right depends on a machine's
+driver, and a release is the same whichever is installed where it is made."""
+
 
 def needed(package: str = PACKAGE) -> dict[str, set[str]]:
-    """Each package that an installation without extras has, and what it requires itself."""
+    """Each package that an installation without extras has, and what it requires itself.
+
+    Less what a build of torch brings.
+    """
     found: dict[str, set[str]] = {}
     asked: dict[str, set[str]] = {}
     todo = [(package, frozenset[str]())]
@@ -40,8 +48,10 @@ def needed(package: str = PACKAGE) -> dict[str, set[str]]:
             if one.marker is None
             or any(one.marker.evaluate({"extra": extra}) for extra in asked[name] | {""})
         ]
-        found[name] = {canonicalize_name(one.name) for one in wanted}
-        todo += [(canonicalize_name(one.name), frozenset(one.extras)) for one in wanted]
+        named = [(canonicalize_name(one.name), frozenset(one.extras)) for one in wanted]
+        named = [one for one in named if not OF_A_BUILD.fullmatch(one[0])]
+        found[name] = {other for other, _ in named}
+        todo += named
     return found
 
 

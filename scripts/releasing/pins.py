@@ -1,11 +1,13 @@
 """Pins: what an installation without extras consists of, each with the hashes of all its files.
 
 pip refuses every file that has another: ``pip install --require-hashes -r requirements.txt``.
-torch is not among them, nor setuptools, which comes with it: which build is right depends on the
-machine's driver.
+torch is not among them, nor what comes with it: which build is right depends on the machine's
+driver.
 
 ``python -m scripts.releasing.pins`` writes the file anew after versions in ``constraints.txt`` have
-changed, by pip-compile in an environment of its own. It uses the index that pip uses.
+changed, by uv in an environment of its own: uv takes hashes from the index, and downloads no files
+(those of torch alone, for all platforms, are many gigabytes). ``UV_DEFAULT_INDEX`` names another
+index.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from scripts.releasing.bill import OF_A_BUILD
 from scripts.releasing.refusal import Refusal
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,28 +49,29 @@ def renew(root: Path = ROOT) -> str:
     """The pins of ``constraints.txt`` that users get, with the hashes that the index tells."""
     with tempfile.TemporaryDirectory() as where:
         venv.create(where, with_pip=True)
-        programs, made = Path(where) / "bin", Path(where) / "made.txt"
-        subprocess.run([programs / "pip", "install", "--quiet", "pip-tools>=7.5"], check=True)
-        quiet = [f"--no-{one}" for one in ("header", "annotate")]
-        quiet += [f"--no-emit-{one}" for one in ("index-url", "trusted-host", "find-links")]
-        command: list[str | Path] = [programs / "pip-compile", "--quiet", "--generate-hashes"]
-        command += [
-            "--allow-unsafe",
-            "--strip-extras",
-            *quiet,
-            "--constraint",
-            root / "constraints.txt",
+        programs = Path(where) / "bin"
+        subprocess.run([programs / "pip", "install", "--quiet", "uv>=0.9"], check=True)
+        command: list[str | Path] = [
+            programs / "uv",
+            "pip",
+            "compile",
+            "--quiet",
+            "--generate-hashes",
         ]
-        command += ["--output-file", made, root / "pyproject.toml"]
-        subprocess.run(command, check=True, cwd=root)
-        return without(made.read_text(), APART)
+        command += ["--no-header", "--no-annotate", "--python", sys.executable]
+        command += ["--constraint", root / "constraints.txt", root / "pyproject.toml"]
+        made = subprocess.run(command, check=True, cwd=root, stdout=subprocess.PIPE, text=True)
+        return without_torch(made.stdout)
 
 
-def without(text: str, names: frozenset[str]) -> str:
-    """A requirements file with hashes, less some packages and its comments."""
-    said = re.sub(r"^\s*(#.*)?\n", "", text, flags=re.MULTILINE)
-    entries = re.split(r"^(?=[A-Za-z0-9])", said, flags=re.MULTILINE)
-    return "".join(one for one in entries if pins(one).keys().isdisjoint(names))
+def without_torch(text: str) -> str:
+    """A requirements file with hashes, less torch and what comes with it."""
+    entries = re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE)
+    return "".join(one for one in entries if not any(map(_comes_with_torch, pins(one))))
+
+
+def _comes_with_torch(name: str) -> bool:
+    return name in APART or OF_A_BUILD.fullmatch(name) is not None
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from scripts.releasing.bill import PACKAGE, bundled, check_bill, needed, release
 from scripts.releasing.builds import check_same
 from scripts.releasing.bundle import check_hosts, check_notice, hosts
 from scripts.releasing.licenses import check_licenses, is_accepted, license_of
-from scripts.releasing.pins import HASHED, check_pins, pins, without
+from scripts.releasing.pins import HASHED, check_pins, pins, without_torch
 from scripts.releasing.refusal import Refusal
 
 ROOT = Path(__file__).parents[2]
@@ -186,4 +186,10 @@ def test_a_pin_that_is_older_than_its_test_is_refused():
         check_pins(hashed, "a==1\nb==3\n", ["a", "b"])
     with pytest.raises(Refusal, match="for c"):
         check_pins(hashed, "a==1\nb==2\nc==3\n", ["a", "b", "c"])
-    assert without(hashed, frozenset({"a"})) == hashed[hashed.index("b==") :]
+
+
+def test_pins_leave_out_what_differs_by_the_build_of_torch():
+    others = "nvidia-ml-py==13 \\\n    --hash=sha256:00\ntorchao==1 \\\n    --hash=sha256:11\n"
+    builds = ("torch", "triton", "cuda-bindings", "nvidia-cublas", "nvidia-nccl-cu13", "setuptools")
+    brought = "".join(f"{one}==1 \\\n    --hash=sha256:22\n" for one in builds)
+    assert without_torch(brought + others) == others
