@@ -157,7 +157,7 @@ def check_memory(recipe: Recipe) -> None:
             "needs all gradients before the first update"
         )
         raise RecipeError(cause, fix="use clip_norm = 0 or fused_backward = false")
-    if section.fused_backward and recipe.data_parallel.width > 1:
+    if section.fused_backward and recipe.data_parallel.sums_gradients:
         cause = "memory.fused_backward = true: with several pipelines a gradient is complete only "
         cause += "after the backward pass"
         raise RecipeError(cause, fix="leave data_parallel out or use fused_backward = false")

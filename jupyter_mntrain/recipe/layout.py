@@ -17,32 +17,53 @@ class Grid(Record, frozen=True):
     """Data-parallel pipelines: ``replicas`` x ``shards`` of them.
 
     Ranks that hold the same layers have adjacent numbers, so that they share a node if it has
-    enough ranks; the shards of one set of weights are adjacent first.
+    enough ranks; the shards of one set of weights are adjacent first. Of replicas that meet rarely,
+    the ranks of each are adjacent instead.
     """
 
     ranks: int
     """Total number of ranks."""
     replicas: int = 1
     shards: int = 1
+    is_apart: bool = False
+    """Whether replicas meet rarely."""
 
     @property
     def width(self) -> int:
         """Number of pipelines."""
         return self.replicas * self.shards
 
+    @property
+    def pipelines(self) -> tuple[tuple[int, ...], ...]:
+        """Ranks of each pipeline, by its part of a batch."""
+        return tuple(self._pipeline(part) for part in range(self.width))
+
     def pipeline_of(self, rank: int) -> tuple[int, ...]:
         """Ranks of its pipeline, in stage order."""
-        return tuple(range(rank % self.width, self.ranks, self.width))
+        return self._pipeline(self.part_of(rank))
+
+    def alike(self, place: int) -> tuple[int, ...]:
+        """Ranks at this index in their pipelines, by their part of a batch."""
+        return tuple(self._rank(place, part) for part in range(self.width))
 
     def replicas_of(self, rank: int) -> tuple[int, ...]:
         """Ranks that hold the same weights."""
-        first = self.place_of(rank) * self.width
-        return tuple(range(first + rank % self.shards, first + self.width, self.shards))
+        return self.alike(self.place_of(rank))[rank % self.shards :: self.shards]
 
     def shards_of(self, rank: int) -> tuple[int, ...]:
         """Ranks that share the same sharded weights."""
         first = rank // self.shards * self.shards
         return tuple(range(first, first + self.shards))
+
+    def replica_ranks(self, rank: int) -> tuple[int, ...]:
+        """Ranks of its replica: of as many pipelines as there are shards."""
+        replica = self.replica_of(rank)
+        return tuple(one for one in range(self.ranks) if self.replica_of(one) == replica)
+
+    def replica_parts(self, rank: int) -> range:
+        """Parts of a batch that are its replica's."""
+        first = self.replica_of(rank) * self.shards
+        return range(first, first + self.shards)
 
     def ring_of(self, rank: int) -> tuple[int, int]:
         """Previous and next rank in the ring all-reduce of its replicas."""
@@ -51,10 +72,12 @@ class Grid(Record, frozen=True):
 
     def place_of(self, rank: int) -> int:
         """Index in its pipeline."""
-        return rank // self.width
+        return rank % self._each // self.shards if self.is_apart else rank // self.width
 
     def part_of(self, rank: int) -> int:
         """Index of its pipeline, which is also that of its part of a batch."""
+        if self.is_apart:
+            return rank // self._each * self.shards + rank % self.shards
         return rank % self.width
 
     def replica_of(self, rank: int) -> int:
@@ -71,6 +94,8 @@ class Grid(Record, frozen=True):
         Args:
             hosts: node of each rank.
         """
+        if self.is_apart:
+            return None
         if not any(_differ(hosts, self.replicas_of(rank)) for rank in range(self.ranks)):
             return None
         return Problem(
@@ -84,6 +109,26 @@ class Grid(Record, frozen=True):
         """Find ranks on different nodes that would share sharded weights; ``None`` if none."""
         groups = (self.shards_of(rank) for rank in range(self.ranks))
         return next((group for group in groups if _differ(hosts, group)), None)
+
+    @property
+    def _each(self) -> int:
+        """Ranks of a replica."""
+        return self.ranks // self.replicas
+
+    def _pipeline(self, part: int) -> tuple[int, ...]:
+        return tuple(self._rank(place, part) for place in range(self.ranks // self.width))
+
+    def _rank(self, place: int, part: int) -> int:
+        if self.is_apart:
+            replica, shard = divmod(part, self.shards)
+            return replica * self._each + place * self.shards + shard
+        return place * self.width + part
+
+
+def make_grid(recipe: Recipe, ranks: int) -> Grid:
+    """Arrange this number of ranks as a recipe says."""
+    section = recipe.data_parallel
+    return Grid(ranks, section.replicas, section.shards, is_apart=section.meets_rarely)
 
 
 def _differ(hosts: Sequence[str], ranks: Sequence[int]) -> bool:

@@ -17,6 +17,7 @@ from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
     WIDTHS,
     gradient_width,
     optimizer_bytes,
+    outer_bytes,
     update_bytes,
 )
 from jupyter_mntrain.recipe.parts.adapters import LinearShape, adapter_shapes
@@ -73,7 +74,7 @@ class MemoryEstimate(Record, frozen=True):
     """Temporary float32 copies of the optimizer's step, where they exceed what is freed by then:
     activations and loss."""
     host: int = 0
-    """Offloaded activations, which are not part of the total."""
+    """Not part of the total: offloaded activations, and what is kept between rare meetings."""
 
     @property
     def total(self) -> int:
@@ -123,7 +124,7 @@ def memory_estimate(
         for some in (parameters, trained)
     )
     # Each gradient is freed at once, unless it must wait for those of other microbatches.
-    is_used_up = recipe.memory.fused_backward and _backwards(recipe) == 1
+    is_used = recipe.memory.fused_backward and _backwards(recipe) == 1
     at_work = sum(_layer_at_work(shape, recipe, one) for one in stages)
     loss = sum(_loss_bytes(shape, recipe, one) for one in stages if one.has_last)
     put_off = sum(_put_off_beside(shape, recipe, one) for one in stages)
@@ -131,9 +132,7 @@ def memory_estimate(
     freed = loss + at_work + put_off + (0 if recipe.memory.fused_backward else waiting["device"])
     return MemoryEstimate(
         weights=sum(math.prod(one) for one in parameters) * width + kept,
-        gradients=max(of_gradients, default=0)
-        if is_used_up
-        else sum(of_gradients) + kept_gradients,
+        gradients=max(of_gradients, default=0) if is_used else sum(of_gradients) + kept_gradients,
         optimizer=sum(
             count * optimizer_bytes(recipe, _rows(one, shards))
             for one, count in Counter(trained).items()
@@ -144,7 +143,7 @@ def memory_estimate(
         update=max(0, update_bytes(recipe, [_rows(one, shards) for one in trained]) - freed),
         transfers=sum(_transfer_bytes(shape, recipe, one) for one in stages),
         sent=sum(_sent_bytes(shape, recipe, one) for one in stages),
-        host=waiting["host"],
+        host=waiting["host"] + outer_bytes(recipe, (_rows(one, shards) for one in trained)),
     )
 
 

@@ -30,6 +30,7 @@ from jupyter_mntrain.recipe.combinations import (
 from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.orders.counts import check_counts
 from jupyter_mntrain.recipe.parts.adapters import check_adapters
+from jupyter_mntrain.recipe.parts.data_parallel import check_meetings
 from jupyter_mntrain.recipe.parts.overrides import override_in, settle_duration
 from jupyter_mntrain.recipe.parts.results import CheckpointSection
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
@@ -104,6 +105,7 @@ def recipe_from(raw: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
     check_data(recipe)
     check_memory(recipe)
     check_overfitting(recipe)
+    check_meetings(recipe.data_parallel, recipe.evaluation)
     check_prompts(recipe)
     check_stop_after(recipe)
     check_keep_best(recipe)
@@ -210,15 +212,9 @@ def _check_checkpoint(section: CheckpointSection) -> None:
 def _check_data_parallel(recipe: Recipe, world_size: int) -> None:
     width = recipe.data_parallel.width
     if world_size % width:
-        cause = f"{_data_parallel(recipe)}: {world_size} ranks is not a multiple of {width}"
+        cause = f"{recipe.data_parallel.given}: {world_size} ranks is not a multiple of {width}"
         most = max(one for one in range(1, width) if world_size % one == 0)
         raise RecipeError(cause, fix=f"use {most} ranks, or another number of GPUs")
-
-
-def _data_parallel(recipe: Recipe) -> str:
-    section = recipe.data_parallel
-    given = {"replicas": section.replicas, "shards": section.shards}
-    return " x ".join(f"data_parallel.{name} = {n}" for name, n in given.items() if n > 1)
 
 
 def _check_schedule(recipe: Recipe, ranks: int, stages: int) -> None:
@@ -255,7 +251,7 @@ def _check_batch(recipe: Recipe) -> None:
         of_what = f"accumulation {recipe.train.accumulation} x microbatches "
         of_what += str(recipe.microbatches)
         if recipe.data_parallel.width > 1:
-            of_what += f" x {_data_parallel(recipe)}"
+            of_what += f" x {recipe.data_parallel.given}"
         cause = f"train.batch_size = {size} is not a multiple of {parts} ({of_what})"
         nearest = sorted({size // parts * parts, (size // parts + 1) * parts} - {0})
         raise RecipeError(cause, fix=f"use {' or '.join(str(n) for n in nearest)}")

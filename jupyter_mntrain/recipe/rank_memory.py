@@ -84,6 +84,7 @@ def gpu_overhead(
     ranks = layout.world_size * parallel.width
     groups = (ranks > 1) + (parallel.replicas > 1) + (parallel.shards > 1)
     groups += parallel.width > 1 and layout.world_size > 1
+    groups += parallel.meets_rarely and parallel.shards > 1
     # One communicator per direction with each neighbor, where there are any.
     is_batched = recipe.schedule in BATCHED
     trains_tied = is_tied and not recipe.trains_adapters

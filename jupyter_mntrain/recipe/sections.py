@@ -9,6 +9,7 @@ from msgspec import Meta
 from jupyter_mntrain.model._record import UserRecord
 from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
 from jupyter_mntrain.recipe.parts.data import DataSection, Seed
+from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.parts.results import (
     MOST_STEPS,
     CheckpointSection,
@@ -89,23 +90,6 @@ class PipelineSection(UserRecord, frozen=True):
     split: Literal["auto", "even"] | tuple[Annotated[int, Meta(ge=1, le=1000)], ...] = "auto"
     in_flight: Literal["auto"] | tuple[Annotated[int, Meta(ge=1, le=65536)], ...] = "auto"
     kept_back: Literal["auto"] | tuple[Annotated[int, Meta(ge=0, le=65536)], ...] = "auto"
-
-
-class DataParallelSection(UserRecord, frozen=True):
-    """Data parallelism: ``replicas`` x ``shards`` pipelines, each on its own part of every batch.
-
-    Ranks of a node get the same stage first, so that gradients are summed within a node and only
-    activations cross the network. ``replicas`` hold the same weights. ``shards`` ranks of one node
-    shard weights and optimizer state (FSDP2), and gather the weights to compute.
-    """
-
-    replicas: Annotated[int, Meta(ge=1, le=1024)] = 1
-    shards: Annotated[int, Meta(ge=1, le=1024)] = 1
-
-    @property
-    def width(self) -> int:
-        """Number of pipelines."""
-        return self.replicas * self.shards
 
 
 class OptimizerSection(UserRecord, frozen=True):

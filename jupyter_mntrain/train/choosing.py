@@ -22,7 +22,7 @@ from jupyter_mntrain.recipe.devices.fitting import fit
 from jupyter_mntrain.recipe.devices.limits import refuse_unable
 from jupyter_mntrain.recipe.devices.settled import as_trained, values_of, without_plan
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.checkpoint.policy import directory_of
+from jupyter_mntrain.train.checkpoint.places import directory_of
 from jupyter_mntrain.train.own_tools import own_seat
 from jupyter_mntrain.train.world import World, gathered
 

@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model.failure.not_finite import Measure
-from jupyter_mntrain.recipe.rank_memory import shown_adapters
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.device.gemm import device_name, device_peak
@@ -25,6 +24,7 @@ from jupyter_mntrain.train.choosing import settle
 from jupyter_mntrain.train.finite import FiniteCheck, chosen
 from jupyter_mntrain.train.model.held_memory import check_memory
 from jupyter_mntrain.train.model.stages import DTYPES
+from jupyter_mntrain.train.optimizer.meetings import Meetings
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.spikes import Spikes
 from jupyter_mntrain.train.pipeline.changing import SettingChanges
@@ -36,7 +36,7 @@ from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.pipeline.tracing import actions_of, is_traced
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
 from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
-from jupyter_mntrain.train.world import World, debugging, form_groups, join_world, topology
+from jupyter_mntrain.train.world import World, debugging, form_groups, join_world
 
 STEADY_AFTER = 2
 """Steps after which times are steady: the first also allocates, compiles and connects."""
@@ -110,7 +110,10 @@ class Trainer:
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.times: list[float] = []
-        self.optimizer = Optimizer(recipe, self.pipeline.parameters(), self.pipeline.counted_once())
+        own = (self.pipeline.parameters(), self.pipeline.counted_once())
+        self.optimizer = Optimizer(recipe, *own, groups.replica)
+        parts = (recipe, groups, self.pipeline, self.optimizer, self.meter)
+        self.meetings = Meetings(*parts, recorder.progress)
 
         # Check the output directory now, not at the end.
         self.output = ModelExport(recipe, world, ready.config, ready.tokens, say=say)
@@ -125,16 +128,16 @@ class Trainer:
             digests=ready.digests,
             grid=ready.grid,
             model=self.pipeline,
+            meetings=self.meetings,
             spikes=self.spikes,
             say=say,
         )
-        users = (self, self.optimizer, self.checkpoints, self.evaluation, self.output)
-        self.changes = SettingChanges(world, recorder, users, say)
+        users = (self.optimizer, self.meetings, self.checkpoints, self.evaluation, self.output)
+        self.changes = SettingChanges(world, recorder, (self, *users), say)
         self.first_step = self.checkpoints.resume(self.optimizer)
         if self.checkpoints.directory is not None and world.local_rank == 0:
             described = self.checkpoints.directory / DESCRIPTION
             describe(recipe, ready.config, ready.tokens, described)
-
         self.flops_per_token = ready.flops_per_token(ready.grid.place_of(world.rank))
         self._introduce(ready)
 
@@ -156,7 +159,7 @@ class Trainer:
             return self._run(reports)
 
     def _run(self, reports: Reports) -> TrainResult:
-        if self.evaluation.held_out is not None:
+        if self.evaluation.held_out is not None and self.meetings.is_over(self.first_step):
             loss = self._evaluate(self.first_step)
             # An earlier attempt has reported this evaluation already if it was due then.
             if not (self.first_step and self.evaluation.is_due(self.first_step)):
@@ -181,6 +184,7 @@ class Trainer:
             if self.checkpoints.after(steps_done, self.optimizer, evaluated, is_last=is_over):
                 break
         self.checkpoints.close()
+        self.meetings.conclude(steps_done)
         result = TrainResult(
             rank=self.world.rank,
             world_size=self.world.size,
@@ -224,9 +228,11 @@ class Trainer:
             self.optimizer.update(norm)
         else:
             self.optimizer.skip()
+        updated = mark()
+        self.meetings.after(step + 1)
         end = mark()
 
-        marks = StepMarks(self._before, begin, passed, squared, agreed, end)
+        marks = StepMarks(self._before, begin, passed, squared, agreed, updated, end)
         self._before = end
         return QueuedStep(
             number=step + 1,
@@ -310,14 +316,7 @@ class Trainer:
         rank, layout = self.world.rank, ready.layout
         place = ready.grid.place_of(rank)
         if rank == 0:
-            say(topology(ready.reports))
-            if ready.grid.width > 1:
-                say(f"data parallel: {ready.grid}")
-                if note := ready.grid.spread_replicas([report.host for report in ready.reports]):
-                    say(str(note))
-            for line in ready.summary:
-                say(f"data: {line}")
-            for line in shown_adapters(self.recipe, ready.config.to_dict()):
+            for line in ready.introduction(self.meetings):
                 say(line)
         dist.barrier()  # ranks measure their peak at the same time, as they will train
         if self.pipeline.note and rank == 0:

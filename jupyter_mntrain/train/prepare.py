@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,10 +12,10 @@ import numpy as np
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families import family_of, normal
-from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
+from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import check
-from jupyter_mntrain.recipe.rank_memory import adapter_values
+from jupyter_mntrain.recipe.rank_memory import adapter_values, shown_adapters
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
@@ -45,7 +45,7 @@ from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.model.weight_files import fingerprint
 from jupyter_mntrain.train.optimizer.algorithms import refuse_missing_grad_dtype
 from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
-from jupyter_mntrain.train.world import Report, World, agree
+from jupyter_mntrain.train.world import Report, World, agree, topology
 
 WAITING = "waiting for the other ranks"
 
@@ -74,6 +74,20 @@ class Prepared:
     """Hashes of what must be the same on all ranks."""
     reports: Sequence[Report] = ()
     """Every rank's report, by rank."""
+
+    def introduction(self, meetings: object) -> Iterator[str]:
+        """What the log says first: the ranks, the data and what is trained.
+
+        Args:
+            meetings: of replicas, in words; empty if they sum gradients in every step.
+        """
+        yield topology(self.reports)
+        if self.grid.width > 1:
+            yield f"data parallel: {self.grid}{meetings}"
+            if note := self.grid.spread_replicas([report.host for report in self.reports]):
+                yield str(note)
+        yield from (f"data: {line}" for line in self.summary)
+        yield from shown_adapters(self.recipe, self.config.to_dict())
 
     def flops_per_token(self, place: int) -> float:
         """Model FLOPs of the stages at this place in a pipeline."""
@@ -143,7 +157,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
         seed=recipe.data.seed,
         weights=[one.weight for one in recipe.data.sources],
     )
-    grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    grid = make_grid(recipe, world.size)
     layout = lay_out(recipe, world.size, config.num_hidden_layers)
     place = grid.place_of(world.rank)
     return Prepared(

@@ -139,6 +139,7 @@ class Groups:
         rank: in the job.
         pipeline: the ranks of its pipeline.
         replicas: the ranks with the same weights; ``None`` if there are no replicas.
+        replica: the ranks of its replica, if replicas meet rarely; else ``None``.
         shards: the ranks that share the same sharded weights; ``None`` without sharding.
         directions: from and to each neighbor in the pipeline; empty if its schedule needs none.
     """
@@ -147,6 +148,7 @@ class Groups:
     grid: Grid
     pipeline: World
     replicas: dist.ProcessGroup | None = None
+    replica: dist.ProcessGroup | None = None
     shards: dist.ProcessGroup | None = None
     directions: Mapping[Direction, dist.ProcessGroup] = field(default_factory=dict)
 
@@ -168,8 +170,7 @@ def form_groups(
     timeout_s = recipe.train.timeout_s
     groups = _create_groups(world, grid, timeout_s)
     if recipe.schedule not in BATCHED:
-        pipelines = map(grid.pipeline_of, range(grid.width))
-        wanted = [(ranks[a], ranks[b]) for ranks in pipelines for a, b in layout.directions()]
+        wanted = [(ranks[a], ranks[b]) for ranks in grid.pipelines for a, b in layout.directions()]
         groups = replace(groups, directions=create_directions(wanted, world.device, timeout_s))
     connecting = Tally(progress, CONNECTING)
     _connect(groups, world.device)
@@ -184,7 +185,8 @@ def _connect(groups: Groups, device: torch.device) -> None:
     exchange of a tied gradient, in which only two take part: the others would be waiting elsewhere.
     A network that lets nothing through is noticed here, too.
     """
-    own = [group for group in (groups.replicas, groups.shards) if group is not None]
+    known = (groups.replicas, groups.replica, groups.shards)
+    own = [group for group in known if group is not None]
     for group in dict.fromkeys([None, groups.pipeline.group, *own]):
         one = torch.ones(1, device=device)
         dist.all_reduce(one, group=group)
@@ -211,11 +213,15 @@ def _create_groups(world: World, grid: Grid, timeout_s: float) -> Groups:
         size=len(grid.pipeline_of(mine)),
         group=own(grid.pipeline_of),
     )
+    replica = None
+    if grid.is_apart:
+        replica = own(grid.replica_ranks) if grid.shards > 1 else pipeline.group
     return Groups(
         mine,
         grid,
         pipeline,
         own(grid.replicas_of) if grid.replicas > 1 else None,
+        replica,
         own(grid.shards_of) if grid.shards > 1 else None,
     )
 

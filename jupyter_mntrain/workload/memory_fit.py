@@ -14,7 +14,7 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import Beat, NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.recipe.layout import Grid, lay_out
+from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.memory import MemoryEstimate
 from jupyter_mntrain.recipe.rank_memory import GpuOverhead, forecast, gpu_overhead, model_config
 from jupyter_mntrain.recipe.sections import Recipe
@@ -25,7 +25,7 @@ FIX = (
 )
 HOST_FIX = (
     'use memory.checkpointing = "full" to keep less, smaller microbatches, or '
-    "memory.offload_activations = false"
+    "memory.offload_activations = false, or leave data_parallel.sync_every out"
 )
 
 
@@ -91,7 +91,7 @@ def rank_memory(
     by_place = forecast(recipe, config, ranks)
     layout = lay_out(recipe, ranks, config["num_hidden_layers"])
     is_tied = bool(config.get("tie_word_embeddings"))
-    grid = Grid(ranks, recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    grid = make_grid(recipe, ranks)
     found: list[RankMemory] = []
     for participant in participants:
         info = nodes.get(participant.node)
@@ -154,7 +154,7 @@ def _host_notes(found: Sequence[RankMemory]) -> Iterator[Problem]:
         if free is not None and needed > free:
             yield Problem(
                 kind=Kind.TIGHT_MEMORY,
-                cause=f"its ranks offload {needed / 1e9:.1f} GB of activations to host memory, and "
+                cause=f"its ranks offload {needed / 1e9:.1f} GB to host memory, and "
                 f"{free / 1e9:.1f} GB are free",
                 fix=HOST_FIX,
                 node=node,

@@ -147,7 +147,7 @@ def _values() -> Any:
 def _steps(case: dict[str, Any], reads: Any) -> dict[str, Any]:
     import torch
 
-    from jupyter_mntrain.recipe.layout import Grid, lay_out
+    from jupyter_mntrain.recipe.layout import lay_out, make_grid
     from jupyter_mntrain.recipe.parse import parse_recipe
     from jupyter_mntrain.train.checkpoint.staging import staging
     from jupyter_mntrain.train.data.batches import Batch
@@ -161,7 +161,7 @@ def _steps(case: dict[str, Any], reads: Any) -> dict[str, Any]:
     recipe = parse_recipe("", case["settings"])
     device = torch.device("cuda", 0)
     world = World(case["rank"], 0, case["ranks"], "here", device)
-    grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    grid = make_grid(recipe, world.size)
     config = read_config(recipe.model, VOCABULARY)
     layout = lay_out(recipe, world.size, config.num_hidden_layers)
     modules = build_modules(recipe, config, layout, grid.place_of(world.rank), device)

@@ -101,7 +101,7 @@ def test_spans_of_a_step_are_found_by_their_marks() -> None:
     clock = count()
     marks = [float(next(clock)) for _ in range(8)]
     timed = [Timed(marks[1], marks[2], "F", 0, 3), Timed(marks[2], marks[3])]
-    moments = SimpleNamespace(passed=marks[4], squared=marks[5], agreed=marks[6], end=marks[7])
+    moments = SimpleNamespace(passed=marks[4], squared=marks[5], agreed=marks[6], updated=marks[7])
     step = SimpleNamespace(metered=SimpleNamespace(timed=timed), marks=moments)
     stopwatch: Any = SimpleNamespace(seconds=lambda begin, end: end - begin)
     assert recorded_spans(step, marks, stopwatch) == [

@@ -47,7 +47,7 @@ def recorded_spans(step: Any, marks: Sequence[Any], stopwatch: Any) -> list[Span
     moments = step.marks
     given += [
         ("the gradient's norm", moments.passed, moments.squared),
-        ("the update", moments.agreed, moments.end),
+        ("the update", moments.agreed, moments.updated),
     ]
     return [
         Span(name, stopwatch.seconds(begin, end), numbers[id(begin)], numbers[id(end)])

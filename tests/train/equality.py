@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out
+from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.parts.results import OutputSection
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
@@ -38,7 +38,11 @@ from tests.train.equality_cases import (
     layers_of,
 )
 from tests.train.families import whole_model, write_model
+from tests.train.meetings import run_meetings
 from tests.train.reference import Reference, batches_of, embedding_of, some_of, train_references
+
+MET = (2, 4)
+"""Numbers of ranks that are two replicas which meet rarely."""
 
 TIMEOUT_S = 300.0
 """For the other ranks, on a machine that is busy with other work."""
@@ -46,7 +50,7 @@ TIMEOUT_S = 300.0
 
 def run_case(recipe: Recipe, world: World, reference: Reference) -> Outcome:
     config = read_config(recipe.model, VOCABULARY)
-    grid = Grid(world.size, recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    grid = make_grid(recipe, world.size)
     layout = lay_out(recipe, world.size, layers_of(world.size))
     modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
     meter = StageMeter(Stopwatch(world.device))
@@ -226,6 +230,8 @@ def run_all(directory: str) -> None:
             name: run_case(recipe, world, references[for_one_process(recipe)])
             for name, recipe in wanted.items()
         }
+        met = run_meetings(world, Path(directory)) if world.size in MET else None
         if world.is_head:
             path = Path(directory) / f"world-{world.size}.json"
             path.write_bytes(msgspec.json.encode(results))
+            (path.parent / f"meetings-{world.size}.json").write_bytes(msgspec.json.encode(met))

@@ -12,6 +12,7 @@ import pytest
 from filelock import FileLock
 
 from tests.train.equality_cases import Outcome, cases
+from tests.train.meeting_outcome import MeetingOutcome
 from tests.train.ranks import run_ranks
 
 pytestmark = pytest.mark.slow
@@ -25,16 +26,24 @@ TRAINED = 2e-5
 
 RELOADED = 4e-5
 
+MET_LOSS = 1e-6
+"""Relative, of replicas that meet rarely, in each of their steps."""
+
 TIMEOUT_S = 500
 
 _PARAMETERS = [(world_size, name) for world_size in (1, 2, 3, 4) for name in cases(world_size)]
 
 
 @pytest.fixture(scope="module")
-def outcome(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, str], Outcome]:
-    """All cases of a world size run in one set of ranks; the first test of any worker pays."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all workers find what came out."""
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="module")
+def outcome(shared: Path) -> Callable[[int, str], Outcome]:
+    """All cases of a world size run in one set of ranks; the first test of any worker pays."""
 
     @cache
     def run(world_size: int) -> dict[str, Outcome]:
@@ -74,3 +83,16 @@ def test_pipeline_equals_one_process(
     assert result.trained_weight_error <= TRAINED
     assert result.reloaded_error <= RELOADED
     assert result.sent_bytes == result.expected_bytes
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_replicas_that_meet_rarely_equal_one_process_that_plays_them_all(
+    outcome: Callable[[int, str], Outcome], shared: Path, world_size: int
+) -> None:
+    outcome(world_size, next(iter(cases(world_size))))
+    path = shared / f"meetings-{world_size}.json"
+    met = msgspec.json.decode(path.read_bytes(), type=MeetingOutcome)
+    assert met.loss_error <= MET_LOSS
+    assert met.weight_error <= TRAINED
+    assert met.averaged_error <= LOSS
+    assert met.differing == (), "after a resume between two meetings"

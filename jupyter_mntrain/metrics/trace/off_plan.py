@@ -116,10 +116,11 @@ def measured_of(
         transfers: of recorded steps, by ranks of the job.
         traffic: of others on the links.
     """
-    width = width_of(history, plan)
+    first = first_pipeline(history, plan)
+    places = {rank: Rank(number) for number, rank in enumerate(first)}
     computing: dict[int, float] = {}
-    for number in range(len(plan.ranks)):
-        series = history.ranks.get(Rank(number * width))
+    for rank, number in places.items():
+        series = history.ranks.get(rank)
         newest = series.steps[-RECENT_STEPS:] if series else ()
         told = [one.compute_s for one in newest if one.compute_s is not None]
         if told:
@@ -128,14 +129,23 @@ def measured_of(
         step_s,
         computing,
         {
-            (Rank(sender // width), Rank(receiver // width)): one
+            (places[sender], places[receiver]): one
             for (sender, receiver), one in transfers.items()
-            if sender % width == 0 == receiver % width
+            if sender in places and receiver in places
         },
         {one.node: one.share for one in traffic if one.node and one.share and one.end_s is None},
     )
 
 
-def width_of(history: JobHistory, plan: Plan) -> int:
-    """Return the number of pipelines: ranks that hold the same layers are adjacent."""
-    return max(1, history.view.attempt.world_size // max(1, len(plan.ranks)))
+def first_pipeline(history: JobHistory, plan: Plan) -> tuple[Rank, ...]:
+    """Return the ranks of the first pipeline, in order: the first of those that hold the same
+    stages, as they tell; until all do, ranks that hold the same are taken to be adjacent.
+    """
+    found: dict[tuple[int, ...], Rank] = {}
+    for rank, series in sorted(history.ranks.items()):
+        if series.start and series.start.stages:
+            found.setdefault(series.start.stages, rank)
+    if len(found) == len(plan.ranks):
+        return tuple(sorted(found.values()))
+    width = max(1, history.view.attempt.world_size // max(1, len(plan.ranks)))
+    return tuple(Rank(number * width) for number in range(len(plan.ranks)))

@@ -66,8 +66,8 @@ def make_plan(
 
 def _searched(task: Task, *, order_is_free: bool) -> tuple[Chain, Searched]:
     """The best of the order given and, if it is free, of all that are tried."""
-    width = task.recipe.data_parallel.width
-    given = make_chain(task.devices, task.links, width, range(len(participants(task.devices))))
+    order = range(len(participants(task.devices)))
+    given = make_chain(task.devices, task.links, task.recipe, order)
     here = given, search(task, given)
     if not order_is_free:
         return here
@@ -84,11 +84,10 @@ def _searched(task: Task, *, order_is_free: bool) -> tuple[Chain, Searched]:
 def _promising(task: Task, here: tuple[Chain, Searched], most: int = 3) -> list[Chain]:
     """The orders in which the choice for the given order would take least time."""
     given, searched = here
-    width = task.recipe.data_parallel.width
     seen = {_look(given)}
     tried: list[tuple[float, int, Chain]] = []
     for order in orders(task.devices, task.links):
-        chain = make_chain(task.devices, task.links, width, order)
+        chain = make_chain(task.devices, task.links, task.recipe, order)
         look = _look(chain)
         if look in seen:
             continue

@@ -11,6 +11,8 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
 from jupyter_mntrain.plan.prediction.simulated import Pair
+from jupyter_mntrain.recipe.layout import make_grid
+from jupyter_mntrain.recipe.sections import Recipe
 
 GPU_LAYER_S: Final = 4e-4
 """Some 50 kernels of a layer in a pass, at 8 µs for each launch by eager PyTorch. Not measured."""
@@ -97,27 +99,27 @@ def participants(devices: Sequence[Device]) -> tuple[tuple[int, ...], ...]:
 
 
 def make_chain(
-    devices: Sequence[Device], links: LinkBetween, width: int, order: Sequence[int]
+    devices: Sequence[Device], links: LinkBetween, recipe: Recipe, order: Sequence[int]
 ) -> Chain:
     """Arrange devices as a pipeline.
 
     Args:
-        width: pipelines side by side.
+        recipe: with its pipelines side by side.
         order: of participants.
     """
     groups = participants(devices)
     indices = tuple(index for one in order for index in groups[one])
-    places = tuple(
-        _place(devices, indices[first : first + width], first)
-        for first in range(0, len(indices), width)
-    )
+    grid = make_grid(recipe, len(indices))
+    alike = [grid.alike(place) for place in range(len(indices) // grid.width)]
+    places = tuple(_place([devices[indices[rank]] for rank in ranks], ranks) for ranks in alike)
+    held = [[indices[rank] for rank in ranks] for ranks in alike]
     count = len(places)
     pairs = {(one, one + 1) for one in range(count - 1)} | (
         {(count - 1, 0)} if count > 2 else set()
     )
     found = {}
     for here, there in sorted(pairs | {(after, before) for before, after in pairs}):
-        speed = _between(devices, links, indices, width, (here, there))
+        speed = _between(devices, links, held[here], held[there])
         if speed is not None:
             found[here, there] = speed
     return Chain(tuple(order), indices, places, found)
@@ -153,12 +155,11 @@ def orders(
         yield tuple(order)
 
 
-def _place(devices: Sequence[Device], own: Sequence[int], first: int) -> PipelinePlace:
-    here = tuple(devices[index] for index in own)
+def _place(here: Sequence[Device], ranks: tuple[int, ...]) -> PipelinePlace:
     sizes = [one.memory_bytes for one in here if one.memory_bytes is not None]
     return PipelinePlace(
-        ranks=tuple(range(first, first + len(own))),
-        devices=here,
+        ranks=ranks,
+        devices=tuple(here),
         speed=slowest([one.known_speed for one in here]),
         memory_bytes=min(sizes, default=None),
     )
@@ -181,12 +182,10 @@ def slowest(speeds: Sequence[DeviceSpeed]) -> DeviceSpeed:
 def _between(
     devices: Sequence[Device],
     links: LinkBetween,
-    indices: Sequence[int],
-    width: int,
-    pair: Pair,
+    here: Sequence[int],
+    there: Sequence[int],
 ) -> LinkSpeed | None:
     """The slowest link from a place to another; pipelines that send to the same node share it."""
-    here, there = (indices[place * width : (place + 1) * width] for place in pair)
     crossing = [
         (one, other)
         for one, other in zip(here, there, strict=True)

@@ -40,8 +40,7 @@ def improvements(task: Task, chain: Chain, found: Choice) -> tuple[Improvement, 
 
 
 def _replanned(task: Task, chain: Chain, found: Choice) -> Choice | None:
-    width = task.recipe.data_parallel.width
-    changed = make_chain(task.devices, task.links, width, chain.order)
+    changed = make_chain(task.devices, task.links, task.recipe, chain.order)
     if len(task.devices) <= MOST_SEARCHED:
         return search(task, changed).best
     setup = found.setup

@@ -23,6 +23,7 @@ from jupyter_mntrain.plan.prediction.spans import predicted_spans
 from jupyter_mntrain.plan.prediction.step import predict_step
 from jupyter_mntrain.recipe.devices.seats import seats_of
 from jupyter_mntrain.recipe.devices.settled import settled
+from jupyter_mntrain.recipe.layout import Grid, make_grid
 from jupyter_mntrain.recipe.rank_memory import Config, model_config, refuse_model_here
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
@@ -47,12 +48,17 @@ class JobPlan(NamedTuple):
     @property
     def names(self) -> tuple[str, ...]:
         """The ranks of the first pipeline, for people: ``r0 node1``."""
-        nodes, width = [rank.node for rank in self.plan.ranks], self.recipe.data_parallel.width
+        nodes = [rank.node for rank in self.plan.ranks]
         return tuple(
-            f"r{number * width} {rank.node}"
+            f"r{number} {rank.node}"
             + (f" {rank.device.partition(',')[0]}" if nodes.count(rank.node) > 1 else "")
-            for number, rank in enumerate(self.plan.ranks)
+            for number, rank in zip(self.first_pipeline, self.plan.ranks, strict=True)
         )
+
+    @property
+    def first_pipeline(self) -> tuple[int, ...]:
+        """Its ranks in the job."""
+        return _grid(self.recipe, self.plan).pipelines[0]
 
 
 def plan_job(
@@ -122,17 +128,17 @@ def spans_as_planned(spec: JobSpec, plan: Plan) -> StepSpans | None:
 
 
 def _spans(recipe: Recipe, config: Config, plan: Plan) -> StepSpans:
-    speeds, width = [rank.speed for rank in plan.ranks], recipe.data_parallel.width
-    # Ranks that hold the same layers, one of each pipeline, follow each other.
+    grid = _grid(recipe, plan)
     links: dict[Pair, LinkSpeed] = {
-        (link.sender // width, link.receiver // width): link.speed for link in plan.links
+        (grid.place_of(link.sender), grid.place_of(link.receiver)): link.speed
+        for link in plan.links
     }
     _, walked = predict_step(
         recipe,
         config,
-        speeds,
+        [rank.speed for rank in plan.ranks],
         links,
-        nodes=[rank.node for rank in plan.ranks[::width]],
+        nodes=[rank.node for rank in plan.ranks],
         over_gloo=all(rank.device == "CPU" for rank in plan.ranks),
     )
     return predicted_spans(
@@ -142,6 +148,11 @@ def _spans(recipe: Recipe, config: Config, plan: Plan) -> StepSpans:
         microbatches=recipe.microbatches,
         update_s=plan.update_s,
     )
+
+
+def _grid(recipe: Recipe, plan: Plan) -> Grid:
+    """Of all ranks; a plan has those of the first pipeline."""
+    return make_grid(recipe, len(plan.ranks) * recipe.data_parallel.width)
 
 
 def planned_spec(spec: JobSpec, nodes: Sequence[NodeInfo]) -> tuple[JobSpec, Plan | None]:

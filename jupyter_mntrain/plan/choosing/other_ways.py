@@ -1,9 +1,10 @@
 """Other ways: the same batch on the same devices and links without a pipeline. Pure.
 
 Data parallel sums all gradients once per step, in a ring, while the last microbatch's backward pass
-runs. FSDP gathers the weights in every forward and every backward pass and scatters gradients,
-beside what is computed. Tensor parallelism sums activations twice per layer in each forward pass
-and twice in each backward pass, while all wait.
+runs. Replicas that meet rarely exchange as much once in many steps, beside nothing.
+FSDP gathers the weights in every forward and every backward pass and scatters gradients, beside
+what is computed. Tensor parallelism sums activations twice per layer in each forward pass and twice
+in each backward pass, while all wait.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jupyter_mntrain.model.records.plan import DeviceSpeed, OtherPlan
 from jupyter_mntrain.plan.choosing.priced import Choice, Task
 from jupyter_mntrain.plan.choosing.setups import replaced
 from jupyter_mntrain.plan.choosing.update import (
+    replica_seconds,
     ring_seconds,
     ring_speed,
     update_seconds,
@@ -27,23 +29,34 @@ from jupyter_mntrain.plan.prediction.simulated import StageTimes
 from jupyter_mntrain.recipe.families import parameters, shape_of
 from jupyter_mntrain.recipe.memory import MemoryEstimate, shown_bytes
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS, gradient_width
+from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.rank_memory import CUDA_BYTES, forecast, trained_parameters
-from jupyter_mntrain.recipe.sections import DataParallelSection, Recipe
+from jupyter_mntrain.recipe.sections import Recipe
+
+RARELY = 50
+"""Steps between two meetings of replicas, where the recipe has none."""
 
 SUMS_PER_LAYER = 4
 """All-reduces of a layer's activations by tensor parallelism (arXiv 1909.08053, section 3)."""
 
 
 def other_ways(task: Task, found: Choice) -> Iterator[OtherPlan]:
-    """Predict data parallelism, FSDP and tensor parallelism; nothing on a single device.
+    """Predict data parallelism, with sums in every step and with rare meetings, FSDP and tensor
+    parallelism; nothing on a single device.
 
     Each with the size of microbatches, and the recomputation if that is open, that make it fastest.
     """
     ranks = len(task.devices)
     if ranks < 2:
         return
+    every = task.recipe.data_parallel.sync_every or RARELY
     for name, predict, parallel in (
         ("data parallel", _data_parallel, DataParallelSection(ranks)),
+        (
+            f"data parallel, meeting every {every} steps",
+            _data_parallel,
+            DataParallelSection(ranks, sync_every=every),
+        ),
         ("FSDP", _fully_sharded, DataParallelSection(ranks)),
         ("tensor parallel", _tensor_parallel, DataParallelSection()),
     ):
@@ -72,9 +85,10 @@ def _data_parallel(task: Task, recipe: Recipe, name: str) -> OtherPlan:
         times = _whole(task, recipe, speed)
         compute_s = max(compute_s, passes * (times.forward + times.backward))
         back_s = max(back_s, times.backward)
-    gradients = _values(shapes) * gradient_width(recipe)
     link = ring_speed(task.devices, task.links, range(ranks))
-    exposed_s = max(0.0, ring_seconds(gradients, ranks, link) - back_s)
+    exposed_s = replica_seconds(recipe, _values(shapes), link)
+    if not recipe.data_parallel.meets_rarely:
+        exposed_s = max(0.0, exposed_s - back_s)
     update_s = max(update_seconds(recipe, shapes, speed) for speed in _speeds(task))
     (estimate, *_) = forecast(recipe, task.config, ranks)
     return _result(task, name, compute_s + exposed_s + update_s, float(estimate.total))

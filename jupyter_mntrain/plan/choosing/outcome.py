@@ -70,8 +70,8 @@ def make_result(
         update_s=found.end_s,
         bottleneck=name_bottleneck(
             {
-                place * recipe.data_parallel.width: one / step_s
-                for place, one in enumerate(computing)
+                place.ranks[0]: one / step_s
+                for place, one in zip(chain.places, computing, strict=True)
             },
             {(one.sender, one.receiver): one.busy for one in links},
         ),

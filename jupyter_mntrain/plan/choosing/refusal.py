@@ -41,9 +41,9 @@ def refusal(task: Task, chain: Chain, lack: Shortfall | None) -> RecipeError:
     cause = f"rank {place.ranks[0]} needs {needed} of memory and has {limit} ({device.name})"
     for change in _changes(task, chain):
         with suppress(RecipeError):
-            width = change.task.recipe.data_parallel.width
-            order = range(len(participants(change.task.devices)))
-            changed = make_chain(change.task.devices, change.task.links, width, order)
+            tried = change.task
+            order = range(len(participants(tried.devices)))
+            changed = make_chain(tried.devices, tried.links, tried.recipe, order)
             if fits(change.task, changed):
                 return RecipeError(cause, fix=change.what, node=device.node)
     fix = "use a smaller model, shorter sequences, or more nodes"

@@ -121,8 +121,18 @@ def sum_seconds(
         seconds += ring_seconds(passed, shards, speed, rounds=1)
     if replicas > 1:
         speed = ring_speed(devices, links, own[::shards])
-        seconds += ring_seconds(gradients / shards, replicas, speed)
+        seconds += replica_seconds(recipe, values / shards, speed)
     return seconds
+
+
+def replica_seconds(recipe: Recipe, values: float, speed: LinkSpeed) -> float:
+    """Return the seconds in which replicas exchange gradients, or where they meet rarely what they
+    learned: the mean of a step.
+    """
+    section = recipe.data_parallel
+    width = WIDTHS[section.sync_dtype] if section.meets_rarely else gradient_width(recipe)
+    every = max(1, section.sync_every)
+    return ring_seconds(values * width, section.replicas, speed) / every
 
 
 def ring_seconds(size_bytes: float, ranks: int, speed: LinkSpeed, *, rounds: int = 2) -> float:

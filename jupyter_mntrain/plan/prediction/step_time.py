@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.families import shape_of
-from jupyter_mntrain.recipe.layout import Grid, lay_out
+from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.rank_memory import Config
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import FILLED, stage_flops_per_token
@@ -41,12 +41,11 @@ def least_step(
         link_s: time that the busiest link needs for the bytes of a step.
     """
     costs = compute_s(recipe, config, peaks)
-    grid = Grid(len(peaks), recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    grid = make_grid(recipe, len(peaks))
     slots = recipe.microbatches * recipe.stages_per_rank
     open_share = 1.0 - FILLED.get(recipe.schedule, 0.0)
     found = (0.0, 0)
-    for part in range(recipe.data_parallel.width):
-        ranks = grid.pipeline_of(part)
+    for ranks in grid.pipelines:
         slowest = max(ranks, key=lambda rank: costs[rank])
         others = sum(costs[rank] for rank in ranks) - costs[slowest]
         found = max(found, (costs[slowest] + open_share * others / slots, slowest))
@@ -64,7 +63,7 @@ def compute_s(recipe: Recipe, config: Config, peaks: Sequence[float]) -> list[fl
     """Seconds that each rank computes in a step, at its device's peak."""
     shape, ranks = shape_of(config), len(peaks)
     layout = lay_out(recipe, ranks, shape.layers)
-    grid = Grid(ranks, recipe.data_parallel.replicas, recipe.data_parallel.shards)
+    grid = make_grid(recipe, ranks)
     tokens = recipe.tokens_per_step / recipe.data_parallel.width
     return [
         tokens

@@ -36,6 +36,10 @@ EFFECTS: Final[dict[str, Effect]] = {
     "pipeline.in_flight": "none",
     "pipeline.kept_back": "none",
     "data_parallel": "rounding",
+    "data_parallel.sync_every": "other",
+    "data_parallel.outer_learning_rate": "other",
+    "data_parallel.outer_momentum": "other",
+    "data_parallel.sync_dtype": "other",
     "optimizer": "other",
     "optimizer.kind": "refused",
     "optimizer.precision": "refused",
@@ -157,6 +161,13 @@ def effect_of(name: str) -> Effect:
 
 def _effect(name: str, before: Recipe, after: Recipe, step: int) -> Effect:
     both = (before, after)
+    every = before.data_parallel.sync_every
+    if every and name == "data_parallel.replicas":
+        return "refused"  # a checkpoint has the weights of each
+    if name == "data_parallel.sync_every" and not after.data_parallel.sync_every:
+        return "refused"
+    if every and name == "train.steps" and step == before.train.steps and step % every:
+        return "other"  # replicas have met after the last step
     if name in _SCHEDULE and _has_same_rates(before, after, step):
         return "none"
     if name == "train.seed" and before.trains_adapters and before.model.path is None:

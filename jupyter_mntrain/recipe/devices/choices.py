@@ -20,7 +20,7 @@ from jupyter_mntrain.recipe.devices.limits import (
 from jupyter_mntrain.recipe.devices.seats import Seat
 from jupyter_mntrain.recipe.devices.settled import is_open, settled
 from jupyter_mntrain.recipe.families import shape_of
-from jupyter_mntrain.recipe.layout import Grid, lay_out
+from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.memory import fitting_loss
 from jupyter_mntrain.recipe.rank_memory import Config, forecast, gpu_overhead, model_config
 from jupyter_mntrain.recipe.schedules import KINDS
@@ -185,7 +185,7 @@ def _precision(recipe: Recipe, config: Config | None, seats: Sequence[Seat]) -> 
         return "float32-master"
     with suppress(RecipeError):  # whoever starts it says so
         by_place = forecast(recipe, config, len(seats))
-        grid = Grid(len(seats), recipe.data_parallel.replicas, recipe.data_parallel.shards)
+        grid = make_grid(recipe, len(seats))
         layout = lay_out(recipe, len(seats), config["num_hidden_layers"])
         is_tied = bool(config.get("tie_word_embeddings"))
         for rank, seat in enumerate(seats):

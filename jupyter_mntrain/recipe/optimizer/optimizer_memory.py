@@ -59,6 +59,17 @@ def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
     return step + master + 2 * average
 
 
+def outer_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
+    """Bytes in host memory of what replicas that meet rarely keep between meetings: the weights of
+    the last one, and their momentum, in float32.
+    """
+    section = recipe.data_parallel
+    if not section.meets_rarely:
+        return 0
+    copies = 2 if section.outer_momentum else 1
+    return copies * FLOAT32 * sum(map(math.prod, parameters))
+
+
 def update_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
     """Bytes of the float32 copies that exist at once while weights are updated.
 

@@ -28,7 +28,7 @@ from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
-from jupyter_mntrain.train.checkpoint.policy import directory_of
+from jupyter_mntrain.train.checkpoint.places import directory_of
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, find_newest
 from jupyter_mntrain.train.checkpoint.whole_weights import load_whole
 from jupyter_mntrain.train.data.chat import ChatWriter

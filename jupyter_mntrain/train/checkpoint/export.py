@@ -29,7 +29,7 @@ from jupyter_mntrain.train.checkpoint.adapter_export import write_adapter
 from jupyter_mntrain.train.checkpoint.copying import refuse_to_fill, send_file, sync, take_file
 from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
-from jupyter_mntrain.train.checkpoint.policy import directory_of, unwritable
+from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.adapters import merge_adapters
 from jupyter_mntrain.train.model.decoder import model_directory, published_config

@@ -25,7 +25,7 @@ from jupyter_mntrain.train.checkpoint.copying import PIECE_BYTES, refuse_to_fill
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
-from jupyter_mntrain.train.checkpoint.policy import unwritable
+from jupyter_mntrain.train.checkpoint.places import unwritable
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint
 from jupyter_mntrain.train.checkpoint.whole_weights import load_whole
 from jupyter_mntrain.train.model.decoder import whole_model

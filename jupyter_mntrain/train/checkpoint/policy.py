@@ -14,23 +14,19 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
-from jupyter_mntrain.model.environment import (
-    CHECKPOINT_VARIABLE,
-    RUN_ATTEMPT_VARIABLE,
-    RUN_VARIABLE,
-)
+from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import named_directory
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.beginning import Beginning, find_beginning
-from jupyter_mntrain.train.checkpoint.resuming import (
-    load,
-    name_of_rows,
-)
+from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
+from jupyter_mntrain.train.checkpoint.random_state import random_state, set_random_state
+from jupyter_mntrain.train.checkpoint.resuming import load, name_of_rows
 from jupyter_mntrain.train.checkpoint.saving import Saver
+from jupyter_mntrain.train.optimizer.meetings import Meetings
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.spikes import COUNTS, HISTORY, Spikes
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
@@ -59,6 +55,7 @@ class Checkpointing:
         digests: this run's, compared with a checkpoint's.
         grid: tells which ranks hold the same parameters.
         model: holds the parameters to save.
+        meetings: of replicas that meet rarely, each of which has weights of its own in between.
         spikes: whose state is saved, too.
         say: prints a line to the job's log.
     """
@@ -69,6 +66,7 @@ class Checkpointing:
     digests: Mapping[str, str]
     grid: Grid
     model: Pipeline
+    meetings: Meetings
     spikes: Spikes
     say: Callable[[str], None]
 
@@ -212,10 +210,10 @@ class Checkpointing:
             self._finish(self._saver)
 
     def _begin(self, saver: Saver, step: int, optimizer: Optimizer, loss: float | None) -> None:
-        state = self._state(optimizer)
+        common, own = self._state(optimizer, are_apart=self.meetings.are_rare)
         # Replicas hold the same state: each writes its share.
-        mine = sorted(state)[self.grid.replica_of(self.world.rank) :: self.grid.replicas]
-        state = {name: state[name] for name in mine} | _random_state(self.world)
+        mine = sorted(common)[self.grid.replica_of(self.world.rank) :: self.grid.replicas]
+        state = {name: common[name] for name in mine} | own | random_state(self.world)
         if self.world.is_head:  # all ranks have the same
             state |= self.spikes.state()
         self.recorder.progress("saving a checkpoint", 0, 1)
@@ -226,17 +224,31 @@ class Checkpointing:
         self._begun_s = monotonic()
         self._still_writing = 1.0  # until votes say otherwise that were cast after this
 
-    def _state(self, optimizer: Optimizer) -> dict[str, torch.Tensor]:
-        """This rank's tensors by their names in a checkpoint: views, not copies."""
+    def _state(
+        self, optimizer: Optimizer, *, are_apart: bool
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        """This rank's tensors by their names in a checkpoint: what its replicas have, too, and what
+        it has alone, if replicas are apart. Views, not copies.
+        """
+        held: dict[str, torch.Tensor] = {
+            f"model/{name}": one for name, one in self.model.parameters().items()
+        }
+        held |= {f"optimizer/{name}": one for name, one in optimizer.state().items()}
+        if not are_apart:
+            return self._by_rows(held), {}
+        replica = self.grid.replica_of(self.world.rank)
+        own = {f"replica-{replica}/{name}": one for name, one in held.items()}
+        return self._by_rows(self.meetings.state()), self._by_rows(own)
+
+    def _by_rows(self, state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """With names that tell the rows, where parameters are sharded."""
         parameters, rows = self.model.parameters(), self.model.rows()
-        state: dict[str, torch.Tensor] = {f"model/{name}": p for name, p in parameters.items()}
-        state |= {f"optimizer/{name}": one for name, one in optimizer.state().items()}
         if not rows:
             return state
         found = {}
         for name, one in state.items():
             parameter = name.rpartition("/")[2]
-            is_split = one.shape == parameters[parameter].shape
+            is_split = parameter in rows and one.shape == parameters[parameter].shape
             found[name_of_rows(name, *rows[parameter]) if is_split else name] = one
         return found
 
@@ -251,6 +263,12 @@ class Checkpointing:
 
     def _refuse_other(self, begin: Beginning) -> None:
         manifest = begin.found.manifest
+        saved = _replicas_apart(manifest)
+        if saved not in {0, self.meetings.are_rare * self.grid.replicas}:
+            cause = f"checkpoint {manifest.step} in {begin.directory.path} was made by {saved} "
+            cause += "replicas that meet rarely, each with weights of its own"
+            fix = f"keep data_parallel.replicas = {saved}, and sync_every above 0"
+            raise RecipeError(cause, fix=fix)
         for name in _COMPARED:
             before, now = manifest.digests.get(name), self._digests.get(name)
             if before != now:
@@ -266,8 +284,10 @@ class Checkpointing:
 
     def _restore(self, begin: Beginning, optimizer: Optimizer) -> None:
         found = begin.found
-        state = self._state(optimizer)
-        random = _random_state(self.world) if found.manifest.world_size == self.world.size else {}
+        are_apart = bool(_replicas_apart(found.manifest))
+        common, own = self._state(optimizer, are_apart=are_apart)
+        state = common | own
+        random = random_state(self.world) if found.manifest.world_size == self.world.size else {}
         loaded = load(
             self.world,
             begin.directory,
@@ -288,52 +308,14 @@ class Checkpointing:
         with torch.no_grad():
             for name, one in state.items():
                 one.copy_(loaded[name])
+        if not are_apart:
+            self.meetings.begin_at(found.manifest.step)
         optimizer.resume_after(found.manifest.step)
         self.spikes.restore(loaded)
-        _set_random_state(self.world, loaded)
+        set_random_state(self.world, loaded)
 
 
-def unwritable(directory: Path, what: str, field: str) -> RecipeError | None:
-    """Create a directory; return an error if that fails or it is not writable.
-
-    Args:
-        what: is done there, for the message.
-        field: of the recipe that names it.
-    """
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise PermissionError(f"{directory} is not writable")
-    except OSError as error:
-        fix = f"make the directory writable, or set another {field}"
-        return RecipeError(f"cannot {what}: {error}", fix=fix)
-    return None
-
-
-def directory_of(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
-    """Return the directory of this run's checkpoints; ``None`` for none.
-
-    Each run has a folder of its own in the recipe's ``checkpoint.directory``; outside of a job it
-    is that directory itself.
-    """
-    named = named_directory(recipe, environment.get(RUN_VARIABLE, ""))
-    if named is not None:
-        return named
-    path = environment.get(CHECKPOINT_VARIABLE)
-    return Path(path) if path else None
-
-
-def _random_state(world: World) -> dict[str, torch.Tensor]:
-    """State of this rank's random number generators, for models with dropout."""
-    state = {f"random/{world.rank}/cpu": torch.get_rng_state()}
-    if world.device.type == "cuda":
-        state[f"random/{world.rank}/cuda"] = torch.cuda.get_rng_state(world.device)
-    return state
-
-
-def _set_random_state(world: World, state: Mapping[str, torch.Tensor]) -> None:
-    if (cpu := state.get(f"random/{world.rank}/cpu")) is not None:
-        torch.set_rng_state(cpu)
-    cuda = state.get(f"random/{world.rank}/cuda")
-    if cuda is not None and world.device.type == "cuda":
-        torch.cuda.set_rng_state(cuda, world.device)
+def _replicas_apart(manifest: Manifest) -> int:
+    """Replicas whose own weights a checkpoint has; 0 if all had the same."""
+    section = (manifest.recipe or {}).get("data_parallel", {})
+    return int(section.get("replicas", 1)) if section.get("sync_every") else 0

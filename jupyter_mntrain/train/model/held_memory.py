@@ -40,22 +40,26 @@ def check_memory(
         is_tied = bool(config.tie_word_embeddings)
         line += f"; besides, {gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)}"
     yield line
-    if recipe.memory.offload_activations:
-        if not is_on_gpu:
-            yield f"rank {world.rank} memory: nothing to offload on a CPU"
-        _refuse_full_host(world, estimate)
+    offloads = recipe.memory.offload_activations
+    if offloads and not is_on_gpu:
+        yield f"rank {world.rank} memory: nothing to offload on a CPU"
+    if offloads:
+        _refuse_full_host(world, estimate, "memory.offload_activations = true")
+    elif recipe.data_parallel.meets_rarely:
+        given = f"data_parallel.sync_every = {recipe.data_parallel.sync_every}"
+        _refuse_full_host(world, estimate, given)
 
 
-def _refuse_full_host(world: World, estimate: MemoryEstimate) -> None:
+def _refuse_full_host(world: World, estimate: MemoryEstimate, given: str) -> None:
     """Agree that each node has room: otherwise the kernel would kill one of its processes."""
     hosts = gathered(world, (world.host, estimate.host))
     needed, free = sum(size for host, size in hosts if host == world.host), _available_bytes()
     error = None
     if needed > free:
-        cause = "memory.offload_activations = true: the ranks of this node offload "
+        cause = f"{given}: the ranks of this node offload "
         cause += f"{needed / 1e9:.1f} GB to host memory, and {free / 1e9:.1f} GB are free"
-        fix = 'use memory.checkpointing = "full" to keep less, smaller microbatches, or '
-        error = RecipeError(cause, fix=f"{fix}memory.offload_activations = false")
+        fix = 'use memory.checkpointing = "full" to keep less, smaller microbatches, or leave '
+        error = RecipeError(cause, fix=f"{fix}{given.partition(' ')[0]} out")
     agree(world, error)
 
 

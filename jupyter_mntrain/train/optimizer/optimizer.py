@@ -33,6 +33,7 @@ class Optimizer:
         recipe: its learning rate, schedule and clipping may be replaced between two steps.
         parameters: this rank's, by name.
         counted_once: those whose gradients count in the global norm: all but a tied copy.
+        replica: the ranks of this replica, if replicas meet rarely: each has a norm of its own.
     """
 
     def __init__(
@@ -40,8 +41,11 @@ class Optimizer:
         recipe: Recipe,
         parameters: Mapping[str, nn.Parameter],
         counted_once: Mapping[str, nn.Parameter],
+        replica: dist.ProcessGroup | None = None,
     ) -> None:
         self.recipe = recipe
+        self._replica = replica
+        self._replica_norm: torch.Tensor | None = None
         if recipe.optimizer.grad_dtype == "float32":
             for one in parameters.values():
                 one.grad_dtype = torch.float32
@@ -71,6 +75,17 @@ class Optimizer:
     def state(self) -> dict[str, torch.Tensor]:
         """Optimizer state by ``exp_avg/NAME`` and the like."""
         return {name: one for update in self._updates for name, one in update.state().items()}
+
+    def kept(self) -> dict[str, torch.Tensor]:
+        """The weights as exactly as they are kept between steps, by name: in float32 where there
+        are masters.
+        """
+        return {name: one for update in self._updates for name, one in update.kept().items()}
+
+    def renew(self) -> None:
+        """Take weights that were written to :meth:`kept`."""
+        for update in self._updates:
+            update.renew()
 
     def resume_after(self, step: int) -> None:
         """Continue after ``step`` steps; the tensors of :meth:`state` must be restored, too."""
@@ -109,15 +124,20 @@ class Optimizer:
             votes: this rank's, see :meth:`Checkpointing.votes`.
 
         Returns:
-            Loss and gradient norm of the whole model, and the sum of each vote.
+            Loss and gradient norm of the whole model, and the sum of each vote. The norm is the
+            mean of replicas that meet rarely.
         """
+        if self._replica is not None:
+            squares = self._mean_norm(squares, self._replica)
         # By value to kernels that fill: a tensor made from Python numbers waits for the GPU.
         device, dtype = squares.device, squares.dtype
         cast = [torch.full((1,), vote, dtype=dtype, device=device) for vote in votes]
         sums = torch.cat([loss.double().reshape(1), squares, *cast])
         dist.all_reduce(sums)
+        loss, squares, counts = torch.split(sums, [1, len(squares), len(votes)])
+        if self._replica is not None:
+            return loss.squeeze(), squares.squeeze(), counts
         # Each replica has counted the same gradient.
-        loss, squares, counts = torch.split(sums, [1, self._count, len(votes)])
         square = squares.sum() / self.recipe.data_parallel.replicas
         return loss.squeeze(), square.sqrt(), counts
 
@@ -127,11 +147,20 @@ class Optimizer:
             one.grad = None
         self._step += 1
 
+    def _mean_norm(self, squares: torch.Tensor, replica: dist.ProcessGroup) -> torch.Tensor:
+        """Add up the squares of a replica, and return this rank's part of the mean of all norms."""
+        dist.all_reduce(squares, group=replica)
+        norm = self._replica_norm = squares.sum().sqrt()
+        return (norm / dist.get_world_size()).reshape(1)
+
     def update(self, norm: torch.Tensor) -> None:
         """Clip by the global ``norm``, update the parameters, and clear the gradients.
 
-        With a fused backward pass they have been updated already, unclipped.
+        A replica that meets others rarely clips by its own. With a fused backward pass they have
+        been updated already, unclipped.
         """
+        if self._replica_norm is not None:
+            norm = self._replica_norm
         clip_norm = self.recipe.optimizer.clip_norm
         if clip_norm:
             clip_grads_with_norm_(self._parameters, clip_norm, norm.float(), foreach=True)

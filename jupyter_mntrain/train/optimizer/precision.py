@@ -61,6 +61,13 @@ class Update:
             for part, tensor in _plain(value).items()
         }
 
+    def kept(self) -> dict[str, torch.Tensor]:
+        """The weights as exactly as they are kept between steps, by name; to be written, too."""
+        return {name: one.detach() for name, one in self._parameters.items()}
+
+    def renew(self) -> None:
+        """Take what was written to :meth:`kept`."""
+
     def _apply(self, learning_rate: float, step: int) -> None:  # noqa: ARG002 - rounding needs it
         self._optimize(learning_rate, self._take_gradients())
 
@@ -109,9 +116,16 @@ class MasterUpdate(Update):
         masters = {f"master/{name}": one.detach() for name, one in self._targets.items()}
         return super().state() | masters
 
+    def kept(self) -> dict[str, torch.Tensor]:
+        return {name: one.detach() for name, one in self._targets.items()}
+
+    @torch.no_grad()
+    def renew(self) -> None:
+        torch._foreach_copy_([*self._parameters.values()], [*self._targets.values()])
+
     def _apply(self, learning_rate: float, step: int) -> None:
         super()._apply(learning_rate, step)
-        torch._foreach_copy_([*self._parameters.values()], [*self._targets.values()])
+        self.renew()
 
 
 def _plain(value: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from jupyter_mntrain.recipe.layout import Layout
@@ -32,6 +31,7 @@ from jupyter_mntrain.train.pipeline.runtime import (
     most_held,
 )
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
+from jupyter_mntrain.train.pipeline.tied import TiedEmbedding
 from jupyter_mntrain.train.world import Groups
 
 
@@ -70,11 +70,12 @@ class Pipeline:
         self._config = config
         self._is_tied = bool(config.tie_word_embeddings)
         self._trains_tied = self._is_tied and not recipe.trains_adapters
-        self._embedding = next(iter(modules.values())).family.embedding_weight
+        self._tied: TiedEmbedding | None = None
+        if self._trains_tied:
+            name = next(iter(modules.values())).family.embedding_weight
+            self._tied = TiedEmbedding(name, layout, groups.pipeline, meter)
         self._hidden_size = int(config.hidden_size)
         self._drops = any(one.drops for one in modules.values())
-        self._has_first = 0 in modules
-        self._has_last = layout.last_stage in modules
         shape = (recipe.microbatch_size, recipe.data.sequence_length)
         self._stages = make_stages(recipe, config, layout, groups, modules, shape)
         self._sum_of_losses = self._make_loss()
@@ -183,9 +184,9 @@ class Pipeline:
             stage; zero elsewhere.
         """
         total = torch.zeros((), device=self._world.device)
-        grid = self._groups.grid
+        grid, counted = self._groups.grid, self._counted_beside(batch)
         # FSDP2 averages gradients over its ranks; we want the sum.
-        self._counted = max(1, batch.counted) / grid.shards
+        self._counted = counted / grid.shards
         mine = batch.share(grid.part_of(self._groups.rank), grid.width)
         self._renew()
         if self._drops:  # as after a resume: by step and rank, whatever was drawn before
@@ -195,15 +196,38 @@ class Pipeline:
             here = part.to(self._world.device)
             for loss in run(self._schedule.step, self._modules, here):
                 total += loss.detach()
-        return total / grid.shards
+        return total * (counted / max(1, batch.counted)) / grid.shards
+
+    def _counted_beside(self, batch: Batch) -> int:
+        """Counted tokens of all pipelines whose gradients are summed with this one's."""
+        grid = self._groups.grid
+        if not grid.is_apart:
+            return max(1, batch.counted)
+        parts = grid.replica_parts(self._groups.rank)
+        return max(1, sum(batch.share(part, grid.width).counted for part in parts))
 
     def share_gradients(self) -> None:
-        """Sum gradients over replicas, and over the copies of a tied embedding. Collective."""
+        """Sum gradients over replicas, unless they meet rarely, and over the copies of a tied
+        embedding. Collective.
+        """
         if self._shards is not None:
             self._shards.take_gradients()
         self._add_up_over_replicas()
-        # After the replicas' sums, which are bitwise equal, so that the copies stay equal.
-        self._share_tied_gradient()
+        if self._tied is not None:
+            # After the replicas' sums, which are bitwise equal, so that the copies stay equal.
+            own = self.parameters().items()
+            self._tied.add_up({name: one.grad for name, one in own if one.grad is not None})
+
+    def even_out_tied(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Make the copies of a tied embedding equal among weights that are to be written.
+
+        Collective.
+
+        Args:
+            weights: of all parameters that this rank updates, by name.
+        """
+        if self._tied is not None:
+            self._tied.even_out(weights)
 
     def _renew(self) -> None:
         """Free gathered weights, which the optimizer has not updated."""
@@ -211,43 +235,12 @@ class Pipeline:
             self._shards.forget_gathered()
 
     def _add_up_over_replicas(self) -> None:
-        if self._groups.replicas is None:
+        if self._groups.replicas is None or self._groups.grid.is_apart:
             return
         gradients = [one.grad for one in self.parameters().values() if one.grad is not None]
         before, after = self._groups.grid.ring_of(self._groups.rank)
         size = add_up(gradients, self._groups.replicas)
         self._meter.passed_on(size, sent_to=after, received_from=before)
-
-    def _share_tied_gradient(self) -> None:
-        """Sum the gradients of the two copies of a tied embedding."""
-        peer = self._layout.tied_peer(self._world.rank)
-        if self._trains_tied and self._has_first and self._has_last:
-            self._share_with_ourselves()
-        if not self._trains_tied or peer is None:
-            return
-        mine = self.parameters()[self._embedding if self._has_first else HEAD].grad
-        assert mine is not None  # noqa: S101
-        theirs = torch.empty_like(mine)
-        peer = self._world.in_job(peer)
-        exchange = [
-            dist.P2POp(dist.isend, mine, peer, self._world.group),
-            dist.P2POp(dist.irecv, theirs, peer, self._world.group),
-        ]
-        for work in dist.batch_isend_irecv(exchange):
-            work.wait()
-        # a + b equals b + a bitwise, so the copies stay equal.
-        mine += theirs
-        self._meter.exchanged(peer, mine.nbytes)
-
-    def _share_with_ourselves(self) -> None:
-        """Sum them where this rank holds both the first and the last stage, as in a V."""
-        known = self.parameters()
-        if HEAD not in known:
-            return  # one stage alone has one copy
-        first, last = known[self._embedding].grad, known[HEAD].grad
-        assert first is not None and last is not None  # noqa: S101, PT018
-        first += last
-        last.copy_(first)
 
     def send_ahead(self, compute_s: float) -> str | None:
         """Measure the links, and set how many microbatches each stage keeps in flight. Collective.

@@ -1,4 +1,4 @@
-"""Replicas: sums gradients of parallel pipelines, stage by stage."""
+"""Replicas: sums of what parallel pipelines have, stage by stage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:
     Returns:
         Bytes sent, and as many received, by this rank in a ring all-reduce.
     """
-    count, total = dist.get_world_size(group), 0
+    total = 0
     for bucket in by_size(gradients, lambda one: one.nbytes, BUCKET_BYTES):
         flat = torch.cat([one.reshape(-1) for one in bucket])
         dist.all_reduce(flat, group=group)
@@ -31,4 +31,9 @@ def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:
             bucket, [part.view_as(one) for part, one in zip(sums, bucket, strict=True)]
         )
         total += flat.nbytes
-    return 2 * total * (count - 1) // count
+    return ring_bytes(total, dist.get_world_size(group))
+
+
+def ring_bytes(size_bytes: int, ranks: int) -> int:
+    """Bytes that a rank sends, and as many that it receives, in a ring all-reduce."""
+    return 2 * size_bytes * (ranks - 1) // ranks

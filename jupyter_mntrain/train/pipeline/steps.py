@@ -20,13 +20,16 @@ from jupyter_mntrain.train.pipeline.stopwatch import Mark, Metered, Stopwatch
 
 @dataclass(frozen=True)
 class StepMarks:
-    """Moments of a step, in order; ``before`` is the end of the one before."""
+    """Moments of a step, in order; ``before`` is the end of the one before. After the update,
+    replicas that meet rarely may have met.
+    """
 
     before: Mark
     begin: Mark
     passed: Mark
     squared: Mark
     agreed: Mark
+    updated: Mark
     end: Mark
 
 
@@ -68,13 +71,15 @@ class QueuedStep:
         stopwatch.wait(marks.end)
         compute_s = stopwatch.total(self.metered.timed)
         waited_s = max(0.0, seconds(marks.begin, marks.passed) - compute_s)
+        waited_s += seconds(marks.squared, marks.agreed) + seconds(marks.updated, marks.end)
+        optimizer_s = seconds(marks.passed, marks.squared) + seconds(marks.agreed, marks.updated)
         sample = {
             "tokens": self.tokens,
             "loss": loss,
             "grad_norm": norm,
             "compute_s": compute_s,
-            "wait_s": waited_s + seconds(marks.squared, marks.agreed),
-            "optimizer_s": seconds(marks.passed, marks.squared) + seconds(marks.agreed, marks.end),
+            "wait_s": waited_s,
+            "optimizer_s": optimizer_s,
             "flops": self.flops,
             "sent_bytes": self.metered.sent_bytes,
             "received_bytes": self.metered.received_bytes,

@@ -56,7 +56,7 @@ def actions_of(
         found.append(
             TracedAction(one.kind, at(one.at), at(one.at), one.stage, microbatch, one.peer)
         )
-    for begin, end in ((marks.passed, marks.squared), (marks.agreed, marks.end)):
+    for begin, end in ((marks.passed, marks.squared), (marks.agreed, marks.updated)):
         found.append(TracedAction("update", at(begin), at(end)))
     found.sort(key=lambda one: one.begin_s)
     return tuple(found[:MOST_ACTIONS])

@@ -65,6 +65,7 @@ class PlanVerb(Verb):
                 title,
                 bars,
                 program=context.program,
+                ranks=found.first_pipeline,
                 width=found.recipe.data_parallel.width,
             ),
             msgspec.to_builtins(found.plan),

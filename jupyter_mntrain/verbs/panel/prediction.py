@@ -16,7 +16,7 @@ from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.plan.prediction.step_time import LeastStep, least_step
 from jupyter_mntrain.plan.prediction.traffic import ring_traffic, step_traffic
-from jupyter_mntrain.recipe.layout import Grid
+from jupyter_mntrain.recipe.layout import make_grid
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
 from jupyter_mntrain.recipe.rank_memory import Config, model_config, trained_parameters
 from jupyter_mntrain.recipe.schedules import KINDS
@@ -173,16 +173,17 @@ def _traffic(
     recipe: Recipe, config: Config, nodes: Sequence[str]
 ) -> Iterator[dict[tuple[str, str], float]]:
     """Bytes per step and link, of each pipeline and of each ring of replicas."""
-    width, size = recipe.data_parallel.width, WIDTHS[recipe.dtype]
-    boundary = recipe.tokens_per_step / width * config["hidden_size"] * size
-    grid = Grid(len(nodes), recipe.data_parallel.replicas, recipe.data_parallel.shards)
-    for part in range(width):
+    section, size = recipe.data_parallel, WIDTHS[recipe.dtype]
+    boundary = recipe.tokens_per_step / section.width * config["hidden_size"] * size
+    grid = make_grid(recipe, len(nodes))
+    for ranks in grid.pipelines:
         is_v = KINDS[recipe.schedule].is_v
-        of_part = [nodes[rank] for rank in grid.pipeline_of(part)]
+        of_part = [nodes[rank] for rank in ranks]
         yield step_traffic(of_part, recipe.stages_per_rank, boundary, is_v=is_v)
     layers = config["num_hidden_layers"]
     shapes = trained_parameters(recipe, config, layers, is_first=True, is_last=True)
-    weights = sum(map(math.prod, shapes)) * size
+    sent = WIDTHS[section.sync_dtype] / section.sync_every if section.meets_rarely else size
+    weights = sum(map(math.prod, shapes)) * sent
     each = weights / recipe.pipeline_ranks(len(nodes)) / grid.shards
     for ring in {grid.replicas_of(rank) for rank in range(len(nodes))}:
         yield ring_traffic([nodes[rank] for rank in ring], each)

@@ -195,3 +195,28 @@ def test_where_1f1b_does_not_fit_fewer_microbatches_are_in_flight() -> None:
     assert tight.in_flight[0] < 4
     assert tight.ranks[0].memory_bytes <= size
     assert tight.step_s > roomy.step_s
+
+
+def test_replicas_that_meet_rarely_share_a_slow_link_by_their_steps() -> None:
+    slow = LinkSpeed(1e4, 0.0, is_measured=True)
+    recipe, config = job()
+    plan = planned(recipe, config, devices([1e12, 1e12]), slow)
+    often = other(plan, "data parallel").step_s
+    seldom = other(plan, "data parallel, meeting every 50 steps").step_s
+    assert often is not None
+    assert seldom == pytest.approx(often / 50, rel=0.1)
+    rarely = ("data_parallel.replicas=2", "data_parallel.sync_every=10")
+    mine = planned(*job(*rarely), devices([1e12, 1e12]), slow)
+    assert mine.step_s == pytest.approx(often / 10, rel=0.1)
+    narrow = planned(*job(*rarely, "data_parallel.sync_dtype=bfloat16"), devices([1e12] * 2), slow)
+    assert narrow.step_s == pytest.approx(mine.step_s / 2, rel=0.1)
+    assert other(mine, "data parallel, meeting every 10 steps").step_s == pytest.approx(mine.step_s)
+
+
+def test_a_replica_that_meets_rarely_is_on_a_node_of_its_own() -> None:
+    rarely = ("data_parallel.replicas=2", "data_parallel.sync_every=10")
+    fixed = ["pipeline.schedule", "pipeline.microbatches", "pipeline.split"]
+    slow = LinkSpeed(1e6, 0.0, is_measured=True)
+    plan = planned(*job(*rarely), devices([1e10] * 4, per_node=2), slow, fixed=fixed)
+    assert [rank.node for rank in plan.ranks] == ["node0", "node0"]
+    assert plan.links == (), "no activation crosses the network"

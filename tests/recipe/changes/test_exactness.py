@@ -16,6 +16,8 @@ from jupyter_mntrain.recipe.sections import Recipe
 from tests.wording import says
 
 CONSTANT = ("train.epochs=3", "optimizer.schedule=constant", "optimizer.warmup_steps=50")
+RARELY = ("data_parallel.replicas=2", "data_parallel.sync_every=8")
+FLAT = ("optimizer.schedule=constant", "optimizer.warmup_steps=1")
 
 
 def names() -> list[str]:
@@ -63,6 +65,12 @@ def test_every_setting_has_an_effect_and_no_effect_is_of_nothing() -> None:
         (("evaluation.interval_steps=5",), ("evaluation.share=0.2",), "refused"),
         ((), ("data.source=/elsewhere",), "checked"),
         ((), ("pipeline.microbatches=16",), "rounding"),
+        (("data_parallel.replicas=2",), ("data_parallel.sync_every=8",), "other"),
+        (RARELY, ("data_parallel.sync_every=0",), "refused"),
+        (RARELY, ("data_parallel.sync_every=10",), "other"),
+        (RARELY, ("data_parallel.replicas=3",), "refused"),
+        ((*RARELY, *FLAT, "train.steps=50"), ("train.steps=90",), "other"),
+        ((*RARELY, *FLAT, "train.steps=80"), ("train.steps=90",), "none"),
         ((), ("checkpoint.keep=5",), "none"),
     ],
 )

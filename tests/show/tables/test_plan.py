@@ -134,6 +134,6 @@ def test_hostile_text_of_nodes_is_made_safe() -> None:
 
 
 def test_ranks_of_several_pipelines_are_counted_as_the_job_counts_them() -> None:
-    text = printed(plan_view(PLAN, "Plan for r", program="mntrain", width=3))
+    text = printed(plan_view(PLAN, "Plan for r", program="mntrain", ranks=(0, 3), width=3))
     rows = [line.split()[0] for line in text.splitlines() if " RTX " in line or " GPU" in line]
     assert [row for row in rows if row.isdecimal()] == ["0", "3"]

@@ -133,6 +133,22 @@ def test_the_ranks_of_a_node_are_replicas_of_one_stage() -> None:
     assert (both.place_of(6), both.part_of(6), both.replica_of(6)) == (1, 2, 1)
 
 
+def test_the_ranks_of_a_replica_that_meets_rarely_follow_each_other() -> None:
+    grid = Grid(8, 2, 2, is_apart=True)
+    assert grid.pipelines == ((0, 2), (1, 3), (4, 6), (5, 7))
+    assert grid.replicas_of(3) == (3, 7)
+    assert grid.ring_of(3) == (7, 7)
+    assert grid.shards_of(6) == (6, 7)
+    assert grid.replica_ranks(5) == (4, 5, 6, 7)
+    assert [*grid.replica_parts(5)] == [2, 3]
+    assert grid.alike(1) == (2, 3, 6, 7)
+    assert (grid.place_of(6), grid.part_of(6), grid.replica_of(6)) == (1, 2, 1)
+    assert grid.spread_replicas(["a"] * 4 + ["b"] * 4) is None, "that is what it is for"
+    both = Grid(8, 2, 2)
+    assert both.pipelines == ((0, 4), (1, 5), (2, 6), (3, 7))
+    assert both.replica_ranks(5) == (0, 1, 4, 5)
+
+
 def test_rows_are_dealt_as_fsdp_deals_them() -> None:
     assert [rows_of_shard(7, place, 3) for place in range(3)] == [(0, 3), (3, 6), (6, 7)]
     assert [rows_of_shard(2, place, 3) for place in range(3)] == [(0, 1), (1, 2), (2, 2)]
@@ -175,6 +191,24 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
             ["data_parallel.shards=2", "data_parallel.replicas=2"],
             6,
             "replicas = 2 x data_parallel.shards = 2: 6 ranks is not a multiple of 4",
+        ),
+        (
+            ["data_parallel.sync_every=50"],
+            2,
+            "data_parallel.sync_every = 50: a single replica has no other to meet. Fix: set",
+        ),
+        (
+            ["data_parallel.replicas=2", "data_parallel.outer_momentum=0.5"],
+            2,
+            "data_parallel.outer_momentum: replicas sum gradients in every step, because ",
+        ),
+        (
+            [
+                *("data_parallel.replicas=2", "data_parallel.sync_every=50"),
+                "evaluation.interval_steps=120",
+            ],
+            2,
+            "different weights between meetings. Fix: use a multiple of 50, for example 100",
         ),
         (
             ["data_parallel.replicas=2", "pipeline.schedule=1f1b", "pipeline.microbatches=1"],

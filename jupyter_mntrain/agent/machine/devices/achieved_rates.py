@@ -20,7 +20,7 @@ from jupyter_mntrain.model.records.plan import AchievedRate, DeviceMeasurement
 from jupyter_mntrain.plan.prediction.costs import stage_costs
 from jupyter_mntrain.plan.prediction.device_speeds import measurement_of, speed_of
 from jupyter_mntrain.recipe.families import shape_of
-from jupyter_mntrain.recipe.layout import Grid, lay_out
+from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.rank_memory import Config, model_config
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
@@ -86,8 +86,7 @@ def _of_ranks(job: LocalJob, spec: JobSpec) -> Iterator[_AchievedByRank]:
     if recipe is None or config is None:
         return
     world_size = job.record.attempt.world_size
-    parallel = recipe.data_parallel
-    grid = Grid(world_size, parallel.replicas, parallel.shards)
+    grid = make_grid(recipe, world_size)
     layout = lay_out(recipe, world_size, shape_of(config).layers)
     placement = job.placement
     for local in range(placement.nproc):

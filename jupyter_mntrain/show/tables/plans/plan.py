@@ -26,6 +26,7 @@ def plan_view(
     step: RenderableType | None = None,
     *,
     program: str,
+    ranks: Sequence[int] = (),
     width: int = 1,
 ) -> RenderableType:
     """Everything that a plan says.
@@ -34,10 +35,12 @@ def plan_view(
         title: what is planned.
         step: a picture of its step in characters.
         program: ``mntrain`` or ``%mntrain``, for hints.
-        width: number of pipelines; ranks with the same layers follow each other.
+        ranks: of the first pipeline; by default, all of one.
+        width: number of pipelines.
     """
     parts: list[RenderableType] = [folding([Text(shown_line(title), "bold")]), Text()]
-    parts += [_headline(plan), Text(), folding(_sentences(plan)), Text(), _rank_table(plan, width)]
+    parts += [_headline(plan), Text(), folding(_sentences(plan)), Text()]
+    parts += [_rank_table(plan, ranks or range(len(plan.ranks)), width)]
     if step is not None:
         parts += [Text(), step]
     if plan.others:
@@ -117,13 +120,13 @@ def _counts(value: str) -> str:
     return f"{min(counts)} to {max(counts)}"
 
 
-def _rank_table(plan: Plan, width: int) -> RenderableType:
+def _rank_table(plan: Plan, ranks: Sequence[int], width: int) -> RenderableType:
     right = ("layers", "computing")
     table = plain_table("rank", "device", "layers", "computing", "memory", right=right)
-    for number, rank in enumerate(plan.ranks[:MOST_RANKS]):
+    for number, rank in zip(ranks, plan.ranks[:MOST_RANKS], strict=False):
         computing = rank.computing_s / plan.step_s if plan.step_s > 0 else 0.0
         table.add_row(
-            str(number * width),
+            str(number),
             Text(shown_line(f"{rank.node} {rank.device}")),
             " + ".join(map(str, rank.layers)),
             formats.percent(computing),

@@ -1,0 +1,82 @@
+"""The section of data parallelism, and what replicas that meet rarely exclude. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from jupyter_mntrain.model._record import UserRecord
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.parts.results import EvaluationSection
+
+
+class DataParallelSection(UserRecord, frozen=True):
+    """Data parallelism: ``replicas`` x ``shards`` pipelines, each on its own part of every batch.
+
+    Ranks of a node get the same stage first, so that gradients are summed within a node and only
+    activations cross the network. ``replicas`` hold the same weights. ``shards`` ranks of one node
+    shard weights and optimizer state (FSDP2), and gather the weights to compute.
+
+    With ``sync_every`` above 0, each replica trains alone, and all average what they learned after
+    every so many steps, and after the last one (DiLoCo, arXiv 2311.08105): for replicas with a slow
+    network between them. The ranks of a replica then follow each other, so that nodes hold whole
+    ones. SGD with Nesterov momentum, by ``outer_learning_rate`` and ``outer_momentum``, takes the
+    mean of the differences to the weights of the last meeting, which are sent in ``sync_dtype``.
+    """
+
+    replicas: Annotated[int, Meta(ge=1, le=1024)] = 1
+    shards: Annotated[int, Meta(ge=1, le=1024)] = 1
+    sync_every: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    outer_learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 0.7
+    outer_momentum: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
+    sync_dtype: Literal["float32", "bfloat16"] = "float32"
+
+    @property
+    def width(self) -> int:
+        """Number of pipelines."""
+        return self.replicas * self.shards
+
+    @property
+    def meets_rarely(self) -> bool:
+        """Whether replicas train apart between meetings; else they sum gradients in every step."""
+        return self.sync_every > 0
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether pipelines sum gradients in every step."""
+        return self.shards > 1 or (self.replicas > 1 and not self.meets_rarely)
+
+    @property
+    def given(self) -> str:
+        """Its sizes, as a recipe names them."""
+        sizes = {"replicas": self.replicas, "shards": self.shards}
+        return " x ".join(f"data_parallel.{name} = {n}" for name, n in sizes.items() if n > 1)
+
+
+def check_meetings(section: DataParallelSection, evaluation: EvaluationSection) -> None:
+    """Refuse a single replica that meets others, an outer optimizer without meetings, and
+    evaluations between them.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    every, usual = section.sync_every, DataParallelSection()
+    if not section.meets_rarely:
+        for field in ("outer_learning_rate", "outer_momentum", "sync_dtype"):
+            if getattr(section, field) != getattr(usual, field):
+                cause = f"data_parallel.{field}: replicas sum gradients in every step, because "
+                cause += "data_parallel.sync_every is 0"
+                fix = f"set sync_every, for example to 50, or leave {field} out"
+                raise RecipeError(cause, fix=fix)
+        return
+    given = f"data_parallel.sync_every = {every}"
+    if section.replicas == 1:
+        cause = f"{given}: a single replica has no other to meet"
+        raise RecipeError(cause, fix="set data_parallel.replicas, or leave sync_every out")
+    between = evaluation.interval_steps
+    if between % every:
+        cause = f"evaluation.interval_steps = {between}: with {given} the replicas have different "
+        cause += "weights between meetings"
+        nearest = max(1, round(between / every)) * every
+        raise RecipeError(cause, fix=f"use a multiple of {every}, for example {nearest}")

@@ -1,0 +1,22 @@
+"""What came out of comparing replicas that meet rarely. Imports no torch."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class MeetingOutcome(msgspec.Struct):
+    """The worst of all ranks.
+
+    Args:
+        loss_error: relative, worst of all steps.
+        weight_error: largest difference over the largest value, at the end.
+        averaged_error: likewise, of meetings after every step of plain SGD, by a learning rate of 1
+            and without momentum, against the mean of the gradients.
+        differing: what differs after a resume between two meetings; nothing should.
+    """
+
+    loss_error: float
+    weight_error: float
+    averaged_error: float
+    differing: tuple[str, ...] = ()

@@ -1,0 +1,205 @@
+"""Rare meetings: run by every rank, compares replicas with one process that plays all of them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from msgspec.structs import replace
+from safetensors.torch import load_file
+from torch import nn
+
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
+from jupyter_mntrain.recipe.layout import lay_out, make_grid
+from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
+from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.progress import unwatched
+from jupyter_mntrain.train.data.batches import Batch
+from jupyter_mntrain.train.loop import train
+from jupyter_mntrain.train.model.decoder import read_config
+from jupyter_mntrain.train.model.stages import build_modules
+from jupyter_mntrain.train.optimizer.optimizer import Optimizer
+from jupyter_mntrain.train.optimizer.meetings import Meetings
+from jupyter_mntrain.train.pipeline.pipeline import Pipeline
+from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
+from jupyter_mntrain.train.world import Groups, World, form_groups, gathered
+from tests.train.equality_cases import VOCABULARY, case, layers_of
+from tests.train.meeting_outcome import MeetingOutcome
+from tests.train.reference import OneProcess, batches_of
+from tests.train.test_command import write_text
+
+REPLICAS, EVERY, STEPS = 2, 2, 5
+"""They meet after steps 2, 4 and 5, the last one."""
+
+RATE = 1e-3
+
+SAVED_EVERY, TRAINED = 2, 7
+MET_EVERY = 3
+SETTINGS = (
+    *("model.preset=llama-tiny", "data.vocabulary_size=300", "data.sequence_length=16"),
+    *("pipeline.microbatches=2", "train.device=cpu", f"train.steps={TRAINED}"),
+    *("train.batch_size=8", f"checkpoint.interval_steps={SAVED_EVERY}", "checkpoint.keep=9"),
+    *(f"data_parallel.replicas={REPLICAS}", f"data_parallel.sync_every={MET_EVERY}"),
+    *("report.to=[]", "evaluation.interval_steps=3", "evaluation.sequences=4"),
+)
+NARROW = ("model.dtype=bfloat16", "data_parallel.sync_dtype=bfloat16")
+
+
+class Played:
+    """Replicas, each a whole transformers model with AdamW, and torch's SGD over them."""
+
+    def __init__(self, recipe: Recipe, config: Any) -> None:
+        section = recipe.data_parallel
+        self.recipe = recipe
+        self.replicas = [OneProcess(recipe, config) for _ in range(section.replicas)]
+        self.met = [nn.Parameter(p.detach().clone()) for p in self._weights(0)]
+        self.sgd = torch.optim.SGD(
+            self.met,
+            lr=section.outer_learning_rate,
+            momentum=section.outer_momentum,
+            nesterov=True,
+        )
+
+    def _weights(self, replica: int) -> list[nn.Parameter]:
+        return list(self.replicas[replica].model.parameters())
+
+    def step(self, batch: Batch, step: int) -> float:
+        """One step of each; returns the mean of their losses."""
+        section, total = self.recipe.optimizer, 0.0
+        for part, one in enumerate(self.replicas):
+            total += one.forward_backward(batch.share(part, len(self.replicas)))
+            for group in one.adamw.param_groups:
+                group["lr"] = section.learning_rate * ratio_at(self.recipe, step)
+            nn.utils.clip_grad_norm_(one.model.parameters(), section.clip_norm)
+            one.adamw.step()
+            one.adamw.zero_grad()
+        if (step + 1) % self.recipe.data_parallel.sync_every == 0 or step + 1 == STEPS:
+            self._meet()
+        return total / len(self.replicas)
+
+    @torch.no_grad()
+    def _meet(self) -> None:
+        every = [self._weights(replica) for replica in range(len(self.replicas))]
+        for place, one in enumerate(self.met):
+            one.grad = sum((one - own[place] for own in every), torch.zeros(())) / len(every)
+        self.sgd.step()
+        for own in every:
+            for one, met in zip(own, self.met, strict=True):
+                one.copy_(met)
+
+
+def run_meetings(world: World, directory: Path) -> MeetingOutcome:
+    """Compare; all ranks get the same outcome. Collective."""
+    usual = case(
+        *("llama", "eager-1f1b", "uneven", 1, world.size),
+        tied=True,
+        data_parallel=DataParallelSection(replicas=REPLICAS, sync_every=EVERY),
+    )
+    recipe = replace(
+        usual,
+        train=replace(usual.train, steps=STEPS),
+        optimizer=replace(usual.optimizer, learning_rate=RATE),
+    )
+    config = read_config(recipe.model, VOCABULARY)
+    grid, layout = make_grid(recipe, world.size), lay_out(recipe, world.size, layers_of(world.size))
+    modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
+    meter, groups = StageMeter(Stopwatch(world.device)), form_groups(world, recipe, grid, layout)
+    pipeline = Pipeline(recipe, config, layout, groups, modules, meter)
+    optimizer = Optimizer(
+        recipe, pipeline.parameters(), pipeline.counted_once(), replica=groups.replica
+    )
+    meetings = Meetings(recipe, groups, pipeline, optimizer, meter, unwatched)
+    played, batches, loss_error = Played(recipe, config), batches_of(recipe), 0.0
+    for step in range(STEPS):
+        batch = batches[step % len(batches)]
+        own = pipeline.forward_backward(batch)
+        pipeline.share_gradients()
+        loss, norm, _ = optimizer.total(own, optimizer.gradient_squares())
+        optimizer.update(norm)
+        meetings.after(step + 1)
+        expected = played.step(batch, step)
+        loss_error = max(loss_error, abs(loss.item() - expected) / expected)
+    theirs = played.replicas[grid.replica_of(world.rank)].weights()
+    weight_error = _worst(pipeline, theirs)
+    averaged_error = _averaged_error(recipe, groups, pipeline, optimizer, batches[0])
+    found = gathered(world, MeetingOutcome(loss_error, weight_error, averaged_error))
+    return MeetingOutcome(
+        max(one.loss_error for one in found),
+        max(one.weight_error for one in found),
+        max(one.averaged_error for one in found),
+        tuple(_differing(world, directory)) if world.size == REPLICAS else (),
+    )
+
+
+def _averaged_error(
+    recipe: Recipe, groups: Groups, pipeline: Pipeline, optimizer: Optimizer, batch: Batch
+) -> float:
+    """Without momentum, and by a learning rate of 1: the mean of what SGD makes of the same."""
+    plain = DataParallelSection(
+        replicas=REPLICAS, sync_every=1, outer_learning_rate=1.0, outer_momentum=0.0
+    )
+    meter = StageMeter(Stopwatch(groups.pipeline.device))
+    every_step = replace(recipe, data_parallel=plain)
+    meetings = Meetings(every_step, groups, pipeline, optimizer, meter, unwatched)
+    pipeline.forward_backward(batch)
+    pipeline.share_gradients()
+    expected = {}
+    for name, one in pipeline.parameters().items():
+        assert one.grad is not None
+        mean = one.grad.clone()
+        dist.all_reduce(mean, group=groups.replicas)
+        expected[name] = one.detach() - RATE * mean / REPLICAS
+        one.data -= RATE * one.grad
+    meetings.after(1)
+    return _worst(pipeline, expected)
+
+
+def _worst(pipeline: Pipeline, expected: Mapping[str, torch.Tensor]) -> float:
+    errors = []
+    for name, one in pipeline.parameters().items():
+        largest = expected[name].abs().max().clamp_min(1e-12)
+        errors.append(((one.detach() - expected[name]).abs().max() / largest).item())
+    return max(errors)
+
+
+def _differing(world: World, directory: Path) -> list[str]:
+    """Train, and again from between two meetings, in float32 and in bfloat16. Collective."""
+    found = []
+    for name, more in (("float32", ()), ("bfloat16", NARROW)):
+        folder = directory / f"meetings-{name}"
+        if world.is_head:
+            folder.mkdir()
+            write_text(folder / "text")
+        dist.barrier()
+        found += [f"{name}: {one}" for one in _resumed(world, folder, more)]
+    return found
+
+
+def _resumed(world: World, folder: Path, more: Sequence[str]) -> list[str]:
+    kept = CheckpointDirectory(folder / "kept")
+    changes = [f"data.source={folder / 'text'}", f"checkpoint.directory={kept.path}", *SETTINGS]
+    recipe = parse_recipe("", [*changes, *more])
+    whole = train(recipe)
+    written = load_file(kept.path / "model" / "model.safetensors")
+    dist.barrier()
+    saved = max(step for step in kept.manifests() if step < TRAINED and step % MET_EVERY)
+    if world.is_head:
+        for step in [one for one in kept.manifests() if one > saved]:
+            shutil.rmtree(kept.of(step))
+    dist.barrier()
+    again = train(recipe)
+    rewritten = load_file(kept.path / "model" / "model.safetensors")
+    dist.barrier()
+    differing = [
+        *(["losses"] if again.losses != whole.losses[saved:] else []),
+        *(["norms"] if again.gradient_norms != whole.gradient_norms[saved:] else []),
+        *(name for name, one in written.items() if not torch.equal(one, rewritten[name])),
+    ]
+    last = {step: loss for step, loss in whole.evaluations.items() if step > saved}
+    return differing + (["evaluations"] if again.evaluations != last else [])
