@@ -24,8 +24,8 @@ from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.loop import train
 from jupyter_mntrain.train.model.decoder import read_config
 from jupyter_mntrain.train.model.stages import build_modules
-from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.meetings import Meetings
+from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import Groups, World, form_groups, gathered
