@@ -62,7 +62,7 @@ def job_trace(history: JobHistory, read_spec: Callable[[], JobSpec]) -> JobTrace
         planned = predicted_step(view, read_spec)
     except MntrainError as error:
         return JobTrace(recorded=recorded, not_predicted=error.problem)
-    return JobTrace(recorded=recorded, predicted=_drawn(planned, pipeline_names(names, planned)))
+    return JobTrace(recorded=recorded, predicted=_drawn(planned, pipeline_names(history)))
 
 
 def _drawn(spans: StepSpans, names: tuple[str, ...]) -> ShownStep:

@@ -184,7 +184,8 @@ class Trainer:
             if self.checkpoints.after(steps_done, self.optimizer, evaluated, is_last=is_over):
                 break
         self.checkpoints.close()
-        self.meetings.conclude(steps_done)
+        if self.output.directory is not None:
+            self.meetings.conclude(steps_done)  # what is written holds what all have learned
         result = TrainResult(
             rank=self.world.rank,
             world_size=self.world.size,

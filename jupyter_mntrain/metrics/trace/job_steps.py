@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from jupyter_mntrain.metrics.history import JobHistory
+from jupyter_mntrain.metrics.trace.off_plan import first_pipeline
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.records.plan import StepSpans
@@ -20,9 +22,10 @@ def rank_names(view: JobView) -> tuple[str, ...]:
     )
 
 
-def pipeline_names(names: tuple[str, ...], predicted: StepSpans) -> tuple[str, ...]:
+def pipeline_names(history: JobHistory) -> tuple[str, ...]:
     """Those of a job's ranks that its predicted step shows: of the first pipeline."""
-    return names[:: max(1, len(names) // max(1, len(predicted.ranks)))]
+    names, plan = rank_names(history.view), history.view.attempt.plan
+    return () if plan is None else tuple(names[rank] for rank in first_pipeline(history, plan))
 
 
 def not_recorded(view: JobView) -> SpecError:

@@ -144,7 +144,7 @@ def _guesses(task: Task, chain: Chain, links: Iterable[PlannedLink]) -> tuple[st
         if not link.speed.is_measured:
             here, there = nodes[link.sender], nodes[link.receiver]
             found[f"link from {here} to {there}: {link.speed.source or 'not measured'}"] = None
-    if task.recipe.data_parallel.width > 1:
+    if task.recipe.data_parallel.sums_gradients:
         found["sums of gradients within a node: 5 GB/s"] = None
     said = list(found)
     more = len(said) - MOST_GUESSES

@@ -26,7 +26,7 @@ from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
 from jupyter_mntrain.train.checkpoint.random_state import random_state, set_random_state
 from jupyter_mntrain.train.checkpoint.resuming import load, name_of_rows
 from jupyter_mntrain.train.checkpoint.saving import Saver
-from jupyter_mntrain.train.optimizer.meetings import Meetings
+from jupyter_mntrain.train.optimizer.meetings import MOMENTUM, Meetings
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.spikes import COUNTS, HISTORY, Spikes
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
@@ -295,11 +295,15 @@ class Checkpointing:
             [*state, *random, HISTORY, COUNTS],
             progress=self.recorder.progress,
         )
+        begins = [name for name in common if name.startswith(MOMENTUM)]
+        if not any(name in loaded for name in begins):
+            # It was saved without momentum: that begins as it is, with zeros.
+            state = {name: one for name, one in state.items() if name not in begins}
         missing = [name for name in state if name not in loaded]
         if missing:
             cause = f"checkpoint {found.manifest.step} lacks {missing[0]}"
             fix = "delete it to use the previous checkpoint"
-            if missing[0].startswith("optimizer/"):
+            if "optimizer/" in missing[0]:
                 fix = (
                     "set optimizer.kind, optimizer.precision and model.dtype to the values the "
                     "checkpoint was saved with"

@@ -20,6 +20,9 @@ from jupyter_mntrain.train.world import Groups
 
 MEETING = "averaging the replicas"
 
+MOMENTUM = "outer/momentum/"
+"""Before the name of a parameter, in a checkpoint."""
+
 
 class Meetings:
     """Meetings of one rank with those that hold the same weights in other replicas.
@@ -95,7 +98,7 @@ class Meetings:
         if dtype != torch.float32:
             found |= {f"outer/weights/{name}": one for name, one in weights.items()}
         for bucket in self._buckets:
-            found |= {f"outer/momentum/{name}": one for name, one in bucket.momentum().items()}
+            found |= {f"{MOMENTUM}{name}": one for name, one in bucket.momentum().items()}
         return found | {"outer/step": self._last}
 
     def __str__(self) -> str:
@@ -127,7 +130,7 @@ class Meetings:
         for bucket in self._buckets:
             sent = bucket.learned(kept).to(dtype)
             dist.all_reduce(sent, group=group)
-            bucket.step(sent.float() / count)
+            bucket.step(sent.float().div_(count))
             total += sent.nbytes
             tally.add(sent.nbytes)
         tally.end()

@@ -56,13 +56,13 @@ class OuterBucket:
             kept: the replica's, by name, in the dtype in which it keeps them: what it began with is
                 rounded to that.
         """
-        return torch.cat(
-            [
-                (one.detach().to(own.device, own.dtype).float() - own.float()).reshape(-1)
-                for name, one in self.weights.items()
-                for own in [kept[name]]
-            ]
-        )
+        sizes = [one.numel() for one in self.weights.values()]
+        flat = torch.empty(sum(sizes), device=next(iter(kept.values())).device)
+        for part, (name, one) in zip(torch.split(flat, sizes), self.weights.items(), strict=True):
+            own = kept[name].detach()
+            # In place: of an embedding there would be several gigabytes otherwise.
+            part.view_as(own).copy_(one.detach().to(own.dtype)).sub_(own)
+        return flat
 
     def step(self, mean: torch.Tensor) -> None:
         """Update the weights by the mean of all replicas' differences."""

@@ -76,7 +76,7 @@ class TraceVerb(Verb):
         title = f"step {formats.count(recorded.step)}"
         steps = [Titled(title, recorded, names)]
         if (predicted := _predicted(job)) is not None:
-            steps.insert(0, Titled(PREDICTED, predicted, pipeline_names(names, predicted)))
+            steps.insert(0, Titled(PREDICTED, predicted, pipeline_names(history)))
         data = {
             "job_id": job.id,
             "recorded_steps": known,

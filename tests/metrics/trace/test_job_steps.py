@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from jupyter_mntrain.metrics.trace.job_steps import (
@@ -11,18 +14,32 @@ from jupyter_mntrain.metrics.trace.job_steps import (
     rank_names,
 )
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.records.plan import StepSpans
 from tests.standin.plans import plan_of
 from tests.standin.training import sample_job
 
 
 def test_a_predicted_step_is_that_of_the_first_pipeline() -> None:
-    names = rank_names(sample_job({"wopr": 2, "muthur": 2}).history.view)
+    history = sample_job({"wopr": 2, "muthur": 2}, replicas=2, plan=plan_of()).history
+    names = rank_names(history.view)
     assert [name.split() for name in names] == [
         ["r0", "wopr"], ["r1", "wopr"], ["r2", "muthur"], ["r3", "muthur"],
     ]  # fmt: skip
-    assert pipeline_names(names, StepSpans(1.0, ((), ()))) == (names[0], names[2])
-    assert pipeline_names(names, StepSpans(1.0, ())) == (names[0],)
+    assert pipeline_names(history) == (names[0], names[2])
+    unplanned = sample_job({"wopr": 2, "muthur": 2}, replicas=2).history
+    assert pipeline_names(unplanned) == ()
+
+
+def test_a_pipeline_of_replicas_that_meet_rarely_is_one_after_another() -> None:
+    history = sample_job({"wopr": 2, "muthur": 2}, plan=plan_of()).history
+    ranks = {}
+    for rank, series in history.ranks.items():
+        assert series.start is not None
+        ranks[rank] = replace(
+            series, start=msgspec.structs.replace(series.start, stages=(rank % 2,))
+        )
+    apart = replace(history, ranks=ranks)
+    names = rank_names(history.view)
+    assert pipeline_names(apart) == (names[0], names[1])
 
 
 def test_without_a_plan_nothing_is_predicted_and_no_file_is_read() -> None:
