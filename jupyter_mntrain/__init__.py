@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job
     from jupyter_mntrain.model.errors import MntrainError
     from jupyter_mntrain.model.records.job import JobSpec, Participant
+    from jupyter_mntrain.sources.awaited_launch import awaited_job
     from jupyter_mntrain.telemetry import Recorder
     from jupyter_mntrain.telemetry.callbacks.accelerate import MntrainTracker
     from jupyter_mntrain.telemetry.callbacks.lightning import MntrainLightningCallback
@@ -36,6 +37,7 @@ __all__ = [
     "Participant",
     "Recorder",
     "__version__",
+    "awaited_job",
 ]
 
 __getattr__ = lazy_names(
@@ -51,6 +53,7 @@ __getattr__ = lazy_names(
         "MntrainTracker": "jupyter_mntrain.telemetry.callbacks.accelerate",
         "Participant": "jupyter_mntrain.model.records.job",
         "Recorder": "jupyter_mntrain.telemetry",
+        "awaited_job": "jupyter_mntrain.sources.awaited_launch",
     },
 )
 

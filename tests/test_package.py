@@ -41,6 +41,7 @@ def test_public_names_are_these():
         "Participant",
         "Recorder",
         "__version__",
+        "awaited_job",
     ]
     for name in set(jupyter_mntrain.__all__) - CALLBACKS.keys():
         assert getattr(jupyter_mntrain, name) is not None

@@ -6,18 +6,20 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.notebook.awaited_view import AwaitedView
 from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
 from jupyter_mntrain.notebook.liveview import LiveOutput, LiveView
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.bundles import Bundle, text_bundle
 from jupyter_mntrain.show.progress_bars import PatientBar
-from jupyter_mntrain.show.screen import Screen
+from jupyter_mntrain.show.screen import Awaited, Screen
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
@@ -65,6 +67,13 @@ class NotebookScreen(Screen):
 
     def show(self, job: Job) -> None:
         self._view(job)
+
+    def await_job(self, first: Awaited, look: Callable[[], Awaited]) -> None:
+        place = self._new_output()
+        begin = partial(self._view, output=PlacedOutput(place))
+        view = AwaitedView(look, place, begin)
+        view.begin(first)
+        self._updater.add(view)
 
     def open_panel(self, panel: Any) -> str | None:
         try:

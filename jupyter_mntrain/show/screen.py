@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A job that is not there yet.
+
+    Args:
+        said: what it waits for, for people; ``data``: for programs.
+        job: once it is there.
+    """
+
+    said: RenderableType = ""
+    data: Any = None
+    job: Job | None = None
 
 
 class Screen(ABC):
@@ -33,6 +49,15 @@ class Screen(ABC):
     @abstractmethod
     def follow(self, job: Job, timeout_s: float | None = None) -> None:
         """Show the job until it has ended, or for so long. ``KeyboardInterrupt`` propagates."""
+
+    def await_job(self, first: Awaited, look: Callable[[], Awaited]) -> None:  # noqa: B027
+        """Show what a job waits for, and then the job, and return at once. Only where
+        :attr:`in_background`.
+
+        Args:
+            first: what is known now.
+            look: what is known later; raises :class:`RefusedError` if there will be no job.
+        """
 
     def open_panel(self, panel: Any) -> str | None:  # noqa: ARG002
         """Show a submit panel, a :class:`jupyter_mntrain.verbs.panel.panel.Panel`.

@@ -12,8 +12,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.loop import LoopThread
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError, RefusedError, error_of
-from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.errors import MntrainError, error_of
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.changes import AllocationChange, changes
@@ -28,13 +27,13 @@ from jupyter_mntrain.model.sources.request import (
 from jupyter_mntrain.model.sources.slots import AllocationFile, told_of, write_allocation
 from jupyter_mntrain.model.sources.source import NodeSource
 from jupyter_mntrain.sources.allocation_book import AllocationNote
+from jupyter_mntrain.sources.awaited_launch import LOOK_EVERY_S, refusal_of
 from jupyter_mntrain.sources.reaching import reach_slots
 from jupyter_mntrain.trust.registrar import MOST_USES
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
-LOOK_EVERY_S = tunables.seconds("sources.look_interval_s")
 INVITED_S = tunables.seconds("sources.invitation_life_s")
 USES_PER_SLOT = tunables.count("sources.uses_per_slot")
 
@@ -182,11 +181,9 @@ class AllocatedNodes:
             raise error_of(told)
 
     def _refuse(self) -> None:
-        now = self.allocation
-        if now.waiting is not None and not now.waiting.can_end:
-            raise error_of(now.waiting.reason)
-        if now.is_over:
-            raise error_of(now.problem) if now.problem else _ended(now)
+        over = refusal_of(self.allocation)
+        if over is not None:
+            raise over
 
 
 def agent_command(token: str, port: int | None = None, idle_s: float | None = None) -> SlotCommand:
@@ -201,14 +198,3 @@ def agent_command(token: str, port: int | None = None, idle_s: float | None = No
     listens = () if port is None else ("--port", str(port))
     idle = () if idle_s is None else ("--idle", f"{idle_s:.0f}s")
     return SlotCommand((*words, *place, *listens, *idle), secrets={TOKEN: token})
-
-
-def _ended(allocation: Allocation) -> RefusedError:
-    if allocation.outcome == "canceled":
-        cause = f"allocation {allocation.id} was canceled"
-        return RefusedError(cause, kind=Kind.NODES_TAKEN, fix="ask for nodes again")
-    return RefusedError(
-        f"allocation {allocation.id} has ended: its agents ended",
-        kind=Kind.NODES_TAKEN,
-        fix="see its log for why",
-    )

@@ -73,7 +73,7 @@ class AllocationBook:
 
     def of_cluster(self, name: str) -> AllocationNote | None:
         """The allocation whose nodes form this cluster."""
-        return next((one for one in self._notes() if one.cluster == name), None)
+        return next((one for one in self.notes() if one.cluster == name), None)
 
     def of_job(self, text: str) -> AllocationNote | None:
         """The allocation in which the job with this id, or one that begins so, was launched.
@@ -81,7 +81,7 @@ class AllocationBook:
         An older job whose id begins so, too, is not meant.
         """
         found = (
-            one for one in self._notes() if any(job.startswith(text) for job in one.jobs if text)
+            one for one in self.notes() if any(job.startswith(text) for job in one.jobs if text)
         )
         return next(found, None)
 
@@ -93,7 +93,7 @@ class AllocationBook:
     @property
     def has_other_clusters(self) -> bool:
         """Whether this user has keys of a cluster that no allocation's nodes form."""
-        own = {one.cluster for one in self._notes()}
+        own = {one.cluster for one in self.notes()}
         return any(path.name not in own for path in (self._folder / CLUSTERS).glob("*"))
 
     def add(self, note: AllocationNote) -> None:
@@ -131,8 +131,8 @@ class AllocationBook:
         self._change(change)
         self._remove_keys(cluster)
 
-    def _notes(self) -> tuple[AllocationNote, ...]:
-        """The newest first."""
+    def notes(self) -> tuple[AllocationNote, ...]:
+        """All that are remembered, the newest first."""
         return self._file.read().allocations[::-1]
 
     def _change(self, change: Callable[[_Notes], _Notes]) -> None:

@@ -135,13 +135,14 @@ def user(slurm: SlurmLab, tmp_path: Path) -> User:
 
 def test_a_job_runs_on_nodes_of_slurm_which_are_given_back(slurm: SlurmLab, user: User) -> None:
     before = {node.name: node.pids() for node in slurm.nodes}
-    # Nobody waits: the job starts all the same, and is found by who asks later.
+    # Nobody waits: the job starts all the same, and who attaches sees it start, and its end.
     asked = user.gets(
         *("launch", "few.py", "--on", "slurm", "--nodes", "3", "--gpus", "2", "--time", "10m"),
         *("--idle", "1s", "--no-wait"),
     )
     assert asked["allocation"] in slurm.queue()
-    until(lambda: user.state() == "succeeded", "it succeeds", TRAINED_S)
+    attached = user.types("attach", asked["cluster"])
+    assert attached.returncode == 0, attached.stdout + attached.stderr
     assert set(hosts(user.newest).values()) == {node.name for node in slurm.nodes}
     until(lambda: not slurm.queue(), "the allocation ends without a job", 60.0)
     until(lambda: {node.name: node.pids() for node in slurm.nodes} == before, "no process is left")

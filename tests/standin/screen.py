@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from jupyter_mntrain.launch.progress import Progress
-from jupyter_mntrain.show.screen import Screen
+from jupyter_mntrain.show.screen import Awaited, Screen
 from jupyter_mntrain.verbs.command import parse
 from jupyter_mntrain.verbs.context import Clusters, Context
 from jupyter_mntrain.verbs.run import run
@@ -28,6 +28,7 @@ class Paper(Screen):
         self.said: list[RenderableType] = []
         self.shown: list[Any] = []
         self.followed: list[Any] = []
+        self.awaited: list[tuple[Awaited, Callable[[], Awaited]]] = []
         self.heard = Heard()
 
     def say(self, renderable: RenderableType) -> None:
@@ -35,6 +36,9 @@ class Paper(Screen):
 
     def show(self, job: Any) -> None:
         self.shown.append(job)
+
+    def await_job(self, first: Awaited, look: Callable[[], Awaited]) -> None:
+        self.awaited.append((first, look))
 
     def progress(self) -> AbstractContextManager[Progress]:
         return nullcontext(self.heard)

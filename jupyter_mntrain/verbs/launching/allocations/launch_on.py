@@ -14,7 +14,6 @@ from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.sources.allocation import Allocation, Slot
-from jupyter_mntrain.model.sources.changes import AllocationChange
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.sources.registry import source_named, title_of
 from jupyter_mntrain.verbs.context import Context
@@ -28,7 +27,8 @@ from jupyter_mntrain.verbs.launching.allocations.on_options import (
     nodes_request,
     refuse_with_on,
 )
-from jupyter_mntrain.verbs.launching.allocations.words import asked_line, granted_line, waiting_line
+from jupyter_mntrain.verbs.launching.allocations.telling import AllocationTeller
+from jupyter_mntrain.verbs.launching.allocations.words import asked_line
 from jupyter_mntrain.verbs.launching.spec_builder import refuse_unlaunchable
 from jupyter_mntrain.verbs.verb import Outcome
 
@@ -80,8 +80,12 @@ def on_new_nodes(
     with closing(asked) as nodes:
         try:
             context.screen.say(asked_line(title, nodes.allocation))
-            teller = _Teller(context, nodes)
-            nodes.wait(teller.tell, teller.tell_why_it_waits, context.sleep)
+            teller = AllocationTeller(context)
+            nodes.wait(
+                lambda change: teller.tell(nodes.allocation, change),
+                lambda: teller.tell_why_it_waits(nodes.allocation),
+                context.sleep,
+            )
             members = getattr(args, "member", None) or [*nodes.request.slots]
             there = Namespace(**{**vars(args), "cluster": name, "member": members})
             outcome = launch(context, there)
@@ -144,35 +148,9 @@ def _leave(context: Context, args: Namespace) -> Outcome:
             book.forget(name)
             raise
         text = asked_line(title_of(args.on), nodes.allocation, cluster=name)
-        hint = f"\nfollow: {context.program} status; cancel: {context.program} stop {name}"
+        hint = f"\nfollow: {context.program} attach {name}; cancel: {context.program} stop {name}"
         data = {"allocation": nodes.allocation.id, "cluster": name, "log": str(log)}
         return Outcome(text.append(hint, "dim"), data)
-
-
-class _Teller:
-    """Says what a person waits for, whenever that changes."""
-
-    def __init__(self, context: Context, nodes: AllocatedNodes) -> None:
-        self._context = context
-        self._nodes = nodes
-        self._said: tuple[str, bool] | None = None
-
-    def tell(self, change: AllocationChange) -> None:
-        """Say what has changed, but for why it waits."""
-        if change.kind == "granted":
-            self._context.screen.say(granted_line(self._nodes.allocation))
-        elif change.problem is not None and change.kind not in ("waits", "ended"):
-            self._context.screen.say(problem_text(change.problem, mark="⚠", style="yellow"))
-
-    def tell_why_it_waits(self) -> None:
-        """Say why, unless it was said; also once it is known when it is expected to start."""
-        waiting, now_s = self._nodes.allocation.waiting, self._context.clock()
-        if waiting is None:
-            return
-        news = waiting.word, waiting.forecast_s(now_s) is not None
-        if news != self._said or self._context.screen.keeps_last:
-            self._said = news
-            self._context.screen.say(waiting_line(waiting, now_s))
 
 
 def _kept_line(context: Context, cluster: str, idle_s: float) -> Text:

@@ -9,10 +9,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Final
 
-import platformdirs
-
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import private_directory
+from jupyter_mntrain.sources.awaited_launch import launch_log
 from jupyter_mntrain.verbs.context import Context
 
 TAKES_OVER: Final = "MNTRAIN_TAKES_OVER"
@@ -38,9 +37,8 @@ def leave_waiting(context: Context, args: Namespace, cluster: str) -> Path:
     Args:
         cluster: of the allocation that was asked for.
     """
-    folder = platformdirs.user_state_path("mntrain") / "launches"
-    private_directory(folder)
-    log = folder / f"{cluster}.log"
+    log = launch_log(cluster)
+    private_directory(log.parent)
     words = [word for word in args.words if word not in _NOT_PASSED_ON]
     given = ["--", *context.arguments] if context.arguments else []
     command = [sys.executable, "-P", "-m", "jupyter_mntrain.cli", "launch", *words, "--detach"]

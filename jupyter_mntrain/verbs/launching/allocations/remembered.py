@@ -13,11 +13,18 @@ from jupyter_mntrain.verbs.verb import Verb
 def in_its_allocation(context: Context, verb: Verb, args: Namespace) -> Namespace:
     """The arguments of a command, with the cluster of the allocation that they mean, if no cluster
     was named: that of the named job, or of that name; without a name, that of the newest launch.
+
+    The name of an allocation stands for the newest job in it.
     """
     if not hasattr(args, "cluster") or args.cluster or context.environment.get(CLUSTER_VARIABLE):
         return args
     note = _meant(verb, args)
-    return args if note is None else Namespace(**{**vars(args), "cluster": note.cluster})
+    if note is None:
+        return args
+    meant = {"cluster": note.cluster}
+    if note.jobs and getattr(args, "job", None) == note.cluster:
+        meant["job"] = note.jobs[-1]
+    return Namespace(**{**vars(args), **meant})
 
 
 def remember_launch(cluster: str, job: str) -> None:

@@ -1,38 +1,108 @@
-"""Waiting allocations: what one waits for whose driver does not tell, and how it is given back."""
+"""Waiting launches: how one is that waits for its nodes, how it is followed, and how canceled."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Awaitable, Callable
-from contextlib import closing
-from pathlib import Path
-from typing import TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Group
 from rich.text import Text
 
-from jupyter_mntrain.model.sources.slots import told_of, write_allocation
-from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
-from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
-from jupyter_mntrain.sources.registry import source_named, title_of
+from jupyter_mntrain.show.screen import Awaited
+from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch
+from jupyter_mntrain.sources.registry import title_of
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.allocations.telling import AllocationTeller
 from jupyter_mntrain.verbs.launching.allocations.words import granted_line, waiting_line
 from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.verbs.watching.following import DETACHED, TIMED_OUT
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+
+class _TimeUp(Exception):  # noqa: N818 - it is no error
+    """Nobody wants to wait longer."""
+
+
+def awaited_launch(args: Namespace) -> AwaitedLaunch | None:
+    """The launch that a command means, as long as it is no job yet."""
+    launch = AwaitedLaunch.named(args.cluster) if args.cluster else None
+    return None if launch is None or launch.note.jobs else launch
 
 
 def waiting_outcome(context: Context, args: Namespace) -> Outcome | None:
-    """How the allocation is that a command means, as long as no job has started in it."""
-    note = AllocationBook().of_cluster(args.cluster) if args.cluster else None
-    if note is None or note.jobs:
+    """How the launch is that a command means, as long as it is no job yet."""
+    launch = awaited_launch(args)
+    if launch is None:
         return None
-    now = _asked(note, lambda source: source.look(note.id, note.request))
-    nodes = formats.plural(note.request.nodes, "node")
-    lines = [Text(f"{note.cluster}: {nodes} of {title_of(now.source)}, job {now.id}, {now.state}")]
+    now = launch.look()
+    return Outcome(_shown(context, launch, now), _data(launch, now))
+
+
+def looking_at(context: Context, args: Namespace, launch: AwaitedLaunch) -> Callable[[], Awaited]:
+    """A function that looks at a launch: it tells what is waited for, then the job.
+
+    It raises :class:`RefusedError` once there will never be one.
+    """
+
+    def look() -> Awaited:
+        now = launch.look()
+        job = launch.job_unless_over(now)
+        if job is None:
+            return Awaited(_shown(context, launch, now), _data(launch, now))
+        return Awaited(job=context.cluster(args).job(job))
+
+    return look
+
+
+def waited_for(context: Context, args: Namespace, launch: AwaitedLaunch) -> Job | Outcome:
+    """Wait until a launch is a job, and say why it waits meanwhile. Ctrl-C and ``--timeout`` leave
+    it waiting, and say so.
+
+    Raises:
+        RefusedError: it will never be one.
+    """
+    begun_s = context.clock()
+
+    def sleep(seconds: float) -> None:
+        if args.timeout is not None and context.clock() - begun_s >= args.timeout:
+            raise _TimeUp
+        context.sleep(seconds)
+
+    try:
+        job = launch.wait(AllocationTeller(context).look, sleep)
+        return context.cluster(args).job(job)
+    except KeyboardInterrupt:
+        return _left(context, launch, "Detached", DETACHED)
+    except _TimeUp:
+        why = f"Not started after {formats.duration(args.timeout)}"
+        return _left(context, launch, why, TIMED_OUT)
+
+
+def stopped_waiting(context: Context, args: Namespace) -> Outcome | None:
+    """Give back the allocation of the named job, if it holds no nodes; ``None`` where there is a
+    job whose end is to be recorded still.
+    """
+    launch = AwaitedLaunch.named(args.cluster) if args.cluster and args.job else None
+    before = launch.give_back() if launch is not None else None
+    if launch is None or before is None:
+        return None
+    line = Text(f"{launch.cluster}: job {before.id} of {title_of(before.source)} was canceled")
+    if launch.note.jobs:
+        context.screen.say(line)
+        return None
+    return Outcome(line, {"cluster": launch.cluster, "state": "canceled"})
+
+
+def _shown(context: Context, launch: AwaitedLaunch, now: Allocation) -> Group:
+    nodes, source = formats.plural(launch.note.request.nodes, "node"), title_of(now.source)
+    lines = [Text(f"{launch.cluster}: {nodes} of {source}, job {now.id}, {now.state}")]
     if now.waiting is not None:
         lines.append(waiting_line(now.waiting, context.clock()))
     elif now.problem is not None:
@@ -40,45 +110,19 @@ def waiting_outcome(context: Context, args: Namespace) -> Outcome | None:
     elif now.state == "running":
         lines.append(granted_line(now))
     if not now.is_over:
-        lines.append(Text(f"cancel: {context.program} stop {note.cluster}", "dim"))
-    data = {"cluster": note.cluster, "allocation": msgspec.to_builtins(now), "state": now.state}
-    return Outcome(Group(*lines), data)
+        lines.append(Text(f"cancel: {context.program} stop {launch.cluster}", "dim"))
+    return Group(*lines)
 
 
-def stopped_waiting(context: Context, args: Namespace) -> Outcome | None:
-    """Give back the allocation of the named job, if it holds no nodes; ``None`` where there is a
-    job whose end is to be recorded still.
-    """
-    book = AllocationBook()
-    note = book.of_cluster(args.cluster) if args.cluster and args.job else None
-    if note is None:
-        return None
-    now = _asked(note, lambda source: source.look(note.id, note.request))
-    if now.is_over or now.state == "unknown" or (note.jobs and now.state != "pending"):
-        return None
-    if note.directory:
-        told = msgspec.structs.replace(told_of(now), is_canceled=True)
-        write_allocation(Path(note.directory), told)
-    _asked(note, lambda source: source.give_back(note.id, note.request))
-    line = Text(f"{note.cluster}: job {note.id} of {title_of(now.source)} was canceled")
-    if note.jobs:
-        context.screen.say(line)
-        return None
-    book.forget(note.cluster)
-    return Outcome(line, {"cluster": note.cluster, "state": "canceled"})
+def _data(launch: AwaitedLaunch, now: Allocation) -> dict[str, object]:
+    allocation = msgspec.to_builtins(now)
+    return {"cluster": launch.cluster, "allocation": allocation, "state": now.state}
 
 
-def _asked(note: AllocationNote, ask: Callable[[NodeSource], Awaitable[T]]) -> T:
-    # Loaded with what drivers need.
-    from jupyter_mntrain.cluster.loop import LoopThread
-
-    source = source_named(note.request.source)
-
-    async def asked() -> T:
-        try:
-            return await ask(source)
-        finally:
-            await source.close()
-
-    with closing(LoopThread(f"mntrain-{source.name}")) as loop:
-        return loop.run(asked())
+def _left(context: Context, launch: AwaitedLaunch, why: str, code: int) -> Outcome:
+    name, program = launch.cluster, context.program
+    text = Text(
+        f"{why}: {name} still waits for its nodes. Watch it again: {program} attach {name}. "
+        f"Cancel it: {program} stop {name}"
+    )
+    return Outcome(text, {"cluster": name, "detached": True}, exit_code=code)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from jupyter_mntrain import awaited_job
 from jupyter_mntrain.model.environment import CLUSTER_VARIABLE
 from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.sources.allocation import Allocation
+from jupyter_mntrain.show.bundles import plain_text
 from jupyter_mntrain.sources.allocation_book import AllocationBook
+from jupyter_mntrain.sources.awaited_launch import launch_log
 from jupyter_mntrain.verbs.launching.allocations import launch_on
 from jupyter_mntrain.verbs.launching.allocations.no_wait import TAKES_OVER
 from tests.standin.cluster import StandInCluster, node
-from tests.standin.screen import make_context, run_words
+from tests.standin.screen import Paper, StillClock, make_context, run_words
 from tests.standin.slurm_tools import SlurmTools
+from tests.wording import says
 
 LAUNCH = ("launch", "train.py", "--on", "slurm", "--nodes", "2", "--no-wait")
 
@@ -75,6 +82,130 @@ def test_the_process_that_takes_over_launches_on_what_was_asked_for(
     AllocationBook().forget(left[0])
     with pytest.raises(RefusedError):
         run_words([*words, "--detach"], takes_over)
+
+
+class InTurn:
+    """Sleeps, and has one thing happen each time, as long as there are any.
+
+    Args:
+        clock: that passes meanwhile.
+    """
+
+    def __init__(self, *events: Callable[[], object]) -> None:
+        self._events = [*events]
+        self.clock = StillClock()
+
+    def __call__(self, seconds: float) -> None:
+        self.clock.sleep(seconds)
+        if self._events:
+            self._events.pop(0)()
+
+
+@pytest.fixture
+def waits(
+    slurm: SlurmTools, cluster: StandInCluster, tmp_path: Path, left: list[str]
+) -> Callable[[], None]:
+    """A launch waits for its nodes; called, it becomes a job, as its own process has it do."""
+    run_words(LAUNCH, make_context(cluster, directory=tmp_path))
+    job = cluster.to_launch
+
+    def starts() -> None:
+        cluster.name, cluster._jobs = left[0], {job.id: job}
+        AllocationBook().launched(left[0], job.id)
+
+    return starts
+
+
+def test_who_attaches_is_told_why_it_waits_then_follows_the_job(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    happens = InTurn(bool, lambda: setattr(slurm, "state", "RUNNING"), waits)
+    context = make_context(cluster, sleep=happens, clock=happens.clock)
+    outcome = run_words(["attach", left[0]], context)
+    assert isinstance(context.screen, Paper)
+    assert context.screen.followed == [cluster.to_launch]
+    assert outcome.exit_code == 0
+    waiting, granted = map(plain_text, context.screen.said)
+    assert "(Resources)" in waiting
+    assert says("expected to start in", waiting)
+    assert "node2, node3" in granted
+    # From now on the name stands for the job.
+    assert run_words(["status", left[0]], context).job is cluster.to_launch
+
+
+def test_a_notebook_shows_why_it_waits_and_is_not_kept_waiting(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    context = make_context(cluster, screen=Paper(in_background=True))
+    assert run_words(["attach"], context).job is None
+    ((first, look),) = context.screen.awaited
+    assert "(Resources)" in plain_text(first.said)
+    assert plain_text(look().said) == plain_text(first.said)
+    slurm.state = "RUNNING"
+    assert look().job is None
+    waits()
+    assert look().job is cluster.to_launch
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("options", "event", "code"), [([], interrupt, 130), (["--timeout", "3"], bool, 124)]
+)
+def test_who_no_longer_watches_leaves_it_waiting(
+    slurm: SlurmTools,
+    cluster: StandInCluster,
+    waits: Callable[[], None],
+    left: list[str],
+    options: list[str],
+    event: Callable[[], object],
+    code: int,
+) -> None:
+    happens = InTurn(event)
+    context = make_context(cluster, sleep=happens, clock=happens.clock)
+    assert run_words(["attach", left[0], *options], context).exit_code == code
+    assert slurm.state == "PENDING"
+    assert AllocationBook().of_cluster(left[0]) is not None
+
+
+def test_a_launch_that_fails_says_why_to_who_watches(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    log = launch_log(left[0])
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("granted: node2\nerror: no space is left on node2\n")
+    happens = InTurn(lambda: AllocationBook().forget(left[0]))
+    context = make_context(cluster, sleep=happens, clock=happens.clock)
+    with pytest.raises(RefusedError) as raised:
+        run_words(["attach", left[0]], context)
+    assert "no space is left on node2" in raised.value.problem.cause
+    assert str(log) in raised.value.problem.fix
+
+
+def test_what_was_canceled_is_no_longer_watched(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    happens = InTurn(lambda: setattr(slurm, "state", "CANCELLED"))
+    context = make_context(cluster, sleep=happens, clock=happens.clock)
+    with pytest.raises(RefusedError):
+        run_words(["attach", left[0]], context)
+
+
+def test_a_program_waits_for_the_job_in_the_same_way(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    cluster.name = left[0]
+    seen: list[Allocation] = []
+    there: Any = cluster
+    assert awaited_job(there, seen.append, InTurn(waits)) is cluster.to_launch
+    assert seen[0].waiting is not None
+    assert seen[0].waiting.word == "Resources"
+    assert cluster.followed
+    cluster.name = "lab"
+    with pytest.raises(RefusedError):
+        awaited_job(there)
 
 
 def test_no_wait_contradicts_wait_and_a_cell(

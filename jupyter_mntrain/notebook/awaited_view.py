@@ -1,0 +1,73 @@
+"""Awaited view: shows what a job waits for, until its live view takes the output over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.notebook.liveview import LiveOutput
+from jupyter_mntrain.notebook.updater import View
+from jupyter_mntrain.show.bundles import Bundle, text_bundle
+from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.show.screen import Awaited
+from jupyter_mntrain.sources.awaited_launch import LOOK_EVERY_S
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+
+class AwaitedView(View):
+    """Redraws what a job waits for.
+
+    Args:
+        look: what is known now; raises :class:`RefusedError` if there will be no job.
+        take_over: shows the job, once it is there, in the place of this view.
+    """
+
+    def __init__(
+        self,
+        look: Callable[[], Awaited],
+        output: LiveOutput,
+        take_over: Callable[[Job], object],
+    ) -> None:
+        self._look = look
+        self._output = output
+        self._take_over = take_over
+        self._last: Bundle = {}
+
+    def begin(self, first: Awaited) -> None:
+        """Show in the running cell what is known already."""
+        self._last = text_bundle(first.said)
+        self._output.display(self._last, raw=True)
+
+    @property
+    def interval_s(self) -> float:
+        return LOOK_EVERY_S
+
+    def is_urgent(self) -> bool:
+        return False
+
+    def frame(self) -> bool:
+        try:
+            now = self._look()
+        except RefusedError as error:
+            self._say(problem_text(error.problem))
+            return True
+        except Exception as error:  # noqa: BLE001 - shown on the page; the next look may succeed
+            self._say(Text(f"⚠ {error}"))
+            return False
+        if now.job is None:
+            self._say(now.said)
+            return False
+        self._take_over(now.job)
+        return True
+
+    def _say(self, renderable: RenderableType) -> None:
+        bundle = text_bundle(renderable)
+        if bundle != self._last:
+            self._last = bundle
+            self._output.update(bundle, raw=True)

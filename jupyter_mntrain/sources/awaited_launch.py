@@ -1,0 +1,208 @@
+"""Awaited launch: one that waits for its nodes, as whoever did not ask for them sees it.
+
+The process that asked for the nodes launches on them; any other of the user's finds the launch in
+the allocation book: why it waits, which job it has become, and how to give its nodes back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+import platformdirs
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError, RefusedError, error_of
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.sources.allocation import Allocation
+from jupyter_mntrain.model.sources.slots import told_of, write_allocation
+from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.sources.allocation_book import (
+    AllocationBook,
+    AllocationNote,
+    follow_remembered,
+)
+from jupyter_mntrain.sources.registry import source_named
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Cluster, Job
+
+T = TypeVar("T")
+
+LOOK_EVERY_S = tunables.seconds("sources.look_interval_s")
+
+
+class AwaitedLaunch:
+    """A launch in an allocation of this user's, from any process of the user's.
+
+    Args:
+        note: of the allocation, as it was when it was found.
+        book: that the note is in.
+    """
+
+    def __init__(self, note: AllocationNote, book: AllocationBook | None = None) -> None:
+        self.note = note
+        self._book = book or AllocationBook()
+
+    @classmethod
+    def named(cls, cluster: str, book: AllocationBook | None = None) -> AwaitedLaunch | None:
+        """The launch whose nodes form, or are to form, this cluster."""
+        book = book or AllocationBook()
+        note = book.of_cluster(cluster)
+        return None if note is None else cls(note, book)
+
+    @classmethod
+    def waiting(cls, book: AllocationBook | None = None) -> tuple[AwaitedLaunch, ...]:
+        """Those that are no job yet, the newest first."""
+        book = book or AllocationBook()
+        return tuple(cls(note, book) for note in book.notes() if not note.jobs)
+
+    @property
+    def cluster(self) -> str:
+        return self.note.cluster
+
+    def look(self) -> Allocation:
+        """How its allocation is now, as the source says."""
+        return self._asked(lambda source: source.look(self.note.id, self.note.request))
+
+    def job(self) -> str | None:
+        """The id of the job that it has become; ``None`` before that.
+
+        Raises:
+            RefusedError: it ended without one, and its nodes were given back.
+        """
+        note = self._book.of_cluster(self.cluster)
+        if note is None:
+            raise _given_up(self.cluster)
+        self.note = note
+        return note.jobs[-1] if note.jobs else None
+
+    def job_unless_over(self, now: Allocation) -> str | None:
+        """The id of the job; ``None`` while there can still be one.
+
+        Args:
+            now: what was just seen.
+
+        Raises:
+            RefusedError: the allocation has ended, or will never be granted.
+        """
+        over = refusal_of(now)
+        # A job may have been launched since, and even have ended.
+        job = self.job()
+        if job is None and over is not None:
+            raise over
+        return job
+
+    def wait(
+        self,
+        on_look: Callable[[Allocation], None] = lambda _: None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> str:
+        """Wait until it is a job, and return its id. Ctrl-C ends the waiting only.
+
+        Args:
+            on_look: called after each look.
+            sleep: waits until the next look; what it raises ends the waiting.
+
+        Raises:
+            RefusedError: as :meth:`job_unless_over`; nothing is given back.
+        """
+        job = self.job()
+        while job is None:
+            now = self.look()
+            on_look(now)
+            job = self.job_unless_over(now)
+            if job is None:
+                sleep(LOOK_EVERY_S)
+        return job
+
+    def give_back(self) -> Allocation | None:
+        """End it, if it waits in the queue, or no job has started in it. Returns how it was before.
+
+        ``None`` if there is nothing to end here: it has ended, or a job holds its nodes.
+        """
+        now = self.look()
+        if now.is_over or now.state == "unknown" or (self.note.jobs and now.state != "pending"):
+            return None
+        if self.note.directory:
+            told = msgspec.structs.replace(told_of(now), is_canceled=True)
+            write_allocation(Path(self.note.directory), told)
+        self._asked(lambda source: source.give_back(self.note.id, self.note.request))
+        if not self.note.jobs:
+            self._book.forget(self.cluster)
+        return now
+
+    def _asked(self, ask: Callable[[NodeSource], Awaitable[T]]) -> T:
+        # Loaded with what drivers need.
+        from jupyter_mntrain.cluster.loop import LoopThread
+
+        source = source_named(self.note.request.source)
+
+        async def asked() -> T:
+            try:
+                return await ask(source)
+            finally:
+                await source.close()
+
+        with closing(LoopThread(f"mntrain-{source.name}")) as loop:
+            return loop.run(asked())
+
+
+def awaited_job(
+    cluster: Cluster,
+    on_look: Callable[[Allocation], None] = lambda _: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Job:
+    """The job of a launch that waits for its nodes: waits until it has started on them.
+
+    Args:
+        cluster: of the name that the launch was given, like ``Cluster("slurm-3f9a2c")``.
+        on_look: told every few seconds how the allocation is: ``waiting`` says why it waits.
+        sleep: waits until the next look; what it raises ends the waiting.
+
+    Raises:
+        RefusedError: there is no such launch, it has ended without a job, or its nodes will never
+            be granted.
+    """
+    launch = AwaitedLaunch.named(cluster.name)
+    if launch is None:
+        raise _given_up(cluster.name)
+    job = launch.wait(on_look, sleep)
+    follow_remembered(cluster)
+    return cluster.job(job)
+
+
+def launch_log(cluster: str) -> Path:
+    """What the process says that waits for the nodes of a cluster in the place of a person."""
+    return platformdirs.user_state_path("mntrain") / "launches" / f"{cluster}.log"
+
+
+def refusal_of(allocation: Allocation) -> MntrainError | None:
+    """Why no job can start in an allocation any more; ``None`` while one can."""
+    if allocation.waiting is not None and not allocation.waiting.can_end:
+        return error_of(allocation.waiting.reason)
+    if not allocation.is_over:
+        return None
+    if allocation.problem is not None:
+        return error_of(allocation.problem)
+    if allocation.outcome == "canceled":
+        cause, fix = f"allocation {allocation.id} was canceled", "ask for nodes again"
+    else:
+        cause = f"allocation {allocation.id} has ended: its agents ended"
+        fix = "see its log for why"
+    return RefusedError(cause, kind=Kind.NODES_TAKEN, fix=fix)
+
+
+def _given_up(cluster: str) -> RefusedError:
+    """Its launch is forgotten: it failed, or somebody has canceled it."""
+    log = launch_log(cluster)
+    with suppress(OSError, IndexError):
+        last = log.read_text(errors="replace").strip().splitlines()[-1]
+        cause = f"the launch {cluster} has ended without a job: {last}"
+        return RefusedError(cause, kind=Kind.NODES_TAKEN, fix=f"see {log}, then launch again")
+    cause = f"no launch {cluster} waits for nodes: it was canceled, or has failed"
+    return RefusedError(cause, kind=Kind.NODES_TAKEN, fix="launch again")

@@ -1,0 +1,44 @@
+"""Telling: says what a person waits for in an allocation, whenever that changes."""
+
+from __future__ import annotations
+
+from jupyter_mntrain.model.sources.allocation import Allocation
+from jupyter_mntrain.model.sources.changes import AllocationChange, changes
+from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.allocations.words import granted_line, waiting_line
+
+
+class AllocationTeller:
+    """Says what is new of one allocation, and why it waits."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._seen: Allocation | None = None
+        self._said: tuple[str, bool] | None = None
+
+    def look(self, now: Allocation) -> None:
+        """Say what is new in it since the last look."""
+        if now.state == "unknown":
+            return
+        for change in changes(self._seen, now):
+            self.tell(now, change)
+        self._seen = now
+        self.tell_why_it_waits(now)
+
+    def tell(self, now: Allocation, change: AllocationChange) -> None:
+        """Say what has changed, but for why it waits."""
+        if change.kind == "granted":
+            self._context.screen.say(granted_line(now))
+        elif change.problem is not None and change.kind not in ("waits", "ended"):
+            self._context.screen.say(problem_text(change.problem, mark="⚠", style="yellow"))
+
+    def tell_why_it_waits(self, now: Allocation) -> None:
+        """Say why, unless it was said; also once it is known when it is expected to start."""
+        waiting, now_s = now.waiting, self._context.clock()
+        if waiting is None:
+            return
+        news = waiting.word, waiting.forecast_s(now_s) is not None
+        if news != self._said or self._context.screen.keeps_last:
+            self._said = news
+            self._context.screen.say(waiting_line(waiting, now_s))
