@@ -1,6 +1,10 @@
 """Sphinx: its settings for this site. All of its pages are assembled by ``scripts.website``."""
 
+from pathlib import Path
+
 import jupyter_mntrain
+from scripts.website.assembly import place
+from scripts.website.sections import INDEX, sections
 
 project = "jupyter_mntrain"
 author = "The jupyter_mntrain contributors"
@@ -29,6 +33,12 @@ napoleon_numpy_docstring = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = "jupyter_mntrain"
+# Of a section with one page there is nothing to list beside it.
+html_sidebars = {
+    str(place(section.pages[0]).with_suffix("")): []
+    for section in sections((Path(__file__).parents[2] / INDEX).read_text())
+    if len(section.pages) == 1
+}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

@@ -11,7 +11,8 @@ from jupyter_mntrain.verbs.command import verb_parser
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 
-COLUMNS = 80
+COLUMNS = 72
+"""That fit beside both sidebars, in a window of 1300 pixels."""
 
 
 def page() -> str:
