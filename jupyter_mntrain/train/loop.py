@@ -136,8 +136,7 @@ class Trainer:
         self.changes = SettingChanges(world, recorder, (self, *users), say)
         self.first_step = self.checkpoints.resume(self.optimizer)
         if self.checkpoints.directory is not None and world.local_rank == 0:
-            described = self.checkpoints.directory / DESCRIPTION
-            describe(recipe, ready.config, ready.tokens, described)
+            describe(recipe, ready.config, ready.tokens, self.checkpoints.directory / DESCRIPTION)
         self.flops_per_token = ready.flops_per_token(ready.grid.place_of(world.rank))
         self._introduce(ready)
 
@@ -346,5 +345,6 @@ class Trainer:
             microbatches=self.recipe.microbatches,
             saves=self.checkpoints.directory is not None,
             resumed_step=self.first_step or None,
+            meets_every=self.recipe.data_parallel.sync_every or None,
             neighbors=self.pipeline.neighbors(),
         )

@@ -47,3 +47,30 @@ def test_steps_are_exact_whatever_their_number() -> None:
     table = Table(("time_s", "step"))
     table.append(1, {"time_s": 1790000000.123, "step": 1234567})
     assert page_columns(table.since(0)) == {"time_s": (1790000000.123,), "step": (1234567.0,)}
+
+
+def test_of_a_round_the_long_step_counts_wherever_it_is() -> None:
+    table, alike = (Table(("time_s", "step_s", "rate"), warm_up=2) for _ in range(2))
+    table.round, now_s = 5, 0.0
+    for number in range(1, 5000):
+        step_s = 6.0 if number % 5 == 0 else 1.0
+        now_s += step_s
+        row = {"time_s": now_s, "step_s": step_s, "rate": 100 / step_s if number != 3 else None}
+        for one in (table, alike):
+            one.append(number, row)
+        if number >= 8:
+            assert table.recent("step_s") == pytest.approx(2.0)
+            assert table.recent("rate") == pytest.approx(50.0)
+            begin, end = table.recent_span() or (0.0, 0.0)
+            assert end - begin == pytest.approx(10.0)
+    assert (alike.recent("step_s"), alike.recent("rate")) == (1.0, 100.0)
+
+
+def test_before_there_is_a_round_the_median_is_told() -> None:
+    table = Table(("time_s", "step_s"), warm_up=2)
+    table.round = 50
+    for number in range(1, 52):
+        table.append(number, {"time_s": float(number), "step_s": 9.0 if number == 50 else 1.0})
+    assert table.recent("step_s") == 1.0
+    table.append(52, {"time_s": 52.0, "step_s": 1.0})
+    assert table.recent("step_s") == pytest.approx(58 / 50)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import islice
-from math import isfinite
+from itertools import islice, repeat
+from math import fsum, isfinite
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -75,10 +75,13 @@ class Table:
         self._size = 1
         """Rows that each older one was joined from."""
         self._recent: slice | None = None
-        self._medians: dict[str, float | None] = {}
+        self._averages: dict[str, float | None] = {}
         """As long as no row is added: of many ranks, each has several figures."""
         self.joined_up_to = 0
         """Rows up to this number are no longer kept one by one."""
+        self.round = 0
+        """Steps of which one takes much longer than the others; 0 if all are alike. Once there are
+        so many, they are the recent ones."""
 
     def __len__(self) -> int:
         return len(self._older["time_s"]) + len(self._numbers)
@@ -93,7 +96,7 @@ class Table:
             self._retire()
         self._numbers.append(number)
         self._recent = None
-        self._medians.clear()
+        self._averages.clear()
         self._add(self._newest, row)
 
     def begin(self, number: int, rows: Sequence[Mapping[str, float | None]], size: int) -> None:
@@ -134,17 +137,32 @@ class Table:
         times = self._newest["time_s"]
         if not times:
             return slice(0, 0)
+        if self._has_round:
+            return slice(len(times) - self.round, len(times))
         begin = bisect_right(times, times[-1] - RECENT_S)
         return slice(max(begin, len(times) - MOST_RECENT_STEPS, self._warm_up), len(times))
 
+    @property
+    def _has_round(self) -> bool:
+        return 0 < self.round <= min(self._chunk, len(self._numbers) - self._warm_up)
+
     def recent(self, name: str) -> float | None:
-        """Median of the known values of the recent rows; ``None`` if there are none."""
-        if name not in self._medians:
-            values: Sequence[float] = self._newest[name][self.recent_rows()]
-            if UNKNOWN in values:
-                values = [value for value in values if value != UNKNOWN]
-            self._medians[name] = median(values) if values else None
-        return self._medians[name]
+        """Median of the known values of the recent rows; ``None`` if there are none.
+
+        Of a round, whose median would leave out its longest step, the mean over its time.
+        """
+        if name not in self._averages:
+            rows = self.recent_rows()
+            values: Sequence[float] = self._newest[name][rows]
+            if self._has_round:
+                seconds = self._newest["step_s"][rows]
+                found = _over_time(values, repeat(1.0) if name == "step_s" else seconds)
+            else:
+                if UNKNOWN in values:
+                    values = [value for value in values if value != UNKNOWN]
+                found = median(values) if values else None
+            self._averages[name] = found
+        return self._averages[name]
 
     def recent_span(self) -> tuple[float, float] | None:
         """Unix times at which the first of the recent steps began and the last one ended."""
@@ -208,6 +226,12 @@ class Table:
 
     def _empty(self) -> dict[str, array[float]]:
         return {name: array("d") for name in self._names}
+
+
+def _over_time(values: Iterable[float], seconds: Iterable[float]) -> float | None:
+    known = [pair for pair in zip(values, seconds, strict=False) if pair[0] != UNKNOWN]
+    total = fsum(one for _, one in known)
+    return fsum(value * one for value, one in known) / total if total > 0 else None
 
 
 def _joined(columns: Mapping[str, array[float]], size: int) -> dict[str, Sequence[float]]:

@@ -9,7 +9,7 @@ from statistics import fmean
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
 from jupyter_mntrain.metrics.rows.columns import HIGH, LOW, Table
-from jupyter_mntrain.metrics.rows.rank_rows import take_rows
+from jupyter_mntrain.metrics.rows.rank_rows import round_of, take_rows
 from jupyter_mntrain.metrics.thinned.blocks import AT, Row, extremes
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
 from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
@@ -56,6 +56,7 @@ class JobRows:
         writing = history.writing
         if len(writing) != self._writers:
             self._begin(len(writing))
+        self.table.round = round_of(writing)
         if not history.is_whole and most < SILENT_AFTER_STEPS:
             return seq
         left_out = () if history.is_whole else OF_ALL_RANKS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
 from jupyter_mntrain.metrics.rows.columns import HIGH, LOW, Table
@@ -124,6 +124,7 @@ class RankRows:
         told = self._capacities.items()
         if bubble != self._bubble or any(capacity(peer) != one for peer, one in told):
             self._begin(bubble)
+        self.table.round = round_of([series])
         rows = []
         for both in together([series], self._taken) if self._taken < series.first else ():
             block, self._taken = both.rows[0], both.end
@@ -294,6 +295,12 @@ def take_rows(table: Table, rows: Sequence[Mapping[str, float | None]], size: in
         seq += 1
         table.append(seq, row)
     return seq
+
+
+def round_of(writing: Iterable[RankSeries]) -> int:
+    """Steps from one meeting of replicas to the next, as the ranks tell; 0 if there is none."""
+    told = (one.start.meets_every for one in writing if one.start)
+    return next((one for one in told if one), 0)
 
 
 def short(value: float | None) -> float | None:

@@ -49,6 +49,9 @@ class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     """Whether it saves a checkpoint on request."""
     resumed_step: int | None = None
     """Finished steps of the checkpoint that it has loaded; ``None`` = it begins at step 1."""
+    meets_every: int | None = None
+    """Steps between two meetings of replicas that train apart, after which a step takes longer;
+    ``None`` = gradients are summed in every step."""
 
 
 class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
