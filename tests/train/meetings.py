@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
 from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
 from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
@@ -29,7 +30,7 @@ from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import Groups, World, form_groups, gathered
-from tests.train.equality_cases import VOCABULARY, case, layers_of
+from tests.train.equality_cases import NO_ADAPTERS, VOCABULARY, case, layers_of
 from tests.train.meeting_outcome import MeetingOutcome
 from tests.train.reference import OneProcess, batches_of
 from tests.train.test_command import write_text
@@ -48,7 +49,10 @@ SETTINGS = (
     *(f"data_parallel.replicas={REPLICAS}", f"data_parallel.sync_every={MET_EVERY}"),
     *("report.to=[]", "evaluation.interval_steps=3", "evaluation.sequences=4"),
 )
-NARROW = ("model.dtype=bfloat16", "data_parallel.sync_dtype=bfloat16")
+NARROW = (
+    *("model.dtype=bfloat16", "data_parallel.sync_dtype=bfloat16"),
+    *("train.skip_spikes=50", "adapters.rank=4"),
+)
 
 
 class Played:
@@ -72,8 +76,13 @@ class Played:
     def step(self, batch: Batch, step: int) -> float:
         """One step of each; returns the mean of their losses."""
         section, total = self.recipe.optimizer, 0.0
-        for part, one in enumerate(self.replicas):
-            total += one.forward_backward(batch.share(part, len(self.replicas)))
+        shards, width = self.recipe.data_parallel.shards, self.recipe.data_parallel.width
+        for replica, one in enumerate(self.replicas):
+            for part in range(replica * shards, (replica + 1) * shards):
+                total += one.forward_backward(batch.share(part, width)) / shards
+            for weight in one.model.parameters():
+                if weight.grad is not None:
+                    weight.grad /= shards
             for group in one.adamw.param_groups:
                 group["lr"] = section.learning_rate * ratio_at(self.recipe, step)
             nn.utils.clip_grad_norm_(one.model.parameters(), section.clip_norm)
@@ -96,16 +105,36 @@ class Played:
 
 def run_meetings(world: World, directory: Path) -> MeetingOutcome:
     """Compare; all ranks get the same outcome. Collective."""
-    usual = case(
-        *("llama", "eager-1f1b", "uneven", 1, world.size),
-        tied=True,
-        data_parallel=DataParallelSection(replicas=REPLICAS, sync_every=EVERY),
+    found = [one for recipe in _recipes(world.size) for one in gathered(world, _met(world, recipe))]
+    return MeetingOutcome(
+        max(one.loss_error for one in found),
+        max(one.weight_error for one in found),
+        max(one.averaged_error for one in found),
+        tuple(_differing(world, directory)) if world.size == REPLICAS else (),
     )
-    recipe = replace(
-        usual,
-        train=replace(usual.train, steps=STEPS),
-        optimizer=replace(usual.optimizer, learning_rate=RATE),
+
+
+def _recipes(ranks: int) -> Iterator[Recipe]:
+    """Replicas of whole weights and of adapters, or of two stages and of two shards."""
+    low = AdaptersSection(rank=4, alpha=16.0)
+    kinds = (
+        [(1, NO_ADAPTERS), (1, low)] if ranks == REPLICAS else [(1, NO_ADAPTERS), (2, NO_ADAPTERS)]
     )
+    for shards, adapters in kinds:
+        usual = case(
+            *("llama", "eager-1f1b", "uneven", 1, ranks),
+            tied=True,
+            data_parallel=DataParallelSection(replicas=REPLICAS, shards=shards, sync_every=EVERY),
+            adapters=adapters,
+        )
+        yield replace(
+            usual,
+            train=replace(usual.train, steps=STEPS),
+            optimizer=replace(usual.optimizer, learning_rate=RATE),
+        )
+
+
+def _met(world: World, recipe: Recipe) -> MeetingOutcome:
     config = read_config(recipe.model, VOCABULARY)
     grid, layout = make_grid(recipe, world.size), lay_out(recipe, world.size, layers_of(world.size))
     modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
@@ -125,25 +154,18 @@ def run_meetings(world: World, directory: Path) -> MeetingOutcome:
         meetings.after(step + 1)
         expected = played.step(batch, step)
         loss_error = max(loss_error, abs(loss.item() - expected) / expected)
-    theirs = played.replicas[grid.replica_of(world.rank)].weights()
-    weight_error = _worst(pipeline, theirs)
+    theirs, rows = played.replicas[grid.replica_of(world.rank)].weights(), pipeline.rows()
+    mine = {name: one[slice(*rows[name])] if name in rows else one for name, one in theirs.items()}
+    weight_error = _worst(pipeline, mine)
     averaged_error = _averaged_error(recipe, groups, pipeline, optimizer, batches[0])
-    found = gathered(world, MeetingOutcome(loss_error, weight_error, averaged_error))
-    return MeetingOutcome(
-        max(one.loss_error for one in found),
-        max(one.weight_error for one in found),
-        max(one.averaged_error for one in found),
-        tuple(_differing(world, directory)) if world.size == REPLICAS else (),
-    )
+    return MeetingOutcome(loss_error, weight_error, averaged_error)
 
 
 def _averaged_error(
     recipe: Recipe, groups: Groups, pipeline: Pipeline, optimizer: Optimizer, batch: Batch
 ) -> float:
     """Without momentum, and by a learning rate of 1: the mean of what SGD makes of the same."""
-    plain = DataParallelSection(
-        replicas=REPLICAS, sync_every=1, outer_learning_rate=1.0, outer_momentum=0.0
-    )
+    plain = replace(recipe.data_parallel, sync_every=1, outer_learning_rate=1.0, outer_momentum=0.0)
     meter = StageMeter(Stopwatch(groups.pipeline.device))
     every_step = replace(recipe, data_parallel=plain)
     meetings = Meetings(every_step, groups, pipeline, optimizer, meter, unwatched)

@@ -31,7 +31,7 @@ FIXED: Final = {
     "data": "data is read and divided into batches before the first step",
     "tokens": "the model is built before the first step",
     "pipeline": "stages and microbatches are laid out before the first step",
-    "data_parallel": "pipelines are laid out before the first step",
+    "data_parallel": "pipelines, and how they meet, are set up before the first step",
     "optimizer": "the optimizer is made before the first step",
     "adapters": "the model is built before the first step",
     "memory": "memory is laid out before the first step",

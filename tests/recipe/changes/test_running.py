@@ -120,6 +120,17 @@ def test_the_best_checkpoints_go_on_to_be_evaluated(setting: str) -> None:
     assert changed_while_running(running(*best), both, step=STEP).checkpoint.keep_best == 2
 
 
+def test_replicas_that_meet_rarely_go_on_to_be_evaluated_when_they_meet() -> None:
+    rarely = ("data_parallel.replicas=2", "data_parallel.sync_every=50")
+    error = refusal("evaluation.interval_steps=120", more=rarely)
+    assert says("use a multiple of 50, for example 100", str(error))
+    settings = ("evaluation.interval_steps=150", "train.steps=2010")
+    after = changed_while_running(running(*rarely), settings, step=STEP)
+    assert (after.evaluation.interval_steps, after.steps) == (150, 2010)
+    error = refusal("data_parallel.sync_every=100", more=rarely)
+    assert says("mntrain resume j-1 --set data_parallel.sync_every=100", str(error))
+
+
 def test_a_change_that_only_pins_a_value_is_kept() -> None:
     before = running()
     settings = (f"optimizer.warmup_steps={before.warmup_steps}",)
