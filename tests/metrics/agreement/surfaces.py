@@ -34,9 +34,9 @@ Rows = list[dict[str, str]]
 
 
 def printed(sample: Sample) -> str:
-    """In a terminal that is wide enough for all columns."""
+    """In a terminal that is wide enough for all columns, with a row for each rank."""
     console = Console(file=io.StringIO(), width=180, record=True)
-    console.print(status_view(sample.summary, sample.history.view))
+    console.print(status_view(sample.summary, sample.history.view, every_rank=True))
     return console.export_text()
 
 

@@ -17,6 +17,7 @@ from jupyter_mntrain.model.records.metrics import RankStep, encoder, sample_deco
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.job import progress_line
+from jupyter_mntrain.show.tables.ranks.rank_groups import MOST_RANKS
 from jupyter_mntrain.telemetry import formulas
 from tests.metrics.agreement.recordings import NAMES, load
 from tests.metrics.agreement.surfaces import (
@@ -83,10 +84,9 @@ def test_stdout_picture_notebook_and_json_say_the_same(name: str) -> None:
     ranks = rank_figures(text)
     assert len(ranks) == len(told["ranks"])
     assert spelled_ranks(told) == ranks
-    in_notebook = rows(notebook, "rank")
-    assert {row["rank"]: row["MFU"] for row in in_notebook} == {
-        rank: row["MFU"] for rank, row in ranks.items()
-    }
+    in_notebook = {row["rank"]: row["MFU"] for row in rows(notebook, "rank")}
+    assert in_notebook.items() <= {rank: row["MFU"] for rank, row in ranks.items()}.items()
+    assert len(in_notebook) == len(ranks) or len(ranks) > MOST_RANKS, "of many, what stands out"
     for title, column in (
         ("Throughput, tok/s", "pace"),
         ("MFU", "MFU"),
