@@ -112,10 +112,23 @@ class SlurmSource(NodeSource):
         folder = None
         with suppress(RefusedError):  # SLURM forgets jobs minutes after their end
             folder = await self.directory(allocation_id, request)
+        is_own = folder is not None and self._has_made(folder, request)
+        if folder is not None and is_own:
             shutil.rmtree(folder / SECRETS_FOLDER, ignore_errors=True)
         await self._done(["scancel", allocation_id], allocation_id)
-        if folder is not None and not any(folder.glob(f"{NAME}-*")):
+        if folder is not None and is_own and not any(folder.glob(f"{NAME}-*")):
             shutil.rmtree(folder, ignore_errors=True)  # nothing has run: it holds no records
+
+    def _has_made(self, folder: Path, request: NodesRequest) -> bool:
+        """Whether a folder is one of ours, not one in which a person works: SLURM gives the numbers
+        of jobs again, and says nothing of a folder as the empty path, which is where we are.
+        """
+        return (
+            folder.is_absolute()
+            and folder.resolve().parent == self._folder.resolve()
+            and folder.name.startswith(f"{request.name}-")
+            and (folder / SCRIPT).is_file()
+        )
 
     async def _done(self, words: list[str], job: str) -> None:
         said = await self._commands.run(words)
