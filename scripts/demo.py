@@ -36,7 +36,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = {path.stem: path for path in sorted((ROOT / "notebooks").glob("*.ipynb"))}
 FIRST = "quickstart"
 NODES = {"node1": "127.0.0.2", "node2": "127.0.0.3"}
-READY_S = 30.0
+READY_S = 120.0
+"""On a busy machine an agent takes half a minute; one that ends is noticed at once."""
 CELL_S = 1200
 """Far more than any cell takes on two cores: a slow machine is no reason to give up."""
 STOP_S = 10.0
