@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id, snapshot
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.families import (
     families,
@@ -103,7 +104,7 @@ def model_config(recipe: Recipe) -> Config | None:
         size = recipe.data.vocabulary_size + len(recipe.tokens.add)
         return {**preset_config(recipe.model), "vocab_size": size}
     try:
-        config = json.loads((Path(recipe.model.path).expanduser() / CONFIG).read_bytes())
+        config = json.loads((_here(recipe.model.path) / CONFIG).read_bytes())
     except (OSError, ValueError):
         return None
     if not isinstance(config, dict) or config.get("model_type") not in families():
@@ -121,8 +122,16 @@ def refuse_model_here(recipe: Recipe) -> None:
         RecipeError: the trainer cannot use it.
     """
     path = recipe.model.path
-    if path is not None and (directory := Path(path).expanduser()).is_dir():
+    if path is not None and (directory := _here(path)).is_dir():
         refuse_directory(directory, path)
+
+
+def _here(path: str) -> Path:
+    """Where a model is on this machine, if it is: of one of the hub, at least its config."""
+    model = hub_copy(path) or hub_id(path)
+    directory = Path(path).expanduser()
+    cached = None if model is None or directory.exists() else snapshot(model)
+    return cached or directory
 
 
 def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]:

@@ -40,6 +40,7 @@ _Beta = Annotated[float, Meta(ge=0.0, lt=1.0)]
 class ModelSection(UserRecord, frozen=True):
     """The model: a preset trained from scratch, or a Hugging Face directory to continue from.
 
+    ``path`` may also be ``org/name`` or ``org/name@revision`` of the hub, which a launch fetches.
     ``layers`` to ``tie_embeddings`` override a preset; a directory defines them itself. ``dtype``
     applies to parameters, activations and transfers; ``auto`` is ``bfloat16`` if every rank has a
     GPU of compute capability 8.0 or newer, else ``float32``. ``attention`` ``auto`` is the

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
@@ -226,7 +227,9 @@ def _recipe(
     spelled_out = _absolute(recipe, directory)
     every = [*overrides, *spelled_out]
     recipe = parse_recipe(text, every, name=name)
-    model = Path(recipe.model.path).name if recipe.model.path else recipe.model.preset
+    path = recipe.model.path
+    of_hub = hub_copy(path) or hub_id(path)
+    model = Path(of_hub.repo if of_hub else path).name if path else recipe.model.preset
     return Workload(
         entry=("-m", TRAINER, RECIPE_FILE, *(word for one in every for word in (SET, one))),
         files={RECIPE_FILE: text},
@@ -247,8 +250,11 @@ def _absolute(recipe: Recipe, directory: Path) -> list[str]:
             return None
         return str((directory / given).resolve())
 
+    model = recipe.model.path
+    if hub_id(model) and not (directory / str(model)).exists():
+        model = None  # a launch fetches it
     paths = {
-        "model.path": recipe.model.path,
+        "model.path": model,
         "data.source": recipe.data.source,
         "data.evaluation_path": recipe.data.evaluation_path,
         "data.chat_template": recipe.data.chat_template,

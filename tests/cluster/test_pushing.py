@@ -16,15 +16,21 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
+from jupyter_mntrain.cluster.files.hub_models import bring_hub_model
+from jupyter_mntrain.launch.files.hub_names import HubId
 from jupyter_mntrain.launch.files.manifest import read_manifest, transfer_of
 from jupyter_mntrain.launch.files.names import LargeName
 from jupyter_mntrain.launch.files.records import Cleaned, Deposit, NodeSpace
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.trust.certificates import Subject
+from jupyter_mntrain.workload.workload import from_cell
 from tests import trusted
 from tests.agent.live import LiveAgent, free_port
 from tests.cluster.conftest import wait_for
+from tests.standin.hub import HubServer
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
@@ -256,3 +262,56 @@ def test_what_lies_on_nodes_is_listed_and_what_is_named_deleted(
     assert not place(agents[1], NAME).exists()
     assert not old.exists()
     assert place(agents[0], NAME).exists()
+
+
+class Reports:
+    """What a person is told meanwhile."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def report(self, what: str, _done: int, _total: int | None) -> None:
+        self.seen.append(what)
+
+
+def test_a_model_of_the_hub_is_fetched_once_and_comes_to_all_nodes(
+    cluster: Cluster, agents: list[LiveAgent], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"model_type": "llama", "vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 2}
+    config |= {"intermediate_size": 32, "num_attention_heads": 2, "num_key_value_heads": 2}
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    (folder / "config.json").write_bytes(msgspec.json.encode(config))
+    (folder / "model.safetensors").write_bytes(CONTENTS["weights.bin"])
+    (folder / "README.md").write_text("not for training")
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    launcher, reports = cluster._driver.launcher(), Reports()
+
+    def bring(spec: JobSpec, *nodes: str) -> None:
+        infos = [agent.info() for agent in agents if agent.name in nodes]
+        work = bring_hub_model(launcher.live, spec, infos, launcher.clock, reports)
+        cluster._driver.loop.run(work)
+
+    made = from_cell('[model]\npath = "org/tiny"\n', directory=tmp_path)
+    participants = (Participant("node1"), Participant("node2"))
+    spec = JobSpec(entry=made.entry, files=made.files, participants=participants)
+    with HubServer({"org/tiny": folder}) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+        placed = cluster.with_hub_commit(spec)
+        copy = HubId("org/tiny", hub.commit("org/tiny")).copy
+        assert recipe_of(placed).model.path == str(copy)  # type: ignore[union-attr]
+        assert hub.sent == {"org/tiny/config.json": 1}
+        bring(placed, "node1", "node2")
+        assert hub.sent == {"org/tiny/config.json": 1, "org/tiny/model.safetensors": 1}
+    wanted = {one.name: one.read_bytes() for one in folder.iterdir() if one.name != "README.md"}
+    for agent in agents[:2]:
+        assert contents(place(agent, copy)) == wanted
+    assert not place(agents[2], copy).exists()
+    assert any(str(copy) in what for what in reports.seen), reports.seen
+
+    # The job goes on elsewhere: neither the hub nor this machine's cache is there any more.
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "empty"))
+    assert cluster.with_hub_commit(placed) == placed
+    bring(placed, "node2", "node3")
+    assert contents(place(agents[2], copy)) == wanted

@@ -30,6 +30,13 @@ def test_large_things_are_asked_for_by_name(tmp_path: Path):
     ]
 
 
+@pytest.mark.parametrize("path", ["org/tiny", f"models:org--tiny@{'0' * 40}"])
+def test_a_model_of_the_hub_is_brought_by_the_launch(path: str, tmp_path: Path):
+    text = f'[model]\npath = "{path}"\n[data]\nsource = "/corpus.txt"\n'
+    asked = question_of_recipe(from_cell(text, directory=tmp_path).recipe)
+    assert [one.use for one in asked.paths] == ["data"]
+
+
 def asked_for(entry: tuple[str, ...], **fields: Any) -> list[tuple[str, str]]:
     spec = JobSpec(entry=entry, participants=(Participant("node1"),), **fields)
     return [(one.use, one.path) for one in question_of_job(spec).paths]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from jupyter_mntrain.cluster.files.large_files import Pulled, Pushed
+from jupyter_mntrain.cluster.files.large_files import Pulled
+from jupyter_mntrain.cluster.files.pushing import Pushed
 from jupyter_mntrain.launch.files.names import LargeName
 from jupyter_mntrain.launch.files.records import Cleaned, HeldThing, NodeSpace
 from jupyter_mntrain.launch.progress import SILENT, Progress

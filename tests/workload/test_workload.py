@@ -29,6 +29,15 @@ def test_relative_paths_become_absolute_for_ranks_run_elsewhere(tmp_path):
     assert f'model.path="{tmp_path}/m"' in workload.entry
 
 
+def test_a_hub_id_is_a_path_only_if_there_is_such_a_folder(tmp_path):
+    (tmp_path / "r.toml").write_text('[model]\npath = "org/tiny@v1"\n')
+    workload = from_path(tmp_path / "r.toml")
+    assert "--set" not in workload.entry
+    assert from_cell('[model]\npath = "org/tiny@v1"\n', directory=tmp_path).name == "tiny"
+    (tmp_path / "org" / "tiny@v1").mkdir(parents=True)
+    assert f'model.path="{tmp_path}/org/tiny@v1"' in from_path(tmp_path / "r.toml").entry
+
+
 def test_absolute_home_and_default_paths_are_left_alone(tmp_path):
     (tmp_path / "r.toml").write_text('[data]\nsource = "~/c.txt"\n[model]\npath = "/m"\n')
     assert "--set" not in from_path(tmp_path / "r.toml").entry

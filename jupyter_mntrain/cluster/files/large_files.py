@@ -5,58 +5,37 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from jupyter_mntrain.cluster.files.swarm import LocalGiver, NodeGiver, PieceGiver, Swarm
+from jupyter_mntrain.cluster.files.pushing import (
+    FileSeat,
+    Pushed,
+    deposited,
+    manifest_of,
+    push_large,
+)
 from jupyter_mntrain.cluster.launch.sending import PARALLEL
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
 from jupyter_mntrain.launch.files.arriving import Arriving
 from jupyter_mntrain.launch.files.file_calls import FileCalls
-from jupyter_mntrain.launch.files.manifest import check_manifest, read_manifest, transfer_of
+from jupyter_mntrain.launch.files.manifest import check_manifest, transfer_of
 from jupyter_mntrain.launch.files.names import LargeName, checked_large_name
 from jupyter_mntrain.launch.files.records import (
     Cleaned,
     CleanRequest,
     Deposit,
     NodeSpace,
-    PieceManifest,
-    PieceSource,
-    TransferState,
 )
-from jupyter_mntrain.launch.gang_start import all_or_error
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.retry import persist
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
 
-ASK_INTERVAL_S = tunables.seconds("files.ask_interval_s")
-MIB = 1 << 20
-
 T = TypeVar("T")
-
-
-class Pushed(Record, frozen=True):
-    """What a push has done.
-
-    Args:
-        had: nodes that had it before.
-        failed: why a node does not have it; what arrived there stays for the next time.
-        sent_bytes: by the node that sent them; empty name = this machine.
-    """
-
-    name: str
-    size_bytes: int
-    nodes: tuple[str, ...]
-    had: tuple[str, ...]
-    failed: dict[str, Problem]
-    sent_bytes: dict[str, int]
-    took_s: float
 
 
 class Pulled(Record, frozen=True):
@@ -67,16 +46,6 @@ class Pulled(Record, frozen=True):
     path: str
     size_bytes: int
     took_s: float
-
-
-class _Seat(NamedTuple):
-    info: NodeInfo
-    calls: FileCalls
-
-    @property
-    def peer(self) -> PieceSource:
-        info = self.info
-        return PieceSource(node=info.name, node_id=info.node_id, addresses=info.addresses)
 
 
 class ClusterFiles:
@@ -114,7 +83,9 @@ class ClusterFiles:
         holder = next((one for one in seats if one.info.name == giver), None)
         if not receivers:
             raise SpecError("there is no node to push to", fix="name one that 'nodes' lists")
-        return self._driver.loop.run(self._push(name, path, holder, receivers, progress))
+        return self._driver.loop.run(
+            push_large(name, path, holder, receivers, self._clock, progress)
+        )
 
     def pull(self, node: str, name: LargeName, to: Path, *, progress: Progress = SILENT) -> Pulled:
         """Fetch a file or folder of a node to this machine.
@@ -162,77 +133,21 @@ class ClusterFiles:
             self._ask_all(asked, lambda calls: calls.clean(request), "looking", progress)
         )
 
-    def _seats(self, names: Sequence[str], progress: Progress) -> list[_Seat]:
+    def _seats(self, names: Sequence[str], progress: Progress) -> list[FileSeat]:
         self._driver.refuse_read_only()
         self._search.settle(names, progress)
         self._search.refuse_awaited(names)
         usable = self._search.usable()
         infos = [find_node(name, usable) for name in names] if names else usable
         chosen = {info.node_id: info for info in infos}.values()
-        return [_Seat(one, FileCalls(self._search.client(one.node_id))) for one in chosen]
+        return [FileSeat(one, FileCalls(self._search.client(one.node_id))) for one in chosen]
 
-    async def _push(
-        self,
-        name: LargeName,
-        path: Path | None,
-        holder: _Seat | None,
-        receivers: Sequence[_Seat],
-        progress: Progress,
-    ) -> Pushed:
+    async def _pull(self, seat: FileSeat, name: LargeName, to: Path, progress: Progress) -> Pulled:
         begun_s = self._clock.time()
-        if holder is not None:
-            manifest = await _manifest_of(holder.calls, name, progress)
-            giver: PieceGiver = NodeGiver(holder.peer)
-        else:
-            assert path is not None  # noqa: S101 - the caller's
-            manifest = await _own_manifest(path, progress)
-            giver = LocalGiver(path, manifest)
-        ids = tuple(one.info.node_id for one in receivers)
-        seats = [*receivers, *([holder] if holder else [])]
-        deposit = Deposit(root=name.root, name=name.name, manifest=manifest, nodes=ids)
-        answers = await asyncio.gather(
-            *(_deposited(one.calls, deposit, progress) for one in seats), return_exceptions=True
-        )
-        states = dict(zip((one.info.name for one in seats), all_or_error(answers), strict=True))
-        had = tuple(one.info.name for one in receivers if states[one.info.name].is_done)
-        transfer = transfer_of(name.root, name.name, manifest)
-        swarm = Swarm(
-            transfer,
-            manifest,
-            giver,
-            {one.info.name: one.calls for one in receivers},
-            {one.info.name: one.peer for one in receivers},
-            self._clock.time,
-        )
-        held = {one.info.name: states[one.info.name].pieces for one in receivers}
-        count = len(receivers) - len(had)
-        await swarm.run(held, f"pushing {name} to {count} node{'s' * (count != 1)}", progress)
-        failed = dict(swarm.failed)
-
-        async def finish(seat: _Seat) -> None:
-            try:
-                await persist(lambda: seat.calls.finish(transfer))
-            except MntrainError as error:
-                failed[seat.info.name] = error
-
-        going = [one for one in receivers if one.info.name not in (*failed, *had)]
-        await asyncio.gather(*map(finish, going))
-        return Pushed(
-            name=str(name),
-            size_bytes=manifest.size_bytes,
-            nodes=tuple(one.info.name for one in receivers if one.info.name not in failed),
-            had=had,
-            failed={node: error.problem for node, error in failed.items()},
-            sent_bytes=dict(swarm.sent_bytes),
-            took_s=self._clock.time() - begun_s,
-        )
-
-    async def _pull(self, seat: _Seat, name: LargeName, to: Path, progress: Progress) -> Pulled:
-        begun_s = self._clock.time()
-        manifest = await _manifest_of(seat.calls, name, progress)
+        manifest = await manifest_of(seat.calls, name, progress)
         check_manifest(manifest)
         deposit = Deposit(root=name.root, name=name.name, manifest=manifest)
-        await _deposited(seat.calls, deposit, progress)
+        await deposited(seat.calls, deposit, progress)
         transfer = transfer_of(name.root, name.name, manifest)
         await asyncio.to_thread(to.parent.mkdir, parents=True, exist_ok=True)
         arriving = Arriving(to, to.parent, transfer, manifest)
@@ -259,14 +174,14 @@ class ClusterFiles:
 
     async def _ask_all(
         self,
-        seats: Sequence[_Seat],
+        seats: Sequence[FileSeat],
         ask: Callable[[FileCalls], Awaitable[T]],
         what: str,
         progress: Progress,
     ) -> dict[str, T | Problem]:
         count = Count(progress, what, len(seats))
 
-        async def one(seat: _Seat) -> T | Problem:
+        async def one(seat: FileSeat) -> T | Problem:
             try:
                 return await ask(seat.calls)
             except MntrainError as error:
@@ -276,34 +191,3 @@ class ClusterFiles:
 
         answers = await asyncio.gather(*map(one, seats))
         return dict(zip((seat.info.name for seat in seats), answers, strict=True))
-
-
-async def _own_manifest(path: Path, progress: Progress) -> PieceManifest:
-    def tell(done_bytes: int) -> None:
-        progress.report(f"reading {path.name}, MiB", done_bytes // MIB, None)
-
-    return await asyncio.to_thread(read_manifest, path, on_bytes=tell)
-
-
-async def _manifest_of(calls: FileCalls, name: LargeName, progress: Progress) -> PieceManifest:
-    """What a node has under a name; it reads all of it once."""
-    while True:
-        hashing = await persist(lambda: calls.hashing(str(name)))
-        if hashing.manifest is not None:
-            return hashing.manifest
-        total = hashing.total_bytes // MIB
-        what = f"{calls.node} reads {name}, MiB"
-        progress.report(what, hashing.done_bytes // MIB, total)
-        await asyncio.sleep(ASK_INTERVAL_S)
-
-
-async def _deposited(calls: FileCalls, deposit: Deposit, progress: Progress) -> TransferState:
-    """The state of a transfer on a node, once it knows what it has."""
-    while True:
-        state = await persist(lambda: calls.deposit(deposit))
-        if not state.is_checking:
-            return state
-        total = deposit.manifest.size_bytes // MIB
-        what = f"{calls.node} reads what it has, MiB"
-        progress.report(what, state.checked_bytes // MIB, total)
-        await asyncio.sleep(ASK_INTERVAL_S)

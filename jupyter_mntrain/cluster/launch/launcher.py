@@ -11,6 +11,7 @@ from typing import NamedTuple
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.examination.before_launch import BeforeLaunch, ToldBefore
 from jupyter_mntrain.cluster.examination.tried_ways import TriedWays
+from jupyter_mntrain.cluster.files.hub_models import bring_hub_model, with_hub_commit
 from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_workplaces
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links
 from jupyter_mntrain.cluster.launch.sending import send_project
@@ -197,6 +198,7 @@ class AgentLauncher:
     ) -> tuple[JobSpec, tuple[Placement, ...], Plan | None]:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
+        spec = await with_hub_commit(spec, progress)
         doctor = BeforeLaunch(self.live, self.clock, self.ways or TriedWays(self.clock), spec)
         agreed, told = await both(self.agreed(spec, progress), self._told(doctor, project))
         infos, placements = agreed
@@ -207,6 +209,7 @@ class AgentLauncher:
         if renewed != infos:  # another network may be the fastest
             placements = arrange(spec.participants, renewed)
         spec, plan = await _planned(spec, renewed)
+        await bring_hub_model(self.live, spec, renewed, self.clock, progress)
         return spec, placements, plan
 
     async def _told(self, doctor: BeforeLaunch, project: StagedProject | None) -> ToldBefore | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
+from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.asking import refuse_unusable
 from jupyter_mntrain.cluster.launch.begin import BeginPlan, plan_beginning
@@ -70,6 +71,16 @@ class LaunchingCluster:
     def workplaces(self, spec: JobSpec) -> tuple[FoundWorkplace, ...]:
         """What each participant has of what a job runs in; empty if that is the agents' own."""
         return self._driver.loop.run(self._driver.launcher().workplaces(spec))
+
+    def with_hub_commit(self, spec: JobSpec, *, progress: Progress = SILENT) -> JobSpec:
+        """The job with the commit and copy of its model, if its recipe names one of the Hugging
+        Face hub, ``org/name``; a launch does so, too. The config comes into this machine's cache.
+
+        Raises:
+            RecipeError: the hub has no such model, or the trainer cannot use it.
+            RefusedError: the hub does not answer, or refuses.
+        """
+        return self._driver.loop.run(with_hub_commit(spec, progress))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
         """The exact command and environment of every node; nothing is started or leased.

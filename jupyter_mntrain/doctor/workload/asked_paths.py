@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from jupyter_mntrain.launch.files.hub_names import hub_copy
 from jupyter_mntrain.launch.files.names import is_large_name
 from jupyter_mntrain.model.records.doctor.machine import (
     MOST_ASKED,
@@ -71,11 +72,12 @@ def _called(call: ast.Call) -> str:
 def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> MachineQuestion:
     """What the doctor asks for a recipe; of a script (``None``), only about its interpreter.
 
-    Relative paths of a stored job are left out: they lie in its folder.
+    Relative paths of a stored job are left out: they lie in its folder. So is a model of the hub:
+    a launch brings it.
     """
     if recipe is None:
         return MachineQuestion(python=python)
-    model = recipe.model.path
+    model = None if hub_copy(recipe.model.path) else recipe.model.path
     has_tokenizer = model is not None and recipe.data.tokenizer == "auto"
     wanted: tuple[tuple[PathUse, str | None], ...] = (
         ("model", model),

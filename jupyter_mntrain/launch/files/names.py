@@ -13,7 +13,7 @@ ROOTS = ("models", "data")
 """Roots that every node has."""
 
 _ROOT = re.compile(r"[a-z][a-z0-9_-]{0,31}")
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,127}")
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+@-]{0,159}")
 MOST_PARTS = 4
 
 
@@ -57,7 +57,7 @@ def checked_large_name(root: str, name: str) -> LargeName:
     if not (is_root(root) and len(parts) <= MOST_PARTS and all(map(_PART.fullmatch, parts))):
         raise SpecError(
             f"{f'{root}:{name}'[:200]!r} is not the name of a model or data set",
-            fix="use ROOT:NAME, like models:llama, of letters, digits, '.', '_', '+', '-' and '/'",
+            fix="use ROOT:NAME, like models:llama, of letters, digits, and . _ + @ - /",
         )
     return LargeName(root, name)
 

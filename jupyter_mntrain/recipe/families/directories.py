@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
+from jupyter_mntrain.launch.files.hub_names import hub_id
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families import refuse_unknown
 
@@ -43,7 +44,10 @@ def refuse_directory(directory: Path, path: str) -> None:
     place = f"model.path = {path}"
     if not directory.is_dir():
         what = "a file, not a directory" if directory.exists() else "no such directory"
-        _refuse(f"{place}: {what}", "use a Hugging Face model directory that exists on every node")
+        fix = "use a Hugging Face model directory that exists on every node"
+        if model := hub_id(path):
+            fix += f"; mntrain launch fetches a model of the hub, by hand: hf download {model.repo}"
+        _refuse(f"{place}: {what}", fix)
     if (directory / ADAPTER_CONFIG).is_file():
         _refuse(
             f"{place}: an adapter, not a model",

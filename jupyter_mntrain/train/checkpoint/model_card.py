@@ -16,6 +16,7 @@ import msgspec
 import tomli_w
 import yaml
 
+from jupyter_mntrain.launch.files.hub_names import hub_copy
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.optimizer.duration import as_written
 from jupyter_mntrain.recipe.sections import Recipe
@@ -80,6 +81,8 @@ def base_model(recipe: Recipe) -> str | None:
     """The model that training began with: its hub id if known, else its directory's name."""
     if recipe.model.path is None:
         return None
+    if copy := hub_copy(recipe.model.path):
+        return copy.repo
     path = PurePath(recipe.model.path)
     for part in path.parts:
         if found := _HUB_FOLDER.fullmatch(part):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_mntrain.launch.driver_values import with_values
+from jupyter_mntrain.launch.files.hub_names import hub_id
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.environment import TIMEOUT_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
@@ -22,6 +23,7 @@ from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.changes.settings import OPTIONS
 from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
+from jupyter_mntrain.recipe.stored import written_recipe
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.debugging import SETTINGS, with_debugging
@@ -57,12 +59,14 @@ def build_spec(
     saved: StoredJob | None = None,
     *,
     needs_target: bool = True,
+    asks_hub: bool = True,
 ) -> Built:
     """Build the spec, and check what can be checked without starting anything.
 
     Args:
         saved: the job to run again; default: what the options name.
         needs_target: otherwise they may leave open what is run.
+        asks_hub: for the config of a model of the Hugging Face hub, which takes seconds.
 
     Raises:
         SpecError, RecipeError, NodeError: the request is invalid, or names something missing.
@@ -92,6 +96,8 @@ def build_spec(
     if args.debug:
         spec = with_debugging(spec, workload.recipe)
     spec = with_values(spec, context.environment)
+    if asks_hub:
+        spec, workload = _with_hub_commit(context, cluster, spec, workload)
     workload.check(spec.world_size)
     is_everywhere = not args.member and not before.participants
     built = Built(
@@ -106,6 +112,18 @@ def build_spec(
         begin=before.origin.place if before.origin else None,
     )
     return built.in_best_order() if is_everywhere and args.head is None else built
+
+
+def _with_hub_commit(
+    context: Context, cluster: Cluster, spec: JobSpec, workload: Workload
+) -> tuple[JobSpec, Workload]:
+    """The same with its model's commit, if that is one of the hub: all that follows knows it."""
+    if workload.recipe is None or hub_id(workload.recipe.model.path) is None:
+        return spec, workload
+    with context.screen.progress() as progress:
+        spec = cluster.with_hub_commit(spec, progress=progress)
+    recipe = written_recipe(spec)
+    return spec, msgspec.structs.replace(workload, entry=spec.entry, recipe=recipe)
 
 
 def refuse_unlaunchable(context: Context, args: Namespace) -> None:

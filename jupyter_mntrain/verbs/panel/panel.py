@@ -339,7 +339,8 @@ class Panel:
             cluster=self._args.cluster, agent=self._args.agent, queue=self.choices.waits
         )
         context = dataclasses.replace(self._context, cell=self.target.cell)
-        built = build_spec(context, parser.parse(self._words(form, choices or self.choices), own))
+        words = self._words(form, choices or self.choices)
+        built = build_spec(context, parser.parse(words, own), asks_hub=False)
         return built.with_spec(set_in_panel(built.spec, overrides(self.choices)))
 
     def _day(self, time_s: float) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from jupyter_mntrain.launch.files.hub_names import folder_in_cache, hub_home
 from jupyter_mntrain.model.records.doctor.machine import FoundInHub, HubName
 
 _YES: Final = frozenset({"1", "on", "yes", "true"})
@@ -27,10 +28,9 @@ def find_in_hub(asked: HubName, environment: Mapping[str, str]) -> FoundInHub:
     Args:
         environment: of the job.
     """
-    home = _home(environment)
-    cache = Path(environment.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    home = hub_home(environment)
     kind = "models" if asked.use == "model" else "datasets"
-    folder = cache / f"{kind}--{asked.name.replace('/', '--')}"
+    folder = folder_in_cache(asked.name, kind, environment)
     forbids = (name for name in _FORBIDS[asked.use] if _is_set(environment, name))
     token = Path(environment.get("HF_TOKEN_PATH") or home / "token").expanduser()
     return FoundInHub(
@@ -40,15 +40,8 @@ def find_in_hub(asked: HubName, environment: Mapping[str, str]) -> FoundInHub:
         is_there=_is_whole(folder) or (asked.use == "data" and _is_prepared(asked, home)),
         is_offline=next(forbids, ""),
         has_token=bool(environment.get("HF_TOKEN")) or token.is_file(),
-        free_bytes=_free(cache),
+        free_bytes=_free(folder.parent),
     )
-
-
-def _home(environment: Mapping[str, str]) -> Path:
-    if named := environment.get("HF_HOME"):
-        return Path(named).expanduser()
-    usual = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(usual).expanduser() / "huggingface"
 
 
 def _is_set(environment: Mapping[str, str], name: str) -> bool:

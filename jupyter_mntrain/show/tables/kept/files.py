@@ -16,7 +16,8 @@ from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster.files.large_files import Pulled, Pushed
+    from jupyter_mntrain.cluster.files.large_files import Pulled
+    from jupyter_mntrain.cluster.files.pushing import Pushed
 
 
 def pushed_text(pushed: Pushed) -> RenderableType:

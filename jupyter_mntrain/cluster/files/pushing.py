@@ -1,0 +1,165 @@
+"""Pushing: brings one large file or folder from this machine or a node to other nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jupyter_mntrain.cluster.files.swarm import MIB, LocalGiver, NodeGiver, PieceGiver, Swarm
+from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.launch.files.file_calls import FileCalls
+from jupyter_mntrain.launch.files.manifest import read_manifest, transfer_of
+from jupyter_mntrain.launch.files.names import LargeName
+from jupyter_mntrain.launch.files.records import (
+    Deposit,
+    PieceManifest,
+    PieceSource,
+    TransferState,
+)
+from jupyter_mntrain.launch.gang_start import all_or_error
+from jupyter_mntrain.launch.progress import Progress
+from jupyter_mntrain.launch.retry import persist
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.node import NodeInfo
+
+ASK_INTERVAL_S = tunables.seconds("files.ask_interval_s")
+
+
+class Pushed(Record, frozen=True):
+    """What a push has done.
+
+    Args:
+        had: nodes that had it before.
+        failed: why a node does not have it; what arrived there stays for the next time.
+        sent_bytes: by the node that sent them; empty name = this machine.
+    """
+
+    name: str
+    size_bytes: int
+    nodes: tuple[str, ...]
+    had: tuple[str, ...]
+    failed: dict[str, Problem]
+    sent_bytes: dict[str, int]
+    took_s: float
+
+
+class FileSeat(NamedTuple):
+    """A node, and calls about its files."""
+
+    info: NodeInfo
+    calls: FileCalls
+
+    @property
+    def peer(self) -> PieceSource:
+        info = self.info
+        return PieceSource(node=info.name, node_id=info.node_id, addresses=info.addresses)
+
+
+async def push_large(
+    name: LargeName,
+    path: Path | None,
+    holder: FileSeat | None,
+    receivers: Sequence[FileSeat],
+    clock: Clock,
+    progress: Progress,
+) -> Pushed:
+    """Bring a file or folder to nodes.
+
+    Args:
+        path: of it on this machine, unless a node has it.
+        holder: the node that has it.
+
+    Raises:
+        RefusedError: a node has no room, or something else under that name.
+        NodeError: a node does not answer.
+    """
+    begun_s = clock.time()
+    if holder is not None:
+        manifest = await manifest_of(holder.calls, name, progress)
+        giver: PieceGiver = NodeGiver(holder.peer)
+    else:
+        assert path is not None  # noqa: S101 - the caller's
+        manifest = await _own_manifest(path, progress)
+        giver = LocalGiver(path, manifest)
+    ids = tuple(one.info.node_id for one in receivers)
+    seats = [*receivers, *([holder] if holder else [])]
+    deposit = Deposit(root=name.root, name=name.name, manifest=manifest, nodes=ids)
+    answers = await asyncio.gather(
+        *(deposited(one.calls, deposit, progress) for one in seats), return_exceptions=True
+    )
+    states = dict(zip((one.info.name for one in seats), all_or_error(answers), strict=True))
+    had = tuple(one.info.name for one in receivers if states[one.info.name].is_done)
+    transfer = transfer_of(name.root, name.name, manifest)
+    swarm = Swarm(
+        transfer,
+        manifest,
+        giver,
+        {one.info.name: one.calls for one in receivers},
+        {one.info.name: one.peer for one in receivers},
+        clock.time,
+    )
+    held = {one.info.name: states[one.info.name].pieces for one in receivers}
+    count = len(receivers) - len(had)
+    await swarm.run(held, f"pushing {name} to {count} node{'s' * (count != 1)}", progress)
+    failed = dict(swarm.failed)
+    going = [one for one in receivers if one.info.name not in (*failed, *had)]
+    failed |= await _finished(going, transfer)
+    return Pushed(
+        name=str(name),
+        size_bytes=manifest.size_bytes,
+        nodes=tuple(one.info.name for one in receivers if one.info.name not in failed),
+        had=had,
+        failed={node: error.problem for node, error in failed.items()},
+        sent_bytes=dict(swarm.sent_bytes),
+        took_s=clock.time() - begun_s,
+    )
+
+
+async def _finished(seats: Sequence[FileSeat], transfer: str) -> dict[str, MntrainError]:
+    """Have nodes put in its place what has come; why one could not, by its name."""
+    failed: dict[str, MntrainError] = {}
+
+    async def finish(seat: FileSeat) -> None:
+        try:
+            await persist(lambda: seat.calls.finish(transfer))
+        except MntrainError as error:
+            failed[seat.info.name] = error
+
+    await asyncio.gather(*map(finish, seats))
+    return failed
+
+
+async def _own_manifest(path: Path, progress: Progress) -> PieceManifest:
+    def tell(done_bytes: int) -> None:
+        progress.report(f"reading {path.name}, MiB", done_bytes // MIB, None)
+
+    return await asyncio.to_thread(read_manifest, path, on_bytes=tell)
+
+
+async def manifest_of(calls: FileCalls, name: LargeName, progress: Progress) -> PieceManifest:
+    """What a node has under a name; it reads all of it once."""
+    while True:
+        hashing = await persist(lambda: calls.hashing(str(name)))
+        if hashing.manifest is not None:
+            return hashing.manifest
+        total = hashing.total_bytes // MIB
+        what = f"{calls.node} reads {name}, MiB"
+        progress.report(what, hashing.done_bytes // MIB, total)
+        await asyncio.sleep(ASK_INTERVAL_S)
+
+
+async def deposited(calls: FileCalls, deposit: Deposit, progress: Progress) -> TransferState:
+    """The state of a transfer on a node, once it knows what it has."""
+    while True:
+        state = await persist(lambda: calls.deposit(deposit))
+        if not state.is_checking:
+            return state
+        total = deposit.manifest.size_bytes // MIB
+        what = f"{calls.node} reads what it has, MiB"
+        progress.report(what, state.checked_bytes // MIB, total)
+        await asyncio.sleep(ASK_INTERVAL_S)

@@ -1,0 +1,97 @@
+"""Names of the Hugging Face hub: ``org/name@revision`` in a recipe, its copy on the nodes, and its
+place in this machine's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from jupyter_mntrain.launch.files.names import LargeName, is_large_name, parse_large_name
+from jupyter_mntrain.model.errors import SpecError
+
+ROOT: Final = "models"
+"""The root of the nodes that has the copies; every node has it."""
+
+DEFAULT_REVISION: Final = "main"
+
+# https://huggingface.co/docs/huggingface_hub: no "--" and no ".." in the name of a repository.
+_PART = r"[A-Za-z0-9_](?:(?!--|\.\.)[\w.-]){0,95}"
+_ID: Final = re.compile(
+    rf"(?P<repo>{_PART}/{_PART})(?:@(?P<revision>\w[\w./-]{{0,199}}))?", re.ASCII
+)
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+_SEPARATOR: Final = "--"
+
+
+class HubId(NamedTuple):
+    """A model of the hub: ``org/name``, and a branch, tag or commit."""
+
+    repo: str
+    revision: str = DEFAULT_REVISION
+
+    def __str__(self) -> str:
+        given = "" if self.revision == DEFAULT_REVISION else f"@{self.revision}"
+        return f"{self.repo}{given}"
+
+    @property
+    def copy(self) -> LargeName:
+        """What a commit's copy is called on all nodes."""
+        return LargeName(ROOT, f"{self.repo.replace('/', _SEPARATOR)}@{self.revision}")
+
+
+def hub_id(text: str | None) -> HubId | None:
+    """The model that a recipe names by its id; ``None`` if this cannot be one.
+
+    A folder may be called so, too: who knows the folder that the recipe is in looks there first.
+    """
+    found = _ID.fullmatch(text or "")
+    return None if found is None else HubId(found["repo"], found["revision"] or DEFAULT_REVISION)
+
+
+def hub_copy(text: str | None) -> HubId | None:
+    """The commit that a name like ``models:org--name@COMMIT`` is the copy of."""
+    if text is None or not is_large_name(text):
+        return None
+    try:
+        name = parse_large_name(text)
+    except SpecError:
+        return None
+    repo, _, commit = name.name.partition("@")
+    if name.root != ROOT or _COMMIT.fullmatch(commit) is None:
+        return None
+    found = hub_id(f"{repo.replace(_SEPARATOR, '/', 1)}@{commit}")
+    return found if found is not None and found.copy == name else None
+
+
+def hub_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder of what Hugging Face's libraries keep."""
+    if named := environment.get("HF_HOME"):
+        return Path(named).expanduser()
+    usual = environment.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(usual).expanduser() / "huggingface"
+
+
+def hub_cache(environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder of downloads of the hub."""
+    return Path(environment.get("HF_HUB_CACHE") or hub_home(environment) / "hub").expanduser()
+
+
+def folder_in_cache(repo: str, kind: str, environment: Mapping[str, str] = os.environ) -> Path:
+    """Of a repository; ``kind`` is ``models`` or ``datasets``."""
+    return hub_cache(environment) / f"{kind}--{repo.replace('/', _SEPARATOR)}"
+
+
+def snapshot(model: HubId) -> Path | None:
+    """Where this machine's cache has a model, or a part of it; ``None`` if it has nothing."""
+    folder, commit = folder_in_cache(model.repo, "models"), model.revision
+    if _COMMIT.fullmatch(commit) is None:
+        try:
+            commit = (folder / "refs" / commit).read_text().strip()
+        except OSError:
+            return None
+    found = folder / "snapshots" / commit
+    return found if found.is_dir() else None

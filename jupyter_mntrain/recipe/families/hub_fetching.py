@@ -1,0 +1,244 @@
+"""Hub fetching: a process of its own that brings a model of the Hugging Face hub into the cache of
+this machine, or only finds what there is.
+
+It writes reports as JSON, one a line, while it works; the last one says what came of it. A process,
+as huggingface_hub is slow to load, cannot be interrupted, and reads its variables only once.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from jupyter_mntrain.launch.files.hub_names import HubId, hub_id, snapshot
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.recipe.families.directories import (
+    CONFIG,
+    FORMATS,
+    lacking_weights,
+    listed_files,
+)
+
+REPORT_INTERVAL_S: Final = tunables.seconds("files.hub_report_interval_s")
+PATIENCE_S: Final = tunables.seconds("files.hub_timeout_s")
+
+Trouble = Literal[
+    "",
+    "gated",
+    "missing",
+    "no-revision",
+    "no-config",
+    "no-weights",
+    "silent",
+    "full",
+    "no-library",
+    "other",
+]
+
+_BESIDE: Final = ("*.json", "*.txt", "*.model", "*.jinja", "LICENSE*", "NOTICE*")
+"""What is wanted besides weights: config, tokenizer, chat template, generation settings."""
+
+
+class HubReport(Record, frozen=True):
+    """What is known of a model of the hub.
+
+    Args:
+        commit: that its revision is; empty while that is not known.
+        directory: of it in the cache; complete only after a download.
+        files: those that training needs.
+        done_bytes, total_bytes: of these files; 0 = unknown.
+        is_offline: the hub did not answer, and all of it was in the cache.
+        trouble: why it cannot be had; ``said``: in huggingface_hub's words, or its size in bytes.
+    """
+
+    commit: str = ""
+    directory: str = ""
+    files: tuple[str, ...] = ()
+    done_bytes: int = 0
+    total_bytes: int = 0
+    is_offline: bool = False
+    trouble: Trouble = ""
+    said: str = ""
+
+
+def wanted_files(
+    names: Collection[str], listed: Callable[[str], Collection[str]]
+) -> tuple[str, ...]:
+    """Which files of a repository training needs; without weights if it has none that we read.
+
+    Args:
+        names: of all its files.
+        listed: the files that an index of its lists.
+    """
+    found = next(_weights(names, listed), ())
+    listings = {one.listing for one in FORMATS}
+    beside = (
+        name
+        for name in names
+        if "/" not in name
+        and name not in listings
+        and any(fnmatchcase(name, pattern) for pattern in _BESIDE)
+    )
+    return tuple(sorted({*found, *beside}))
+
+
+def _weights(
+    names: Collection[str], listed: Callable[[str], Collection[str]]
+) -> Iterator[tuple[str, ...]]:
+    """The files of each format that is whole, the better one first."""
+    for one in FORMATS:
+        if one.listing in names and set(shards := listed(one.listing)) <= set(names):
+            yield (one.listing, *shards)
+        if one.single in names:
+            yield (one.single,)
+
+
+def has_weights(files: Collection[str]) -> bool:
+    return any(name in files for one in FORMATS for name in (one.listing, one.single))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``find ID`` or ``fetch ID``."""
+    what, text = arguments
+    model = hub_id(text)
+    if model is None or what not in ("find", "fetch"):
+        raise SystemExit(f"usage: {__name__} find|fetch ORG/NAME[@REVISION]")
+    try:
+        found = _find(model)
+        if what == "fetch" and not found.trouble and not found.is_offline:
+            found = _fetch(model, found)
+    except Exception as error:  # noqa: BLE001 - huggingface_hub's HTTP client changes by version
+        found = HubReport(trouble=_trouble(error), said=_first_line(error))
+    _tell(found)
+    return 0
+
+
+def _find(model: HubId) -> HubReport:
+    """Fetch the config, and list the other files; without the hub, as the cache has them."""
+    from huggingface_hub import HfApi, hf_hub_download
+
+    try:
+        # It fails at once where there is no network; a download would try for half a minute.
+        told = HfApi().model_info(
+            model.repo, revision=model.revision, files_metadata=True, timeout=PATIENCE_S
+        )
+    except Exception:
+        if (found := _cached(model)) is None:
+            raise
+        return found
+    sizes = {one.rfilename: one.size or 0 for one in told.siblings or ()}
+    if CONFIG not in sizes:
+        return HubReport(trouble="no-config")
+    config = Path(hf_hub_download(model.repo, CONFIG, revision=model.revision))
+    directory, commit = config.parent, config.parent.name
+
+    def listed(listing: str) -> Collection[str]:
+        file = Path(hf_hub_download(model.repo, listing, revision=commit))
+        return set(listed_files(file).values())
+
+    files = wanted_files(sizes.keys(), listed)
+    return HubReport(
+        commit=commit,
+        directory=str(directory),
+        files=files,
+        total_bytes=sum(sizes[one] for one in files),
+        trouble="" if has_weights(files) else "no-weights",
+    )
+
+
+def _cached(model: HubId) -> HubReport | None:
+    """What the cache has, if that is all that is needed."""
+    directory = snapshot(model)
+    if directory is None or lacking_weights(directory, str(model)) is not None:
+        return None
+    names = {one.name for one in directory.iterdir()}
+    if CONFIG not in names:
+        return None
+    files = wanted_files(names, lambda one: set(listed_files(directory / one).values()))
+    return HubReport(commit=directory.name, directory=str(directory), files=files, is_offline=True)
+
+
+def _fetch(model: HubId, found: HubReport) -> HubReport:
+    from huggingface_hub import snapshot_download
+
+    folder = Path(found.directory).parent.parent
+    files = (Path(found.directory) / name for name in found.files)
+    there = sum(one.stat().st_size for one in files if one.exists())
+    lacking = found.total_bytes - there
+    if lacking > (free := shutil.disk_usage(folder).free):
+        return msgspec.structs.replace(found, trouble="full", said=str(free))
+    with _reporting(found, folder / "blobs", there):
+        directory = snapshot_download(
+            model.repo, revision=found.commit, allow_patterns=list(found.files)
+        )
+    return msgspec.structs.replace(found, directory=directory, done_bytes=found.total_bytes)
+
+
+@contextmanager
+def _reporting(found: HubReport, blobs: Path, there: int) -> Iterator[None]:
+    """Say how much has come, as the disk has it, until the download is over."""
+    before, is_over = _held(blobs), threading.Event()
+
+    def report() -> None:
+        while not is_over.wait(REPORT_INTERVAL_S):
+            done = min(there + max(0, _held(blobs) - before), found.total_bytes)
+            _tell(msgspec.structs.replace(found, done_bytes=done))
+
+    reporter = threading.Thread(target=report)
+    reporter.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        reporter.join()
+
+
+def _held(folder: Path) -> int:
+    size = 0
+    for one in folder.glob("*"):
+        try:
+            size += one.stat().st_blocks * 512
+        except OSError:  # renamed meanwhile
+            continue
+    return size
+
+
+def _trouble(error: Exception) -> Trouble:
+    if isinstance(error, ImportError):
+        return "no-library"
+    from huggingface_hub import errors
+
+    kinds: tuple[tuple[type[Exception], Trouble], ...] = (
+        (errors.GatedRepoError, "gated"),
+        (errors.RepositoryNotFoundError, "missing"),
+        (errors.RevisionNotFoundError, "no-revision"),
+        (errors.HfHubHTTPError, "other"),
+    )
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "full"
+    # The HTTP client's own errors, or LocalEntryNotFoundError, which is about a connection, too.
+    return next((name for kind, name in kinds if isinstance(error, kind)), "silent")
+
+
+def _first_line(error: Exception) -> str:
+    lines = (line.strip() for line in str(error).splitlines())
+    return next(filter(None, lines), type(error).__name__)
+
+
+def _tell(report: HubReport) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

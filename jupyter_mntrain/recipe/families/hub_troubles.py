@@ -1,0 +1,84 @@
+"""Hub troubles: why a model of the Hugging Face hub cannot be had, and what to do. Pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from jupyter_mntrain.launch.files.hub_names import HubId, hub_cache
+from jupyter_mntrain.model.errors import MntrainError, RecipeError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.quantities import rough_size
+from jupyter_mntrain.recipe.families.hub_fetching import HubReport
+
+_YES = frozenset({"1", "on", "yes", "true"})
+_TOKEN = "set HF_TOKEN, or log in with hf auth login"  # noqa: S105 - no token
+
+
+def hub_error(
+    asked: HubId, found: HubReport, environment: Mapping[str, str] = os.environ
+) -> MntrainError:
+    """The error of a report that has a trouble.
+
+    Args:
+        environment: of the program that asked the hub.
+    """
+    place, page = f"model.path = {asked}", f"{_hub(environment)}/{asked.repo}"
+    match found.trouble:
+        case "missing":
+            cause = f"{place}: no such directory here, and the hub has no such model, or hides it"
+            return RecipeError(
+                cause,
+                fix=f"check the name; for a private model {_TOKEN}; for a directory on the nodes "
+                "give its absolute path",
+            )
+        case "no-revision":
+            cause = f"{place}: {asked.repo} has no such branch, tag or commit"
+            return RecipeError(cause, fix=f"use one of {page}")
+        case "no-config":
+            cause = f"{place}: no config.json in it, so that it is no transformers model"
+            return RecipeError(cause, fix=f"use one that has it; its files: {page}")
+        case "no-weights":
+            cause = f"{place}: it has neither safetensors nor .bin weights of transformers"
+            return RecipeError(cause, fix=f"use one that has them; its files: {page}")
+        case "gated":
+            return RefusedError(
+                f"{place}: gated, for accounts that have accepted its terms",
+                kind=Kind.NOT_ALLOWED,
+                fix=f"accept them at {page}, and {_TOKEN}",
+            )
+        case "full":
+            needs = rough_size(found.total_bytes) if found.total_bytes else "its files"
+            free = f", and {rough_size(int(found.said))} are free" if found.said.isdigit() else ""
+            return RefusedError(
+                f"{place}: {needs} do not fit into {hub_cache(environment)}{free}",
+                kind=Kind.DISK_FULL,
+                fix="free some space there, or set HF_HOME to a folder on a larger disk",
+            )
+        case "no-library":
+            return RefusedError(
+                f"{place}: huggingface_hub cannot be loaded here: {found.said}",
+                kind=Kind.MISSING_LIBRARY,
+                fix="pip install huggingface_hub",
+            )
+    return _silent(asked, found, environment)
+
+
+def _silent(asked: HubId, found: HubReport, environment: Mapping[str, str]) -> RefusedError:
+    """The hub does not answer, or not as it should."""
+    cause = f"this machine does not reach {_hub(environment)} ({found.said})"
+    if environment.get("HF_HUB_OFFLINE", "").lower() in _YES:
+        cause = "HF_HUB_OFFLINE keeps this machine from asking the hub"
+    elif found.trouble == "other":
+        cause = f"{_hub(environment)} does not give it: {found.said}"
+    revision = "" if asked == HubId(asked.repo) else f" --revision {asked.revision}"
+    return RefusedError(
+        f"model.path = {asked}: not in {hub_cache(environment)}, and {cause}",
+        kind=Kind.NO_FILE,
+        fix=f"where there is internet: hf download {asked.repo}{revision} --local-dir DIR; bring "
+        "DIR here, and set model.path to it",
+    )
+
+
+def _hub(environment: Mapping[str, str]) -> str:
+    return environment.get("HF_ENDPOINT", "").rstrip("/") or "https://huggingface.co"
