@@ -134,6 +134,7 @@ def test_a_checkpoint_is_served_until_its_job_is_stopped(
     code, out, err = say("--json", "serve", trained)
     assert code == 0, err
     found = json.loads(out)
+    assert cluster.job(found["job_id"]).url == found["url"]
     asked = {"prompt": "The agent on", "max_tokens": 20, "temperature": 0.0}
     answer = httpx.post(f"{found['url']}/completions", json=asked, timeout=60)
     assert answer.status_code == 200, answer.text

@@ -19,7 +19,11 @@ def served_at(address: str, port: int) -> str:
     return f"serving at http://{host}:{port}/v1"
 
 
-def address_in(progress: str) -> str | None:
-    """The URL in a job's progress; ``None`` if it does not serve yet."""
+def address_in(progress: str, node_address: str) -> str | None:
+    """The URL in a job's progress; ``None`` if it does not serve yet.
+
+    Args:
+        node_address: stands in for 0.0.0.0, at which nobody can call.
+    """
     found = _URL.search(progress)
-    return found and found[0]
+    return found and found[0].replace("//0.0.0.0:", f"//{node_address}:")

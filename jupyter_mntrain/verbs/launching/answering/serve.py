@@ -13,13 +13,14 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import RefusedError, SpecError, error_of
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.model.text.serving_address import SERVER, address_in
+from jupyter_mntrain.model.text.serving_address import SERVER
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.answering.model_source import (
     add_model_arguments,
     answering_spec,
 )
 from jupyter_mntrain.verbs.launching.launch import submitter
+from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = tunables.seconds("verbs.serve_look_interval_s")
 LOOPBACK = "127.0.0.1"
-_IPV4 = 4
 
 
 class ServeVerb(Verb):
@@ -50,8 +50,10 @@ class ServeVerb(Verb):
             metavar="PORT",
             help="default: any free one",
         )
+        variable_option(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
+        refuse_variable(context, args)
         listens = _ip_address(args.address)
         words = ("--address", args.address, "--port", str(args.port))
         spec = answering_spec(context, args, SERVER, "serve", words)
@@ -63,10 +65,7 @@ class ServeVerb(Verb):
             except KeyboardInterrupt:
                 job.kill()
                 raise
-        head = job.view().attempt.head
-        node = head.node
-        if listens.is_unspecified and listens.version == _IPV4:
-            url = url.replace(args.address, head.address)
+        node = job.view().attempt.head.node
         job.rename(f"{spec.name} at {url}")  # so that every driver's jobs and status show it
         text = Text.assemble((f"{args.model}", "bold"), " is served at ", (url, "bold"))
         text.append(f" on {node}\n", "default")
@@ -103,10 +102,8 @@ def _served(job: Job, progress: Progress) -> str:
     """
     progress.report("loading the model", 0, None)
     while (view := job.wait(LOOK_EVERY_S)).state not in TERMINAL:
-        for rank in job.summary().ranks:
-            url = None if rank.progress is None else address_in(rank.progress.what)
-            if url is not None:
-                return url
+        if (url := job.url) is not None:
+            return url
     if view.problem is not None:
         raise error_of(view.problem)
     cause = f"the job {job.id} that was to serve is {view.state}"

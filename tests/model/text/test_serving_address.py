@@ -1,0 +1,23 @@
+"""Serving address: what a job that serves says, as somebody else can use it."""
+
+from __future__ import annotations
+
+import pytest
+
+from jupyter_mntrain.model.text.serving_address import address_in, served_at
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8000/v1"),
+        ("0.0.0.0", "http://10.0.0.7:8000/v1"),
+        ("::1", "http://[::1]:8000/v1"),
+    ],
+)
+def test_a_job_that_serves_tells_where_it_can_be_called(address, url):
+    assert address_in(served_at(address, 8000), "10.0.0.7") == url
+
+
+def test_a_job_that_loads_does_not_serve_yet():
+    assert address_in("loading the model", "10.0.0.7") is None
