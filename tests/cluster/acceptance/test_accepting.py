@@ -75,9 +75,11 @@ def accepted(agents: list[LiveAgent], directory: Path, *words: str) -> Acceptanc
         text=True,
         timeout=BUSY_S,
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert done.stdout, done.stderr
     data: Any = json.loads(done.stdout)
     report = msgspec.convert(data, AcceptanceReport)
+    assert [one for one in report.criteria if one.judgment == "failed"] == [], done.stderr
+    assert done.returncode == 0, done.stderr
     assert report == msgspec.json.decode(
         (directory / "done.json").read_bytes(), type=AcceptanceReport
     )
