@@ -26,7 +26,7 @@ LEAST_TIMEOUT_S = 0.1
 
 class AttachVerb(Verb):
     name = "attach"
-    help = "show a job live, with its full history; while it waits for nodes, show why"
+    help = "show a job live with its history, or why it still waits for nodes"
 
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
