@@ -89,10 +89,16 @@ class AllocatedNodes:
         return cls(cluster, source, request, allocation)
 
     def look(self) -> tuple[AllocationChange, ...]:
-        """Ask the source how the allocation is, tell its agents, and say what has changed."""
+        """Ask the source how the allocation is, tell its agents, and say what has changed.
+
+        Raises:
+            RefusedError: the scheduler knows it no more.
+        """
         before = self.allocation
         now = self._loop.run(self._source.look(before.id, self.request))
         if now.state == "unknown":
+            if (gone := refusal_of(now)) is not None:
+                raise gone
             return ()
         self.allocation = now
         if self._directory is None:

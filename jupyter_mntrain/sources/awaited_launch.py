@@ -88,7 +88,8 @@ class AwaitedLaunch:
             now: what was just seen.
 
         Raises:
-            RefusedError: the allocation has ended, or will never be granted.
+            RefusedError: the allocation has ended, will never be granted, or the scheduler knows it
+                no more.
         """
         over = refusal_of(now)
         # A job may have been launched since, and even have ended.
@@ -185,6 +186,9 @@ def refusal_of(allocation: Allocation) -> MntrainError | None:
     """Why no job can start in an allocation any more; ``None`` while one can."""
     if allocation.waiting is not None and not allocation.waiting.can_end:
         return error_of(allocation.waiting.reason)
+    if (gone := allocation.problem) is not None and allocation.state == "unknown":
+        # A scheduler that cannot be asked now may be later.
+        return error_of(gone) if gone.kind is Kind.SCHEDULER_REFUSED else None
     if not allocation.is_over:
         return None
     if allocation.problem is not None:

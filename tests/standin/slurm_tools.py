@@ -17,6 +17,8 @@ state=$(cat "$HERE/state")
 case $state in
     PENDING) echo "7|PENDING|1795780181|{START}|N/A||Resources|$FOLDER" ;;
     RUNNING) echo "7|RUNNING|1795780181|1795780182|N/A|node[2-3]|None|$FOLDER" ;;
+    FORGOTTEN) echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1 ;;
+    SILENT) echo "Unable to contact slurm controller" >&2; exit 1 ;;
     *) echo "7|$state|1795780181|N/A|N/A||None|$FOLDER" ;;
 esac
 """
@@ -51,7 +53,9 @@ class SlurmTools:
 
     @property
     def state(self) -> str:
-        """Of the job, as ``squeue`` names it."""
+        """Of the job, as ``squeue`` names it; FORGOTTEN: SLURM knows it no more; SILENT: its
+        controller does not answer.
+        """
         return (self._folder / "state").read_text().strip()
 
     @state.setter

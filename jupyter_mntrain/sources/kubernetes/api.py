@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lightkube import AsyncClient
 
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 401, 403, 404
+TOO_MANY, BROKEN = 429, 500
 
 INSTALL = "pip install 'jupyter-mntrain[kubernetes]'"
 
@@ -179,6 +180,9 @@ def refusal(kind: ObjectKind, verb: str, namespace: str, code: int, message: str
         fix = "log in again; 'kubectl get pods' shows whether it works"
         cause = "the login to the Kubernetes cluster has expired, or is wrong"
         return RefusedError(cause, kind=Kind.NO_SCHEDULER, fix=fix)
+    if code == TOO_MANY or code >= BROKEN:
+        fix = "try again; if that does not help, show this to the administrators"
+        return RefusedError(told, kind=Kind.NO_SCHEDULER, fix=fix)
     if code == FORBIDDEN and "quota" in message:
         fix = "ask for less, or ask the administrators for a larger ResourceQuota"
     elif code == FORBIDDEN:

@@ -103,7 +103,8 @@ class KubernetesSource(NodeSource):
                 outer = await api.get(_kind(request), allocation_id)
                 if outer is None:
                     cause = f"Kubernetes knows {allocation_id} no more: somebody has deleted it"
-                    raise RefusedError(cause, fix="launch again for other nodes")
+                    fix = "launch again for other nodes"
+                    raise RefusedError(cause, kind=Kind.SCHEDULER_REFUSED, fix=fix)
                 return allocation_of(await _found(api, request, outer), request)
         except RefusedError as error:
             slots = tuple(Slot(name) for name in request.slots)

@@ -113,6 +113,10 @@ class SlurmSource(NodeSource):
         with suppress(RefusedError):  # SLURM forgets jobs minutes after their end
             folder = await self.directory(allocation_id, request)
         is_own = folder is not None and self._has_made(folder, request)
+        # Ours is gone, if it was given back before.
+        is_gone = folder is not None and self._is_place(folder, request) and not folder.exists()
+        if folder is not None and folder.is_absolute() and not (is_own or is_gone):
+            raise _unknown_job(allocation_id)  # its number is another job's now
         if folder is not None and is_own:
             shutil.rmtree(folder / SECRETS_FOLDER, ignore_errors=True)
         await self._done(["scancel", allocation_id], allocation_id)
@@ -123,24 +127,27 @@ class SlurmSource(NodeSource):
         """Whether a folder is one of ours, not one in which a person works: SLURM gives the numbers
         of jobs again, and says nothing of a folder as the empty path, which is where we are.
         """
+        return self._is_place(folder, request) and (folder / SCRIPT).is_file()
+
+    def _is_place(self, folder: Path, request: NodesRequest) -> bool:
+        """Whether a submission of this request has its folder there, if it is there."""
         return (
             folder.is_absolute()
             and folder.resolve().parent == self._folder.resolve()
             and folder.name.startswith(f"{request.name}-")
-            and (folder / SCRIPT).is_file()
         )
 
     async def _done(self, words: list[str], job: str) -> None:
         said = await self._commands.run(words)
         if said.code:
-            raise _unknown_job(job, said)
+            raise _unknown_job(job, said.complaint)
 
     async def _line(self, job: str) -> QueueLine:
         words = ["squeue", "-h", "-t", "all", "-j", job, "-o", QUEUE_FORMAT]
         said = await self._commands.run(words)
         line = queue_line(said.output)
         if line is None:
-            raise _unknown_job(job, said)
+            raise _unknown_job(job, said.complaint)
         return line
 
     async def _held(self, line: QueueLine, request: NodesRequest) -> HeldNodes:
@@ -191,8 +198,8 @@ def _write_secrets(folder: Path, command: SlotCommand) -> None:
         path.write_text(text)
 
 
-def _unknown_job(job: str, said: CommandResult) -> RefusedError:
-    told = " ".join(said.complaint.split())
+def _unknown_job(job: str, complaint: str = "") -> RefusedError:
+    told = " ".join(complaint.split())
     if "Invalid job id" in told or not told:
         return RefusedError(
             f"SLURM knows no job {job} any more",

@@ -138,6 +138,7 @@ def test_a_request_starts_once_its_secret_exists_and_ends_without_a_trace(tell: 
         gone = await SOURCE.look(begun.id, asks)
         assert gone.state == "unknown"
         assert gone.problem is not None
+        assert gone.problem.kind is Kind.SCHEDULER_REFUSED
 
     tell(story)
 

@@ -135,13 +135,15 @@ def _asked(context: Context, args: Namespace, book: AllocationBook) -> tuple[str
 
 def _leave(context: Context, args: Namespace) -> Outcome:
     """Ask for nodes, and leave the rest to a process of its own."""
-    from jupyter_mntrain.sources.allocation_book import AllocationBook
+    from jupyter_mntrain.sources.allocation_book import AllocationBook, follow_remembered
 
     refuse_cell(context)
     book = AllocationBook()
     name, asked = _asked(context, args, book)
     with closing(asked) as nodes:
         try:
+            # A notebook keeps it open: whatever asks for the job later finds its nodes.
+            follow_remembered(context.clusters.get(name, ()))
             log = leave_waiting(context, args, name)
         except BaseException:
             _give_back(context, nodes)

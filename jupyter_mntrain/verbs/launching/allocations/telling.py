@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.changes import AllocationChange, changes
 from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.sources.awaited_launch import refusal_of
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.allocations.words import granted_line, waiting_line
 
@@ -16,11 +18,15 @@ class AllocationTeller:
         self._context = context
         self._seen: Allocation | None = None
         self._said: tuple[str, bool] | None = None
+        self._silence: Problem | None = None
 
     def look(self, now: Allocation) -> None:
         """Say what is new in it since the last look."""
         if now.state == "unknown":
+            self._tell_silence(now)
             return
+        if self._silence is not None:
+            self._silence = self._said = None
         for change in changes(self._seen, now):
             self.tell(now, change)
         self._seen = now
@@ -42,3 +48,11 @@ class AllocationTeller:
         if news != self._said or self._context.screen.keeps_last:
             self._said = news
             self._context.screen.say(waiting_line(waiting, now_s))
+
+    def _tell_silence(self, now: Allocation) -> None:
+        """Say once why it is not known how it is; what ends the waiting, its end says."""
+        problem = now.problem
+        if problem is None or problem == self._silence or refusal_of(now) is not None:
+            return
+        self._silence = problem
+        self._context.screen.say(problem_text(problem, mark="⚠", style="yellow"))

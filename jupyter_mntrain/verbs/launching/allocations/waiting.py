@@ -14,6 +14,7 @@ from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.screen import Awaited
+from jupyter_mntrain.sources.allocation_book import follow_remembered
 from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch
 from jupyter_mntrain.sources.registry import title_of
 from jupyter_mntrain.verbs.context import Context
@@ -56,7 +57,7 @@ def looking_at(context: Context, args: Namespace, launch: AwaitedLaunch) -> Call
         job = launch.job_unless_over(now)
         if job is None:
             return Awaited(_shown(context, launch, now), _data(launch, now))
-        return Awaited(job=context.cluster(args).job(job))
+        return Awaited(job=_job_there(context, args, job))
 
     return look
 
@@ -77,7 +78,7 @@ def waited_for(context: Context, args: Namespace, launch: AwaitedLaunch) -> Job 
 
     try:
         job = launch.wait(AllocationTeller(context).look, sleep)
-        return context.cluster(args).job(job)
+        return _job_there(context, args, job)
     except KeyboardInterrupt:
         return _left(context, launch, "Detached", DETACHED)
     except _TimeUp:
@@ -98,6 +99,14 @@ def stopped_waiting(context: Context, args: Namespace) -> Outcome | None:
         context.screen.say(line)
         return None
     return Outcome(line, {"cluster": launch.cluster, "state": "canceled"})
+
+
+def _job_there(context: Context, args: Namespace, job: str) -> Job:
+    """The job that a launch has become."""
+    cluster = context.cluster(args)
+    # In a notebook it may be open since before the allocation was remembered.
+    follow_remembered(cluster)
+    return cluster.job(job)
 
 
 def _shown(context: Context, launch: AwaitedLaunch, now: Allocation) -> Group:

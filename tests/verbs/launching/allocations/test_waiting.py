@@ -11,10 +11,12 @@ import pytest
 from jupyter_mntrain import awaited_job
 from jupyter_mntrain.model.environment import CLUSTER_VARIABLE
 from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.show.bundles import plain_text
 from jupyter_mntrain.sources.allocation_book import AllocationBook
 from jupyter_mntrain.sources.awaited_launch import launch_log
+from jupyter_mntrain.verbs.context import Clusters
 from jupyter_mntrain.verbs.launching.allocations import launch_on
 from jupyter_mntrain.verbs.launching.allocations.no_wait import TAKES_OVER
 from tests.standin.cluster import StandInCluster, node
@@ -129,6 +131,7 @@ def test_who_attaches_is_told_why_it_waits_then_follows_the_job(
     assert "(Resources)" in waiting
     assert says("expected to start in", waiting)
     assert "node2, node3" in granted
+    assert cluster.followed
     # From now on the name stands for the job.
     assert run_words(["status", left[0]], context).job is cluster.to_launch
 
@@ -145,6 +148,7 @@ def test_a_notebook_shows_why_it_waits_and_is_not_kept_waiting(
     assert look().job is None
     waits()
     assert look().job is cluster.to_launch
+    assert cluster.followed
 
 
 def interrupt() -> None:
@@ -206,6 +210,63 @@ def test_a_program_waits_for_the_job_in_the_same_way(
     cluster.name = "lab"
     with pytest.raises(RefusedError):
         awaited_job(there)
+
+
+def test_what_asks_for_the_job_later_finds_its_nodes_in_the_same_kernel(
+    slurm: SlurmTools, cluster: StandInCluster, tmp_path: Path, left: list[str]
+) -> None:
+    def opened(name: str, _: object) -> Any:
+        cluster.name = name
+        return cluster
+
+    run_words(LAUNCH, make_context(cluster, directory=tmp_path, clusters=Clusters(opened)))
+    assert cluster.name == left[0]
+    assert cluster.followed
+
+
+def test_what_the_scheduler_has_forgotten_is_no_longer_watched(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    happens = InTurn(lambda: setattr(slurm, "state", "FORGOTTEN"), pytest.fail)
+    context = make_context(cluster, sleep=happens, clock=happens.clock)
+    with pytest.raises(RefusedError) as raised:
+        run_words(["attach", left[0]], context)
+    assert raised.value.kind is Kind.SCHEDULER_REFUSED
+    assert isinstance(context.screen, Paper)
+    assert len(context.screen.said) == 1, "the error says it"
+    cluster.name = left[0]
+    there: Any = cluster
+    with pytest.raises(RefusedError):
+        awaited_job(there, sleep=InTurn(pytest.fail))
+
+
+def test_a_launch_that_waits_ends_once_the_scheduler_has_forgotten_it(
+    slurm: SlurmTools, tmp_path: Path
+) -> None:
+    happens = InTurn(lambda: setattr(slurm, "state", "FORGOTTEN"), pytest.fail)
+    nobody = StandInCluster([node("wopr", 1)])
+    context = make_context(nobody, directory=tmp_path, sleep=happens, clock=happens.clock)
+    with pytest.raises(RefusedError) as raised:
+        run_words([word for word in LAUNCH if word != "--no-wait"], context)
+    assert raised.value.kind is Kind.SCHEDULER_REFUSED
+    assert AllocationBook().of_last_launch() is None
+
+
+def test_a_scheduler_that_does_not_answer_is_said_once_and_waited_for(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    def becomes(state: str) -> Callable[[], None]:
+        return lambda: setattr(slurm, "state", state)
+
+    happens = InTurn(becomes("SILENT"), bool, becomes("PENDING"), becomes("RUNNING"), waits)
+    context = make_context(cluster, sleep=happens, clock=happens.clock)
+    assert run_words(["attach", left[0]], context).exit_code == 0
+    assert isinstance(context.screen, Paper)
+    before, silence, again, granted = map(plain_text, context.screen.said)
+    assert "(Resources)" in before
+    assert "Unable to contact slurm controller" in silence
+    assert "(Resources)" in again
+    assert "node2, node3" in granted
 
 
 def test_no_wait_contradicts_wait_and_a_cell(
