@@ -131,12 +131,12 @@ class Job(ChangeableJob):
 
     @property
     def url(self) -> str | None:
-        """Where a job of ``serve`` answers OpenAI clients; ``None`` = not yet, or nowhere.
+        """Where a job of ``serve`` answers OpenAI clients; ``None`` = not now, or nowhere.
 
         Of 127.0.0.1, only programs on its node reach it.
         """
         view = self.view()
-        if view.spec.entry[:2] != ("-m", SERVER):
+        if view.state in TERMINAL or view.spec.entry[:2] != ("-m", SERVER):
             return None
         told = [one.progress.what for one in self.summary().ranks if one.progress is not None]
         found = (address_in(what, view.attempt.head.address) for what in told)

@@ -6,6 +6,7 @@ import signal
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job, LogLine, PeerBook
@@ -15,6 +16,9 @@ from jupyter_mntrain.model.errors import (
     SpecError,
 )
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.metrics import RankProgress
+from jupyter_mntrain.model.text.serving_address import SERVER, served_at
 from tests.cluster.conftest import wait_for
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
@@ -142,6 +146,19 @@ def test_history_summary_and_a_second_kernel_that_sees_all_of_it(
     assert history.is_complete
     assert history.ranks == job.history().ranks
     assert later.summary().state == "succeeded"
+
+
+def test_a_server_tells_where_it_answers_as_long_as_it_runs(
+    near: Cluster, elsewhere: Elsewhere, two: list[FakeAgent]
+) -> None:
+    serving = near.launch(msgspec.structs.replace(spec("node1"), entry=("-m", SERVER)))
+    assert serving.url is None
+    told = RankProgress(time_s=1.0, rank=Rank(0), what=served_at("0.0.0.0", 8000), done=0)
+    elsewhere.do(two[0].write, serving.id, told)
+    wait_for(lambda: serving.url == "http://127.0.0.1:8000/v1")
+    elsewhere.do(two[0].finish, serving.id, 1)
+    assert serving.wait(20).state == "failed"
+    assert serving.url is None
 
 
 def test_a_running_job_is_caught_up_with_once_every_reported_step_is_read(

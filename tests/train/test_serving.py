@@ -43,7 +43,7 @@ def served(metrics: Path) -> str | None:
     """Where the process says that it serves."""
     for path in metrics.glob("rank-*.ndjson"):
         for line in path.read_text().splitlines():
-            if url := address_in(json.loads(line).get("what", "")):
+            if url := address_in(json.loads(line).get("what", ""), "127.0.0.1"):
                 return url
     return None
 

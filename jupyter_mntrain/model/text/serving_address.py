@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import Final
 
 from jupyter_mntrain.model.records.job import TRAINER
@@ -10,20 +11,35 @@ from jupyter_mntrain.model.records.job import TRAINER
 SERVER: Final = f"{TRAINER}.answering.serving"
 """Module that a serving job runs."""
 
-_URL: Final = re.compile(r"http://[^ ]+")
+_URL: Final = re.compile(r"http://(\[[^ \]]*\]|[^ :/\[]+)(:[^ ]+)")
 
 
 def served_at(address: str, port: int) -> str:
     """The progress of a job that serves."""
-    host = f"[{address}]" if ":" in address else address
-    return f"serving at http://{host}:{port}/v1"
+    return f"serving at http://{_host(address)}:{port}/v1"
 
 
 def address_in(progress: str, node_address: str) -> str | None:
     """The URL in a job's progress; ``None`` if it does not serve yet.
 
     Args:
-        node_address: stands in for 0.0.0.0, at which nobody can call.
+        node_address: stands in for 0.0.0.0 and ::, at which nobody can call.
     """
     found = _URL.search(progress)
-    return found and found[0].replace("//0.0.0.0:", f"//{node_address}:")
+    if found is None:
+        return None
+    host, rest = found.groups()
+    return f"http://{_host(node_address) if _is_every(host) else host}{rest}"
+
+
+def _host(address: str) -> str:
+    """As it stands in a URL."""
+    return f"[{address}]" if ":" in address else address
+
+
+def _is_every(host: str) -> bool:
+    """Whether a host of a URL stands for all addresses of the machine."""
+    try:
+        return ip_address(host.strip("[]")).is_unspecified
+    except ValueError:  # a name
+        return False
