@@ -294,12 +294,19 @@ def _links(
     if most is None or len(links) <= most:
         yield link_table(links, now_s)
         return
-    fullest = sorted(links, key=lambda link: link.utilization or 0.0, reverse=True)
+    fullest = sorted(links, key=_fullness, reverse=True)
     fewer = most // 2
     yield link_table(fullest[:fewer], now_s)
-    rest = fullest[fewer].utilization
-    used = "" if rest is None else f": at most {percent(rest)} used"
-    yield Text(f"and {len(links) - fewer} directions more{used}", "dim")
+    rest = fullest[fewer:]
+    unknown = sum(link.utilization is None for link in rest)
+    told = [f"at most {percent(rest[0].utilization)} used"] if unknown < len(rest) else []
+    told += [f"of {count(unknown)} it is not known"] if unknown else []
+    yield Text(f"and {count(len(rest))} directions more: {'; '.join(told)}", "dim")
+
+
+def _fullness(link: LinkSummary) -> float:
+    """Those of which it is not known come last."""
+    return -1.0 if link.utilization is None else link.utilization
 
 
 def _link_notes(links: Sequence[LinkSummary], program: str) -> Iterable[Text]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -58,15 +58,20 @@ def by_node(ranks: Sequence[RankSummary]) -> list[NodeRanks]:
     return sorted(rows, key=_badness)
 
 
-def standing_out(ranks: Sequence[RankSummary], slowest: Rank | None) -> list[RankSummary]:
-    """Ranks in another state than most, the worst first, then the slowest one."""
+def standing_out(
+    ranks: Sequence[RankSummary], slowest: Rank | None
+) -> tuple[list[RankSummary], list[RankSummary]]:
+    """Ranks in another state than most, the worst first, then the slowest one; and of these,
+    those that do not fit on a screen with them.
+    """
     if not ranks:
-        return []
+        return [], []
     ((usual, _),) = Counter(rank.state for rank in ranks).most_common(1)
     odd = [rank for rank in ranks if rank.state != usual]
     odd.sort(key=lambda rank: (_WORST_FIRST.index(rank.state), rank.rank))
     late = [rank for rank in ranks if rank.rank == slowest and rank.state == usual]
-    return [*odd[: MOST_ODD - len(late)], *late]
+    fit = MOST_ODD - len(late)
+    return [*odd[:fit], *late], odd[fit:]
 
 
 def states_text(states: Sequence[tuple[JobState, int]]) -> Text:
@@ -82,7 +87,12 @@ def counted(rows: Sequence[NodeRanks]) -> str:
     total: Counter[JobState] = Counter()
     for row in rows:
         total.update(dict(row.states))
-    return ", ".join(f"{total[state]} {state}" for state in _WORST_FIRST if total[state])
+    return states_counted(total)
+
+
+def states_counted(total: Mapping[JobState, int]) -> str:
+    """How many there are of each state, the worst first: "1 failed, 80 running"."""
+    return ", ".join(f"{total[state]} {state}" for state in _WORST_FIRST if total.get(state))
 
 
 def _together(node: str, group: Sequence[RankSummary]) -> NodeRanks:

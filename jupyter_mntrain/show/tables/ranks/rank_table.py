@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
@@ -22,6 +23,7 @@ from jupyter_mntrain.show.tables.ranks.rank_groups import (
     by_node,
     counted,
     standing_out,
+    states_counted,
     states_text,
 )
 
@@ -116,12 +118,16 @@ class RankTable:
             yield Text(f"and {formats.plural(len(rest), 'node')} more: {counted(rest)}", "dim")
         yield Text(
             "of each node: its lowest step and pace, mean MFU, highest share of computing and most "
-            "memory; the slowest first",
+            "memory; the worst states first, then the slowest",
             "dim",
         )
-        if odd := standing_out(self._ranks, self._slowest):
+        odd, more = standing_out(self._ranks, self._slowest)
+        if odd:
             yield Text()
             yield self._rows(odd, console, options)
+        if more:
+            states = states_counted(Counter(rank.state for rank in more))
+            yield Text(f"and {formats.plural(len(more), 'rank')} more: {states}", "dim")
         if self._hint:
             yield Text(f"each of the {len(self._ranks)} ranks: {self._hint}", "dim")
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from jupyter_mntrain.metrics.summary import JobSummary, LinkSummary, RankSummary
 from jupyter_mntrain.model.ids import JobId, Rank
+from jupyter_mntrain.show.formats import percent
 from jupyter_mntrain.show.tables.job import status_view
 from tests.standin.training import sample_job
 from tests.wording import says
@@ -88,6 +89,30 @@ def test_the_fullest_links_are_shown_and_how_full_the_others_are(summary: JobSum
     assert links[0].startswith(NODES[15])
     assert len(links) == 8
     assert any(says("24 directions more", line) for line in lines)
+
+
+def test_links_of_unknown_use_are_counted_and_not_taken_for_idle_ones(
+    summary: JobSummary,
+) -> None:
+    unknown = [
+        msgspec.structs.replace(link, utilization=None) if number < 20 else link
+        for number, link in enumerate(summary.links)
+    ]
+    few = msgspec.structs.replace(summary, links=tuple(unknown))
+    lines = shown(few)
+    assert any(percent(23 / 32) in line and says("; of 20 it", line) for line in lines)
+    none = [msgspec.structs.replace(link, utilization=None) for link in summary.links]
+    lines = shown(msgspec.structs.replace(summary, links=tuple(none)))
+    assert any(says("directions more: of 24 it is not known", line) for line in lines)
+
+
+def test_how_many_stand_out_is_said_where_they_are_too_many(summary: JobSummary) -> None:
+    ranks = [rank(number, state="failed" if number < 20 else "running") for number in range(128)]
+    lines = shown(msgspec.structs.replace(summary, ranks=tuple(ranks)))
+    alone = [line for line in lines if line.startswith("r") and line[1].isdigit()]
+    assert len(alone) == 8
+    assert alone[-1].startswith(f"r{SLOW} ")
+    assert any(says("and 13 ranks more: 13 failed", line) for line in lines)
 
 
 def test_each_rank_has_a_row_where_that_is_wanted(summary: JobSummary) -> None:
