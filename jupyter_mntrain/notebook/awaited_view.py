@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.notebook.background import background_thread
 from jupyter_mntrain.notebook.liveview import LiveOutput
 from jupyter_mntrain.notebook.updater import View
 from jupyter_mntrain.show.bundles import Bundle, text_bundle
@@ -21,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class AwaitedView(View):
-    """Redraws what a job waits for.
+    """Redraws what a job waits for. It looks in a thread of its own: a scheduler may take a minute
+    to answer, and other views are drawn meanwhile.
 
     Args:
         look: what is known now; raises :class:`RefusedError` if there will be no job.
@@ -38,6 +41,7 @@ class AwaitedView(View):
         self._output = output
         self._take_over = take_over
         self._last: Bundle = {}
+        self._seen: Future[Awaited] | None = None
 
     def begin(self, first: Awaited) -> None:
         """Show in the running cell what is known already."""
@@ -49,11 +53,17 @@ class AwaitedView(View):
         return LOOK_EVERY_S
 
     def is_urgent(self) -> bool:
-        return False
+        return self._seen is not None and self._seen.done()
 
     def frame(self) -> bool:
+        if self._seen is None:
+            self._seen = self._begin_look()
+            return False
+        if not self._seen.done():
+            return False
+        seen, self._seen = self._seen, None
         try:
-            now = self._look()
+            now = seen.result()
         except RefusedError as error:
             self._say(problem_text(error.problem))
             return True
@@ -65,6 +75,18 @@ class AwaitedView(View):
             return False
         self._take_over(now.job)
         return True
+
+    def _begin_look(self) -> Future[Awaited]:
+        seen: Future[Awaited] = Future()
+
+        def look() -> None:
+            try:
+                seen.set_result(self._look())
+            except BaseException as error:  # noqa: BLE001 - whoever reads the result gets it
+                seen.set_exception(error)
+
+        background_thread(look, "mntrain-look").start()
+        return seen
 
     def _say(self, renderable: RenderableType) -> None:
         bundle = text_bundle(renderable)

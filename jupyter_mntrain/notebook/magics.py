@@ -78,7 +78,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
         outcome = run(command, context)
         self._present(command, outcome)
         variable = getattr(command.args, "variable", None)
-        if variable:
+        if variable and outcome.job is not None:
             self.shell.user_ns[variable] = outcome.job
         if outcome.exit_code == 1 and command.verb.name in ("launch", "attach"):
             # Stops "run all": the cells below depend on this one.

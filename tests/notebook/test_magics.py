@@ -162,6 +162,12 @@ def test_the_job_is_kept_in_a_variable_or_assigned(notebook, cluster):
     assert notebook.shell.user_ns["other"] is cluster.job("j-7f3a")
 
 
+def test_a_variable_is_left_alone_where_there_is_no_job(notebook, cluster):
+    notebook.run(f"%%mntrain launch -o mine\n{RECIPE}")
+    notebook.run(f"%%mntrain launch --dry-run -o mine\n{RECIPE}")
+    assert notebook.shell.user_ns["mine"] is cluster.to_launch
+
+
 def test_attach_in_the_notebook_returns_at_once_and_wait_stays(notebook, cluster):
     assert notebook.run("%mntrain attach").success
     (job,) = cluster._jobs.values()

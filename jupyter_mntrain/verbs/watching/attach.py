@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
@@ -21,8 +22,6 @@ from jupyter_mntrain.verbs.watching.following import follow, status_outcome, tim
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
-LEAST_TIMEOUT_S = 0.1
-
 
 class AttachVerb(Verb):
     name = "attach"
@@ -37,36 +36,35 @@ class AttachVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         refuse_variable(context, args)
         is_left = context.screen.in_background and not args.wait
-        launch = awaited_launch(args)
+        launch, begun_s = awaited_launch(args), context.clock()
         if launch is None:
             found: Job | Outcome = find_job(context, args)
         elif is_left:
             found = _left_to_screen(context, args, launch)
         else:
-            begun_s = context.clock()
             found = waited_for(context, args, launch)
-            args = _with_less_time(args, context.clock() - begun_s)
         if isinstance(found, Outcome):
             return found
         if not is_left:
-            return follow(context, args, found)
+            waited_s = 0.0 if launch is None else context.clock() - begun_s
+            return follow(context, args, found, waited_s)
         context.screen.show(found)
         data = status_outcome(context, args, found).data if args.json else None
         return Outcome(data=data, job=found)
 
 
 def _left_to_screen(context: Context, args: Namespace, launch: AwaitedLaunch) -> Job | Outcome:
-    """Have the screen show why a launch waits, and then its job; the job if it is there now."""
+    """Have the screen show why a launch waits, and then its job; the job if it is there now.
+
+    Raises:
+        SpecError: a variable is to have the job, which is not there yet.
+    """
     look = looking_at(context, args, launch)
     first = look()
     if first.job is not None:
         return first.job
+    if args.variable:
+        cause = f"-o {args.variable}: {launch.cluster} still waits for its nodes, and is no job yet"
+        raise SpecError(cause, fix="add --wait to wait for it, or leave -o out")
     context.screen.await_job(first, look)
     return Outcome(data=first.data if args.json else None)
-
-
-def _with_less_time(args: Namespace, waited_s: float) -> Namespace:
-    if args.timeout is None:
-        return args
-    left_s = max(LEAST_TIMEOUT_S, args.timeout - waited_s)
-    return Namespace(**{**vars(args), "timeout": left_s})

@@ -19,7 +19,7 @@ from jupyter_mntrain.verbs.verb import Outcome
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
-LONGEST_S = 1e8
+LEAST_S, LONGEST_S = 0.1, 1e8
 
 TIMED_OUT = 124
 """The exit code of ``timeout``. The job continues."""
@@ -28,13 +28,17 @@ DETACHED = 130
 """128 + SIGINT, the exit code of a program that Ctrl-C ended. The job continues."""
 
 
-def follow(context: Context, args: Namespace, job: Job) -> Outcome:
+def follow(context: Context, args: Namespace, job: Job, waited_s: float = 0.0) -> Outcome:
     """Show the job until it has ended; Ctrl-C leaves it running and says so.
 
     Exit code 0 only when every rank succeeded.
+
+    Args:
+        waited_s: how much of ``--timeout`` is over already.
     """
+    left_s = None if args.timeout is None else max(LEAST_S, args.timeout - waited_s)
     try:
-        context.screen.follow(job, args.timeout)
+        context.screen.follow(job, left_s)
     except KeyboardInterrupt:
         return detached_outcome(context, job)
     if job.state not in TERMINAL:
@@ -72,7 +76,7 @@ def timeout_option(parser: Parser) -> None:
     parser.option(
         "--timeout",
         metavar="SECONDS",
-        type=bounded_float(0.1, LONGEST_S),
+        type=bounded_float(LEAST_S, LONGEST_S),
         help="stop waiting after this time, with exit code 124; the job continues",
     )
 

@@ -13,6 +13,7 @@ from jupyter_mntrain.model.environment import CLUSTER_VARIABLE
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.allocation import Allocation
+from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.bundles import plain_text
 from jupyter_mntrain.sources.allocation_book import AllocationBook
 from jupyter_mntrain.sources.awaited_launch import launch_log
@@ -140,6 +141,8 @@ def test_a_notebook_shows_why_it_waits_and_is_not_kept_waiting(
     slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
 ) -> None:
     context = make_context(cluster, screen=Paper(in_background=True))
+    with pytest.raises(SpecError):
+        run_words(["attach", "-o", "job"], context)
     assert run_words(["attach"], context).job is None
     ((first, look),) = context.screen.awaited
     assert "(Resources)" in plain_text(first.said)
@@ -172,6 +175,17 @@ def test_who_no_longer_watches_leaves_it_waiting(
     assert run_words(["attach", left[0], *options], context).exit_code == code
     assert slurm.state == "PENDING"
     assert AllocationBook().of_cluster(left[0]) is not None
+
+
+def test_what_is_left_of_the_timeout_is_waited_and_all_of_it_is_said(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    happens = InTurn(waits)
+    cluster.to_launch._ends_as = None
+    context = make_context(cluster, sleep=happens, clock=happens.clock)
+    outcome = run_words(["attach", left[0], "--timeout", "3"], context)
+    assert outcome.exit_code == 124
+    assert formats.duration(3) in plain_text(outcome.renderable)
 
 
 def test_a_launch_that_fails_says_why_to_who_watches(
