@@ -35,7 +35,6 @@ from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
 from jupyter_mntrain.model.records.node import MachineDescription
 from jupyter_mntrain.model.records.stall import RankStack
-from jupyter_mntrain.model.text.serving_address import SERVER, address_in
 
 
 class Job(ChangeableJob):
@@ -128,19 +127,6 @@ class Job(ChangeableJob):
         with self._metrics_lock:
             self._metrics.extend(self.history(), self._driver.clock.time())
             return self._metrics.summary
-
-    @property
-    def url(self) -> str | None:
-        """Where a job of ``serve`` answers OpenAI clients; ``None`` = not now, or nowhere.
-
-        Of 127.0.0.1, only programs on its node reach it.
-        """
-        view = self.view()
-        if view.state in TERMINAL or view.spec.entry[:2] != ("-m", SERVER):
-            return None
-        told = [one.progress.what for one in self.summary().ranks if one.progress is not None]
-        found = (address_in(what, view.attempt.head.address) for what in told)
-        return next((one for one in found if one is not None), None)
 
     def series(self, points: int = POINTS) -> JobSeries:
         """The figures over time, thinned to ``points`` rows, with the summary."""

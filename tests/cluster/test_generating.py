@@ -134,7 +134,8 @@ def test_a_checkpoint_is_served_until_its_job_is_stopped(
     code, out, err = say("--json", "serve", trained)
     assert code == 0, err
     found = json.loads(out)
-    assert cluster.job(found["job_id"]).url == found["url"]
+    serving = cluster.job(found["job_id"])
+    assert serving.serving_url(30) == found["url"]
     asked = {"prompt": "The agent on", "max_tokens": 20, "temperature": 0.0}
     answer = httpx.post(f"{found['url']}/completions", json=asked, timeout=60)
     assert answer.status_code == 200, answer.text
@@ -142,7 +143,8 @@ def test_a_checkpoint_is_served_until_its_job_is_stopped(
     assert (SENTENCE * 3).startswith(said)
     assert found["url"] in say("status", found["job_id"])[1]
     assert say("stop", found["job_id"])[0] == 0
-    assert cluster.job(found["job_id"]).wait(60).state == "canceled"
+    assert serving.wait(60).state == "canceled"
+    assert serving.serving_url() is None
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{found['url']}/models")
 

@@ -152,13 +152,13 @@ def test_a_server_tells_where_it_answers_as_long_as_it_runs(
     near: Cluster, elsewhere: Elsewhere, two: list[FakeAgent]
 ) -> None:
     serving = near.launch(msgspec.structs.replace(spec("node1"), entry=("-m", SERVER)))
-    assert serving.url is None
+    assert serving.serving_url(0) is None
     told = RankProgress(time_s=1.0, rank=Rank(0), what=served_at("0.0.0.0", 8000), done=0)
     elsewhere.do(two[0].write, serving.id, told)
-    wait_for(lambda: serving.url == "http://127.0.0.1:8000/v1")
+    assert serving.serving_url(30) == "http://127.0.0.1:8000/v1"
     elsewhere.do(two[0].finish, serving.id, 1)
     assert serving.wait(20).state == "failed"
-    assert serving.url is None
+    assert serving.serving_url() is None
 
 
 def test_a_running_job_is_caught_up_with_once_every_reported_step_is_read(

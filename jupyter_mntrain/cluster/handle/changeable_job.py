@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jupyter_mntrain.cluster.handle.logged_job import LoggedJob
+from jupyter_mntrain.cluster.handle.answering_job import AnsweringJob
 from jupyter_mntrain.cluster.launch.running_settings import (
     SettingsChanged,
     ask_to_change,
@@ -21,7 +21,7 @@ from jupyter_mntrain.recipe.changes.settings import Setting, settings_of_job
 WAITING = "waiting for the ranks to take it"
 
 
-class ChangeableJob(LoggedJob):
+class ChangeableJob(AnsweringJob):
     """The part of a job's handle that is about its settings."""
 
     def settings(self) -> tuple[Setting, ...]:

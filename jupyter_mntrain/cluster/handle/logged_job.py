@@ -1,4 +1,4 @@
-"""Logged job: reads what a job's ranks print, on all of its nodes, and talks with a chat job."""
+"""Logged job: reads what a job's ranks print, on all of its nodes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from jupyter_mntrain.cluster.handle.labeled_job import LabeledJob
 from jupyter_mntrain.cluster.history.logs import LogLine, LogSource, tail_log
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.whole_logs import LogReader, LogSearch, merge, merged
-from jupyter_mntrain.cluster.launch.chat import Chat
 from jupyter_mntrain.model.errors import MntrainError, bad_argument
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import Placement
 
 
 class LoggedJob(LabeledJob):
-    """The part of a job's handle that reads logs, those of its newest attempt, and talks."""
+    """The part of a job's handle that reads logs, those of its newest attempt."""
 
     id: JobId
 
@@ -39,15 +38,6 @@ class LoggedJob(LabeledJob):
             raise bad_argument("tail", tail, "a number of lines, 0 or more")
         sources = self._sources(rank, node)
         return self._driver.loop.run(_last_lines(sources, rank, tail))
-
-    def chat(self) -> Chat:
-        """Talk with the model that it has loaded: of a job that ``mntrain chat`` has started.
-
-        Raises:
-            RefusedError: this driver is read-only.
-        """
-        self._driver.refuse_read_only()
-        return Chat(self._driver, self.id, self.view)
 
     def whole_log(
         self, *, rank: int | None = None, node: str | None = None

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import RefusedError, SpecError, error_of
-from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.text.serving_address import SERVER
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.answering.model_source import (
@@ -26,7 +24,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
 
-LOOK_EVERY_S = tunables.seconds("verbs.serve_look_interval_s")
 LOOPBACK = "127.0.0.1"
 
 
@@ -101,9 +98,10 @@ def _served(job: Job, progress: Progress) -> str:
         MntrainError: why it does not.
     """
     progress.report("loading the model", 0, None)
-    while (view := job.wait(LOOK_EVERY_S)).state not in TERMINAL:
-        if (url := job.url) is not None:
-            return url
+    url = job.serving_url()
+    if url is not None:
+        return url
+    view = job.view()
     if view.problem is not None:
         raise error_of(view.problem)
     cause = f"the job {job.id} that was to serve is {view.state}"
