@@ -18,10 +18,11 @@ ROOT: Final = "models"
 
 DEFAULT_REVISION: Final = "main"
 
-# https://huggingface.co/docs/huggingface_hub: no "--" and no ".." in the name of a repository.
+# https://huggingface.co/docs/huggingface_hub: no "--" and no ".." in the name of a repository;
+# git: no ".." in that of a branch or tag.
 _PART = r"[A-Za-z0-9_](?:(?!--|\.\.)[\w.-]){0,95}"
 _ID: Final = re.compile(
-    rf"(?P<repo>{_PART}/{_PART})(?:@(?P<revision>\w[\w./-]{{0,199}}))?", re.ASCII
+    rf"(?P<repo>{_PART}/{_PART})(?:@(?P<revision>\w(?:(?!\.\.)[\w./-]){{0,199}}))?", re.ASCII
 )
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _SEPARATOR: Final = "--"
@@ -91,7 +92,9 @@ def snapshot(model: HubId) -> Path | None:
     if _COMMIT.fullmatch(commit) is None:
         try:
             commit = (folder / "refs" / commit).read_text().strip()
-        except OSError:
+        except (OSError, ValueError):
+            return None
+        if _COMMIT.fullmatch(commit) is None:
             return None
     found = folder / "snapshots" / commit
     return found if found.is_dir() else None

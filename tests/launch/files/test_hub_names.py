@@ -31,6 +31,7 @@ def test_an_id(text: str, repo: str, revision: str) -> None:
     [
         *(None, "", "/models/llama", "~/llama", "./models/llama", "../a/b", "a/b/c", "llama"),
         *("models:org/name", "models:llama", "a--b/c", "a/b..c", "a/b@", "a/b@../x", "a/.b", "a/"),
+        *("a/b@v1/../../x", "a/b@v1..v2"),
     ],
 )
 def test_what_is_no_id(text: str | None) -> None:
@@ -67,3 +68,6 @@ def test_a_snapshot_is_found_where_huggingface_hub_keeps_it(
     (folder / "snapshots" / COMMIT).mkdir(parents=True)
     assert snapshot(HubId("org/name")) == snapshot(HubId("org/name", COMMIT)) != None  # noqa: E711
     assert snapshot(HubId("org/name", "v1")) is None
+    for content in (b"\xff\xfe", b"..", b""):
+        (folder / "refs" / "v1").write_bytes(content)
+        assert snapshot(HubId("org/name", "v1")) is None
