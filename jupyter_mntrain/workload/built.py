@@ -38,6 +38,7 @@ class Built(NamedTuple):
         project_because: why these, if nobody named them.
         begin: the checkpoint directory that the job which it repeats began with, if it was named.
         starts_over: what to say of a job that could be resumed instead.
+        said: what else is to be said of it before it starts.
         planned: the plan by which the nodes are ordered; of this very spec.
     """
 
@@ -50,6 +51,7 @@ class Built(NamedTuple):
     project: StagedProject | None = None
     project_because: str = ""
     begin: str | None = None
+    said: tuple[Problem, ...] = ()
     planned: JobPlan | None = None
 
     def with_spec(self, spec: JobSpec) -> Built:

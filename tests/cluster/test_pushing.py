@@ -283,6 +283,7 @@ def test_a_model_of_the_hub_is_fetched_once_and_comes_to_all_nodes(
     folder.mkdir()
     (folder / "config.json").write_bytes(msgspec.json.encode(config))
     (folder / "model.safetensors").write_bytes(CONTENTS["weights.bin"])
+    (folder / "tokenizer.json").write_text("{}")
     (folder / "README.md").write_text("not for training")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
@@ -303,7 +304,8 @@ def test_a_model_of_the_hub_is_fetched_once_and_comes_to_all_nodes(
         assert recipe_of(placed).model.path == str(copy)  # type: ignore[union-attr]
         assert hub.sent == {"org/tiny/config.json": 1}
         bring(placed, "node1", "node2")
-        assert hub.sent == {"org/tiny/config.json": 1, "org/tiny/model.safetensors": 1}
+        names = ("config.json", "model.safetensors", "tokenizer.json")
+        assert hub.sent == {f"org/tiny/{name}": 1 for name in names}
     wanted = {one.name: one.read_bytes() for one in folder.iterdir() if one.name != "README.md"}
     for agent in agents[:2]:
         assert contents(place(agent, copy)) == wanted

@@ -12,8 +12,8 @@ import pytest
 
 from jupyter_mntrain.launch.files.hub_names import HubId
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.recipe.families.hub_fetching import HubReport, wanted_files
-from jupyter_mntrain.recipe.families.hub_troubles import hub_error
+from jupyter_mntrain.recipe.families.hub_fetching import HubReport, _cached, wanted_files
+from jupyter_mntrain.recipe.families.hub_troubles import hub_error, hub_note
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.rank_memory import model_config
 from tests.standin.hub import HubServer
@@ -105,6 +105,56 @@ def test_a_model_is_found_fetched_and_found_without_the_hub(
 
 @pytest.mark.usefixtures("environment")
 @pytest.mark.parametrize(
+    ("kept", "listed", "finds", "fetches"),
+    [
+        ({"config.json"}, True, True, False),
+        ({"config.json"}, False, True, False),
+        ({"config.json", "model.safetensors"}, False, True, True),
+        ({"config.json", "model.safetensors"}, True, True, False),
+        ({"model.safetensors"}, False, False, False),
+    ],
+)
+def test_without_the_hub_its_list_says_what_a_copy_needs(
+    kept: set[str], listed: bool, finds: bool, fetches: bool, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    folder, commit = tmp_path / "home" / "hub" / "models--org--kept", "a" * 40
+    directory = folder / "snapshots" / commit
+    directory.mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(commit)
+    for name in kept:
+        (directory / name).write_text("{}")
+    if listed:
+        (folder / "trees").mkdir()
+        every: dict[str, object] = {
+            "config.json": {},
+            "model.safetensors": {},
+            "tokenizer.json": {},
+        }
+        (folder / "trees" / f"{commit}.json").write_bytes(msgspec.json.encode({"files": every}))
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    for is_whole, has in ((False, finds), (True, fetches)):
+        found = _cached(HubId("org/kept"), is_whole=is_whole)
+        assert (found is not None) == has
+        if found is not None:
+            assert found.is_listed == listed
+            assert ("tokenizer.json" in found.files) == listed
+
+
+@pytest.mark.usefixtures("environment")
+def test_only_a_connection_is_called_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "file" / "home"))
+    found = run("find", ID)
+    assert found.trouble == "other"
+    assert "Not a directory" in found.said
+
+
+@pytest.mark.usefixtures("environment")
+@pytest.mark.parametrize(
     ("text", "trouble"),
     [("org/gated", "gated"), ("org/none", "missing"), (f"{ID}@v9", "no-revision")],
 )
@@ -136,3 +186,20 @@ def test_every_trouble_is_one_line_with_what_to_do(
     assert "\n" not in str(error)
     assert says(cause, error.cause)
     assert says(fix, error.fix)
+
+
+def test_a_mistyped_folder_is_called_one() -> None:
+    silent = HubReport(trouble="silent", said="refused")
+    assert says("no such directory here", hub_error(HubId("models/lama"), silent, {}).cause)
+    assert "directory" not in hub_error(HubId(ID, "a" * 40), silent, {}).cause
+
+
+def test_an_older_commit_of_the_cache_is_said() -> None:
+    commit = "a" * 40
+    kept = HubReport(commit=commit, is_offline=True, said="timed out")
+    note = hub_note(HubId(ID), kept)
+    assert note is not None
+    assert commit in note.cause
+    assert "timed out" in note.cause
+    assert hub_note(HubId(ID, commit), kept) is None
+    assert hub_note(HubId(ID), HubReport(commit=commit)) is None

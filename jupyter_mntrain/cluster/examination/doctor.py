@@ -9,6 +9,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.examination.examiner import AskedNode, Examiner, ToldByNodes
 from jupyter_mntrain.cluster.examination.job_ahead import find_script, job_ahead, question_of
+from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.node_search import NodeSearch
@@ -72,8 +73,9 @@ class ClusterDoctor:
         self._search.refuse_awaited(names)
         begun_s = self._clock.time()
         wanted, silent = self._chosen(names, participants)
-        job = None
+        job, of_hub = None, None
         if spec is not None:
+            spec, of_hub = self._driver.loop.run(_with_model(spec, progress))
             there = self._driver.loop.run(find_script(spec, wanted[0].client))
             job = job_ahead(spec, wanted[0].info.name, project, there)
             asked = question_of(job, spec, there)
@@ -83,11 +85,11 @@ class ClusterDoctor:
             patience_s=None if is_quick else LOADED_S,
         )
         examiner = Examiner(self._clock, spec, is_loaded=not is_quick)
-        told, paths, refused = self._driver.loop.run(
-            self._look(examiner, wanted, asked, spec, progress)
-        )
+        looking = self._look(examiner, wanted, asked, spec, progress)
+        told, paths, refused = self._driver.loop.run(looking)
         own = {one.info.node_id for one in wanted}
         others = tuple(one for one in self._search.usable() if one.node_id not in own)
+        refused = of_hub or refused
         case = Case(nodes=told.nodes, paths=paths, job=job, refused=refused, others=others)
         return DoctorReport(
             nodes=tuple(one.name for one in told.nodes),
@@ -159,3 +161,11 @@ class ClusterDoctor:
         except MntrainError as error:
             return error.problem
         return found and msgspec.structs.replace(found, node=head.node)
+
+
+async def _with_model(spec: JobSpec, progress: Progress) -> tuple[JobSpec, Problem | None]:
+    """The job with its model's commit, if that is one of the hub; or as it is, and why not."""
+    try:
+        return await with_hub_commit(spec, progress), None
+    except MntrainError as error:
+        return spec, error.problem

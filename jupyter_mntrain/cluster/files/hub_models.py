@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -27,14 +28,18 @@ from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_copy, hub_id
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuestion
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.recipe.families.directories import refuse_directory
-from jupyter_mntrain.recipe.families.hub_fetching import HubReport
-from jupyter_mntrain.recipe.families.hub_troubles import hub_error
-from jupyter_mntrain.recipe.stored import recipe_of, with_settings, written_recipe
+from jupyter_mntrain.recipe.changes.settings import setting_of
+from jupyter_mntrain.recipe.families.directories import TOKENIZER, no_tokenizer, refuse_directory
+from jupyter_mntrain.recipe.families.hub_fetching import HubReport, has_weights, lost_files
+from jupyter_mntrain.recipe.families.hub_troubles import hub_error, hub_note
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import overrides_of, recipe_of, with_settings, written_recipe
 
 PATH = "model.path"
 
@@ -42,10 +47,17 @@ _PROGRAM = "jupyter_mntrain.recipe.families.hub_fetching"
 _decoder = msgspec.json.Decoder(HubReport)
 
 
-async def with_hub_commit(spec: JobSpec, progress: Progress = SILENT) -> JobSpec:
+async def with_hub_commit(
+    spec: JobSpec,
+    progress: Progress = SILENT,
+    on_note: Callable[[Problem], object] = bool,
+) -> JobSpec:
     """The job with its model's commit and copy, if its recipe names one of the hub by its id.
 
     Fetches the model's config, by which a launch is planned.
+
+    Args:
+        on_note: told if the hub did not answer, and the commit is that of this machine's cache.
 
     Raises:
         RecipeError: the hub has no such model, or the trainer cannot use it.
@@ -53,24 +65,25 @@ async def with_hub_commit(spec: JobSpec, progress: Progress = SILENT) -> JobSpec
     """
     recipe = written_recipe(spec)
     asked = None if recipe is None else hub_id(recipe.model.path)
-    if asked is None:
+    if recipe is None or asked is None:
         return spec
-    found = await find_model(asked, progress)
-    copy = HubId(asked.repo, found.commit).copy
-    placed = with_settings(spec, [f'{PATH}="{copy}"'])
-    return msgspec.structs.replace(placed, set_in={**spec.set_in, PATH: "recipe"})
-
-
-async def find_model(asked: HubId, progress: Progress = SILENT) -> HubReport:
-    """Which commit a model is at, and its config, which comes into this machine's cache.
-
-    Raises:
-        RecipeError, RefusedError: as for :func:`with_hub_commit`.
-    """
     progress.report(f"asking the hub for {asked}", 0, None)
     found = await _run("find", asked, progress)
     refuse_directory(Path(found.directory), str(asked))
-    return found
+    if found.is_listed:
+        _refuse_no_tokenizer(recipe, asked, found)
+    if (note := hub_note(asked, found)) is not None:
+        on_note(note)
+    copy = HubId(asked.repo, found.commit).copy
+    placed = with_settings(spec, [f'{PATH}="{copy}"'])
+    if PATH in map(setting_of, overrides_of(spec) or ()):
+        return placed  # whoever chose the model chose this
+    return msgspec.structs.replace(placed, set_in={**spec.set_in, PATH: "recipe"})
+
+
+def _refuse_no_tokenizer(recipe: Recipe, asked: HubId, found: HubReport) -> None:
+    if recipe.data.tokenizer == "auto" and TOKENIZER not in found.files:
+        raise no_tokenizer(asked if found.is_listed else found.directory)
 
 
 async def bring_hub_model(
@@ -79,20 +92,24 @@ async def bring_hub_model(
     infos: Sequence[NodeInfo],
     clock: Clock,
     progress: Progress = SILENT,
+    *,
+    is_fetched: bool = True,
 ) -> None:
     """Bring the copy of a model of the hub to those of a job's nodes that lack it: from a node that
     has it, else from this machine's cache, into which it is fetched.
 
     Args:
         infos: of the participants.
+        is_fetched: from the hub, if neither a node nor the cache has it; else it is refused.
 
     Raises:
+        RecipeError: it has no tokenizer, and needs one.
         RefusedError: it cannot be had, or a node has no room.
         NodeError: a node does not answer.
     """
     recipe = recipe_of(spec)
     asked = None if recipe is None else hub_copy(recipe.model.path)
-    if asked is None:
+    if recipe is None or asked is None:
         return
     seats = await _seats(live, infos, asked)
     lacking = [seat for seat, has in seats if not has]
@@ -104,9 +121,25 @@ async def bring_hub_model(
     if holder is not None:
         await _push(asked, None, holder, lacking, clock, progress)
     else:
+        if not is_fetched:
+            await _refuse_fetching(asked, progress)
         found = await _run("fetch", asked, progress)
+        _refuse_no_tokenizer(recipe, asked, found)
         with _folder_of(asked, found) as folder:
             await _push(asked, folder, None, lacking, clock, progress)
+
+
+async def _refuse_fetching(asked: HubId, progress: Progress) -> None:
+    """Raise if something of a model has to be fetched."""
+    found = await _run("find", asked, progress)
+    if has_weights(found.files) and not lost_files(Path(found.directory), found.files):
+        return
+    raise RefusedError(
+        f"{asked.repo} is on none of the nodes and not in this machine's cache, and the page "
+        "cannot wait until it is fetched",
+        kind=Kind.NO_FILE,
+        fix="in a terminal: mntrain launch, with the job's id or file; it shows how far that is",
+    )
 
 
 async def _push(
@@ -182,7 +215,8 @@ async def _run(what: str, asked: HubId, progress: Progress) -> HubReport:
         env={**os.environ, "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
     )
     assert process.stdout is not None  # noqa: S101 - it is a pipe
-    found = HubReport(trouble="other", said="the program that asks it ended early")
+    why = "the program that does it said nothing"
+    found = HubReport(trouble="other", said=why)
     try:
         async for line in process.stdout:
             found = _decoder.decode(line)
@@ -195,6 +229,19 @@ async def _run(what: str, asked: HubId, progress: Progress) -> HubReport:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+    if process.returncode:
+        why = _death(process.returncode)
+        found = msgspec.structs.replace(found, trouble="other", said=why)
     if found.trouble:
         raise hub_error(asked, found)
     return found
+
+
+def _death(code: int) -> str:
+    """How the program ended, which reports every error that it survives, and returns 0."""
+    why = f"the program that does it died of signal {-code}"
+    if code == -signal.SIGKILL:
+        why = "the program that does it was killed, as for lack of memory"
+    elif code > 0:
+        why = f"the program that does it ended with exit code {code}"
+    return why

@@ -70,7 +70,8 @@ class AgentLauncher:
         submitted_by: user and host, for people.
         pauses_s: pause before each retry of a request that got no answer.
         is_checked: whether the doctor looks at the nodes before a launch.
-        on_note: receives what it says that does not stop the launch.
+        is_fetched: whether a model of the hub is, if it is nowhere here.
+        on_note: receives what is to be said that does not stop the launch.
         ways: those between nodes that need not be tried again.
     """
 
@@ -79,6 +80,7 @@ class AgentLauncher:
     submitted_by: str = ""
     pauses_s: tuple[float, ...] = PAUSES_S
     is_checked: bool = True
+    is_fetched: bool = True
     on_note: Callable[[Problem], object] = bool
     ways: TriedWays | None = None
 
@@ -198,7 +200,7 @@ class AgentLauncher:
     ) -> tuple[JobSpec, tuple[Placement, ...], Plan | None]:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
-        spec = await with_hub_commit(spec, progress)
+        spec = await with_hub_commit(spec, progress, self.on_note)
         doctor = BeforeLaunch(self.live, self.clock, self.ways or TriedWays(self.clock), spec)
         agreed, told = await both(self.agreed(spec, progress), self._told(doctor, project))
         infos, placements = agreed
@@ -209,7 +211,9 @@ class AgentLauncher:
         if renewed != infos:  # another network may be the fastest
             placements = arrange(spec.participants, renewed)
         spec, plan = await _planned(spec, renewed)
-        await bring_hub_model(self.live, spec, renewed, self.clock, progress)
+        await bring_hub_model(
+            self.live, spec, renewed, self.clock, progress, is_fetched=self.is_fetched
+        )
         return spec, placements, plan
 
     async def _told(self, doctor: BeforeLaunch, project: StagedProject | None) -> ToldBefore | None:

@@ -72,27 +72,36 @@ class LaunchingCluster:
         """What each participant has of what a job runs in; empty if that is the agents' own."""
         return self._driver.loop.run(self._driver.launcher().workplaces(spec))
 
-    def with_hub_commit(self, spec: JobSpec, *, progress: Progress = SILENT) -> JobSpec:
+    def with_hub_commit(
+        self,
+        spec: JobSpec,
+        *,
+        on_note: Callable[[Problem], object] = bool,
+        progress: Progress = SILENT,
+    ) -> JobSpec:
         """The job with the commit and copy of its model, if its recipe names one of the Hugging
         Face hub, ``org/name``; a launch does so, too. The config comes into this machine's cache.
+
+        Args:
+            on_note: told if the hub did not answer, and an older commit may be used.
 
         Raises:
             RecipeError: the hub has no such model, or the trainer cannot use it.
             RefusedError: the hub does not answer, or refuses.
         """
-        return self._driver.loop.run(with_hub_commit(spec, progress))
+        return self._driver.loop.run(with_hub_commit(spec, progress, on_note))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
         """The exact command and environment of every node; nothing is started or leased.
 
         The job id is ``j-00000000``, and the port 0 unless the spec has one: only a launch
-        decides them.
+        decides them. A model of the hub has the name of its copy, as after :meth:`with_hub_commit`.
 
         Raises:
-            SpecError, NodeError: as for :meth:`launch`.
+            SpecError, NodeError, RecipeError, RefusedError: as for :meth:`launch`.
         """
         self._settle([one.node for one in spec.participants], progress)
-        spec = with_values(spec, os.environ)
+        spec = self.with_hub_commit(with_values(spec, os.environ), progress=progress)
         return self._driver.loop.run(self._driver.launcher().render(spec))
 
     def launch(
@@ -104,6 +113,7 @@ class LaunchingCluster:
         is_queued: bool = False,
         submitted_by: str = "",
         is_checked: bool = True,
+        is_fetched: bool = True,
         on_note: Callable[[Problem], object] = bool,
         progress: Progress = SILENT,
     ) -> Job:
@@ -116,7 +126,8 @@ class LaunchingCluster:
                 starts it once everything it needs is free; no driver is needed.
             submitted_by: for people; default: user and host.
             is_checked: whether the doctor looks at the nodes first, and refuses what cannot work.
-            on_note: receives what it says that does not stop the launch.
+            is_fetched: whether a model of the hub is, if it is nowhere here; else it is refused.
+            on_note: receives what is to be said that does not stop the launch.
 
         Raises:
             SpecError: the spec is invalid, does not fit these nodes, or takes a variable from this
@@ -129,7 +140,7 @@ class LaunchingCluster:
         self._settle([one.node for one in spec.participants], progress)
         spec = self.plan_launch(spec, begin).spec if begin else spec
         launcher = self._driver.launcher(submitted_by)
-        launcher.is_checked, launcher.on_note = is_checked, on_note
+        launcher.is_checked, launcher.is_fetched, launcher.on_note = is_checked, is_fetched, on_note
         start = launcher.queue if is_queued else launcher.launch
         spec, staged = with_project(spec, project)
         view = self._driver.loop.run(start(spec, new_job_id(), project=staged, progress=progress))

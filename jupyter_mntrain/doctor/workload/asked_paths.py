@@ -20,11 +20,9 @@ from jupyter_mntrain.model.records.doctor.machine import (
     PathUse,
 )
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.recipe.families.directories import TOKENIZER
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import written_recipe
-
-TOKENIZER: Final = "tokenizer.json"
-"""In a model's folder."""
 
 HUB_VARIABLES: Final = frozenset(
     {

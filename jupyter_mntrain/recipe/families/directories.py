@@ -13,6 +13,7 @@ from jupyter_mntrain.recipe.families import refuse_unknown
 
 CONFIG: Final = "config.json"
 ADAPTER_CONFIG: Final = "adapter_config.json"
+TOKENIZER: Final = "tokenizer.json"
 
 
 class WeightFormat(NamedTuple):
@@ -56,6 +57,16 @@ def refuse_directory(directory: Path, path: str) -> None:
     if not (directory / CONFIG).is_file():
         _refuse(f"{place}: no {CONFIG} in it", "use a Hugging Face model directory")
     refuse_unknown(_config(directory / CONFIG, place), place)
+
+
+def no_tokenizer(path: object) -> RecipeError:
+    """The error of a model without a tokenizer, which its recipe needs.
+
+    Args:
+        path: as the recipe has it.
+    """
+    cause = f"model.path = {path}: no {TOKENIZER} in it"
+    return RecipeError(cause, fix='copy it there, or set data.tokenizer = "train"')
 
 
 def lacking_weights(directory: Path, path: str) -> RecipeError | None:

@@ -8,6 +8,7 @@ as huggingface_hub is slow to load, cannot be interrupted, and reads its variabl
 from __future__ import annotations
 
 import errno
+import json
 import shutil
 import sys
 import threading
@@ -25,7 +26,6 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.families.directories import (
     CONFIG,
     FORMATS,
-    lacking_weights,
     listed_files,
 )
 
@@ -49,6 +49,12 @@ _BESIDE: Final = ("*.json", "*.txt", "*.model", "*.jinja", "LICENSE*", "NOTICE*"
 """What is wanted besides weights: config, tokenizer, chat template, generation settings."""
 
 
+_SILENCES: Final = frozenset({"ConnectionError", "TimeoutError", "TransportError", "Timeout"})
+"""Errors of no connection, Python's own and those of HTTP clients: huggingface_hub's changes by
+version.
+"""
+
+
 class HubReport(Record, frozen=True):
     """What is known of a model of the hub.
 
@@ -57,7 +63,8 @@ class HubReport(Record, frozen=True):
         directory: of it in the cache; complete only after a download.
         files: those that training needs.
         done_bytes, total_bytes: of these files; 0 = unknown.
-        is_offline: the hub did not answer, and all of it was in the cache.
+        is_offline: the hub did not tell, ``said`` why, and this is what the cache has.
+        is_listed: ``files`` are by the hub's list, new or kept; else by what the cache has.
         trouble: why it cannot be had; ``said``: in huggingface_hub's words, or its size in bytes.
     """
 
@@ -67,6 +74,7 @@ class HubReport(Record, frozen=True):
     done_bytes: int = 0
     total_bytes: int = 0
     is_offline: bool = False
+    is_listed: bool = True
     trouble: Trouble = ""
     said: str = ""
 
@@ -114,7 +122,7 @@ def main(arguments: Sequence[str]) -> int:
     if model is None or what not in ("find", "fetch"):
         raise SystemExit(f"usage: {__name__} find|fetch ORG/NAME[@REVISION]")
     try:
-        found = _find(model)
+        found = _find(model, is_whole=what == "fetch")
         if what == "fetch" and not found.trouble and not found.is_offline:
             found = _fetch(model, found)
     except Exception as error:  # noqa: BLE001 - huggingface_hub's HTTP client changes by version
@@ -123,8 +131,12 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _find(model: HubId) -> HubReport:
-    """Fetch the config, and list the other files; without the hub, as the cache has them."""
+def _find(model: HubId, *, is_whole: bool) -> HubReport:
+    """Fetch the config, and list the other files; without the hub, as the cache has them.
+
+    Args:
+        is_whole: without the hub its config is not enough.
+    """
     from huggingface_hub import HfApi, hf_hub_download
 
     try:
@@ -132,10 +144,10 @@ def _find(model: HubId) -> HubReport:
         told = HfApi().model_info(
             model.repo, revision=model.revision, files_metadata=True, timeout=PATIENCE_S
         )
-    except Exception:
-        if (found := _cached(model)) is None:
+    except Exception as error:
+        if (found := _cached(model, is_whole=is_whole)) is None:
             raise
-        return found
+        return msgspec.structs.replace(found, said=_first_line(error))
     sizes = {one.rfilename: one.size or 0 for one in told.siblings or ()}
     if CONFIG not in sizes:
         return HubReport(trouble="no-config")
@@ -156,16 +168,41 @@ def _find(model: HubId) -> HubReport:
     )
 
 
-def _cached(model: HubId) -> HubReport | None:
+def _cached(model: HubId, *, is_whole: bool) -> HubReport | None:
     """What the cache has, if that is all that is needed."""
     directory = snapshot(model)
-    if directory is None or lacking_weights(directory, str(model)) is not None:
+    if directory is None or not (directory / CONFIG).is_file():
         return None
-    names = {one.name for one in directory.iterdir()}
-    if CONFIG not in names:
+    known = _kept_list(directory)
+
+    def listed(listing: str) -> Collection[str]:
+        file = directory / listing
+        return set(listed_files(file).values()) if file.is_file() else ()
+
+    names = {one.name for one in directory.iterdir()} if known is None else known
+    files = wanted_files(names, listed)
+    if is_whole and (not has_weights(files) or lost_files(directory, files)):
         return None
-    files = wanted_files(names, lambda one: set(listed_files(directory / one).values()))
-    return HubReport(commit=directory.name, directory=str(directory), files=files, is_offline=True)
+    return HubReport(
+        commit=directory.name,
+        directory=str(directory),
+        files=files,
+        is_offline=True,
+        is_listed=known is not None,
+    )
+
+
+def _kept_list(directory: Path) -> Collection[str] | None:
+    """All files of a snapshot's commit, as huggingface_hub keeps the hub's list of them."""
+    kept = directory.parent.parent / "trees" / f"{directory.name}.json"
+    try:
+        return set(json.loads(kept.read_bytes())["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def lost_files(directory: Path, files: Collection[str]) -> list[str]:
+    return [one for one in files if not (directory / one).is_file()]
 
 
 def _fetch(model: HubId, found: HubReport) -> HubReport:
@@ -181,6 +218,9 @@ def _fetch(model: HubId, found: HubReport) -> HubReport:
         directory = snapshot_download(
             model.repo, revision=found.commit, allow_patterns=list(found.files)
         )
+    if lost := lost_files(Path(directory), found.files):
+        why = f"{len(lost)} of {len(found.files)} files did not come, like {lost[0]}"
+        return msgspec.structs.replace(found, trouble="other", said=why)
     return msgspec.structs.replace(found, directory=directory, done_bytes=found.total_bytes)
 
 
@@ -223,11 +263,13 @@ def _trouble(error: Exception) -> Trouble:
         (errors.RepositoryNotFoundError, "missing"),
         (errors.RevisionNotFoundError, "no-revision"),
         (errors.HfHubHTTPError, "other"),
+        (errors.LocalEntryNotFoundError, "silent"),  # it is about a connection, too
     )
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "full"
-    # The HTTP client's own errors, or LocalEntryNotFoundError, which is about a connection, too.
-    return next((name for kind, name in kinds if isinstance(error, kind)), "silent")
+    names = {one.__name__ for one in type(error).__mro__}
+    usual: Trouble = "silent" if names & _SILENCES else "other"
+    return next((name for kind, name in kinds if isinstance(error, kind)), usual)
 
 
 def _first_line(error: Exception) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_cache
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.recipe.families.hub_fetching import HubReport
 
@@ -61,23 +62,37 @@ def hub_error(
                 kind=Kind.MISSING_LIBRARY,
                 fix="pip install huggingface_hub",
             )
-    return _silent(asked, found, environment)
+    return _not_had(asked, found, environment)
 
 
-def _silent(asked: HubId, found: HubReport, environment: Mapping[str, str]) -> RefusedError:
-    """The hub does not answer, or not as it should."""
-    cause = f"this machine does not reach {_hub(environment)} ({found.said})"
-    if environment.get("HF_HUB_OFFLINE", "").lower() in _YES:
-        cause = "HF_HUB_OFFLINE keeps this machine from asking the hub"
-    elif found.trouble == "other":
-        cause = f"{_hub(environment)} does not give it: {found.said}"
-    revision = "" if asked == HubId(asked.repo) else f" --revision {asked.revision}"
-    return RefusedError(
-        f"model.path = {asked}: not in {hub_cache(environment)}, and {cause}",
-        kind=Kind.NO_FILE,
-        fix=f"where there is internet: hf download {asked.repo}{revision} --local-dir DIR; bring "
-        "DIR here, and set model.path to it",
+def hub_note(asked: HubId, found: HubReport) -> Problem | None:
+    """What is to be said of a report that may be of an older commit than the hub has now."""
+    if not found.is_offline or asked.revision == found.commit:
+        return None
+    return Problem(
+        kind=Kind.NO_ANSWER,
+        cause=f"model.path = {asked}: the hub did not answer ({found.said}); commit "
+        f"{found.commit} of this machine's cache is used",
+        fix=f"to use that one with the hub, too: model.path = {HubId(asked.repo, found.commit)}",
     )
+
+
+def _not_had(asked: HubId, found: HubReport, environment: Mapping[str, str]) -> RefusedError:
+    """The hub does not answer, or something else went wrong."""
+    why = f"this machine does not reach {_hub(environment)} ({found.said})"
+    if found.trouble == "other":
+        why = f"fetching it from {_hub(environment)} failed: {found.said}"
+    elif environment.get("HF_HUB_OFFLINE", "").lower() in _YES:
+        why = "HF_HUB_OFFLINE keeps this machine from asking the hub"
+    cause = f"{hub_cache(environment)} does not have all of this model, and {why}"
+    is_plain = asked == HubId(asked.repo)
+    revision = "" if is_plain else f" --revision {asked.revision}"
+    fix = f"where there is internet: hf download {asked.repo}{revision} --local-dir DIR; bring "
+    fix += "DIR here, and set model.path to it"
+    if is_plain:  # it may have been meant as a folder
+        cause = f"no such directory here; {cause}"
+        fix = f"check the path; for a model of the hub, {fix}"
+    return RefusedError(f"model.path = {asked}: {cause}", kind=Kind.NO_FILE, fix=fix)
 
 
 def _hub(environment: Mapping[str, str]) -> str:

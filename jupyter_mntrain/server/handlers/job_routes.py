@@ -50,10 +50,10 @@ class LaunchingResource(MntrainHandler):
             how: as for :meth:`Cluster.launch`.
         """
         notes: list[Problem] = []
+        how |= {"submitted_by": self.person, "on_note": notes.append}
         try:
-            job = await self.work(
-                updates.cluster.launch, spec, submitted_by=self.person, on_note=notes.append, **how
-            )
+            # A fetch takes minutes to hours, and would end with the page's patience.
+            job = await self.work(updates.cluster.launch, spec, is_fetched=False, **how)
         except DoctorRefusedError as error:
             first, *others = error.found
             refused = RefusedLaunch(**msgspec.structs.asdict(first), found=tuple(others))

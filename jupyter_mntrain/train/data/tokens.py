@@ -20,6 +20,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families.directories import TOKENIZER, no_tokenizer
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat, template_of
@@ -181,10 +182,8 @@ def model_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     Raises:
         RecipeError: the directory has no tokenizer.json.
     """
-    path = directory / "tokenizer.json"
-    if not path.is_file():
-        cause = f"model.path = {directory}: no tokenizer.json in it"
-        raise RecipeError(cause, fix='copy it there, or set data.tokenizer = "train"')
+    if not (directory / TOKENIZER).is_file():
+        raise no_tokenizer(directory)
     tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
         directory, local_files_only=True
     )

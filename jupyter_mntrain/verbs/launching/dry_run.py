@@ -56,7 +56,7 @@ def dry_run_outcome(built: Built, now_s: float, *, is_examined: bool = False) ->
     data |= built.project_data
     shown = [dry_run_text(commands, spec, built.project_line)]
     sent = built.project.notes if built.project else ()
-    notes = (*built.left_out, *sent, *hardware_notes(built, now_s))
+    notes = (*built.said, *built.left_out, *sent, *hardware_notes(built, now_s))
     if notes:
         data["warnings"] = msgspec.to_builtins(notes)
         shown += [problem_text(one, mark="⚠", style="yellow") for one in notes]

@@ -162,7 +162,7 @@ def launch_built(
     memory = memory_notes(built.memory(built.expected()) or ())
     sent = built.project.notes if built.project else ()
     hardware = hardware_notes(built, context.clock())
-    told = (*notes, *built.left_out, *sent, *_version_notes(built), *hardware, *memory)
+    told = (*notes, *built.said, *built.left_out, *sent, *_version_notes(built), *hardware, *memory)
     said = [note for note in told if note is not None]
     for note in said:
         context.screen.say(problem_text(note, mark="⚠", style="yellow"))

@@ -96,8 +96,7 @@ def build_spec(
     if args.debug:
         spec = with_debugging(spec, workload.recipe)
     spec = with_values(spec, context.environment)
-    if asks_hub:
-        spec, workload = _with_hub_commit(context, cluster, spec, workload)
+    spec, workload, said = _with_hub_commit(context, cluster, spec, workload, asks=asks_hub)
     workload.check(spec.world_size)
     is_everywhere = not args.member and not before.participants
     built = Built(
@@ -110,20 +109,24 @@ def build_spec(
         project=project,
         project_because=folder.because if folder else "",
         begin=before.origin.place if before.origin else None,
+        said=said,
     )
     return built.in_best_order() if is_everywhere and args.head is None else built
 
 
 def _with_hub_commit(
-    context: Context, cluster: Cluster, spec: JobSpec, workload: Workload
-) -> tuple[JobSpec, Workload]:
-    """The same with its model's commit, if that is one of the hub: all that follows knows it."""
-    if workload.recipe is None or hub_id(workload.recipe.model.path) is None:
-        return spec, workload
+    context: Context, cluster: Cluster, spec: JobSpec, workload: Workload, *, asks: bool
+) -> tuple[JobSpec, Workload, tuple[Problem, ...]]:
+    """The same with its model's commit, if that is one of the hub, so that all that follows knows
+    it; and what is to be said of that.
+    """
+    recipe, said = workload.recipe, list[Problem]()
+    if not asks or recipe is None or hub_id(recipe.model.path) is None:
+        return spec, workload, ()
     with context.screen.progress() as progress:
-        spec = cluster.with_hub_commit(spec, progress=progress)
+        spec = cluster.with_hub_commit(spec, on_note=said.append, progress=progress)
     recipe = written_recipe(spec)
-    return spec, msgspec.structs.replace(workload, entry=spec.entry, recipe=recipe)
+    return spec, msgspec.structs.replace(workload, entry=spec.entry, recipe=recipe), tuple(said)
 
 
 def refuse_unlaunchable(context: Context, args: Namespace) -> None:

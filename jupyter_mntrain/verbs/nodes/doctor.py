@@ -105,7 +105,7 @@ def _job(context: Context, args: Namespace) -> Built | None:
     if not is_job and not any(":" in node for node in args.nodes):
         return None
     args.target, args.member = args.wanted, [*args.nodes, *args.member]
-    return build_spec(context, args, needs_target=False)
+    return build_spec(context, args, needs_target=False, asks_hub=False)  # it does so itself
 
 
 def _look(args: Namespace, cluster: Cluster, built: Built | None) -> Callable[..., DoctorReport]:

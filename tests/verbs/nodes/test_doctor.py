@@ -64,6 +64,12 @@ def test_many_nodes_are_listed_one_finding_a_line(do, text, cluster):
     assert "node1" in shown
 
 
+def test_the_hub_keeps_no_node_from_being_examined(do, text, tmp_path):
+    (tmp_path / "r.toml").write_text('[model]\npath = "org/tiny"\n')
+    outcome = do("doctor", "--for", "r.toml", directory=tmp_path)
+    assert "passed on" in text(outcome.renderable, 80)
+
+
 def test_a_silent_node_is_named(do, text, cluster):
     problem = Problem(kind=Kind.NO_ANSWER, cause="no answer for 9 s", fix="start its agent")
     cluster.doctor.silent = {"nostromo": problem}
