@@ -94,7 +94,7 @@ def run(hosts: Sequence[Host], every: int, steps: int, round_steps: int, directo
     whole = told[round_steps : len(told) // round_steps * round_steps]
     seconds = sum(step.step_s for step in whole)
     return Run(
-        sum(step.tokens or 0 for step in whole) / seconds,
+        count * sum(step.tokens or 0 for step in whole) / seconds,  # of all replicas
         fmean(float(step.loss) for step in told[-LAST:] if step.loss is not None),
     )
 

@@ -46,6 +46,10 @@ class Grid(Record, frozen=True):
         """Ranks at this index in their pipelines, by their part of a batch."""
         return tuple(self._rank(place, part) for part in range(self.width))
 
+    def share_of(self, rank: int, tokens: int) -> int:
+        """How many of a batch's tokens its pipeline has: together they have all of them."""
+        return (tokens + self.part_of(rank)) // self.width
+
     def replicas_of(self, rank: int) -> tuple[int, ...]:
         """Ranks that hold the same weights."""
         return self.alike(self.place_of(rank))[rank % self.shards :: self.shards]

@@ -22,7 +22,7 @@ from jupyter_mntrain.train.checkpoint.policy import Checkpointing
 from jupyter_mntrain.train.checkpoint.result import TrainResult
 from jupyter_mntrain.train.choosing import settle
 from jupyter_mntrain.train.finite import FiniteCheck, chosen
-from jupyter_mntrain.train.model.held_memory import check_memory
+from jupyter_mntrain.train.model.held_memory import check_memory, refuse_full_host
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.optimizer.meetings import Meetings
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
@@ -31,7 +31,7 @@ from jupyter_mntrain.train.pipeline.changing import SettingChanges
 from jupyter_mntrain.train.pipeline.evaluation import Evaluation
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.sampling import TextSampler, ends_of
-from jupyter_mntrain.train.pipeline.steps import QueuedStep, StepMarks, log_line, say
+from jupyter_mntrain.train.pipeline.steps import QueuedStep, StepMarks, log_line, recipe_fields, say
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.pipeline.tracing import actions_of, is_traced
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
@@ -94,6 +94,7 @@ class Trainer:
         ready = prepare(recipe, world, recorder.progress, reads=self.reads)
         self.recipe = recipe = ready.recipe
         self.batches, self._summary = ready.batches, ready.summary
+        self._grid = ready.grid
 
         # The pipeline, with a meter attached.
         self.stopwatch = Stopwatch(world.device)
@@ -112,6 +113,7 @@ class Trainer:
         self.times: list[float] = []
         own = (self.pipeline.parameters(), self.pipeline.counted_once())
         self.optimizer = Optimizer(recipe, *own, groups.replica)
+        refuse_full_host(recipe, ready.config, world, self.pipeline.stage_shapes())
         parts = (recipe, groups, self.pipeline, self.optimizer, self.meter)
         self.meetings = Meetings(*parts, recorder.progress)
 
@@ -213,6 +215,7 @@ class Trainer:
         self.meter.reset()
         mark, learning_rate = self.stopwatch.mark, self.optimizer.learning_rate
         batch = self.batches.batch(0 if self.recipe.train.overfit_batch else step)
+        mine = self._grid.share_of(self.world.rank, batch.tokens)
 
         begin = mark()
         loss = self.pipeline.forward_backward(batch, step)
@@ -238,7 +241,8 @@ class Trainer:
             number=step + 1,
             learning_rate=learning_rate,
             tokens=batch.tokens,
-            flops=self.flops_per_token * batch.tokens / self.recipe.data_parallel.width,
+            own_tokens=mine,
+            flops=self.flops_per_token * mine,
             numbers=DeviceNumber(torch.cat([torch.stack([loss, norm]), votes])),
             own=own,
             marks=marks,
@@ -275,13 +279,13 @@ class Trainer:
         self.losses.append(sample["loss"])
         self.norms.append(sample["grad_norm"])
         self.times.append(step_s)
-        rate = step.learning_rate
-        self.recorder.step(step=step.number, step_s=step_s, learning_rate=rate, **sample)
+        about: dict[str, Any] = {"step_s": step_s, "learning_rate": step.learning_rate}
+        self.recorder.step(step=step.number, **about, **sample)
         if is_traced(step.number - self.first_step):
             told = actions_of(step, self.stopwatch, self.recipe.microbatches)
             age_s = self.stopwatch.age(step.marks.end)
             self.recorder.traced(step.number, step_s, told, age_s=age_s)
-        reports.step(step.number, sample, learning_rate=rate, step_s=step_s)
+        reports.step(step.number, sample | {"tokens": step.tokens}, **about)
         if self.world.rank == 0 and (line := log_line(self.recipe, step, sample, self.times)):
             say(line)
         return sample
@@ -339,12 +343,8 @@ class Trainer:
             layers=layers,
             parameters=parameters,
             flops_per_token=self.flops_per_token,
-            tokens_per_step=self.recipe.tokens_per_step,
-            total_steps=self.recipe.steps,
-            schedule=self.recipe.schedule,
-            microbatches=self.recipe.microbatches,
+            **recipe_fields(self.recipe),
             saves=self.checkpoints.directory is not None,
             resumed_step=self.first_step or None,
-            meets_every=self.recipe.data_parallel.sync_every or None,
             neighbors=self.pipeline.neighbors(),
         )

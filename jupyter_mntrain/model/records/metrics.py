@@ -68,6 +68,7 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     step: int
     step_s: float
     tokens: int | None = None
+    """Of its pipeline: replicas and shards have tokens of their own."""
     loss: Number | None = None
     compute_s: float | None = None
     wait_s: float | None = None

@@ -9,7 +9,7 @@ import psutil
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import Layout
-from jupyter_mntrain.recipe.memory import MemoryEstimate, StageShape, memory_estimate
+from jupyter_mntrain.recipe.memory import StageShape, memory_estimate
 from jupyter_mntrain.recipe.rank_memory import gpu_overhead
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import model_shape
@@ -24,14 +24,11 @@ def check_memory(
     world: World,
     stages: Sequence[StageShape],
 ) -> Iterator[str]:
-    """Yield lines about this rank's memory, then check that of its node. Collective.
+    """Yield lines about this rank's memory.
 
     Args:
         place: of this rank in its pipeline.
         stages: this rank's.
-
-    Raises:
-        RecipeError: the node has no room for what its ranks offload; the same on every rank.
     """
     estimate = memory_estimate(model_shape(config), recipe, stages)
     line = f"rank {world.rank} memory: {estimate}"
@@ -40,26 +37,40 @@ def check_memory(
         is_tied = bool(config.tie_word_embeddings)
         line += f"; besides, {gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)}"
     yield line
-    offloads = recipe.memory.offload_activations
-    if offloads and not is_on_gpu:
+    if recipe.memory.offload_activations and not is_on_gpu:
         yield f"rank {world.rank} memory: nothing to offload on a CPU"
-    if offloads:
-        _refuse_full_host(world, estimate, "memory.offload_activations = true")
-    elif recipe.data_parallel.meets_rarely:
-        given = f"data_parallel.sync_every = {recipe.data_parallel.sync_every}"
-        _refuse_full_host(world, estimate, given)
 
 
-def _refuse_full_host(world: World, estimate: MemoryEstimate, given: str) -> None:
-    """Agree that each node has room: otherwise the kernel would kill one of its processes."""
+def refuse_full_host(
+    recipe: Recipe, config: Any, world: World, stages: Sequence[StageShape]
+) -> None:
+    """Agree that each node has room for what its ranks keep in host memory, before they take it:
+    otherwise the kernel would kill one of its processes. Collective.
+
+    Args:
+        stages: this rank's.
+
+    Raises:
+        RecipeError: a node has not; the same on every rank.
+    """
+    offloads, meets = recipe.memory.offload_activations, recipe.data_parallel.meets_rarely
+    if not (offloads or meets):
+        return
+    estimate = memory_estimate(model_shape(config), recipe, stages)
     hosts = gathered(world, (world.host, estimate.host))
     needed, free = sum(size for host, size in hosts if host == world.host), _available_bytes()
     error = None
     if needed > free:
-        cause = f"{given}: the ranks of this node offload "
-        cause += f"{needed / 1e9:.1f} GB to host memory, and {free / 1e9:.1f} GB are free"
-        fix = 'use memory.checkpointing = "full" to keep less, smaller microbatches, or leave '
-        error = RecipeError(cause, fix=f"{fix}{given.partition(' ')[0]} out")
+        kept, fixes = [], []
+        if offloads:
+            kept.append("offloaded activations (memory.offload_activations)")
+            fixes.append('memory.checkpointing = "full", or smaller microbatches')
+        if meets:
+            kept.append("weights and momentum of the last meeting (data_parallel.sync_every)")
+            fixes.append("adapters, or more stages in each replica")
+        cause = f"the ranks of this node keep {needed / 1e9:.1f} GB in host memory, "
+        cause += f"{' and '.join(kept)}, and {free / 1e9:.1f} GB are free"
+        error = RecipeError(cause, fix=f"use {', or '.join(fixes)}, or a node with more memory")
     agree(world, error)
 
 

@@ -40,6 +40,7 @@ class QueuedStep:
     Args:
         number: from 1.
         tokens: inputs that are not padding, over all pipelines.
+        own_tokens: of them, those of this rank's pipeline.
         flops: of this rank.
         numbers: loss, gradient norm, and the sums of the votes.
         own: this rank's loss and squared gradient norm, before they were summed.
@@ -51,6 +52,7 @@ class QueuedStep:
     number: int
     learning_rate: float
     tokens: int
+    own_tokens: int
     flops: float
     numbers: DeviceNumber
     own: tuple[torch.Tensor, torch.Tensor]
@@ -74,7 +76,7 @@ class QueuedStep:
         waited_s += seconds(marks.squared, marks.agreed) + seconds(marks.updated, marks.end)
         optimizer_s = seconds(marks.passed, marks.squared) + seconds(marks.agreed, marks.updated)
         sample = {
-            "tokens": self.tokens,
+            "tokens": self.own_tokens,
             "loss": loss,
             "grad_norm": norm,
             "compute_s": compute_s,
@@ -87,6 +89,17 @@ class QueuedStep:
             **self.spikes,
         }
         return sample, seconds(marks.before, marks.end), votes
+
+
+def recipe_fields(recipe: Recipe) -> dict[str, Any]:
+    """What a rank's record says of its recipe, as fields of its start."""
+    return {
+        "tokens_per_step": recipe.tokens_per_step,
+        "total_steps": recipe.steps,
+        "schedule": recipe.schedule,
+        "microbatches": recipe.microbatches,
+        "meets_every": recipe.data_parallel.sync_every or None,
+    }
 
 
 def log_line(
@@ -102,7 +115,7 @@ def log_line(
     if number % interval and number not in {1, steps}:
         return None
     recent = times[-interval:]
-    rate = sample["tokens"] * len(recent) / sum(recent)
+    rate = step.tokens * len(recent) / sum(recent)
     span = "1 step" if len(recent) == 1 else f"{len(recent)} steps"
     return (
         f"step {number}/{steps} loss {sample['loss']:.4f} grad norm {sample['grad_norm']:.3f} "

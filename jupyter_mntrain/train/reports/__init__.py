@@ -60,7 +60,8 @@ class Reports:
     def step(
         self, step: int, sample: Mapping[str, Any], *, learning_rate: float, step_s: float
     ) -> None:
-        """Report one optimizer step, counted from 1, by the sample that the loop recorded.
+        """Report one optimizer step, counted from 1, by the sample that the loop recorded,
+        with the tokens of all pipelines.
 
         Steps differ in their tokens where sequences are padded. Those of earlier attempts are not
         known here: they count like the first one.

@@ -136,6 +136,20 @@ def test_the_job_is_never_faster_than_its_slowest_rank(name: str) -> None:
             assert float(job or 0) < float(pace or 0)
 
 
+@pytest.mark.parametrize("name", ["replicas", "1f1b", "zbv"])
+def test_the_tokens_of_a_job_are_those_of_its_batch(name: str) -> None:
+    sample = load(name).sample
+    starts = [one.start for one in sample.history.ranks.values() if one.start is not None]
+    assert starts
+    batch = starts[0].tokens_per_step
+    job = sample.series.job
+    made = [
+        float(rate or 0) * float(step or 0)
+        for rate, step in zip(job.tokens_per_s, job.step_s, strict=True)
+    ]
+    assert made == pytest.approx([batch] * len(made), rel=1e-3)
+
+
 def test_figures_of_a_job_that_has_slowed_are_of_its_last_seconds() -> None:
     sample = load("slowed").sample
     for said in (

@@ -39,9 +39,9 @@ def lines(
     monkeypatch.setattr(held_memory, "agree", agree)
     monkeypatch.setattr(held_memory, "_available_bytes", lambda: free)
     config, layout = module.causal.config, lay_out(recipe, 1, 3)
-    said = [*held_memory.check_memory(recipe, config, layout, 0, world, [stage])]
+    held_memory.refuse_full_host(recipe, config, world, [stage])
     assert agreed == [None]
-    return said
+    return [*held_memory.check_memory(recipe, config, layout, 0, world, [stage])]
 
 
 def test_cuda_and_its_allocator_are_said_on_a_gpu_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,8 +60,28 @@ def test_a_node_without_room_for_what_its_ranks_offload_is_refused(
     lines(monkeypatch, "cuda", ("hal", 2_000_000_000), ("wopr", 1 << 50), free=enough)
     with pytest.raises(RecipeError) as caught:
         lines(monkeypatch, "cuda", ("hal", enough), free=enough)
-    assert says("3.0 GB to host memory, and 3.0 GB are free", caught.value.cause)
+    assert says("keep 3.0 GB in host memory, offloaded activations", caught.value.cause)
+    assert says("and 3.0 GB are free", caught.value.cause)
     assert says('memory.checkpointing = "full"', caught.value.fix)
+
+
+def test_what_replicas_keep_between_meetings_has_a_cause_and_a_fix_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    apart = ["data_parallel.replicas=2", "data_parallel.sync_every=5"]
+    recipe = parse_recipe("", ["model.preset=llama-tiny", *apart])
+    _, _, module, stage = built("model.preset=llama-tiny")
+    monkeypatch.setattr(held_memory, "gathered", lambda _, mine: [mine])
+    monkeypatch.setattr(held_memory, "agree", lambda _, error: pytest.fail(str(error)))
+    monkeypatch.setattr(held_memory, "_available_bytes", lambda: 1000)
+    world = World(0, 0, 1, "hal", torch.device("cpu"))
+    with pytest.raises(pytest.fail.Exception) as caught:
+        held_memory.refuse_full_host(recipe, module.causal.config, world, [stage])
+    said = str(caught.value)
+    assert says("weights and momentum of the last meeting (data_parallel.sync_every)", said)
+    assert says("use adapters, or more stages in each replica", said)
+    assert "offload" not in said
+    assert "checkpointing" not in said
 
 
 def test_nothing_is_asked_of_the_others_without_offloading(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,5 +90,6 @@ def test_nothing_is_asked_of_the_others_without_offloading(monkeypatch: pytest.M
     _, shape, module, stage = built("model.preset=llama-tiny")
     world = SimpleNamespace(rank=3, device=torch.device("cpu"))
     config, layout = module.causal.config, lay_out(recipe, 1, 3)
+    held_memory.refuse_full_host(recipe, config, world, [stage])  # type: ignore[arg-type]
     said = [*held_memory.check_memory(recipe, config, layout, 0, world, [stage])]  # type: ignore[arg-type]
     assert said == [f"rank 3 memory: {memory_estimate(shape, recipe, [stage])}"]

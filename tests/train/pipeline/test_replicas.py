@@ -126,6 +126,7 @@ def test_the_ranks_of_a_node_are_replicas_of_one_stage() -> None:
         (2, 1),
     ]
     assert Grid(3, 3).ring_of(0) == (2, 1)
+    assert [grid.share_of(rank, 1025) for rank in range(6)] == [512, 513] * 3
     both = Grid(8, 2, 2)
     assert both.shards_of(6) == (6, 7)
     assert both.replicas_of(6) == (4, 6)
