@@ -190,7 +190,7 @@ def test_every_trouble_is_one_line_with_what_to_do(
 
 def test_a_mistyped_folder_is_called_one() -> None:
     silent = HubReport(trouble="silent", said="refused")
-    assert says("no such directory here", hub_error(HubId("models/lama"), silent, {}).cause)
+    assert says("no such directory here", hub_error(HubId("models/lima"), silent, {}).cause)
     assert "directory" not in hub_error(HubId(ID, "a" * 40), silent, {}).cause
 
 
