@@ -95,12 +95,15 @@ def test_all_that_a_node_lacks_is_told_at_once(tmp_path: Path, bare: Path) -> No
 def test_nccl_is_the_one_that_is_loaded_once_that_is_known(tmp_path: Path) -> None:
     """Asked of a job's own interpreter in the background, when a launch first names it."""
     program = tmp_path / "python"
-    asked = tmp_path / "asked"
+    asked, may_answer = tmp_path / "asked", tmp_path / "may-answer"
     answer = '{"site": "/tmp", "torch": "2.13.0", "nccl": "2.99.1"}'
     program.write_text(
         f"""#!/bin/sh
 case "$*" in
-*{MARK.strip()}*) touch {asked}; echo '{MARK}{answer}' ;;
+*{MARK.strip()}*)
+    touch {asked}
+    until [ -e {may_answer} ]; do sleep 0.05; done
+    echo '{MARK}{answer}' ;;
 *) exec {sys.executable} "$@" ;;
 esac
 """
@@ -110,6 +113,7 @@ esac
     first = places.look(Workplace(python=str(program))).versions
     assert first is not None
     assert first.nccl != "2.99.1"
+    may_answer.touch()
     until(lambda: places.loaded(str(program)), "it to be asked")
     assert asked.exists()
     found = places.look(Workplace(python=str(program))).versions
