@@ -26,6 +26,7 @@ _ID: Final = re.compile(
 )
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _SEPARATOR: Final = "--"
+_YES: Final = frozenset({"1", "on", "yes", "true"})
 
 
 class HubId(NamedTuple):
@@ -66,6 +67,11 @@ def hub_copy(text: str | None) -> HubId | None:
         return None
     found = hub_id(f"{repo.replace(_SEPARATOR, '/', 1)}@{commit}")
     return found if found is not None and found.copy == name else None
+
+
+def is_set(environment: Mapping[str, str], name: str) -> bool:
+    """Whether Hugging Face's libraries take a variable for yes."""
+    return environment.get(name, "").lower() in _YES
 
 
 def hub_home(environment: Mapping[str, str] = os.environ) -> Path:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from jupyter_mntrain.launch.files.hub_names import HubId, hub_cache
+from jupyter_mntrain.launch.files.hub_names import HubId, hub_cache, is_set
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.recipe.families.hub_fetching import HubReport
 
-_YES = frozenset({"1", "on", "yes", "true"})
 _TOKEN = "set HF_TOKEN, or log in with hf auth login"  # noqa: S105 - no token
 
 
@@ -82,7 +81,7 @@ def _not_had(asked: HubId, found: HubReport, environment: Mapping[str, str]) -> 
     why = f"this machine does not reach {_hub(environment)} ({found.said})"
     if found.trouble == "other":
         why = f"fetching it from {_hub(environment)} failed: {found.said}"
-    elif environment.get("HF_HUB_OFFLINE", "").lower() in _YES:
+    elif is_set(environment, "HF_HUB_OFFLINE"):
         why = "HF_HUB_OFFLINE keeps this machine from asking the hub"
     cause = f"{hub_cache(environment)} does not have all of this model, and {why}"
     is_plain = asked == HubId(asked.repo)

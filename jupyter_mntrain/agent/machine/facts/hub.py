@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from jupyter_mntrain.launch.files.hub_names import folder_in_cache, hub_home
+from jupyter_mntrain.launch.files.hub_names import folder_in_cache, hub_home, is_set
 from jupyter_mntrain.model.records.doctor.machine import FoundInHub, HubName
 
-_YES: Final = frozenset({"1", "on", "yes", "true"})
 _FORBIDS: Final = {
     "model": ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"),
     "data": ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"),
@@ -31,7 +30,7 @@ def find_in_hub(asked: HubName, environment: Mapping[str, str]) -> FoundInHub:
     home = hub_home(environment)
     kind = "models" if asked.use == "model" else "datasets"
     folder = folder_in_cache(asked.name, kind, environment)
-    forbids = (name for name in _FORBIDS[asked.use] if _is_set(environment, name))
+    forbids = (name for name in _FORBIDS[asked.use] if is_set(environment, name))
     token = Path(environment.get("HF_TOKEN_PATH") or home / "token").expanduser()
     return FoundInHub(
         use=asked.use,
@@ -42,10 +41,6 @@ def find_in_hub(asked: HubName, environment: Mapping[str, str]) -> FoundInHub:
         has_token=bool(environment.get("HF_TOKEN")) or token.is_file(),
         free_bytes=_free(folder.parent),
     )
-
-
-def _is_set(environment: Mapping[str, str], name: str) -> bool:
-    return environment.get(name, "").lower() in _YES
 
 
 def _is_whole(folder: Path) -> bool:
