@@ -58,6 +58,7 @@ class AllocatedNodes:
         self._source = source
         self._told: AllocationFile | None = None
         self._directory: Path | None = None
+        self._is_given_back = False
         self._loop = LoopThread(f"mntrain-{source.name}")
 
     @classmethod
@@ -92,14 +93,16 @@ class AllocatedNodes:
         """Ask the source how the allocation is, tell its agents, and say what has changed.
 
         Raises:
-            RefusedError: the scheduler knows it no more.
+            RefusedError: the scheduler knows it no more, and we have not given it back.
         """
         before = self.allocation
         now = self._loop.run(self._source.look(before.id, self.request))
         if now.state == "unknown":
-            if (gone := refusal_of(now)) is not None:
+            if (gone := refusal_of(now)) is None:
+                return ()
+            if not self._is_given_back:
                 raise gone
-            return ()
+            now = msgspec.structs.replace(before, state="ended", outcome="canceled", waiting=None)
         self.allocation = now
         if self._directory is None:
             self._directory = self._loop.run(self._source.directory(now.id, self.request))
@@ -160,6 +163,7 @@ class AllocatedNodes:
         elif self._directory.is_dir():
             told = msgspec.structs.replace(told_of(self.allocation), is_canceled=True)
             write_allocation(self._directory, told)
+        self._is_given_back = True
         self._loop.run(self._source.give_back(self.allocation.id, self.request))
 
     def close(self) -> None:

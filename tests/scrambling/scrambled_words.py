@@ -261,6 +261,9 @@ _seen: set[str] = set()
 
 def note(problem: Any) -> None:
     """Keep a problem's sentences for ``missed.py``; every process notes each one once."""
+    # Hypothesis makes sentences of what it reads in our modules.
+    if (hypothesis := sys.modules.get("hypothesis")) and hypothesis.currently_in_test_context():
+        return
     new = {problem.cause, problem.fix} - _seen
     _seen.update(new)
     with Path(os.environ[SEEN]).open("a") as file:

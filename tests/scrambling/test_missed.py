@@ -6,9 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from tests.scrambling.missed import missed
-from tests.scrambling.scrambled_words import scrambled
+from tests.scrambling.scrambled_words import SEEN, note, scrambled
 
 CAUSE = "the disk is full"
 
@@ -30,3 +34,16 @@ def test_what_stayed_readable_is_found(tmp_path: Path, source: str, is_found: bo
     seen = "\n".join(json.dumps(one) for one in (f"node1: {CAUSE} there", scrambled(CAUSE)))
     expected = {CAUSE: "jupyter_mntrain.disks"} if is_found else {}
     assert missed(package, seen) == expected
+
+
+@pytest.mark.wording
+def test_what_hypothesis_makes_of_our_literals_is_not_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = tmp_path / "seen"
+    monkeypatch.setenv(SEEN, str(seen))
+    problem = Problem(kind=Kind.DISK_FULL, cause="no ECC", fix="made of a literal")
+    given(st.just(problem))(note)()
+    assert not seen.exists()
+    note(problem)
+    assert seen.read_text()
