@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, permutations
 from typing import Final
@@ -191,13 +192,27 @@ def _between(
         for one, other in zip(here, there, strict=True)
         if devices[one].node != devices[other].node
     ]
-    if not crossing:
-        return None
+    return slowest_link(devices, links, crossing, beside=crossing) if crossing else None
+
+
+def slowest_link(
+    devices: Sequence[Device],
+    links: LinkBetween,
+    crossing: Sequence[tuple[int, int]],
+    *,
+    beside: Sequence[tuple[int, int]],
+) -> LinkSpeed:
+    """The slowest of links between nodes, where a node's share its network card.
+
+    Args:
+        crossing: senders and receivers of these links, as indices of devices; at least one.
+        beside: those of all links that carry something at the same time, these among them.
+    """
     speeds = [links(one, other) for one, other in crossing]
-    nodes = [(devices[one].node, devices[other].node) for one, other in crossing]
+    out, into = (Counter(devices[pair[end]].node for pair in beside) for end in (0, 1))
     shared = [
-        speed.bytes_per_s / max(sum(one[end] == own[end] for one in nodes) for end in (0, 1))
-        for speed, own in zip(speeds, nodes, strict=True)
+        speed.bytes_per_s / max(out[devices[one].node], into[devices[other].node])
+        for speed, (one, other) in zip(speeds, crossing, strict=True)
     ]
     worst = min(range(len(shared)), key=shared.__getitem__)
     return msgspec.structs.replace(

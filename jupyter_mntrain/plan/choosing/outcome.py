@@ -6,12 +6,19 @@ import json
 from collections.abc import Iterable, Iterator
 
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.plan import OtherPlan, Plan, PlannedLink, PlannedRank
+from jupyter_mntrain.model.records.plan import (
+    LinkSpeed,
+    OtherPlan,
+    Plan,
+    PlannedLink,
+    PlannedRank,
+)
 from jupyter_mntrain.plan.choosing.devices import Chain
 from jupyter_mntrain.plan.choosing.improvements import improvements
 from jupyter_mntrain.plan.choosing.other_ways import other_ways
 from jupyter_mntrain.plan.choosing.priced import Choice, Priced, Task
 from jupyter_mntrain.plan.choosing.setups import Setup, replaced
+from jupyter_mntrain.plan.choosing.update import Rings, crossings
 from jupyter_mntrain.plan.prediction.step import name_bottleneck
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import shown_bytes
@@ -142,10 +149,29 @@ def _guesses(task: Task, chain: Chain, links: Iterable[PlannedLink]) -> tuple[st
     nodes = {rank: device.node for place in chain.places for rank, device in place.ranked}
     for link in links:
         if not link.speed.is_measured:
-            here, there = nodes[link.sender], nodes[link.receiver]
-            found[f"link from {here} to {there}: {link.speed.source or 'not measured'}"] = None
-    if task.recipe.data_parallel.sums_gradients:
-        found["sums of gradients within a node: 5 GB/s"] = None
+            found[_guessed_link(nodes[link.sender], nodes[link.receiver], link.speed)] = None
+    found |= dict.fromkeys(_guesses_of_rings(task, chain))
     said = list(found)
     more = len(said) - MOST_GUESSES
     return (*said[:MOST_GUESSES], *([f"{more} more"] if more > 0 else []))
+
+
+def _guesses_of_rings(task: Task, chain: Chain) -> Iterator[str]:
+    """Those of what replicas and shards exchange."""
+    section, rings = task.recipe.data_parallel, Rings.of(task.recipe, chain)
+    used = [one for one in (*rings.every, *rings.shards) if len(one) > 1]
+    is_within = False
+    for ring in used:
+        crossing = crossings(task.devices, ring)
+        is_within |= len(crossing) < len(ring)
+        for one, other in crossing:
+            speed = task.links(one, other)
+            if not speed.is_measured:
+                yield _guessed_link(task.devices[one].node, task.devices[other].node, speed)
+    if is_within:
+        what = "sums of gradients" if section.sums_gradients else "meetings of replicas"
+        yield f"{what} within a node: 5 GB/s"
+
+
+def _guessed_link(here: str, there: str, speed: LinkSpeed) -> str:
+    return f"link from {here} to {there}: {speed.source or 'not measured'}"

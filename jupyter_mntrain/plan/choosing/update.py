@@ -4,8 +4,8 @@ Every byte that is read or written takes its share of the memory's bandwidth; ar
 beside it. Gradients: read for their norm, read and written as they are clipped, read by the
 optimizer, written as they are cleared. Weights and the optimizer's state: read and written.
 Replicas sum gradients in a ring (each link carries ``2 (n - 1) / n`` of them); shards gather
-weights once and scatter gradients once (``(n - 1) / n`` each). All ranks wait for the slowest: the
-norm of the gradient is that of all.
+weights once and scatter gradients once (``(n - 1) / n`` each). Rings that use a node's network card
+at the same time share it. All ranks wait for the slowest: the norm of the gradient is that of all.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
-from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween
+from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween, slowest_link
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
@@ -65,7 +65,8 @@ def end_seconds(
         recipe,
         shapes,
         sum(map(math.prod, _place_shapes(parameters, config, layout, place))),
-        [chain.indices[rank] for rank in chain.places[place].ranks],
+        place,
+        Rings.of(recipe, chain),
         devices,
         links,
     )
@@ -96,11 +97,39 @@ def _place_shapes(
     ]
 
 
+class Rings(NamedTuple):
+    """Who exchanges gradients, weights or what was learned, as indices of devices.
+
+    Args:
+        replicas: rings of each place: one per shard.
+        shards: of each place, those of its first replica.
+    """
+
+    replicas: tuple[tuple[tuple[int, ...], ...], ...]
+    shards: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, recipe: Recipe, chain: Chain) -> Self:
+        """Those of a recipe's places."""
+        shards = recipe.data_parallel.shards
+        held = [tuple(chain.indices[rank] for rank in place.ranks) for place in chain.places]
+        return cls(
+            tuple(tuple(own[first::shards] for first in range(shards)) for own in held),
+            tuple(own[:shards] for own in held),
+        )
+
+    @property
+    def every(self) -> tuple[tuple[int, ...], ...]:
+        """All rings of replicas: they are used at the same time."""
+        return tuple(ring for place in self.replicas for ring in place)
+
+
 def sum_seconds(
     recipe: Recipe,
     shapes: Sequence[tuple[int, ...]],
     weights: int,
-    own: Sequence[int],
+    place: int,
+    rings: Rings,
     devices: Sequence[Device],
     links: LinkBetween,
 ) -> float:
@@ -109,19 +138,23 @@ def sum_seconds(
     Args:
         shapes: of the parameters that have gradients.
         weights: values of all parameters.
-        own: devices that hold these parameters, as indices.
+        place: that holds these parameters.
     """
     replicas, shards = recipe.data_parallel.replicas, recipe.data_parallel.shards
     values = sum(map(math.prod, shapes))
     gradients = values * gradient_width(recipe)
     seconds = 0.0
     if shards > 1:
-        speed = ring_speed(devices, links, own[:shards])
+        speed = ring_speed(devices, links, rings.shards[place])
         passed = weights * WIDTHS[recipe.dtype] + gradients
         seconds += ring_seconds(passed, shards, speed, rounds=1)
     if replicas > 1:
-        speed = ring_speed(devices, links, own[::shards])
-        seconds += replica_seconds(recipe, values / shards, speed)
+        seconds += max(
+            replica_seconds(
+                recipe, values / shards, ring_speed(devices, links, ring, beside=rings.every)
+            )
+            for ring in rings.replicas[place]
+        )
     return seconds
 
 
@@ -143,13 +176,30 @@ def ring_seconds(size_bytes: float, ranks: int, speed: LinkSpeed, *, rounds: int
     return rounds * (share * size_bytes / speed.bytes_per_s + (ranks - 1) * speed.latency_s)
 
 
-def ring_speed(devices: Sequence[Device], links: LinkBetween, own: Sequence[int]) -> LinkSpeed:
-    """The slowest link of a ring, in the order given and back to the first."""
-    found = [WITHIN_A_NODE]
-    for here, there in zip(own, [*own[1:], *own[:1]], strict=True):
-        if devices[here].node != devices[there].node:
-            found.append(links(here, there))
+def ring_speed(
+    devices: Sequence[Device],
+    links: LinkBetween,
+    own: Sequence[int],
+    *,
+    beside: Sequence[Sequence[int]] = (),
+) -> LinkSpeed:
+    """The slowest link of a ring, in the order given and back to the first.
+
+    Args:
+        beside: all rings that are used at the same time, this one among them; by default, it alone.
+    """
+    crossing = crossings(devices, own)
+    found = [WITHIN_A_NODE] if len(crossing) < len(own) else []
+    if crossing:
+        pairs = [pair for ring in beside or (own,) for pair in crossings(devices, ring)]
+        found.append(slowest_link(devices, links, crossing, beside=pairs))
     return LinkSpeed(
         bytes_per_s=min(one.bytes_per_s for one in found),
         latency_s=max(one.latency_s for one in found),
     )
+
+
+def crossings(devices: Sequence[Device], ring: Sequence[int]) -> list[tuple[int, int]]:
+    """Senders and receivers of a ring that are on different nodes."""
+    pairs = zip(ring, [*ring[1:], *ring[:1]], strict=True)
+    return [(one, other) for one, other in pairs if devices[one].node != devices[other].node]

@@ -220,3 +220,30 @@ def test_a_replica_that_meets_rarely_is_on_a_node_of_its_own() -> None:
     plan = planned(*job(*rarely), devices([1e10] * 4, per_node=2), slow, fixed=fixed)
     assert [rank.node for rank in plan.ranks] == ["node0", "node0"]
     assert plan.links == (), "no activation crosses the network"
+
+
+RARELY = ("data_parallel.replicas=2", "data_parallel.sync_every=10")
+
+
+def test_rings_of_ranks_that_share_a_network_card_share_its_bandwidth() -> None:
+    """The stages of a replica meet at the same time: half as wide, but half as much each."""
+    fixed = ["pipeline.schedule", "pipeline.microbatches", "pipeline.split"]
+    slow = LinkSpeed(1e4, 0.0, is_measured=True)
+    alone = planned(*job(*RARELY), devices([1e12] * 2), slow, fixed=fixed)
+    halves = planned(*job(*RARELY), devices([1e12] * 4, per_node=2), slow, fixed=fixed)
+    assert halves.update_s == pytest.approx(alone.update_s, rel=0.1)
+
+
+def test_guessed_links_of_a_ring_are_named_like_others() -> None:
+    claimed = LinkSpeed(1e9, 0.0, "its nominal speed")
+    for changes in (RARELY, RARELY[:1]):
+        guesses = planned(*job(*changes), devices([1e10] * 2), claimed).guesses
+        assert guesses == (
+            "link from node0 to node1: its nominal speed",
+            "link from node1 to node0: its nominal speed",
+        )
+    for changes, what in ((RARELY, "meetings of replicas"), (RARELY[:1], "sums of gradients")):
+        within = planned(*job(*changes), devices([1e10] * 2, per_node=2)).guesses
+        assert within == (f"{what} within a node: 5 GB/s",)
+        measured = planned(*job(*changes), devices([1e10] * 2)).guesses
+        assert measured == ()
