@@ -27,7 +27,7 @@ _SCRIPTS = {
     "sbatch": 'for word; do :; done; [ "$word" = --test-only ] || '
     '{ dirname "$word" > "$HERE/folder"; echo 7; }',
     "squeue": _SQUEUE,
-    "scancel": 'echo CANCELLED > "$HERE/state"; rm -f "$HERE/folder"',
+    "scancel": 'echo "$*" >> "$HERE/canceled"; echo CANCELLED > "$HERE/state"',
     "scontrol": 'case "$*" in *hostnames*) printf "node2\\nnode3\\n" ;; *) echo Restarts=0 ;; esac',
     "sinfo": 'printf "node2|allocated\\nnode3|allocated\\n"',
 }

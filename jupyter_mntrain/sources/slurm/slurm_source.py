@@ -94,7 +94,7 @@ class SlurmSource(NodeSource):
 
     async def look(self, allocation_id: str, request: NodesRequest) -> Allocation:
         try:
-            line = await self._line(allocation_id)
+            line = await self._line(allocation_id, request)
             held = await self._held(line, request)
         except RefusedError as error:
             slots = tuple(Slot(name) for name in request.slots)
@@ -102,52 +102,49 @@ class SlurmSource(NodeSource):
         return allocation_of(line, request, held)
 
     async def directory(self, allocation_id: str, request: NodesRequest) -> Path:
-        return Path((await self._line(allocation_id)).folder)
+        return Path((await self._line(allocation_id, request)).folder)
 
     async def save(self, allocation_id: str, request: NodesRequest) -> None:
+        await self._line(allocation_id, request)
         words = ["scancel", "--batch", "--signal=USR2", allocation_id]
         await self._done(words, allocation_id)
 
     async def give_back(self, allocation_id: str, request: NodesRequest) -> None:
-        folder = None
-        with suppress(RefusedError):  # SLURM forgets jobs minutes after their end
-            folder = await self.directory(allocation_id, request)
-        is_own = folder is not None and self._has_made(folder, request)
-        # Ours is gone, if it was given back before.
-        is_gone = folder is not None and self._is_place(folder, request) and not folder.exists()
-        if folder is not None and folder.is_absolute() and not (is_own or is_gone):
-            raise _unknown_job(allocation_id)  # its number is another job's now
-        if folder is not None and is_own:
-            shutil.rmtree(folder / SECRETS_FOLDER, ignore_errors=True)
+        folder = await self.directory(allocation_id, request)
+        shutil.rmtree(folder / SECRETS_FOLDER, ignore_errors=True)
         await self._done(["scancel", allocation_id], allocation_id)
-        if folder is not None and is_own and not any(folder.glob(f"{NAME}-*")):
+        if not any(folder.glob(f"{NAME}-*")):
             shutil.rmtree(folder, ignore_errors=True)  # nothing has run: it holds no records
 
-    def _has_made(self, folder: Path, request: NodesRequest) -> bool:
-        """Whether a folder is one of ours, not one in which a person works: SLURM gives the numbers
-        of jobs again, and says nothing of a folder as the empty path, which is where we are.
+    def _is_ours(self, folder: Path, request: NodesRequest) -> bool:
+        """Whether a submission of this request made a folder, not a person who works in it. Ours is
+        gone once it was given back before anything ran.
         """
-        return self._is_place(folder, request) and (folder / SCRIPT).is_file()
-
-    def _is_place(self, folder: Path, request: NodesRequest) -> bool:
-        """Whether a submission of this request has its folder there, if it is there."""
-        return (
+        is_place = (
             folder.is_absolute()
             and folder.resolve().parent == self._folder.resolve()
             and folder.name.startswith(f"{request.name}-")
         )
+        return is_place and (not folder.exists() or (folder / SCRIPT).is_file())
 
     async def _done(self, words: list[str], job: str) -> None:
         said = await self._commands.run(words)
         if said.code:
             raise _unknown_job(job, said.complaint)
 
-    async def _line(self, job: str) -> QueueLine:
+    async def _line(self, job: str, request: NodesRequest) -> QueueLine:
+        """What SLURM says of a job that this request has queued.
+
+        SLURM gives the numbers of jobs again: a job for another folder is another one, maybe one of
+        the person's own.
+        """
         words = ["squeue", "-h", "-t", "all", "-j", job, "-o", QUEUE_FORMAT]
         said = await self._commands.run(words)
         line = queue_line(said.output)
         if line is None:
             raise _unknown_job(job, said.complaint)
+        if not self._is_ours(Path(line.folder), request):
+            raise _unknown_job(job)
         return line
 
     async def _held(self, line: QueueLine, request: NodesRequest) -> HeldNodes:

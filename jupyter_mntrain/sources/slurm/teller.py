@@ -78,9 +78,10 @@ class Teller:
 
 def main(words: Sequence[str]) -> NoReturn:
     folder, nodes = words
-    request = NodesRequest(NAME, int(nodes))
-    teller = Teller(SlurmSource(), os.environ["SLURM_JOB_ID"], request, Path(folder))
-    Path(folder, TELLER_FILE).touch()
+    place = Path(folder)
+    request = NodesRequest(NAME, int(nodes), name=place.name.rpartition("-")[0])
+    teller = Teller(SlurmSource(place.parent), os.environ["SLURM_JOB_ID"], request, place)
+    (place / TELLER_FILE).touch()
     while True:
         teller.look()
         teller.wait()
