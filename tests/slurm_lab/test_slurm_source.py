@@ -30,7 +30,10 @@ HELD_S = "600"
 
 SLEEPER = SlotCommand(("sleep", HELD_S))
 
-TELLING = f'env > "$1/$0.env"; cp "$2/token" "$1/$0.token"; exec sleep {HELD_S}'
+TELLING = (
+    'cp "$2/token" "$1/$0.token"; env > "$1/$0.new"; mv "$1/$0.new" "$1/$0.env"; '
+    f"exec sleep {HELD_S}"
+)
 TELLER = SlotCommand(
     ("bash", "-c", TELLING, SLOT, STATE, SECRETS), secrets={"token": "very secret"}
 )
