@@ -61,7 +61,7 @@ class ClusterOpening:
         if opened is not None and not (opened.done() and opened.exception()):
             updates = await opened
             await updates.close()
-            await asyncio.get_running_loop().run_in_executor(self.pool, updates.cluster.close)
+            await asyncio.get_running_loop().run_in_executor(self.pool, updates.clusters.close)
         self.pool.shutdown(wait=False)
 
     async def _open(self) -> PageUpdates:

@@ -17,6 +17,7 @@ POST    /doctor                              Examine → Examination
 POST    /doctor/remedy                       Remedy → WorkState; begins it, or says how far it is
 POST    /doctor/deep                         Examine, of a job → WorkState, in the same way
 POST    /bench                               BeginBench → BenchState; GET only asks, DELETE cancels
+DELETE  /launches/{cluster}                  → 204; gives back the nodes that it waits for
 GET     /jobs?search=&all=&sort=             → [JobEntry]; ``all=1`` = however old
 POST    /jobs                                LaunchJob → 201 LaunchedJob
 GET     /compare?job=&job=                   → JobComparison, of two to four jobs
@@ -57,6 +58,7 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import Beat
 from jupyter_mntrain.model.records.node_view import Liveness
 from jupyter_mntrain.model.text.foreign import shown_json
+from jupyter_mntrain.server.allocations.waiting_launches import WaitingLaunch
 from jupyter_mntrain.trust.registrar import INVITE_LIFE_S
 
 EVENTS_VERSION = 1
@@ -212,6 +214,7 @@ class Snapshot(Record, frozen=True, tag_field="kind", tag="snapshot"):
     status: ServerStatus
     nodes: tuple[NodeEntry, ...]
     jobs: tuple[JobEntry, ...]
+    waiting: tuple[WaitingLaunch, ...] = ()
 
 
 class StreamResumed(Record, frozen=True, tag_field="kind", tag="resumed"):
@@ -256,6 +259,13 @@ class StatusSet(Record, frozen=True, tag_field="kind", tag="status"):
     status: ServerStatus
 
 
+class WaitingSet(Record, frozen=True, tag_field="kind", tag="waiting"):
+    """All launches that wait for nodes."""
+
+    seq: int
+    waiting: tuple[WaitingLaunch, ...]
+
+
 class SeriesSent(Record, frozen=True, tag_field="kind", tag="series"):
     """Rows of a watched job; numbered separately, resumed by :class:`Watch`."""
 
@@ -278,6 +288,7 @@ ServerMessage = (
     | JobSet
     | JobGone
     | StatusSet
+    | WaitingSet
     | SeriesSent
     | Refused
 )

@@ -20,6 +20,8 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
+from jupyter_mntrain.server.allocations.waiting_launches import WaitingLaunches
+from jupyter_mntrain.server.allocations.watched_clusters import WatchedClusters
 from jupyter_mntrain.server.log_searches import LogSearches
 from jupyter_mntrain.server.messages import (
     EVENTS_VERSION,
@@ -32,6 +34,7 @@ from jupyter_mntrain.server.messages import (
     Snapshot,
     StatusSet,
     StreamResumed,
+    WaitingSet,
     page_json,
 )
 from jupyter_mntrain.server.series_feed import JobFeed, Send
@@ -77,12 +80,15 @@ class PageUpdates:
         self._changed = asyncio.Event()
         self._is_woken = False
         """Whether the cluster's thread has set the event for the next round."""
-        self._unsubscribe = cluster.subscribe(self._wake)
+        self.clusters = WatchedClusters(cluster, self._wake)
+        self._launches = WaitingLaunches(self._look_at_launches, self.clusters.watch)
+        self._waiting = self._launches.shown()
         self.look_now()
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        self._unsubscribe()
+        """Stop watching; the clusters stay open."""
+        self._launches.close()
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -129,10 +135,13 @@ class PageUpdates:
     def listen(self, tell: Callable[[bytes], None]) -> None:
         """Pass every new message to ``tell``, which must not block."""
         self._listeners.add(tell)
+        self._launches.begin()
         self._changed.set()
 
     def forget(self, tell: Callable[[bytes], None]) -> None:
         self._listeners.discard(tell)
+        if not self._listeners:
+            self._launches.pause()
         self._changed.set()  # ends a wait that only a listener's rounds would end
 
     def greeting(self, stream: str, since: int) -> list[bytes]:
@@ -148,6 +157,7 @@ class PageUpdates:
             status=self._status,
             nodes=tuple(self._nodes.values()),
             jobs=tuple(self._jobs.values()),
+            waiting=self._waiting,
         )
         return [page_json(whole)]
 
@@ -216,7 +226,7 @@ class PageUpdates:
 
     def _look_at_jobs(self) -> None:
         before = self._jobs
-        self._jobs = {view.job_id: self._job_entry(view) for view in self.cluster.known_jobs()}
+        self._jobs = {view.job_id: self._job_entry(view) for view in self.clusters.known_jobs()}
         for job_id in before.keys() - self._jobs.keys():
             self._forget_rows(job_id)
             self._ended.pop(job_id, None)
@@ -224,6 +234,17 @@ class PageUpdates:
         for job_id, entry in tuple(self._jobs.items()):
             if entry != before.get(job_id):
                 self._tell(JobSet, job=entry)
+
+    def forget_launch(self, cluster: str) -> None:
+        """A launch was canceled: it waits no more, whenever its scheduler says so."""
+        self._launches.forget(cluster)
+        self._look_at_launches()
+
+    def _look_at_launches(self) -> None:
+        waiting = self._launches.shown()
+        if waiting != self._waiting:
+            self._waiting = waiting
+            self._tell(WaitingSet, waiting=waiting)
 
     def _job_entry(self, view: JobView) -> JobEntry:
         feed = self._feeds.get(view.job_id)
@@ -263,12 +284,8 @@ class PageUpdates:
         ]
         if reading:
             return
-        there = {
-            entry.view.info.node_id
-            for entry in self._nodes.values()
-            if entry.view.info and entry.view.liveness == "up"
-        }
-        for view in self.cluster.known_jobs()[:MOST_READ_BACK]:
+        there = self.clusters.nodes_up()
+        for view in self.clusters.known_jobs()[:MOST_READ_BACK]:
             is_known = view.job_id in self._feeds or view.job_id in self._ended
             # A silent node would block the jobs after it.
             can_be_read = all(part.node_id in there for part in view.parts)
@@ -291,7 +308,7 @@ class PageUpdates:
     def _follow(self, job_id: JobId) -> JobFeed:
         # A new stream id: pages must not resume from an older feed.
         stream = f"{self.stream}.{next(self._feed_numbers)}"
-        feed = self._feeds[job_id] = JobFeed(self.cluster.known_job(job_id), stream)
+        feed = self._feeds[job_id] = JobFeed(self.clusters.known_job(job_id), stream)
         return feed
 
     def _forget_rows(self, job_id: JobId) -> None:

@@ -156,6 +156,11 @@ export class Api {
     return this.request('POST', 'jobs', { job_id: jobId, ...anyway });
   }
 
+  /** Give back the nodes that a launch waits for. */
+  cancelLaunch(cluster: string): Promise<void> {
+    return this.request('DELETE', `launches/${encodeURIComponent(cluster)}`);
+  }
+
   stop(jobId: string): Promise<JobEntry> {
     return this.request('POST', jobPath(jobId, 'stop'), {});
   }

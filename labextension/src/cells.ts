@@ -50,5 +50,10 @@ export function cellForNodes(nodes: ReadonlyArray<NodeEntry>): string {
 }
 
 export function cellForJob(job: JobEntry): string {
-  return `${LOAD}\n%mntrain attach ${job.job_id}`;
+  return cellForLaunch(job.job_id);
+}
+
+/** Follows a job by its id, or a launch that still waits by the name of its cluster. */
+export function cellForLaunch(name: string): string {
+  return `${LOAD}\n%mntrain attach ${name}`;
 }

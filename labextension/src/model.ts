@@ -10,7 +10,8 @@ import type {
   JobEntry,
   NodeEntry,
   ServerMessage,
-  ServerStatus
+  ServerStatus,
+  WaitingLaunch
 } from './schema';
 import { EMPTY, type IState, reduce } from './state';
 import type { Connection, IClusterModel, ISeriesSink } from './tokens';
@@ -38,6 +39,10 @@ export class ClusterModel implements IClusterModel {
   status: ServerStatus | null = null;
   nodes: ReadonlyArray<NodeEntry> = [];
   jobs: ReadonlyArray<JobEntry> = [];
+
+  get waiting(): ReadonlyArray<WaitingLaunch> {
+    return this.state.waiting;
+  }
 
   start(): void {
     this.events.start();

@@ -145,7 +145,17 @@ export type Kind =
  * via the `definition` "ServerMessage".
  */
 export type ServerMessage =
-  Snapshot | StreamResumed | NodeSet | NodeBeat | NodeGone | JobSet | JobGone | StatusSet | SeriesSent | Refused;
+  | Snapshot
+  | StreamResumed
+  | NodeSet
+  | NodeBeat
+  | NodeGone
+  | JobSet
+  | JobGone
+  | StatusSet
+  | WaitingSet
+  | SeriesSent
+  | Refused;
 
 export interface Everything {
   Snapshot?: Snapshot;
@@ -201,6 +211,7 @@ export interface Everything {
   RankProgress?: RankProgress;
   Restart?: Restart;
   LossLine?: LossLine;
+  WaitingLaunch?: WaitingLaunch;
   StreamResumed?: StreamResumed;
   NodeSet?: NodeSet;
   NodeBeat?: NodeBeat;
@@ -208,6 +219,7 @@ export interface Everything {
   JobSet?: JobSet;
   JobGone?: JobGone;
   StatusSet?: StatusSet;
+  WaitingSet?: WaitingSet;
   SeriesSent?: SeriesSent;
   JobSeries?: JobSeries;
   JobSummary?: JobSummary;
@@ -295,6 +307,7 @@ export interface Snapshot {
   status: ServerStatus;
   nodes: NodeEntry[];
   jobs: JobEntry[];
+  waiting?: WaitingLaunch[];
 }
 /**
  * The server extension's version, and the cluster it watches.
@@ -1341,6 +1354,34 @@ export interface LossLine {
   total_steps?: number | null;
 }
 /**
+ * A launch that waits for nodes, for the first time or since they were taken from its job.
+ *
+ *     Args:
+ *         cluster: that its nodes form; by it the launch is followed, and canceled.
+ *         name: what the scheduler's lists show.
+ *         source: as it is written in sentences.
+ *         allocation: the source's own id.
+ *         why: it waits, or why that is not known; its kind says whether waiting can help.
+ *         word: the scheduler's own for that.
+ *         expected_start_s: Unix time, as the scheduler reckons now.
+ *         job_id: of the job that goes on once nodes are granted again; ``None`` = not started yet.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "WaitingLaunch".
+ */
+export interface WaitingLaunch {
+  cluster: string;
+  name: string;
+  source: string;
+  allocation: string;
+  nodes: number;
+  state: "ended" | "ending" | "pending" | "running" | "unknown";
+  why?: Problem | null;
+  word?: string;
+  expected_start_s?: number | null;
+  job_id?: string | null;
+}
+/**
  * What an interface was when a link was measured over it: if it changes, so may the link.
  *
  *     Args:
@@ -1425,6 +1466,17 @@ export interface StatusSet {
   kind: "status";
   seq: number;
   status: ServerStatus;
+}
+/**
+ * All launches that wait for nodes.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "WaitingSet".
+ */
+export interface WaitingSet {
+  kind: "waiting";
+  seq: number;
+  waiting: WaitingLaunch[];
 }
 /**
  * Rows of a watched job; numbered separately, resumed by :class:`Watch`.

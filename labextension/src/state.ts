@@ -4,7 +4,8 @@ import type {
   JobEntry,
   NodeEntry,
   ServerMessage,
-  ServerStatus
+  ServerStatus,
+  WaitingLaunch
 } from './schema';
 
 export interface IState {
@@ -14,6 +15,7 @@ export interface IState {
   readonly status: ServerStatus | null;
   readonly nodes: ReadonlyMap<string, NodeEntry>;
   readonly jobs: ReadonlyMap<string, JobEntry>;
+  readonly waiting: ReadonlyArray<WaitingLaunch>;
 }
 
 export const EMPTY: IState = {
@@ -21,7 +23,8 @@ export const EMPTY: IState = {
   seq: 0,
   status: null,
   nodes: new Map(),
-  jobs: new Map()
+  jobs: new Map(),
+  waiting: []
 };
 
 /** The state after a message. Unknown kinds, from a newer server, are ignored. */
@@ -35,7 +38,8 @@ export function reduce(state: IState, message: ServerMessage): IState {
         seq: message.seq,
         status: message.status,
         nodes: new Map(message.nodes.map(node => [node.key, node])),
-        jobs: new Map(message.jobs.map(job => [job.job_id, job]))
+        jobs: new Map(message.jobs.map(job => [job.job_id, job])),
+        waiting: message.waiting ?? []
       };
     case 'status':
       return { ...state, seq: message.seq, status: message.status };
@@ -60,6 +64,8 @@ export function reduce(state: IState, message: ServerMessage): IState {
     case 'job-gone':
       jobs.delete(message.job_id);
       return { ...state, seq: message.seq, jobs };
+    case 'waiting':
+      return { ...state, seq: message.seq, waiting: message.waiting };
     default:
       return state;
   }

@@ -6,7 +6,13 @@ import type { ISignal } from '@lumino/signaling';
 
 import type { Api } from './api';
 import type { IProblem } from './problem';
-import type { JobEntry, JobSeries, NodeEntry, ServerStatus } from './schema';
+import type {
+  JobEntry,
+  JobSeries,
+  NodeEntry,
+  ServerStatus,
+  WaitingLaunch
+} from './schema';
 
 /**
  * Connection to the Jupyter server extension.
@@ -56,6 +62,8 @@ export interface IClusterModel {
   readonly nodes: ReadonlyArray<NodeEntry>;
   /** Newest first. */
   readonly jobs: ReadonlyArray<JobEntry>;
+  /** Launches that wait for nodes, newest first. */
+  readonly waiting: ReadonlyArray<WaitingLaunch>;
   /** Anything above has changed; at most once per animation frame. */
   readonly changed: ISignal<IClusterModel, void>;
 
@@ -95,6 +103,8 @@ export namespace CommandIDs {
   export const stop = 'mntrain:stop';
   /** Args: jobId, andStop?. */
   export const save = 'mntrain:save';
+  /** Args: cluster. Give back the nodes that a launch waits for, after a confirmation. */
+  export const cancelLaunch = 'mntrain:cancel-launch';
   /** Args: jobId. After a confirmation. */
   export const kill = 'mntrain:kill';
   /** Args: jobId. Start over: a new run of the same settings, after a confirmation. */

@@ -26,7 +26,7 @@ class CompareResource(OneJobResource):
         settings = []
         for text in wanted:
             updates, entry = await self.entry(text)
-            job = updates.cluster.known_job(entry.job_id)
+            job = updates.clusters.known_job(entry.job_id)
             settings.append(compared_settings(await self.work(job.spec)))
         found = compare_settings(settings)
         differing = (

@@ -15,13 +15,14 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.long_works import WorkState
 from jupyter_mntrain.server.shown_checks import TITLES, Examination, Examine
+from jupyter_mntrain.server.updates import PageUpdates
 
 
 class DoctorResource(MntrainHandler):
     @allowed
     async def post(self) -> None:
         updates, asked = await self.updates(), self.body_as(Examine)
-        report = await self.work(_examined, updates.cluster, asked)
+        report = await self.work(_examined, _asked_of(updates, asked), asked)
         self.answer(Examination(report=report, checks=TITLES))
 
 
@@ -33,7 +34,7 @@ class DeepDoctorResource(MntrainHandler):
         updates, asked = await self.updates(), self.body_as(Examine)
         if asked.job is None or asked.nodes:
             raise refusal(400, Kind.BAD_REQUEST, "only a job is tried, on its own nodes")
-        do = partial(_tried, updates.cluster, asked, self.person)
+        do = partial(_tried, _asked_of(updates, asked), asked, self.person)
         self.answer(await self.work(self._opening.works.carry_out, asked, do))
 
 
@@ -43,6 +44,10 @@ class RemedyResource(MntrainHandler):
         updates, remedy = await self.updates(), self.body_as(Remedy)
         do = partial(_pushed, updates.cluster.files, parse_large_name(remedy.push), remedy)
         self.answer(await self.work(self._opening.works.carry_out, remedy, do))
+
+
+def _asked_of(updates: PageUpdates, asked: Examine) -> Cluster:
+    return updates.cluster if asked.job is None else updates.clusters.of_job(JobId(asked.job))
 
 
 def _examined(cluster: Cluster, asked: Examine, progress: Progress = SILENT) -> DoctorReport:

@@ -43,17 +43,21 @@ MOST_POINTS = tunables.count("server.points")
 class LaunchingResource(MntrainHandler):
     """A route that starts jobs."""
 
-    async def launch(self, updates: PageUpdates, spec: JobSpec, **how: Any) -> None:
+    async def launch(
+        self, updates: PageUpdates, spec: JobSpec, before: JobId | None = None, **how: Any
+    ) -> None:
         """Launch it, and answer with the job and with what the doctor says of its nodes.
 
         Args:
+            before: job in whose cluster it is launched; default: in the server's own.
             how: as for :meth:`Cluster.launch`.
         """
         notes: list[Problem] = []
         how |= {"submitted_by": self.person, "on_note": notes.append}
         try:
             # A fetch takes minutes to hours, and would end with the page's patience.
-            job = await self.work(updates.cluster.launch, spec, is_fetched=False, **how)
+            cluster = updates.cluster if before is None else updates.clusters.of_job(before)
+            job = await self.work(cluster.launch, spec, is_fetched=False, **how)
         except DoctorRefusedError as error:
             first, *others = error.found
             refused = RefusedLaunch(**msgspec.structs.asdict(first), found=tuple(others))
@@ -73,7 +77,7 @@ class OneJobResource(LaunchingResource):
         entry = updates.job(job_id)
         if entry is None:
             # A server that has just started has not heard from all nodes yet.
-            await self.work(updates.cluster.job, job_id)
+            await self.work(updates.clusters.find, job_id)
             updates.look_now()
             entry = updates.job(job_id)
         if entry is None:
@@ -82,7 +86,7 @@ class OneJobResource(LaunchingResource):
 
     async def end(self, text: str, how: Callable[[ClusterJob], JobView]) -> None:
         updates, entry = await self.entry(text)
-        await self.work(how, updates.cluster.known_job(entry.job_id))
+        await self.work(how, updates.clusters.known_job(entry.job_id))
         updates.look_now()
         self.answer(updates.job(entry.job_id) or entry, 202)
 
@@ -101,7 +105,7 @@ class JobsResource(LaunchingResource):
             fix = f"use one of {', '.join(get_args(JobSort))}"
             raise refusal(400, Kind.BAD_REQUEST, f"sort={sort!r} is unknown", fix)
         views = await self.work(
-            updates.cluster.jobs, search=search, everything=everything, sort=sort or "started"
+            updates.clusters.jobs, search=search, everything=everything, sort=sort or "started"
         )
         known = {entry.job_id: entry for entry in updates.jobs}
         self.answer(tuple(known.get(view.job_id) or listed_entry(view) for view in views))
@@ -114,7 +118,7 @@ class JobsResource(LaunchingResource):
         spec = msgspec.structs.replace(spec, origin=None)  # it starts over, in a run of its own
         is_checked = not body.skips_doctor
         await self.launch(
-            updates, spec, begin=begin, is_queued=body.is_queued, is_checked=is_checked
+            updates, spec, body.job_id, begin=begin, is_queued=body.is_queued, is_checked=is_checked
         )
 
     async def _spec(self, updates: PageUpdates, body: LaunchJob) -> JobSpec:
@@ -127,7 +131,7 @@ class JobsResource(LaunchingResource):
                         400, Kind.BAD_SPEC, "this job file is nested too deeply"
                     ) from error
             case LaunchJob(job_id=str(job_id), spec=None):
-                job = await self.work(updates.cluster.job, self.job_id(job_id))
+                job = await self.work(updates.clusters.find, self.job_id(job_id))
                 spec = await self.work(job.spec)
             case _:
                 raise refusal(
@@ -164,7 +168,7 @@ class MetricsResource(OneJobResource):
         by = next((axis for axis in AXES if axis == named), None)
         if by is None:
             raise refusal(400, Kind.BAD_REQUEST, f"by={named!r} is unknown", "use step or time")
-        job = updates.cluster.known_job(job_id)
+        job = updates.clusters.known_job(job_id)
         self.answer(await self.work(job.zoom, begin, end, points, by=by))
 
 
@@ -175,7 +179,7 @@ class StacksResource(OneJobResource):
     async def post(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
         rank = self.body_as(AskStacks).rank
-        job = updates.cluster.known_job(entry.job_id)
+        job = updates.clusters.known_job(entry.job_id)
         answers = await self.work(job.stacks, rank=rank)
         self.answer(shown_stacks(job.view(), answers, rank))
 
@@ -184,7 +188,7 @@ class SpecResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
-        job = updates.cluster.known_job(entry.job_id)
+        job = updates.clusters.known_job(entry.job_id)
         spec = await self.work(job.spec)
         when = job.view().attempt.submitted_s
         text = write_spec(unacknowledged(spec), job_id=entry.job_id, submitted_s=when)
@@ -200,7 +204,7 @@ class SettingsResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
-        found = updates.cluster.known_job(entry.job_id).settings()
+        found = updates.clusters.known_job(entry.job_id).settings()
         self.answer(JobSettings(settings=tuple(map(shown_setting, found))))
 
 

@@ -24,7 +24,7 @@ class LogResource(OneJobResource):
         updates, entry = await self.entry(job_id)
         rank = self.number("rank", -1, 0, 1_000_000)
         node = self.get_query_argument("node", "") or None
-        return updates.cluster.known_job(entry.job_id), None if rank < 0 else rank, node
+        return updates.clusters.known_job(entry.job_id), None if rank < 0 else rank, node
 
 
 class LogsResource(LogResource):

@@ -34,7 +34,8 @@ class OutputResource(OneJobResource):
         entry = updates.job(entry.job_id) or entry
         view = history.view
         points = saved_points(view.attempt.world_size)
-        saved = saved_bundle(updates.cluster.name, entry, feed.series("", 0, points), now_s)
+        cluster = updates.clusters.of_job(entry.job_id).name
+        saved = saved_bundle(cluster, entry, feed.series("", 0, points), now_s)
         drawn = feed.series("", 0, POINTS)
         has_picture = view.state in TERMINAL or any(rank.time_s for rank in drawn.ranks)
         data, metadata = await self.work(

@@ -12,7 +12,7 @@ class LabelResource(OneJobResource):
     async def put(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
         body = self.body_as(LabelJob)
-        job = updates.cluster.known_job(entry.job_id)
+        job = updates.clusters.known_job(entry.job_id)
         if body.name is not None:
             await self.work(job.rename, body.name)
         if body.note is not None:
@@ -27,13 +27,13 @@ class RemovalResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
-        self.answer(await self.work(updates.cluster.known_job(entry.job_id).plan_removal))
+        self.answer(await self.work(updates.clusters.known_job(entry.job_id).plan_removal))
 
     @allowed
     async def delete(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
         with_checkpoints = self.number("checkpoints", 0, 0, 1) == 1
-        job = updates.cluster.known_job(entry.job_id)
+        job = updates.clusters.known_job(entry.job_id)
         removal = await self.work(job.remove, with_checkpoints=with_checkpoints)
         updates.look_now()
         self.answer(removal)

@@ -19,16 +19,16 @@ class ResumeResource(OneJobResource):
     @allowed
     async def get(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
-        job = updates.cluster.known_job(entry.job_id)
+        job = updates.clusters.known_job(entry.job_id)
         self.answer(await self.work(job.resume_offer))
 
     @allowed
     async def post(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
         body = self.body_as(ResumeJob)
-        job = updates.cluster.known_job(entry.job_id)
+        job = updates.clusters.known_job(entry.job_id)
         spec = await self.work(_planned, job, body)
-        await self.launch(updates, spec, is_checked=not body.skips_doctor)
+        await self.launch(updates, spec, entry.job_id, is_checked=not body.skips_doctor)
 
 
 class CheckpointsResource(OneJobResource):
@@ -36,7 +36,7 @@ class CheckpointsResource(OneJobResource):
     async def post(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
         change = self.body_as(CheckpointChange)
-        job = updates.cluster.known_job(entry.job_id)
+        job = updates.clusters.known_job(entry.job_id)
         await self.work(job.change_checkpoint, change.step, change.action)
         self.answer(await self.work(job.resume_offer))
 

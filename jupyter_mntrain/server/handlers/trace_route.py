@@ -13,7 +13,7 @@ class TraceResource(OneJobResource):
     async def get(self, job_id: str) -> None:
         updates, entry = await self.entry(job_id)
         updates.feed(entry.job_id)  # so that what is read is freed again
-        job = updates.cluster.known_job(entry.job_id)
+        job = updates.clusters.known_job(entry.job_id)
 
         def read() -> JobTrace:
             return job_trace(job.catch_up(LAST_SAMPLES_S), job.spec)

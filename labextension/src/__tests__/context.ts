@@ -23,6 +23,7 @@ export function context(fields: Record<string, unknown> = {}) {
   const model = {
     nodes: [node('wopr')],
     jobs: [job()],
+    waiting: [],
     job: () => undefined,
     changed: new Signal<any, void>({}),
     ...fields

@@ -15,6 +15,7 @@ import { type MenuItem, RowMenu } from './menu';
 import { Node } from './node';
 import { AllSilent, Empty } from './notes';
 import { type IContext, Section } from './parts';
+import { WaitingLaunches } from './waiting';
 
 export function Cluster(props: IContext): JSX.Element {
   const { model, commands, insert } = props;
@@ -54,6 +55,7 @@ export function Cluster(props: IContext): JSX.Element {
           <Links {...props} />
         </Section>
       )}
+      <WaitingLaunches {...props} />
       <Section
         title={trans.__('Jobs')}
         note={

@@ -5,7 +5,7 @@ import { Widget } from '@lumino/widgets';
 
 import { count } from '../../formats';
 import { type IProblem, problemText } from '../../problem';
-import type { JobEntry } from '../../schema';
+import type { JobEntry, WaitingLaunch } from '../../schema';
 import { trans } from '../../trans';
 import { savedStep, saves } from '../../words';
 
@@ -92,7 +92,26 @@ export async function isForced(found: IProblem[]): Promise<boolean> {
   );
 }
 
-async function isAnyway(title: string, text: string): Promise<boolean> {
+/** Ask whether to cancel a launch that waits for nodes. */
+export async function isCanceled(launch: WaitingLaunch): Promise<boolean> {
+  const { allocation, cluster, job_id, name, source } = launch;
+  const given = trans.__('Job %1 leaves the queue of %2.', allocation, source);
+  return isAnyway(
+    trans.__('Cancel %1 (%2)?', name, cluster),
+    job_id
+      ? `${given} ${trans.__('%1 does not go on; what it has saved stays.', job_id)}`
+      : given,
+    trans.__('Cancel the launch'),
+    trans.__('Keep waiting')
+  );
+}
+
+async function isAnyway(
+  title: string,
+  text: string,
+  yes = trans.__('Launch anyway'),
+  no = trans.__('Cancel')
+): Promise<boolean> {
   const body = new Widget();
   body.addClass('mnt-told');
   body.node.textContent = text;
@@ -101,8 +120,8 @@ async function isAnyway(title: string, text: string): Promise<boolean> {
     body,
     defaultButton: 0,
     buttons: [
-      Dialog.cancelButton({ label: trans.__('Cancel') }),
-      Dialog.warnButton({ label: trans.__('Launch anyway') })
+      Dialog.cancelButton({ label: no }),
+      Dialog.warnButton({ label: yes })
     ]
   });
   return answer.button.accept;

@@ -6,7 +6,7 @@ import { copy } from '../../clipboard';
 import type { JobEntry, SpecFile } from '../../schema';
 import { CommandIDs } from '../../tokens';
 import { OVER, saves } from '../../words';
-import { type Decision, decide } from './confirmation';
+import { type Decision, decide, isCanceled } from './confirmation';
 import { addResumeCommands } from './resume';
 import { describe, type ICommandContext, request, succeeded } from './context';
 import { tellSave } from './saving';
@@ -94,6 +94,17 @@ export function addJobCommands(
     },
     fits: isSaving,
     run: (job, { andStop }) => save(job, andStop === true)
+  });
+  context.commands.addCommand(CommandIDs.cancelLaunch, {
+    label: trans.__('Cancel a launch that waits for nodes'),
+    describedBy: describe({ cluster: ['string', 'Of its nodes.'] }),
+    isVisible: () => false, // the sidebar gives it the cluster
+    execute: async ({ cluster }) => {
+      const launch = context.model.waiting.find(one => one.cluster === cluster);
+      if (launch && (await isCanceled(launch))) {
+        await request(() => api.cancelLaunch(launch.cluster));
+      }
+    }
   });
   addResumeCommands(context, add);
   add(CommandIDs.copySpec, {
