@@ -225,6 +225,7 @@ class OtherPlan(Record, frozen=True):
         step_s: predicted; ``None`` where it cannot run.
         obstacle: why it cannot run, in words.
         memory_bytes: that each rank needs.
+        note: what it costs beside time, in words.
     """
 
     name: str
@@ -232,6 +233,7 @@ class OtherPlan(Record, frozen=True):
     step_s: float | None = None
     obstacle: str = ""
     memory_bytes: tuple[float, ...] = ()
+    note: str = ""
 
 
 class Improvement(Record, frozen=True):

@@ -1,7 +1,7 @@
 """Other ways: the same batch on the same devices and links without a pipeline. Pure.
 
 Data parallel sums all gradients once per step, in a ring, while the last microbatch's backward pass
-runs. Replicas that meet rarely exchange as much once in many steps, beside nothing.
+runs.
 FSDP gathers the weights in every forward and every backward pass and scatters gradients, beside
 what is computed. Tensor parallelism sums activations twice per layer in each forward pass and twice
 in each backward pass, while all wait.
@@ -16,7 +16,9 @@ import msgspec
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import DeviceSpeed, OtherPlan
+from jupyter_mntrain.plan.choosing.devices import Chain
 from jupyter_mntrain.plan.choosing.priced import Choice, Task
+from jupyter_mntrain.plan.choosing.rare_meetings import rare_meetings
 from jupyter_mntrain.plan.choosing.setups import replaced
 from jupyter_mntrain.plan.choosing.update import (
     replica_seconds,
@@ -33,14 +35,11 @@ from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.rank_memory import CUDA_BYTES, forecast, trained_parameters
 from jupyter_mntrain.recipe.sections import Recipe
 
-RARELY = 50
-"""Steps between two meetings of replicas, where the recipe has none."""
-
 SUMS_PER_LAYER = 4
 """All-reduces of a layer's activations by tensor parallelism (arXiv 1909.08053, section 3)."""
 
 
-def other_ways(task: Task, found: Choice) -> Iterator[OtherPlan]:
+def other_ways(task: Task, chain: Chain, found: Choice) -> Iterator[OtherPlan]:
     """Predict data parallelism, with sums in every step and with rare meetings, FSDP and tensor
     parallelism; nothing on a single device.
 
@@ -49,14 +48,8 @@ def other_ways(task: Task, found: Choice) -> Iterator[OtherPlan]:
     ranks = len(task.devices)
     if ranks < 2:
         return
-    every = task.recipe.data_parallel.sync_every or RARELY
     for name, predict, parallel in (
         ("data parallel", _data_parallel, DataParallelSection(ranks)),
-        (
-            f"data parallel, meeting every {every} steps",
-            _data_parallel,
-            DataParallelSection(ranks, sync_every=every),
-        ),
         ("FSDP", _fully_sharded, DataParallelSection(ranks)),
         ("tensor parallel", _tensor_parallel, DataParallelSection()),
     ):
@@ -68,6 +61,8 @@ def other_ways(task: Task, found: Choice) -> Iterator[OtherPlan]:
             yield OtherPlan(name=name, obstacle=error.cause)
         else:
             yield min(tried, key=_preference)
+        if predict is _data_parallel:
+            yield rare_meetings(task, chain)
 
 
 def _preference(plan: OtherPlan) -> tuple[bool, float]:
@@ -86,9 +81,7 @@ def _data_parallel(task: Task, recipe: Recipe, name: str) -> OtherPlan:
         compute_s = max(compute_s, passes * (times.forward + times.backward))
         back_s = max(back_s, times.backward)
     link = ring_speed(task.devices, task.links, range(ranks))
-    exposed_s = replica_seconds(recipe, _values(shapes), link)
-    if not recipe.data_parallel.meets_rarely:
-        exposed_s = max(0.0, exposed_s - back_s)
+    exposed_s = max(0.0, replica_seconds(recipe, _values(shapes), link) - back_s)
     update_s = max(update_seconds(recipe, shapes, speed) for speed in _speeds(task))
     (estimate, *_) = forecast(recipe, task.config, ranks)
     return _result(task, name, compute_s + exposed_s + update_s, float(estimate.total))

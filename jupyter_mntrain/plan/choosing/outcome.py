@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 
 from jupyter_mntrain.model.ids import Rank
@@ -56,7 +55,7 @@ def make_result(
     return Plan(
         step_s=step_s,
         tokens_per_s=recipe.tokens_per_step / step_s,
-        chosen=chosen(task, found),
+        chosen=found.chosen(task.opened),
         order=chain.order,
         ranks=tuple(
             PlannedRank(
@@ -88,27 +87,12 @@ def make_result(
     )
 
 
-def chosen(task: Task, found: Choice) -> dict[str, str]:
-    """Values of the settings that were open, in TOML without quotes."""
-    values = {
-        "pipeline.schedule": found.setup.schedule,
-        "pipeline.microbatches": str(found.setup.microbatches),
-        "pipeline.split": json.dumps(found.split),
-        "memory.checkpointing": found.setup.checkpointing,
-    }
-    if found.counts is not None and len(found.split) > 1:
-        values["pipeline.in_flight"] = json.dumps(found.counts.ahead)
-        if found.setup.keeps_back:
-            values["pipeline.kept_back"] = json.dumps(found.counts.kept_back)
-    return {name: value for name, value in values.items() if name in task.opened}
-
-
 def _others(task: Task, chain: Chain, found: Choice, second: Choice | None) -> Iterator[OtherPlan]:
     if len(found.split) > 1 and "pipeline.split" in task.opened:
         yield _equal_split(task, chain, found)
     if second is not None:
         yield _other(task, chain, second, "second best")
-    yield from other_ways(task, found)
+    yield from other_ways(task, chain, found)
 
 
 def _equal_split(task: Task, chain: Chain, found: Choice) -> OtherPlan:
@@ -135,7 +119,7 @@ def _equal_split(task: Task, chain: Chain, found: Choice) -> OtherPlan:
 def _other(task: Task, chain: Chain, found: Choice, name: str) -> OtherPlan:
     needed = tuple(Priced(task, chain, found.setup).room.needed(found.split, found.counts))
     return OtherPlan(
-        name=name, chosen=chosen(task, found), step_s=found.step_s, memory_bytes=needed
+        name=name, chosen=found.chosen(task.opened), step_s=found.step_s, memory_bytes=needed
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations, pairwise
 from math import ceil, comb, inf
 from typing import Final, NamedTuple
@@ -78,6 +79,20 @@ class Choice(NamedTuple):
     @property
     def step_s(self) -> float:
         return self.setup.recipe.train.accumulation * self.pass_s + self.end_s
+
+    def chosen(self, opened: Collection[str]) -> dict[str, str]:
+        """Values of the settings that were open, in TOML without quotes."""
+        values = {
+            "pipeline.schedule": self.setup.schedule,
+            "pipeline.microbatches": str(self.setup.microbatches),
+            "pipeline.split": json.dumps(self.split),
+            "memory.checkpointing": self.setup.checkpointing,
+        }
+        if self.counts is not None and len(self.split) > 1:
+            values["pipeline.in_flight"] = json.dumps(self.counts.ahead)
+            if self.setup.keeps_back:
+                values["pipeline.kept_back"] = json.dumps(self.counts.kept_back)
+        return {name: value for name, value in values.items() if name in opened}
 
 
 class Priced:

@@ -63,6 +63,12 @@ PLAN = Plan(
             chosen={"pipeline.schedule": "1f1b", "pipeline.microbatches": "16"},
             step_s=3.5,
         ),
+        OtherPlan(
+            name="meeting rarely",
+            chosen={"data_parallel.replicas": "2"},
+            step_s=2.8,
+            note="costs loss",
+        ),
         OtherPlan(name="data parallel", obstacle="rank 0 needs 26.1 GB of memory and has 24.0 GB"),
     ),
     improvements=(Improvement("a 10 Gbit/s link between wopr and muthur", 1.21),),
@@ -84,6 +90,8 @@ def test_everything_is_in_sight_in_80_columns() -> None:
         assert figure in text
     for word in ("12.0 GiB of 24.0 GiB", "5 + 4", "equal split", "second best", "1.21 ×"):
         assert word in text
+    assert says("2 replicas", text)
+    assert "costs loss" in text
     assert "26.1 GB" in text
     assert "0.40 ×" in text
     assert "0.80 ×" in text

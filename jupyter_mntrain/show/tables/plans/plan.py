@@ -96,6 +96,8 @@ def chosen_words(chosen: Mapping[str, str]) -> str:
 
 def _words(name: str, value: str) -> str:
     match name:
+        case "data_parallel.replicas" | "data_parallel.shards":
+            return f"{value} {name.rpartition('.')[2]}"
         case "pipeline.schedule":
             return value
         case "pipeline.microbatches":
@@ -167,6 +169,8 @@ def _name(plan: Plan, other: OtherPlan) -> Text:
     }
     if differing:
         text.append(f": {chosen_words(differing)}", "dim")
+    if other.note:
+        text.append(f"; {shown_line(other.note)}", "dim")
     if other.obstacle:
         text.append(f": {shown_line(other.obstacle)}", "red")
     return text
