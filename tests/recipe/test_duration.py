@@ -105,3 +105,22 @@ def test_a_checkpoints_settings_are_those_of_the_recipe_it_was_saved_by() -> Non
     more = parse_recipe("", ["train.epochs=5"])
     (change,) = changed_settings(with_steps(written, 1000), more, step=50)
     assert str(change) == "train.epochs 3.0 → 5.0"
+
+
+def test_replicas_that_met_after_the_last_step_of_their_epochs_go_on_otherwise() -> None:
+    """A longer run would not have met there; of epochs whose steps are not known, it may be so."""
+    flat = ("optimizer.schedule=constant", "optimizer.warmup_steps=1")
+    rarely = (*flat, "data_parallel.replicas=2", "data_parallel.sync_every=8")
+    written = parse_recipe("", [*THREE, *rarely])
+    counted = with_steps(written, 1000)
+    more = parse_recipe("", ["train.epochs=5", *rarely])
+    last = counted.train.steps
+    assert last is not None
+    assert last % 8
+
+    def effect(before: Recipe, step: int) -> str:
+        (change,) = changed_settings(before, more, step=step)
+        return change.effect
+
+    assert (effect(counted, last), effect(counted, last - 1)) == ("other", "none")
+    assert (effect(written, last), effect(written, 16)) == ("other", "none")

@@ -103,6 +103,7 @@ def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[Setti
     Args:
         step: finished steps of the checkpoint.
     """
+    last = before.train.steps
     # The steps that epochs take follow from the data, and a checkpoint tells them, too.
     before, after = as_written(before), as_written(after)
     meant, means = dict(resolved_fields(before)), dict(resolved_fields(after))
@@ -111,7 +112,7 @@ def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[Setti
             name=name,
             before=meant.get(name, old),
             after=means.get(name, new),
-            effect=_effect(name, before, after, step),
+            effect=_effect(name, before, after, step, last),
             is_automatic=old == new,
         )
         for (name, old), (_, new) in zip(fields_of(before), fields_of(after), strict=True)
@@ -159,15 +160,20 @@ def effect_of(name: str) -> Effect:
     return EFFECTS.get(name) or EFFECTS[name.partition(".")[0]]
 
 
-def _effect(name: str, before: Recipe, after: Recipe, step: int) -> Effect:
+def _effect(name: str, before: Recipe, after: Recipe, step: int, last: int | None) -> Effect:
+    """What a change does to a run that is resumed after ``step``.
+
+    Args:
+        last: step of the run before; ``None`` if nobody knows how many its epochs take.
+    """
     both = (before, after)
     every = before.data_parallel.sync_every
     if every and name == "data_parallel.replicas":
         return "refused"  # a checkpoint has the weights of each
     if name == "data_parallel.sync_every" and not after.data_parallel.sync_every:
         return "refused"
-    if every and name == "train.steps" and step == before.train.steps and step % every:
-        return "other"  # replicas have met after the last step
+    if every and name in _DURATION and step % every and last in {None, step}:
+        return "other"  # replicas have met after the last step, or may have
     if name in _SCHEDULE and _has_same_rates(before, after, step):
         return "none"
     if name == "train.seed" and before.trains_adapters and before.model.path is None:

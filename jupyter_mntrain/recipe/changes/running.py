@@ -16,7 +16,7 @@ from jupyter_mntrain.model.errors import RecipeError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.origin import ChangedValue
-from jupyter_mntrain.recipe.changes.exactness import effect_of
+from jupyter_mntrain.recipe.changes.exactness import changed_settings, effect_of
 from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields, setting_of
 from jupyter_mntrain.recipe.combinations import check_duration
 from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
@@ -44,14 +44,17 @@ def running_recipe(spec: JobSpec, job_id: JobId) -> Recipe:
     return recipe
 
 
-def _refuse_fixed(settings: Sequence[str], job_id: str) -> None:
+def _refuse_fixed(
+    before: Recipe, after: Recipe, settings: Sequence[str], *, step: int, job_id: str
+) -> None:
     """Refuse fields that do not change while a job runs, all of them at once."""
     fixed = {setting_of(one): one for one in settings if setting_of(one) not in CHANGEABLE}
     if not fixed:
         return
     reasons = [f"{one} does not change while a job runs: {why_fixed(one)}" for one in fixed]
     cause = "; ".join(reasons)
-    if any(effect_of(name) == "refused" for name in fixed):
+    effects = {one.name: one.effect for one in changed_settings(before, after, step=step)}
+    if any("refused" in {effect_of(name), effects.get(name)} for name in fixed):
         raise SpecError(cause, fix="leave it as it is, or launch another job with it")
     again = " ".join(f"--set {one}" for one in fixed.values())
     fix = f"stop and resume it: mntrain stop {job_id} --save, then mntrain resume {job_id} {again}"
@@ -72,7 +75,7 @@ def changed_while_running(
         SpecError: a field does not change while a job runs, or none of them changes.
     """
     changed = _changed(recipe, settings)
-    _refuse_fixed(settings, job_id)
+    _refuse_fixed(recipe, changed, settings, step=step, job_id=job_id)
     if changed == recipe:
         same = ", ".join(settings)
         raise SpecError(f"{same}: that is how it runs already", fix="give another value")
