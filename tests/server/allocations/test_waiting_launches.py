@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import platformdirs
 import pytest
 
 from jupyter_mntrain.cluster import Cluster
@@ -41,7 +42,11 @@ def agents() -> Iterator[Elsewhere]:
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmTools:
     monkeypatch.setattr(module, "LOOK_EVERY_S", 0.01)
-    return SlurmTools(tmp_path / "slurm", monkeypatch)
+    tools = SlurmTools(tmp_path / "slurm", monkeypatch)
+    # As a submission of the request leaves it.
+    folder = platformdirs.user_state_path("mntrain") / "slurm" / "finetune-1"
+    (tmp_path / "slurm" / "folder").write_text(str(folder))
+    return tools
 
 
 def remember(*jobs: str, cluster: str = NAME, directory: Path | None = None) -> None:
