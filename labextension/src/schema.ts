@@ -686,6 +686,8 @@ export interface DeviceMeasurement {
  *     Args:
  *         backward_s: with the gradients of inputs and weights.
  *         product_flops_per_s: of products as its MLP has them.
+ *         variation: by how much one time of both passes differs from the next: standard deviation
+ *             over mean; 0 if an older agent measured.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "MeasuredLayer".
@@ -697,6 +699,7 @@ export interface MeasuredLayer {
   forward_s: number;
   backward_s: number;
   product_flops_per_s: number;
+  variation?: number;
 }
 /**
  * What a rank of a job achieved on a device, while it computed.

@@ -74,6 +74,8 @@ class MeasuredLayer(Record, frozen=True):
     Args:
         backward_s: with the gradients of inputs and weights.
         product_flops_per_s: of products as its MLP has them.
+        variation: by how much one time of both passes differs from the next: standard deviation
+            over mean; 0 if an older agent measured.
     """
 
     hidden_size: int
@@ -82,6 +84,7 @@ class MeasuredLayer(Record, frozen=True):
     forward_s: float
     backward_s: float
     product_flops_per_s: float
+    variation: float = 0.0
 
 
 class AchievedRate(Record, frozen=True):

@@ -13,8 +13,14 @@ from jupyter_mntrain.model.records.node import Capacity, NodeInfo
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, Plan, StepSpans
 from jupyter_mntrain.plan.choosing.choose import make_plan
 from jupyter_mntrain.plan.choosing.devices import Device
+from jupyter_mntrain.plan.choosing.equal_devices import MeasuredDevice, with_equal_speeds
 from jupyter_mntrain.plan.interfaces import choose_interfaces
-from jupyter_mntrain.plan.prediction.device_speeds import speed_of
+from jupyter_mntrain.plan.prediction.device_speeds import (
+    correction,
+    layer_like,
+    measurement_of,
+    speed_by,
+)
 from jupyter_mntrain.plan.prediction.known_speeds import NOTHING, KnownSpeeds
 from jupyter_mntrain.plan.prediction.link_speeds import link_speeds
 from jupyter_mntrain.plan.prediction.nominal_speeds import nominal_cpu_speed, nominal_gpu_speed
@@ -95,7 +101,7 @@ def plan_job(
         )
     devices = tuple(
         msgspec.structs.replace(one, speed=known.devices.get((one.node, one.name), one.speed))
-        for one in _devices(recipe, config, participants, nodes)
+        for one in with_equal_speeds(tuple(_devices(recipe, config, participants, nodes)))
     )
     between = {
         (one, other): known.links.get((devices[one].node, devices[other].node), speed)
@@ -182,29 +188,33 @@ def given_capacity(spec: JobSpec) -> Capacity | None:
 
 def _devices(
     recipe: Recipe, config: Config, participants: Sequence[Participant], nodes: Sequence[NodeInfo]
-) -> Iterator[Device]:
+) -> Iterator[MeasuredDevice]:
     """The device of each rank, with its speed as it was measured, else as it is guessed."""
+    hidden_size = config["hidden_size"]
+    tokens = recipe.microbatch_size * recipe.data.sequence_length
     seats = iter(seats_of(recipe, participants, nodes))
     for participant, info in zip(participants, nodes, strict=True):
-        for local in range(participant.nproc):
+        ranks, torch = participant.nproc, info.inventory.versions.torch
+        for local in range(ranks):
             seat = next(seats)
             gpu = None if seat.gpu is None else participant.gpus[local]
-            measured = speed_of(
-                info,
-                gpu,
-                recipe.dtype,
-                ranks=participant.nproc,
-                hidden_size=config["hidden_size"],
-                tokens=recipe.microbatch_size * recipe.data.sequence_length,
-                torch=info.inventory.versions.torch,
+            one = measurement_of(info, gpu, recipe.dtype, ranks=ranks, torch=torch)
+            speed = (
+                _guessed_speed(recipe, info, seat.gpu, ranks)
+                if one is None
+                else speed_by(one, ranks=ranks, hidden_size=hidden_size, tokens=tokens)
             )
-            yield Device(
+            device = Device(
                 node=info.name,
                 name=seat.gpu or "CPU",
-                speed=measured or _guessed_speed(recipe, info, seat.gpu, participant.nproc),
+                speed=speed,
                 memory_bytes=seat.memory_bytes,
                 is_gpu=seat.gpu is not None,
             )
+            if one is None or correction(one) is not None:
+                yield MeasuredDevice(device, ranks)
+            else:
+                yield MeasuredDevice(device, ranks, one, layer_like(one, hidden_size, tokens))
 
 
 def _guessed_speed(recipe: Recipe, info: NodeInfo, gpu: str | None, ranks: int) -> DeviceSpeed:

@@ -58,10 +58,24 @@ def speed_of(
     found = measurement_of(info, gpu, dtype, ranks=ranks, torch=torch)
     if found is None:
         return None
+    return speed_by(
+        found, ranks=ranks, hidden_size=hidden_size, tokens=tokens, is_corrected=is_corrected
+    )
+
+
+def speed_by(
+    found: DeviceMeasurement,
+    *,
+    ranks: int = 1,
+    hidden_size: int | None = None,
+    tokens: int | None = None,
+    is_corrected: bool = True,
+) -> DeviceSpeed:
+    """What a device will do for one rank by a measurement of it, as in :func:`speed_of`."""
     speed = _speed(found, hidden_size, tokens)
-    if is_corrected and (slower := _correction(found)) is not None and found.achieved is not None:
+    if is_corrected and (slower := correction(found)) is not None and found.achieved is not None:
         speed = _slowed(speed, slower, f"corrected by job {found.achieved.job_id}")
-    share = 1.0 if gpu is not None else ranks / found.ranks
+    share = 1.0 if found.gpu is not None else ranks / found.ranks
     if share == 1.0:
         return speed
     shared = _slowed(speed, share, f"shared by {ranks} ranks")
@@ -69,7 +83,7 @@ def speed_of(
     return msgspec.structs.replace(shared, overhead_s=speed.overhead_s, is_measured=False)
 
 
-def _correction(one: DeviceMeasurement) -> float | None:
+def correction(one: DeviceMeasurement) -> float | None:
     """How much slower than measured the device is by its newest job; ``None``: it says nothing."""
     rate = one.achieved
     if rate is None or rate.time_s <= one.time_s:
@@ -107,6 +121,14 @@ def measurement_of(
     return max(found, key=likeness, default=None)
 
 
+def layer_like(
+    one: DeviceMeasurement, hidden_size: int | None, tokens: int | None
+) -> MeasuredLayer | None:
+    """The measured layer that is most like those that will be computed, as in :func:`speed_of`."""
+    alike = _most_alike(one.layers, hidden_size)
+    return min(alike, key=lambda layer: _distance(layer.tokens, tokens), default=None)
+
+
 def layer_flops_per_s(layer: MeasuredLayer) -> float:
     """What a measured layer achieved: model FLOPs of both passes over their time."""
     return _flops(layer) / (layer.forward_s + layer.backward_s)
@@ -116,8 +138,8 @@ def _speed(one: DeviceMeasurement, hidden_size: int | None, tokens: int | None) 
     source = f"measured, {one.dtype}"
     if one.disturbed:
         source += f", {one.disturbed}"
-    alike = _most_alike(one.layers, hidden_size)
-    if not alike:
+    near = layer_like(one, hidden_size, tokens)
+    if near is None:
         return DeviceSpeed(
             flops_per_s=one.flops_per_s,
             bytes_per_s=one.bytes_per_s,
@@ -125,7 +147,7 @@ def _speed(one: DeviceMeasurement, hidden_size: int | None, tokens: int | None) 
             source=source,
             is_measured=True,
         )
-    near = min(alike, key=lambda layer: _distance(layer.tokens, tokens))
+    alike = _most_alike(one.layers, hidden_size)
     overhead_s, layer_bytes_per_s = _fitted(one.dtype, near, alike)
     return DeviceSpeed(
         flops_per_s=near.product_flops_per_s,

@@ -49,7 +49,7 @@ def measure(device: torch.device, dtype: torch.dtype) -> DeviceMeasurement:
     others = OtherGpuWork(gpu_uuid(device), GpuReader()) if is_gpu else OtherWork()
     timer = WorkTimer(device)
     product, flops = square_product(device, dtype)
-    (product_s,) = timer.mean_s(product, seconds=PIECE_S)
+    product_s = timer.timed(product, seconds=PIECE_S).means_s[0]
     layers = tuple(_layers(timer, device, dtype))
     copy_s, copied = _copying(timer, device)
     operation_s = _operation_s(timer, device)
@@ -83,12 +83,13 @@ def _layers(timer: WorkTimer, device: torch.device, dtype: torch.dtype) -> Itera
 
 def _layer(timer: WorkTimer, layer: Layer) -> MeasuredLayer:
     outputs: list[torch.Tensor] = []
-    forward_s, backward_s = timer.mean_s(
+    passes = timer.timed(
         lambda: outputs.append(layer.forward()),
         lambda: layer.backward(outputs.pop()),
         seconds=PIECE_S,
     )
-    (product_s,) = timer.mean_s(layer.product(), seconds=PIECE_S / 4)
+    product_s = timer.timed(layer.product(), seconds=PIECE_S / 4).means_s[0]
+    forward_s, backward_s = passes.means_s
     return MeasuredLayer(
         hidden_size=layer.size.hidden,
         intermediate_size=layer.size.intermediate,
@@ -96,6 +97,7 @@ def _layer(timer: WorkTimer, layer: Layer) -> MeasuredLayer:
         forward_s=forward_s,
         backward_s=backward_s,
         product_flops_per_s=layer.product_flops / product_s,
+        variation=passes.variation,
     )
 
 
@@ -112,8 +114,8 @@ def _copying(timer: WorkTimer, device: torch.device) -> tuple[float, int]:
     """Seconds of reading and writing a large array once, and the bytes of both."""
     source = torch.zeros(_COPIED_BYTES[device.type] // 4, device=device)
     target = torch.empty_like(source)
-    (seconds,) = timer.mean_s(lambda: torch.add(source, 1.0, out=target), seconds=PIECE_S)
-    return seconds, 2 * source.nbytes
+    copying = timer.timed(lambda: torch.add(source, 1.0, out=target), seconds=PIECE_S)
+    return copying.means_s[0], 2 * source.nbytes
 
 
 def _operation_s(timer: WorkTimer, device: torch.device) -> float:
@@ -123,8 +125,7 @@ def _operation_s(timer: WorkTimer, device: torch.device) -> float:
         for _ in range(_OPERATIONS):
             torch.add(few, 1.0)
 
-    (seconds,) = timer.mean_s(operations, seconds=PIECE_S / 4)
-    return seconds / _OPERATIONS
+    return timer.timed(operations, seconds=PIECE_S / 4).means_s[0] / _OPERATIONS
 
 
 def main(kind: str, *dtypes: str) -> int:

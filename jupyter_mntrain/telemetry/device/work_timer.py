@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import fmean
+from statistics import fmean, pstdev
+from typing import NamedTuple
 
 import torch
+
+
+class TimedRounds(NamedTuple):
+    """Pieces of work that were done one after another, in several rounds.
+
+    Args:
+        means_s: seconds of each piece.
+        variation: by how much a round differs from the next: its standard deviation over its mean.
+    """
+
+    means_s: tuple[float, ...]
+    variation: float
 
 
 class WorkTimer:
@@ -25,11 +38,9 @@ class WorkTimer:
         self._clock = time.perf_counter if self._is_gpu else time.thread_time
         self._ran_s = self._passed_s = 0.0
 
-    def mean_s(
-        self, *work: Callable[[], object], seconds: float, least: int = 3
-    ) -> tuple[float, ...]:
-        """Mean duration of each piece of work, done one after another for ``seconds``, and at least
-        ``least`` times. The first round counts nothing.
+    def timed(self, *work: Callable[[], object], seconds: float, least: int = 3) -> TimedRounds:
+        """Time pieces of work, done one after another for ``seconds``, and at least ``least``
+        times. The first round counts nothing.
         """
         for one in work:
             one()
@@ -40,7 +51,9 @@ class WorkTimer:
             rounds.append([self._once(one) for one in work])
         self._passed_s += time.perf_counter() - begin_s
         self._ran_s += self._clock() - ran_s
-        return tuple(map(fmean, zip(*rounds, strict=True)))
+        whole = [sum(one) for one in rounds]
+        variation = pstdev(whole) / fmean(whole) if any(whole) else 0.0
+        return TimedRounds(tuple(map(fmean, zip(*rounds, strict=True))), variation)
 
     def stretch(self) -> float:
         """How much longer all of the work took than this thread ran; 1 on a GPU."""

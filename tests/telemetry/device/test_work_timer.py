@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import cycle
 
 import pytest
 import torch
@@ -32,8 +33,9 @@ def test_work_is_timed_as_it_ran_and_stretched_by_what_held_it_up(
     thread = HeldUp(monkeypatch)
     timer = WorkTimer(torch.device("cpu"))
     assert timer.stretch() == 1.0, "nothing was timed yet"
-    means = timer.mean_s(thread.work(0.01), thread.work(0.03), seconds=1.0)
-    assert means == pytest.approx((0.01, 0.03))
+    timed = timer.timed(thread.work(0.01), thread.work(0.03), seconds=1.0)
+    assert timed.means_s == pytest.approx((0.01, 0.03))
+    assert timed.variation == pytest.approx(0.0)
     assert timer.stretch() == pytest.approx(2.0)
 
 
@@ -42,5 +44,17 @@ def test_slow_work_is_done_several_times_though_the_time_is_over(
 ) -> None:
     thread = HeldUp(monkeypatch)
     timer, done = WorkTimer(torch.device("cpu")), []
-    timer.mean_s(lambda: (done.append(1), thread.work(5.0)()), seconds=0.1)
+    timer.timed(lambda: (done.append(1), thread.work(5.0)()), seconds=0.1)
     assert len(done) == 4, "once to warm up"
+
+
+def test_how_much_rounds_differ_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    thread = HeldUp(monkeypatch)
+    pieces = cycle([thread.work(0.01), thread.work(0.03)])
+
+    def work() -> None:
+        next(pieces)()
+
+    timed = WorkTimer(torch.device("cpu")).timed(work, seconds=0, least=4)
+    assert timed.means_s == pytest.approx((0.02,))
+    assert timed.variation == pytest.approx(0.5)
