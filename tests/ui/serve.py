@@ -4,7 +4,7 @@
 it started. Servers listen on 127.0.0.1, one port after the other:
 
 P      JupyterLab on the two agents
-P + 1  the same below the prefix ``/user/x/``
+P + 1  the same below the prefix ``/user/x/``, where a launch waits in a scheduler's queue
 P + 2  JupyterLab whose server lacks our part
 P + 3  Notebook 7 on the two agents
 P + 4  JupyterLab on a cluster of eight replayed nodes with 64 ranks
@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
 from jupyter_mntrain.trust.authority import Authority
 from tests.agent.live import LiveAgent, free_port, free_range
 from tests.trusted import PASSED_ON, authority, install_drivers, pass_on
@@ -62,6 +64,8 @@ class Server:
     options: tuple[str, ...] = ()
     authority: Authority | None = None
     """Of its cluster; ``None`` = of the two agents."""
+    waits: bool = False
+    """Whether a launch of its user's waits for nodes."""
 
 
 def main() -> int:
@@ -87,7 +91,7 @@ def main() -> int:
             none = ("--ServerApp.jpserver_extensions={'jupyter_mntrain': False}",)
             servers = [
                 Server("lab", "ui", agents),
-                Server("prefix", "ui", agents, base_url="/user/x/"),
+                Server("prefix", "ui", agents, base_url="/user/x/", waits=True),
                 Server("bare", "ui", agents, options=none),
                 Server("notebook", "ui", agents, program="notebook"),
                 Server("replay", "replay", replayed, authority=elsewhere),
@@ -186,12 +190,30 @@ def start_server(server: Server, port: int, output: Path, ending: ExitStack) -> 
         "MNTRAIN_AGENTS": server.agents,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
+    if server.waits:
+        environment["PATH"] = f"{have_wait(home)}:{environment['PATH']}"
     with (home / "server.log").open("wb") as log:
         process = subprocess.Popen(
             [*command, *server.options], cwd=root, env=environment, stdout=log, stderr=log
         )
     ending.callback(end, process)
     return f"http://127.0.0.1:{port}{server.base_url}"
+
+
+def have_wait(home: Path) -> Path:
+    """Have a launch wait there; the folder with the commands of a SLURM that knows its job only."""
+    request = NodesRequest(source="slurm", nodes=2, name="finetune")
+    book = AllocationBook(home / ".config" / "mntrain")
+    book.add(AllocationNote("slurm-3f9a2c", "7", request))
+    folder = home / "state" / "mntrain" / "slurm" / "finetune-1"
+    start_s = round(time.time()) + 3600
+    line = f"7|PENDING|{start_s - 7200}|{start_s}|N/A||Resources|{folder}"
+    tools = home / "tools"
+    tools.mkdir()
+    for name, text in {"squeue": f"echo '{line}'", "scancel": "exit 0"}.items():
+        (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tools / name).chmod(0o755)
+    return tools
 
 
 def wait_for(url: str) -> None:

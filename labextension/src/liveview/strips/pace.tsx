@@ -1,4 +1,4 @@
-/** Pace strip: the pace of many ranks by node; darker is slower. */
+/** Pace strip: the pace of many ranks by node; the slower, the more contrast. */
 
 import * as React from 'react';
 
@@ -40,7 +40,9 @@ export function PaceStrip(props: IStripProps): JSX.Element | null {
             {trans.__('Pace of %1 ranks', store.ranks.size)}
           </span>{' '}
           <span className="m s">
-            {trans.__('against the median; darker is slower, ▼ from 5 %')}
+            {trans.__(
+              'against the median; more contrast is slower, ▼ from 5 %'
+            )}
           </span>
         </span>
         <Select
