@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +16,9 @@ from typing import Any
 
 import pytest
 
+from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.sources.slurm.commands import SlurmCommands
+from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from tests.netlab import HostProcess
 from tests.slurm_lab import SlurmLab
 from tests.slurm_lab.driver import SCRIPT
@@ -65,7 +71,7 @@ class User:
 
     def __init__(self, slurm: SlurmLab, directory: Path) -> None:
         self.slurm = slurm
-        self._environment = slurm.environment | {"PWD": str(directory)}
+        self.environment = slurm.environment | {"PWD": str(directory)}
         self._directory = directory
         for name, text in (
             ("train.py", SCRIPT),
@@ -80,7 +86,7 @@ class User:
 
     def types(self, *line: str) -> subprocess.CompletedProcess[str]:
         return self.slurm.login.run(
-            self.words(line), timeout_s=TRAINED_S, environment=self._environment
+            self.words(line), timeout_s=TRAINED_S, environment=self.environment
         )
 
     def gets(self, *line: str) -> Any:
@@ -100,7 +106,7 @@ class User:
         """A command that runs on."""
         return self.slurm.login.popen(
             self.words(line),
-            environment=self._environment,
+            environment=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -126,6 +132,11 @@ class User:
 def hosts(folder: Path) -> dict[str, str]:
     """The machine of each slot."""
     return {path.name: path.read_text().strip() for path in folder.glob("hosts/*")}
+
+
+def tools(slurm: SlurmLab) -> dict[str, str]:
+    """Environment with the commands of the login node."""
+    return {**os.environ, "PATH": f"{slurm.tools()}:{os.environ['PATH']}"}
 
 
 @pytest.fixture
@@ -212,6 +223,50 @@ def test_a_job_goes_on_as_itself_on_whatever_nodes_come(slurm: SlurmLab, user: U
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert number not in slurm.queue()
     assert user.state(job) == "canceled"
+
+
+def test_an_allocation_of_ones_own_serves_several_jobs_and_stays(
+    slurm: SlurmLab, user: User, tmp_path: Path
+) -> None:
+    before = {node.name: node.pids() for node in slurm.nodes}
+    words = ("launch", "few.py", "--on", "slurm", "--jobid", "here", "--gpus", "1", "--idle", "1s")
+    twice = [shlex.join(user.words([*words, "--wait"]))] * 2
+    salloc = ["salloc", "--nodes=2", "--gpus-per-node=2", "--time=20", "bash", "-c"]
+    log = tmp_path / "salloc.log"
+    with log.open("w") as out:
+        slurm.login.popen(
+            [*salloc, f"{' && '.join(twice)}; echo both: $?; exec sleep 600"],
+            environment=user.environment,
+            stdout=out,
+            stderr=out,
+        )
+    until(lambda: "both:" in log.read_text(), "both jobs end", TRAINED_S)
+    assert "both: 0" in log.read_text(), log.read_text()
+    (number,) = slurm.queue()
+    one, two = user.allocations[-2:]
+    until(lambda: (one / "code").exists() and (two / "code").exists(), "its steps end", 60.0)
+    for folder in (one, two):
+        assert len(set(hosts(folder).values())) == 2
+        assert not (folder / "secrets").exists()
+    until(lambda: {node.name: node.pids() for node in slurm.nodes} == before, "no agent is left")
+    assert slurm.queue() == {number: "RUNNING"}
+    # Somebody else's step of it, and the job, stay when a launch that still runs is given back.
+    asked = user.gets("launch", "train.py", *words[2:4], "--jobid", number, "--no-wait")
+    attached = user.begins("attach", asked["cluster"])
+    until(lambda: user.state(asked["cluster"]) == "running", "the job runs", TRAINED_S)
+    other = slurm.login.popen(
+        ["srun", f"--jobid={number}", "--overlap", "sleep", "300"], environment=user.environment
+    )
+    steps = ("squeue", "-h", "-s", "-j", number, "-o", "%j")
+    until(lambda: "sleep" in slurm.run(*steps), "the other step")
+    source = SlurmSource(user.newest.parent, SlurmCommands(tools(slurm)))
+    request = NodesRequest("slurm", 2, name=user.newest.name.rpartition("-")[0])
+    asyncio.run(source.give_back(asked["allocation"], request))
+    until(lambda: user.newest.name not in slurm.run(*steps), "our step ends", 60.0)
+    assert "sleep" in slurm.run(*steps)
+    assert other.poll() is None
+    assert slurm.queue() == {number: "RUNNING"}
+    attached.communicate(timeout=TRAINED_S)
 
 
 def test_who_no_longer_waits_leaves_nothing_behind(slurm: SlurmLab, user: User) -> None:

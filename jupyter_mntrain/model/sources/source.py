@@ -32,6 +32,14 @@ class NodeSource(ABC):
     def options(self) -> tuple[SourceOption, ...]:
         """What a person can choose besides nodes, GPUs and time. Asks nothing."""
 
+    async def usual_nodes(self, request: NodesRequest) -> int:  # noqa: ARG002 - most take one
+        """How many nodes a request means that does not say it.
+
+        Raises:
+            As :meth:`check`.
+        """
+        return 1
+
     @abstractmethod
     async def check(self, request: NodesRequest) -> None:
         """Return if the scheduler would take the request; nothing is queued.

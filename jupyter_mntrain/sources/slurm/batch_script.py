@@ -38,7 +38,7 @@ SECRETS_FOLDER, HOSTS, GRANTS = "secrets", "hosts", "grants"
 _NOTES = (SAVE_FILE, AGAIN, ASK_FILE, TELLER_FILE, ALLOCATION_FILE)
 """Of an earlier grant."""
 
-_TELLER = "jupyter_mntrain.sources.slurm.teller"
+TELLER = "jupyter_mntrain.sources.slurm.teller"
 _WISH = f"command -v scontrol > /dev/null && echo {AGAIN}"
 """Without scontrol on the nodes nobody can requeue the job: then it only saves."""
 
@@ -96,20 +96,12 @@ def batch_script(request: NodesRequest, command: SlotCommand, folder: PurePath) 
     Raises:
         SpecError: an option's value cannot be meant.
     """
-    own = before_lines(request)
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in command.environment.items()]
-    facts = {
-        SLOT: '"$slot"',
-        SECRETS: shlex.quote(str(folder / SECRETS_FOLDER)),
-        STATE: shlex.quote(str(folder)),
-        PYTHON: shlex.quote(sys.executable),  # nodes have it at the same path
-    }
     return _SCRIPT.format(
         nodes=f"{request.nodes} {agreeing(request.slots, 'node', 'nodes')}",
         options="\n".join(f"#SBATCH {line}" for line in sbatch_options(request)),
         folder=shlex.quote(str(folder)),
         log=LOG,
-        before="".join(f"{line}\n" for line in (*own, *exports, "")),
+        before=lines_before(request, command),
         grants=GRANTS,
         hosts=HOSTS,
         secrets=SECRETS_FOLDER,
@@ -117,9 +109,26 @@ def batch_script(request: NodesRequest, command: SlotCommand, folder: PurePath) 
         again=AGAIN,
         wish=_WISH if is_requeued(request) else "true",
         notes=" ".join(_NOTES),
-        teller=shlex.join((sys.executable, "-m", _TELLER, str(folder), str(request.nodes))),
+        teller=shlex.join((sys.executable, "-m", TELLER, str(folder), str(request.nodes))),
         teller_file=TELLER_FILE,
         teller_log=TELLER_LOG,
         prefix=slot_name(NAME, 0).removesuffix("0"),
-        command=" ".join(command.filled(facts, shlex.quote)),
+        command=agent_words(command, folder),
     )
+
+
+def agent_words(command: SlotCommand, folder: PurePath) -> str:
+    """What runs in a slot, as the function ``agent`` of a script starts it."""
+    facts = {
+        SLOT: '"$slot"',
+        SECRETS: shlex.quote(str(folder / SECRETS_FOLDER)),
+        STATE: shlex.quote(str(folder)),
+        PYTHON: shlex.quote(sys.executable),  # nodes have it at the same path
+    }
+    return " ".join(command.filled(facts, shlex.quote))
+
+
+def lines_before(request: NodesRequest, command: SlotCommand) -> str:
+    """A person's own lines, and the variables of what runs."""
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in command.environment.items()]
+    return "".join(f"{line}\n" for line in (*before_lines(request), *exports, ""))

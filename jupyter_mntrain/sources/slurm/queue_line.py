@@ -68,6 +68,10 @@ class QueueLine(NamedTuple):
     folder: str
 
     @property
+    def is_running(self) -> bool:
+        return self.state in _RUNNING
+
+    @property
     def holds_nodes(self) -> bool:
         return self.state in _RUNNING | _ENDING
 

@@ -29,6 +29,7 @@ _PASSED_ON = (
     SourceOption("mem", help="memory per node; 0 = all of it", example="200G"),
 )
 SBATCH, BEFORE, LEAD, REQUEUE = "sbatch", "before", "save-before-end", "requeue"
+JOBID, HERE = "jobid", "here"
 YES, NO = "yes", "no"
 
 OPTIONS = (
@@ -49,6 +50,12 @@ OPTIONS = (
         kind="choice",
         choices=(YES, NO),
         example=NO,
+    ),
+    SourceOption(
+        JOBID,
+        help="use the nodes of this job of yours, such as one of salloc, which goes on afterwards; "
+        f"{HERE} = the job that this runs in",
+        example="4711",
     ),
 )
 

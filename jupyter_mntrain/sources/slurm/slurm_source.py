@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-import secrets
-import shutil
 from contextlib import suppress
 from pathlib import Path
 
 import platformdirs
 
 from jupyter_mntrain.model.errors import RefusedError
-from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.allocation import Allocation, Slot, Waiting
 from jupyter_mntrain.model.sources.options import SourceOption
 from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.model.sources.source import NodeSource
-from jupyter_mntrain.sources.slurm.batch_script import (
-    GRANTS,
-    HOSTS,
-    SCRIPT,
-    SECRETS_FOLDER,
-    batch_script,
-)
+from jupyter_mntrain.sources.slurm.batch_script import GRANTS, HOSTS, SCRIPT, batch_script
 from jupyter_mntrain.sources.slurm.commands import CommandResult, SlurmCommands
+from jupyter_mntrain.sources.slurm.folders import AllocationFolders, told_in
+from jupyter_mntrain.sources.slurm.own_steps import OwnSteps, is_step_id
 from jupyter_mntrain.sources.slurm.pending_reasons import pending_reason
-from jupyter_mntrain.sources.slurm.queue_line import (
-    NODES_FORMAT,
-    QUEUE_FORMAT,
-    HeldNodes,
-    QueueLine,
-    allocation_of,
-    history_of,
-    node_states,
-    queue_line,
-)
+from jupyter_mntrain.sources.slurm.queue_line import HeldNodes, QueueLine, allocation_of
 from jupyter_mntrain.sources.slurm.refusals import (
     PARTITION_FORMAT,
     Partition,
     partitions,
     refusal,
 )
-from jupyter_mntrain.sources.slurm.slurm_options import NAME, OPTIONS, TITLE
+from jupyter_mntrain.sources.slurm.slurm_options import JOBID, NAME, OPTIONS, TITLE
+from jupyter_mntrain.sources.slurm.slurm_queue import SlurmQueue, unknown_job
 
 
 class SlurmSource(NodeSource):
@@ -57,35 +42,47 @@ class SlurmSource(NodeSource):
     title = TITLE
 
     def __init__(self, folder: Path | None = None, commands: SlurmCommands | None = None) -> None:
-        self._folder = folder or platformdirs.user_state_path("mntrain") / "slurm"
+        root = folder or platformdirs.user_state_path("mntrain") / "slurm"
+        self._folders = AllocationFolders(root)
         self._commands = commands or SlurmCommands()
-        self._hosts: dict[str, tuple[str, ...]] = {}
+        self._queue = SlurmQueue(self._commands)
+        self._own_steps = OwnSteps(self._folders, self._commands, self._queue)
 
     def options(self) -> tuple[SourceOption, ...]:
         return OPTIONS
 
+    async def usual_nodes(self, request: NodesRequest) -> int:
+        if request.option(JOBID):
+            return await self._own_steps.usual_nodes(request)
+        return await super().usual_nodes(request)
+
     def render(self, request: NodesRequest, command: SlotCommand) -> str:
-        return batch_script(request, command, self._folder / request.name)
+        folder = self._folders.root / request.name
+        if request.option(JOBID):
+            return self._own_steps.render(request, command, folder)
+        return batch_script(request, command, folder)
 
     async def check(self, request: NodesRequest) -> None:
+        if request.option(JOBID):
+            await self._own_steps.check(request)
+            return
         script = self.render(request, SlotCommand(("true",)))
         said = await self._commands.run(["sbatch", "--test-only"], text=script)
         if said.code or "allocation failure" in said.complaint:
             raise await self._refusal(said, request)
 
     async def submit(self, request: NodesRequest, command: SlotCommand) -> Allocation:
+        if request.option(JOBID):
+            return await self._own_steps.submit(request, command)
         # The script is written first: what is wrong with the request leaves no folder behind.
-        folder = self._folder / f"{request.name}-{secrets.token_hex(4)}"
-        script = batch_script(request, command, folder)
-        folder.mkdir(parents=True, mode=0o700)
+        folder = self._folders.place(request)
+        self._folders.make(folder, batch_script(request, command, folder), command)
         try:
-            (folder / SCRIPT).write_text(script)
-            _write_secrets(folder / SECRETS_FOLDER, command)
             said = await self._commands.run(["sbatch", "--parsable", str(folder / SCRIPT)])
             if said.code:
                 raise await self._refusal(said, request)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            self._folders.remove_unused(folder)
             raise
         job = said.output.strip().partition(";")[0]
         waiting = Waiting("None", pending_reason("None", job))
@@ -94,6 +91,8 @@ class SlurmSource(NodeSource):
 
     async def look(self, allocation_id: str, request: NodesRequest) -> Allocation:
         try:
+            if is_step_id(allocation_id):
+                return await self._own_steps.look(allocation_id, request)
             line = await self._line(allocation_id, request)
             held = await self._held(line, request)
         except RefusedError as error:
@@ -102,35 +101,25 @@ class SlurmSource(NodeSource):
         return allocation_of(line, request, held)
 
     async def directory(self, allocation_id: str, request: NodesRequest) -> Path:
+        if is_step_id(allocation_id):
+            return self._own_steps.directory(allocation_id, request)
         return Path((await self._line(allocation_id, request)).folder)
 
     async def save(self, allocation_id: str, request: NodesRequest) -> None:
-        await self._line(allocation_id, request)
-        words = ["scancel", "--batch", "--signal=USR2", allocation_id]
-        await self._done(words, allocation_id)
+        if is_step_id(allocation_id):
+            await self._own_steps.save(allocation_id, request)
+            return
+        line = await self._line(allocation_id, request)
+        await self._queue.cancel("--batch", "--signal=USR2", line.job, job=line.job)
 
     async def give_back(self, allocation_id: str, request: NodesRequest) -> None:
+        if is_step_id(allocation_id):
+            await self._own_steps.give_back(allocation_id, request)
+            return
         folder = await self.directory(allocation_id, request)
-        shutil.rmtree(folder / SECRETS_FOLDER, ignore_errors=True)
-        await self._done(["scancel", allocation_id], allocation_id)
-        if not any(folder.glob(f"{NAME}-*")):
-            shutil.rmtree(folder, ignore_errors=True)  # nothing has run: it holds no records
-
-    def _is_ours(self, folder: Path, request: NodesRequest) -> bool:
-        """Whether a submission of this request made a folder, not a person who works in it. Ours is
-        gone once it was given back before anything ran.
-        """
-        is_place = (
-            folder.is_absolute()
-            and folder.resolve().parent == self._folder.resolve()
-            and folder.name.startswith(f"{request.name}-")
-        )
-        return is_place and (not folder.exists() or (folder / SCRIPT).is_file())
-
-    async def _done(self, words: list[str], job: str) -> None:
-        said = await self._commands.run(words)
-        if said.code:
-            raise _unknown_job(job, said.complaint)
+        self._folders.remove_secrets(folder)
+        await self._queue.cancel(allocation_id, job=allocation_id)
+        self._folders.remove_unused(folder)
 
     async def _line(self, job: str, request: NodesRequest) -> QueueLine:
         """What SLURM says of a job that this request has queued.
@@ -138,36 +127,23 @@ class SlurmSource(NodeSource):
         SLURM gives the numbers of jobs again: a job for another folder is another one, maybe one of
         the person's own.
         """
-        words = ["squeue", "-h", "-t", "all", "-j", job, "-o", QUEUE_FORMAT]
-        said = await self._commands.run(words)
-        line = queue_line(said.output)
-        if line is None:
-            raise _unknown_job(job, said.complaint)
-        if not self._is_ours(Path(line.folder), request):
-            raise _unknown_job(job)
+        line = await self._queue.line(job)
+        if not self._folders.is_ours(Path(line.folder), request):
+            raise unknown_job(job)
         return line
 
     async def _held(self, line: QueueLine, request: NodesRequest) -> HeldNodes:
-        words = ["scontrol", "--oneliner", "show", "job", line.job]
-        history = history_of((await self._commands.run(words)).output)
+        history = await self._queue.history(line.job)
         folder = Path(line.folder)
-        hosts = {name: _read(folder / HOSTS / name) for name in request.slots}
+        hosts = {name: told_in(folder / HOSTS / name) for name in request.slots}
         # What nodes have told before the job was requeued stands there until its script runs again.
-        is_current = _read(folder / GRANTS) == str(history.restarts + 1)
+        is_current = told_in(folder / GRANTS) == str(history.restarts + 1)
         told = {name: host for name, host in hosts.items() if host and is_current}
         if not line.holds_nodes:
             return history._replace(hosts=told)
-        words = ["sinfo", "-h", "-N", "-n", line.nodes, "-o", NODES_FORMAT]
-        states = node_states((await self._commands.run(words)).output)
-        allotted = await self._expanded(line.nodes)
+        states = await self._queue.states(line.nodes)
+        allotted = await self._queue.expanded(line.nodes)
         return history._replace(hosts=told, allotted=allotted, states=states)
-
-    async def _expanded(self, nodes: str) -> tuple[str, ...]:
-        """The names in a short form of SLURM's, in its order."""
-        if nodes not in self._hosts:
-            said = await self._commands.run(["scontrol", "show", "hostnames", nodes])
-            self._hosts[nodes] = tuple(said.output.split())
-        return self._hosts[nodes]
 
     async def _refusal(self, said: CommandResult, request: NodesRequest) -> RefusedError:
         return refusal(said.complaint or said.output, request, await self._partitions())
@@ -177,34 +153,3 @@ class SlurmSource(NodeSource):
             said = await self._commands.run(["sinfo", "-h", "-o", PARTITION_FORMAT])
             return partitions(said.output)
         return ()
-
-
-def _read(path: Path) -> str:
-    """What a node has told in a file; nothing if it has not."""
-    with suppress(OSError):
-        return path.read_text().strip()
-    return ""
-
-
-def _write_secrets(folder: Path, command: SlotCommand) -> None:
-    if command.secrets:
-        folder.mkdir(mode=0o700)
-    for name, text in command.secrets.items():
-        path = folder / name
-        path.touch(mode=0o600)
-        path.write_text(text)
-
-
-def _unknown_job(job: str, complaint: str = "") -> RefusedError:
-    told = " ".join(complaint.split())
-    if "Invalid job id" in told or not told:
-        return RefusedError(
-            f"SLURM knows no job {job} any more",
-            kind=Kind.SCHEDULER_REFUSED,
-            fix="it ended a while ago; its record says how: mntrain jobs",
-        )
-    return RefusedError(
-        f"SLURM does not say how job {job} is: {told}",
-        kind=Kind.NO_SCHEDULER,
-        fix="try again; if scontrol ping says DOWN, ask the administrators",
-    )

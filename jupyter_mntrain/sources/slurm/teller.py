@@ -1,7 +1,8 @@
 """Teller: a program inside an allocation that tells its agents what SLURM knows of it.
 
-``python -m jupyter_mntrain.sources.slurm.teller FOLDER NODES``, beside the batch script. Agents
-learn by it that a node was lost, and why they are told to end: a driver need not be there.
+``python -m jupyter_mntrain.sources.slurm.teller FOLDER NODES [ID]``, beside the script that starts
+them; without an id the allocation is the job that it runs in. Agents learn by it that a node was
+lost, and why they are told to end: a driver need not be there.
 """
 
 from __future__ import annotations
@@ -77,10 +78,11 @@ class Teller:
 
 
 def main(words: Sequence[str]) -> NoReturn:
-    folder, nodes = words
+    folder, nodes, *of = words
     place = Path(folder)
     request = NodesRequest(NAME, int(nodes), name=place.name.rpartition("-")[0])
-    teller = Teller(SlurmSource(place.parent), os.environ["SLURM_JOB_ID"], request, place)
+    allocation = of[0] if of else os.environ["SLURM_JOB_ID"]
+    teller = Teller(SlurmSource(place.parent), allocation, request, place)
     (place / TELLER_FILE).touch()
     while True:
         teller.look()

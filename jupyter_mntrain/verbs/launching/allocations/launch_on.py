@@ -14,6 +14,8 @@ from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.sources.allocation import Allocation, Slot
+from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.sources.source import NodeSource
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.sources.registry import source_named, title_of
 from jupyter_mntrain.verbs.context import Context
@@ -123,7 +125,7 @@ def _asked(context: Context, args: Namespace, book: AllocationBook) -> tuple[str
         slots = tuple(Slot(one) for one in known.request.slots)
         there = Allocation(known.id, source.name, "unknown", slots)
         return name, AllocatedNodes(cluster, source, known.request, there)
-    nodes = AllocatedNodes.ask(cluster, source, nodes_request(args), _idle_s(args))
+    nodes = AllocatedNodes.ask(cluster, source, _request(args, source), _idle_s(args))
     try:
         book.add(nodes.note(name))
     except BaseException:
@@ -181,7 +183,19 @@ def rendered(args: Namespace) -> str:
 
     source = source_named(args.on)
     command = agent_command("", source.agent_port, _idle_s(args))
-    return source.render(nodes_request(args), command)
+    return source.render(_request(args, source), command)
+
+
+def _request(args: Namespace, source: NodeSource) -> NodesRequest:
+    """What the options ask for, with the source's own number of nodes where they name none."""
+    request = nodes_request(args)
+    if args.nodes:
+        return request
+    # Loaded with what drivers need.
+    from jupyter_mntrain.cluster.loop import LoopThread
+
+    with closing(LoopThread(f"mntrain-{source.name}")) as loop:
+        return nodes_request(args, loop.run(source.usual_nodes(request)))
 
 
 def _idle_s(args: Namespace) -> float:

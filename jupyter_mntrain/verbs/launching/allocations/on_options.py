@@ -79,8 +79,11 @@ def chosen_options(parser: Parser, words: Sequence[str], *, but: Collection[str]
     return True
 
 
-def nodes_request(args: Namespace) -> NodesRequest:
+def nodes_request(args: Namespace, usual: int = 1) -> NodesRequest:
     """What the options ask a source for.
+
+    Args:
+        usual: number of nodes where they name none.
 
     Raises:
         SpecError: a value cannot be meant.
@@ -89,7 +92,7 @@ def nodes_request(args: Namespace) -> NodesRequest:
     given = {one.name: getattr(args, _destination(one)) for one in declared}
     return NodesRequest(
         args.on,
-        args.nodes or 1,
+        args.nodes or usual,
         gpus=args.gpus,
         time_s=args.time,
         name=_name(args),

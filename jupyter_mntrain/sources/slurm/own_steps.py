@@ -1,0 +1,209 @@
+"""Own steps: agents in a job that a person has already, such as one of ``salloc``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import RefusedError, SpecError, shortened
+from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.sources.allocation import Allocation, AllocationState, Slot, Waiting
+from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.slots import SAVE_FILE
+from jupyter_mntrain.sources.slurm.batch_script import HOSTS, LOG, SCRIPT
+from jupyter_mntrain.sources.slurm.commands import SlurmCommands
+from jupyter_mntrain.sources.slurm.folders import AllocationFolders, told_in
+from jupyter_mntrain.sources.slurm.queue_line import HeldNodes, QueueLine, allocation_of
+from jupyter_mntrain.sources.slurm.slurm_options import BEFORE, HERE, JOBID, NAME
+from jupyter_mntrain.sources.slurm.slurm_queue import SlurmQueue, StepLine, unknown_job
+from jupyter_mntrain.sources.slurm.step_script import CODE, HELD, step_id, step_script
+
+PATIENCE_S = tunables.seconds("slurm.step_patience_s")
+
+_CURRENT = "SLURM_JOB_ID"
+_START = 'setsid bash "$1" < /dev/null > "$2" 2>&1 &'
+"""The script outlives whoever starts it."""
+
+
+class OwnSteps:
+    """Starts agents as a step of a job that is not ours, and ends that step, never the job.
+
+    An allocation's id is the job's number and the name of the step, which is that of its folder.
+    """
+
+    def __init__(
+        self, folders: AllocationFolders, commands: SlurmCommands, queue: SlurmQueue
+    ) -> None:
+        self._folders = folders
+        self._commands = commands
+        self._queue = queue
+
+    async def usual_nodes(self, request: NodesRequest) -> int:
+        """All that the job holds."""
+        return len(await self._queue.expanded((await self._held_line(request)).nodes))
+
+    async def check(self, request: NodesRequest) -> None:
+        job = job_of(request)
+        line = await self._held_line(request)
+        if (has := len(await self._queue.expanded(line.nodes))) < request.nodes:
+            cause = f"job {job} holds {has} nodes, not {request.nodes}"
+            fix = f"use --nodes {has}, or leave --nodes out"
+            raise RefusedError(cause, kind=Kind.SCHEDULER_REFUSED, fix=fix)
+
+    def render(self, request: NodesRequest, command: SlotCommand, folder: Path) -> str:
+        return step_script(request, command, folder, job_of(request), PATIENCE_S)
+
+    async def submit(self, request: NodesRequest, command: SlotCommand) -> Allocation:
+        line = await self._held_line(request)
+        folder = self._folders.place(request)
+        self._folders.make(folder, self.render(request, command, folder), command)
+        try:
+            (folder / HELD).write_text(_of(line))
+            words = ["bash", "-c", _START, "bash", str(folder / SCRIPT), str(folder / LOG)]
+            await self._commands.run(words)
+        except BaseException:
+            self._folders.remove_unused(folder)
+            raise
+        return _begins(step_id(job_of(request), folder.name), request)
+
+    async def look(self, allocation_id: str, request: NodesRequest) -> Allocation:
+        folder = self.directory(allocation_id, request)
+        job, _, name = allocation_id.partition("/")
+        code = told_in(folder / CODE)
+        if not (folder / HELD).exists():  # it was given back
+            runs = not code and await self._queue.steps(job, name)
+            state: AllocationState = "ending" if runs else "ended"
+            return _allocation(allocation_id, request, state, outcome="canceled")
+        if code == "0":
+            return _allocation(allocation_id, request, "ended", outcome="done")
+        line = await self._queue.line(job)
+        if _of(line) != told_in(folder / HELD):
+            raise unknown_job(job)  # another one has its number now
+        if not line.is_running:
+            now = allocation_of(line, request, await self._queue.history(job))
+            return msgspec.structs.replace(now, id=allocation_id)
+        if code:
+            return _failed(allocation_id, request, folder)
+        steps = await self._queue.steps(job, name)
+        if not steps:
+            has_begun = any(told_in(folder / HOSTS / slot) for slot in request.slots)
+            if has_begun:
+                return _allocation(allocation_id, request, "ending")
+            return _begins(allocation_id, request)
+        now = allocation_of(line, request, await self._nodes(steps[0], request, folder))
+        return msgspec.structs.replace(now, id=allocation_id)
+
+    def directory(self, allocation_id: str, request: NodesRequest) -> Path:
+        """Its folder.
+
+        Raises:
+            RefusedError: no submission of this request has made it.
+        """
+        _, _, name = allocation_id.partition("/")
+        folder = self._folders.root / name
+        if not name or not self._folders.is_ours(folder, request):
+            raise unknown_job(allocation_id)
+        return folder
+
+    async def save(self, allocation_id: str, request: NodesRequest) -> None:
+        (self.directory(allocation_id, request) / SAVE_FILE).touch()
+
+    async def give_back(self, allocation_id: str, request: NodesRequest) -> None:
+        folder = self.directory(allocation_id, request)
+        if not folder.exists():
+            return  # it was given back before
+        job, _, name = allocation_id.partition("/")
+        # What has not begun does not; what the agents leave running, the script ends.
+        (folder / HELD).unlink(missing_ok=True)
+        self._folders.remove_secrets(folder)
+        for one in await self._queue.steps(job, name):
+            await self._queue.cancel("--signal=TERM", one.step, job=job)
+        self._folders.remove_unused(folder)
+
+    async def _held_line(self, request: NodesRequest) -> QueueLine:
+        """Of the job that a person names.
+
+        Raises:
+            SpecError: the request says how nodes are to be that are there already.
+            RefusedError: it holds no nodes, or is somebody else's.
+        """
+        job = job_of(request)
+        others = [f"--{name}" for name in request.options if name not in (JOBID, BEFORE)]
+        others += [] if request.time_s is None else ["--time"]
+        if others:
+            cause = f"{', '.join(others)}: the nodes of --{JOBID} are granted already"
+            raise SpecError(cause, fix=f"leave it out, or leave --{JOBID} out to get other nodes")
+        line = await self._queue.line(job)
+        if not line.is_running:
+            cause = f"job {job} holds no nodes: SLURM says {line.state}"
+            fix = "wait until it runs; squeue shows your jobs"
+        elif await self._queue.owner(job) not in ("", str(os.getuid())):
+            cause = f"job {job} is another user's"
+            fix = "use a job of your own: squeue --user $USER shows them"
+        else:
+            return line
+        raise RefusedError(cause, kind=Kind.SCHEDULER_REFUSED, fix=fix)
+
+    async def _nodes(self, step: StepLine, request: NodesRequest, folder: Path) -> HeldNodes:
+        hosts = {name: told_in(folder / HOSTS / name) for name in request.slots}
+        return HeldNodes(
+            hosts={name: host for name, host in hosts.items() if host},
+            allotted=await self._queue.expanded(step.nodes),
+            states=await self._queue.states(step.nodes),
+        )
+
+
+def is_step_id(allocation_id: str) -> bool:
+    """Whether an allocation is a step of a person's own job."""
+    return "/" in allocation_id
+
+
+def job_of(request: NodesRequest) -> str:
+    """The number of the job that a person names.
+
+    Raises:
+        SpecError: it is none, or this process is in no job.
+    """
+    said = request.option(JOBID)
+    if said == HERE:
+        if not (job := os.environ.get(_CURRENT, "")):
+            cause = f"--{JOBID} {HERE}: this process is in no job of SLURM's"
+            raise SpecError(cause, fix="begin it in a shell of salloc, or name a job's number")
+        return job
+    if not (said.isascii() and said.isdigit()):
+        cause = f"--{JOBID}: {shortened(said)!r} is not the number of a job"
+        raise SpecError(cause, fix=f"write a number that squeue shows, or {HERE} inside of a job")
+    return said
+
+
+def _of(line: QueueLine) -> str:
+    """Tells a job from another that got its number."""
+    return f"{line.job} {line.submitted_s or 0:.0f}"
+
+
+def _allocation(
+    allocation_id: str, request: NodesRequest, state: AllocationState, **facts: object
+) -> Allocation:
+    slots = tuple(Slot(name) for name in request.slots)
+    now = Allocation(allocation_id, NAME, state, slots)
+    return msgspec.structs.replace(now, **facts)
+
+
+def _begins(allocation_id: str, request: NodesRequest) -> Allocation:
+    """Before its step runs."""
+    job = allocation_id.partition("/")[0]
+    reason = Problem(Kind.WAITS_FOR_NODES, f"its agents begin as a step of job {job}")
+    return _allocation(allocation_id, request, "pending", waiting=Waiting("None", reason))
+
+
+def _failed(allocation_id: str, request: NodesRequest, folder: Path) -> Allocation:
+    said = told_in(folder / LOG).splitlines()
+    cause = f"the step of its agents has failed: {shortened(said[-1]) if said else 'no reason'}"
+    fix = fix_of(Kind.NOT_STARTED, "allocation", folder=str(folder))
+    problem = Problem(Kind.NOT_STARTED, cause=cause, fix=fix)
+    return _allocation(allocation_id, request, "ended", outcome="failed", problem=problem)

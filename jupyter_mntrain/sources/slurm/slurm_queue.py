@@ -1,0 +1,117 @@
+"""SLURM's queue: what its commands say of jobs, their steps and their nodes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.sources.slurm.commands import SlurmCommands
+from jupyter_mntrain.sources.slurm.queue_line import (
+    NODES_FORMAT,
+    QUEUE_FORMAT,
+    HeldNodes,
+    QueueLine,
+    history_of,
+    node_states,
+    queue_line,
+)
+
+_STEPS_FORMAT = "%i|%N|%j"
+"""Number, nodes, name. Only the last may have a bar."""
+
+
+class StepLine(NamedTuple):
+    """A step that runs.
+
+    Args:
+        step: as ``scancel`` takes it: ``4711.3``.
+        nodes: in SLURM's short form.
+    """
+
+    step: str
+    nodes: str
+    name: str
+
+
+class SlurmQueue:
+    """Asks SLURM what it knows."""
+
+    def __init__(self, commands: SlurmCommands) -> None:
+        self._commands = commands
+        self._hosts: dict[str, tuple[str, ...]] = {}
+
+    async def line(self, job: str) -> QueueLine:
+        """What it says of a job.
+
+        Raises:
+            RefusedError: it knows no such job any more, or does not answer.
+        """
+        words = ["squeue", "-h", "-t", "all", "-j", job, "-o", QUEUE_FORMAT]
+        said = await self._commands.run(words)
+        line = queue_line(said.output)
+        if line is None:
+            raise unknown_job(job, said.complaint)
+        return line
+
+    async def owner(self, job: str) -> str:
+        """The number of the user whose job it is; empty if it is not known."""
+        words = ["squeue", "-h", "-t", "all", "-j", job, "-o", "%U"]
+        return (await self._commands.run(words)).output.partition("\n")[0].strip()
+
+    async def history(self, job: str) -> HeldNodes:
+        """What has happened to a job."""
+        words = ["scontrol", "--oneliner", "show", "job", job]
+        return history_of((await self._commands.run(words)).output)
+
+    async def steps(self, job: str, name: str) -> tuple[StepLine, ...]:
+        """The steps of a job that have this name, and run."""
+        words = ["squeue", "-h", "-s", "-j", job, "-o", _STEPS_FORMAT]
+        told = (await self._commands.run(words)).output
+        found = [line.strip().split("|", 2) for line in told.splitlines()]
+        lines = [StepLine(*fields) for fields in found if len(fields) == len(StepLine._fields)]
+        return tuple(one for one in lines if one.name == name and is_step(one.step, job))
+
+    async def states(self, nodes: str) -> dict[str, str]:
+        """How nodes are, by their names."""
+        words = ["sinfo", "-h", "-N", "-n", nodes, "-o", NODES_FORMAT]
+        return node_states((await self._commands.run(words)).output)
+
+    async def expanded(self, nodes: str) -> tuple[str, ...]:
+        """The names in a short form of SLURM's, in its order."""
+        if nodes not in self._hosts:
+            said = await self._commands.run(["scontrol", "show", "hostnames", nodes])
+            self._hosts[nodes] = tuple(said.output.split())
+        return self._hosts[nodes]
+
+    async def cancel(self, *words: str, job: str) -> None:
+        """Have ``scancel`` end or signal something.
+
+        Raises:
+            RefusedError: it did not.
+        """
+        said = await self._commands.run(["scancel", *words])
+        if said.code:
+            raise unknown_job(job, said.complaint)
+
+
+def is_step(text: str, job: str) -> bool:
+    """Whether it is the number of a step of a job, which ``scancel`` takes for nothing else."""
+    number, dot, step = text.partition(".")
+    return bool(dot) and number == job and step.isascii() and step.isdigit()
+
+
+def unknown_job(job: str, complaint: str = "") -> RefusedError:
+    """The error for a job that SLURM tells nothing of."""
+    told = " ".join(complaint.split())
+    if "Invalid job id" in told or not told:
+        return RefusedError(
+            f"SLURM knows no job {job} any more",
+            kind=Kind.SCHEDULER_REFUSED,
+            fix="it ended a while ago; its record says how: mntrain jobs",
+        )
+    return RefusedError(
+        f"SLURM does not say how job {job} is: {told}",
+        kind=Kind.NO_SCHEDULER,
+        fix="try again; if scontrol ping says DOWN, ask the administrators",
+    )

@@ -1,0 +1,105 @@
+"""Step script: runs beside a job that a person has, and starts agents in it. Pure."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import PurePath
+
+from jupyter_mntrain.model.quantities import agreeing
+from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand, slot_name
+from jupyter_mntrain.model.sources.slots import TELLER_FILE
+from jupyter_mntrain.sources.slurm.batch_script import (
+    HOSTS,
+    SECRETS_FOLDER,
+    TELLER,
+    TELLER_LOG,
+    agent_words,
+    lines_before,
+)
+from jupyter_mntrain.sources.slurm.gpu_forms import asked_gpus
+from jupyter_mntrain.sources.slurm.slurm_options import NAME
+
+HELD, CODE = "held", "code"
+"""In the allocation's folder: of which job it is, until it is given back; how its step ended."""
+
+_SCRIPT = """\
+#!/bin/bash
+# {nodes} of job {job} for mntrain: an agent runs on each, and starts there what mntrain launches.
+# All of it is one step of that job, {name}; the job itself stays whoever's it is.
+cd {folder} || exit
+{before}mkdir {hosts}
+
+agent() {{  # on every node
+    [ -e {held} ] || exit  # it was given back before it began
+    slot={prefix}$SLURM_NODEID
+    echo "$SLURMD_NODENAME" > {hosts}/"$slot"
+    exec {command}
+}}
+export -f agent
+
+# Agents learn from it that the job ends, and why.
+{teller} 2> {teller_log} &
+teller=$!
+
+# Steps share nodes only where they say so; before 20.11 SLURM did not know the option, and all did.
+overlap=$(srun --help | grep -o -m 1 -e --overlap)
+# An agent starts many processes: it is bound to no core.
+srun --jobid={job} $overlap --job-name={name} {options} \\
+    --export=ALL --cpu-bind=none --kill-on-bad-exit=0 --no-kill bash -c agent &
+agents=$!
+patience={patience}  # seconds for agents to end once they are told to
+while kill -0 "$agents" 2> /dev/null && [ "$patience" -gt 0 ]; do
+    sleep 1
+    [ -e {held} ] || patience=$((patience - 1))
+done
+kill "$agents" 2> /dev/null  # ends the step, and nothing else
+wait "$agents"; code=$?
+kill -KILL "$teller" 2> /dev/null; rm -f {teller_file}
+rm -rf {secrets}
+echo "$code" > {code}
+"""
+
+
+def step_script(
+    request: NodesRequest, command: SlotCommand, folder: PurePath, job: str, patience_s: float
+) -> str:
+    """The whole script.
+
+    Args:
+        folder: of the allocation, on a file system that all nodes share; the step has its name.
+        job: the number of the person's own.
+        patience_s: for agents to end once they are told to.
+
+    Raises:
+        SpecError: an option's value cannot be meant.
+    """
+    gpus = asked_gpus(request.gpus)
+    options = [f"--nodes={request.nodes}", "--ntasks-per-node=1"]
+    options += [] if gpus is None else [gpus.option]
+    teller = (sys.executable, "-m", TELLER, str(folder), str(request.nodes))
+    return _SCRIPT.format(
+        nodes=f"{request.nodes} {agreeing(request.slots, 'node', 'nodes')}",
+        job=job,
+        name=shlex.quote(folder.name),
+        folder=shlex.quote(str(folder)),
+        before=lines_before(request, command),
+        hosts=HOSTS,
+        held=HELD,
+        code=CODE,
+        prefix=slot_name(NAME, 0).removesuffix("0"),
+        command=agent_words(command, folder),
+        teller=shlex.join((*teller, step_id(job, folder.name))),
+        teller_log=TELLER_LOG,
+        teller_file=TELLER_FILE,
+        secrets=SECRETS_FOLDER,
+        options=shlex.join(options),
+        patience=f"{patience_s:.0f}",
+    )
+
+
+def step_id(job: str, name: str) -> str:
+    """The id of an allocation that is a step of a person's job. No command of SLURM's takes it for
+    the number of a job.
+    """
+    return f"{job}/{name}"
