@@ -36,10 +36,11 @@ class Lack(NamedTuple):
 class _Need(NamedTuple):
     """A setting that needs something of each rank's seat."""
 
-    name: str
     setting: str
     otherwise: str
     """What to do without it."""
+    name: str
+    """Of the setting: ``section.field``."""
     compiles: bool = False
     package: str | None = None
     extra: str = ""
@@ -77,13 +78,13 @@ def lacking_tools(tools: Tools, *, on_gpu: bool) -> Lack | None:
     (``triton/runtime/build.py``), Inductor its CPU kernels in C++ (``_inductor/config.py``).
     """
     if on_gpu and _TRITON.isdisjoint(tools.packages):
-        return Lack("triton", "pip install triton")
+        return Lack("triton", fix="pip install triton")
     if on_gpu and tools.c_compiler is None:
-        return Lack("C compiler", _COMPILERS)
+        return Lack("C compiler", fix=_COMPILERS)
     if not on_gpu and tools.cxx_compiler is None:
-        return Lack("C++ compiler", _COMPILERS)
+        return Lack("C++ compiler", fix=_COMPILERS)
     if not tools.has_headers:
-        return Lack("Python.h", "apt install python3-dev")
+        return Lack("Python.h", fix="apt install python3-dev")
     return None
 
 
@@ -108,17 +109,17 @@ def _needs(recipe: Recipe) -> Iterator[_Need]:
     kind = recipe.optimizer.kind
     if recipe.compiles:
         yield _Need(
-            "memory.compile",
             "memory.compile = true",
             "use compile = false",
+            name="memory.compile",
             compiles=True,
             least=COMPILE_CAPABILITY,
         )
     if recipe.memory.loss == "liger":
         yield _Need(
-            "memory.loss",
             'memory.loss = "liger"',
             'use "chunked"',
+            name="memory.loss",
             compiles=True,
             package="liger-kernel",
             extra="jupyter-mntrain[liger]",
@@ -127,17 +128,17 @@ def _needs(recipe: Recipe) -> Iterator[_Need]:
         )
     if recipe.trains_adapters:
         yield _Need(
-            "adapters.rank",
             f"adapters.rank = {recipe.adapters.rank}",
             "train all weights with rank = 0",
+            name="adapters.rank",
             package="peft",
             extra="jupyter-mntrain[adapters]",
         )
     if kind in {"adamw-8bit", "adamw-4bit"}:
         yield _Need(
-            "optimizer.kind",
             f'optimizer.kind = "{kind}"',
             'use "adamw" or "adafactor"',
+            name="optimizer.kind",
             compiles=True,
             package="torchao",
             extra="jupyter-mntrain[memory]",
@@ -149,27 +150,27 @@ def _attention_needs(recipe: Recipe) -> Iterator[_Need]:
     attention = f'model.attention = "{recipe.model.attention}"'
     if recipe.model.attention == "flex_attention":
         yield _Need(
-            "model.attention",
             attention,
             'use "auto"',
+            name="model.attention",
             compiles=True,
             least=COMPILE_CAPABILITY,
             on_gpu=True,
         )
     if recipe.model.attention == "varlen":
         yield _Need(
-            "model.attention",
             attention,
             'use "auto"',
+            name="model.attention",
             varlen=True,
             least=FLASH_CAPABILITY,
             on_gpu=True,
         )
     if recipe.model.attention == "flash_attention_2":
         yield _Need(
-            "model.attention",
             attention,
             'use "auto"',
+            name="model.attention",
             package="flash-attn",
             extra="flash-attn",
             least=FLASH_CAPABILITY,
