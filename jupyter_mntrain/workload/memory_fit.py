@@ -24,8 +24,9 @@ FIX = (
     "optimizer with less state"
 )
 HOST_FIX = (
-    'use memory.checkpointing = "full" to keep less, smaller microbatches, or '
-    "memory.offload_activations = false, or leave data_parallel.sync_every out"
+    'with memory.offload_activations, use memory.checkpointing = "full" or smaller microbatches, '
+    "or set it to false; with data_parallel.sync_every, use adapters or more stages in each "
+    "replica, or leave it out"
 )
 
 
@@ -147,14 +148,14 @@ def memory_notes(found: Sequence[RankMemory]) -> list[Problem]:
 
 
 def _host_notes(found: Sequence[RankMemory]) -> Iterator[Problem]:
-    """Problems of nodes that have no room for what their ranks offload."""
+    """Problems of nodes that have no room for what their ranks keep in host memory."""
     for node in dict.fromkeys(one.node for one in found):
         ranks = [one for one in found if one.node == node]
         needed, free = sum(one.estimate.host for one in ranks), ranks[0].host_bytes
         if free is not None and needed > free:
             yield Problem(
                 kind=Kind.TIGHT_MEMORY,
-                cause=f"its ranks offload {needed / 1e9:.1f} GB to host memory, and "
+                cause=f"its ranks keep {needed / 1e9:.1f} GB in host memory, and "
                 f"{free / 1e9:.1f} GB are free",
                 fix=HOST_FIX,
                 node=node,

@@ -189,7 +189,7 @@ def test_a_dry_run_says_what_is_offloaded_and_whether_the_host_has_room(
     long = ("--set", "data.sequence_length=4096", "--set", "train.batch_size=4096")
     many = (*members, *offload, *long, *FIXED, "--set", "optimizer.kind=adafactor")
     large = do("dry-run", "r.toml", *many, directory=recipe)
-    assert says("its ranks offload ", text(large.renderable, width=1000))
+    assert says("its ranks keep ", text(large.renderable, width=1000))
     (note,) = short_hosts(as_json(do("launch", "r.toml", *many, "--detach", directory=recipe)))
     assert note["node"] == "gpu"
     assert says("GB are free", note["cause"])
