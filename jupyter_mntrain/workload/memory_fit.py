@@ -24,9 +24,9 @@ FIX = (
     "optimizer with less state"
 )
 HOST_FIX = (
-    'with memory.offload_activations, use memory.checkpointing = "full" or smaller microbatches, '
-    "or set it to false; with data_parallel.sync_every, use adapters or more stages in each "
-    "replica, or leave it out"
+    'where activations are offloaded, use memory.checkpointing = "full", smaller microbatches, or '
+    "memory.offload_activations = false; where replicas meet rarely, use adapters, more stages in "
+    "each replica, or leave data_parallel.sync_every out"
 )
 
 
