@@ -18,6 +18,7 @@ from scripts.website.reference import REFERENCE
 from scripts.website.sections import INDEX, sections
 
 ROOT = Path(__file__).resolve().parents[1]
+BADGE = '<a href="../../actions"><img alt="Checks" src="../../actions/badge.svg"></a>'
 FOUND = sections((ROOT / INDEX).read_text())
 
 
@@ -46,7 +47,7 @@ def repository(tmp_path: Path) -> Path:
         ]
     }
     files = {
-        "README.md": "# Ours\n\n[One](docs/one.md)\n\n## More\n\n[Two](docs/two.md)\n",
+        "README.md": f"# Ours\n\n{BADGE}\n\n[One](docs/one.md)\n\n## More\n\n[Two](docs/two.md)\n",
         "docs/README.md": "# All\n\n## One\n\nOne page.\n\n* [One](one.md)\n\n"
         "## Two\n\nSome pages.\n\n"
         "* [A notebook](../notebooks/a.ipynb)\n* [Changes](../CHANGELOG.md)\n",
@@ -77,6 +78,7 @@ def test_links_lead_to_where_pages_are_on_the_site(repository: Path, tmp_path: P
     front = (site / "index.md").read_text()
     assert "[One](one.md)" in front
     assert "docs/two.md" not in front, "only the first screen"
+    assert "<img" not in front, "no badge"
     assert {"One </one>", "Two </two/index>"} <= {*front.splitlines()}
     assert {"/tutorials/a", "/project/changelog"} <= {
         *(site / "two/index.md").read_text().splitlines()

@@ -19,6 +19,9 @@ PLACES = {
 }
 """Places that do not follow from a page's folder."""
 
+BADGE = re.compile(r"^<a href=.+<img .+</a>\n\n", re.MULTILINE)
+"""Badges lead to the repository's own pages where it is hosted, and nowhere from the site."""
+
 Reference = Mapping[str, Callable[[], str]]
 """Generated pages, by the name of their files: what writes each."""
 
@@ -114,7 +117,7 @@ class Assembly:
     def _front(self, found: tuple[Section, ...]) -> None:
         """The first page: the first screen of README.md, and a card for each section."""
         readme = PurePosixPath("README.md")
-        text, _, _ = (self._root / readme).read_text().partition("\n## ")
+        text, _, _ = BADGE.sub("", (self._root / readme).read_text()).partition("\n## ")
         lines = [self._relinked(readme, text, PurePosixPath()), "", "## Read on", ""]
         lines += ["::::{grid} 1 2 2 3", ":gutter: 3", ""]
         for section in found:
