@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import pairwise, permutations
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -34,8 +35,23 @@ def test_every_document_is_in_one_sequence_and_none_is_too_full(lengths: list[in
     assert all(0 < size <= 40 for size in filled)
     # Else two of them would have been one.
     assert sum(size <= 20 for size in filled) <= 1
-    fewest = -(-sum(lengths) // 40)
-    assert len(sequences) <= 11 / 9 * fewest + 2
+
+
+@given(lengths=st.lists(st.integers(1, 40), max_size=6))
+def test_few_more_sequences_are_used_than_the_fewest(lengths: list[int]) -> None:
+    # Some order fills each sequence before the next one as the best packing does.
+    fewest = min(map(_filled_in_order, permutations(lengths)))
+    assert len(best_fit(lengths, 40)) <= 11 / 9 * fewest + 6 / 9
+
+
+def _filled_in_order(lengths: Sequence[int]) -> int:
+    """Sequences that are needed if each document goes into the newest one, or a new one."""
+    count = left = 0
+    for length in lengths:
+        is_new = length > left
+        count += is_new
+        left = (40 if is_new else left) - length
+    return count
 
 
 def test_the_least_room_that_is_enough_is_taken() -> None:
