@@ -686,8 +686,8 @@ export interface DeviceMeasurement {
  *     Args:
  *         backward_s: with the gradients of inputs and weights.
  *         product_flops_per_s: of products as its MLP has them.
- *         variation: by how much one time of both passes differs from the next: standard deviation
- *             over mean; 0 if an older agent measured.
+ *         variation: by how much times of both passes differ: standard deviation over median, by the
+ *             middle half of them; 0 if an older agent measured.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "MeasuredLayer".

@@ -74,8 +74,8 @@ class MeasuredLayer(Record, frozen=True):
     Args:
         backward_s: with the gradients of inputs and weights.
         product_flops_per_s: of products as its MLP has them.
-        variation: by how much one time of both passes differs from the next: standard deviation
-            over mean; 0 if an older agent measured.
+        variation: by how much times of both passes differ: standard deviation over median, by the
+            middle half of them; 0 if an older agent measured.
     """
 
     hidden_size: int

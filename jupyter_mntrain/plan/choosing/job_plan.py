@@ -16,7 +16,6 @@ from jupyter_mntrain.plan.choosing.devices import Device
 from jupyter_mntrain.plan.choosing.equal_devices import MeasuredDevice, with_equal_speeds
 from jupyter_mntrain.plan.interfaces import choose_interfaces
 from jupyter_mntrain.plan.prediction.device_speeds import (
-    correction,
     layer_like,
     measurement_of,
     speed_by,
@@ -211,10 +210,8 @@ def _devices(
                 memory_bytes=seat.memory_bytes,
                 is_gpu=seat.gpu is not None,
             )
-            if one is None or correction(one) is not None:
-                yield MeasuredDevice(device, ranks)
-            else:
-                yield MeasuredDevice(device, ranks, one, layer_like(one, hidden_size, tokens))
+            layer = None if one is None else layer_like(one, hidden_size, tokens)
+            yield MeasuredDevice(device, gpu, ranks, one, layer)
 
 
 def _guessed_speed(recipe: Recipe, info: NodeInfo, gpu: str | None, ranks: int) -> DeviceSpeed:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from statistics import fmean, pstdev
+from statistics import NormalDist, fmean, quantiles
 from typing import NamedTuple
 
 import torch
+
+_MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)
+"""Standard deviations from the first quartile to the third."""
 
 
 class TimedRounds(NamedTuple):
@@ -15,7 +18,8 @@ class TimedRounds(NamedTuple):
 
     Args:
         means_s: seconds of each piece.
-        variation: by how much a round differs from the next: its standard deviation over its mean.
+        variation: by how much rounds differ: their standard deviation over their median, by the
+            middle half of them, so that a round that was held up says nothing.
     """
 
     means_s: tuple[float, ...]
@@ -51,8 +55,7 @@ class WorkTimer:
             rounds.append([self._once(one) for one in work])
         self._passed_s += time.perf_counter() - begin_s
         self._ran_s += self._clock() - ran_s
-        whole = [sum(one) for one in rounds]
-        variation = pstdev(whole) / fmean(whole) if any(whole) else 0.0
+        variation = _variation([sum(one) for one in rounds])
         return TimedRounds(tuple(map(fmean, zip(*rounds, strict=True))), variation)
 
     def stretch(self) -> float:
@@ -68,3 +71,8 @@ class WorkTimer:
     def _wait(self) -> None:
         if self._is_gpu:
             torch.cuda.synchronize()
+
+
+def _variation(seconds: list[float]) -> float:
+    first, middle, third = quantiles(seconds, n=4, method="inclusive")
+    return (third - first) / _MIDDLE_HALF / middle if middle else 0.0

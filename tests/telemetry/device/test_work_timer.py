@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from itertools import cycle
 
 import pytest
 import torch
@@ -48,13 +47,23 @@ def test_slow_work_is_done_several_times_though_the_time_is_over(
     assert len(done) == 4, "once to warm up"
 
 
-def test_how_much_rounds_differ_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "variation"),
+    [
+        ((1.0, 1.0, 1.0, 1.0), 0.0),
+        ((1.0, 1.0, 1.0, 1.0, 1.0, 50.0), 0.0),
+        ((1.0, 2.0, 3.0, 4.0, 5.0), 2 / 1.349 / 3),
+    ],
+    ids=["they are the same", "one was held up", "they vary"],
+)
+def test_how_much_rounds_differ_is_told(
+    monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, ...], variation: float
+) -> None:
     thread = HeldUp(monkeypatch)
-    pieces = cycle([thread.work(0.01), thread.work(0.03)])
+    pieces = iter([seconds[0], *seconds])
 
     def work() -> None:
-        next(pieces)()
+        thread.work(next(pieces))()
 
-    timed = WorkTimer(torch.device("cpu")).timed(work, seconds=0, least=4)
-    assert timed.means_s == pytest.approx((0.02,))
-    assert timed.variation == pytest.approx(0.5)
+    timed = WorkTimer(torch.device("cpu")).timed(work, seconds=0, least=len(seconds))
+    assert timed.variation == pytest.approx(variation, rel=1e-3)
