@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -44,6 +44,16 @@ async def speak_for_the_gone(directory: Path, on_found: Callable[[FoundAgent], N
                 )
         log.warning("the records in %s cannot be read", directory)
     finally:
+        await _end(process)
+
+
+async def _end(process: Process) -> None:
+    """Wait until it has ended, however often that is canceled; then it is killed."""
+    ending = asyncio.ensure_future(process.wait())
+    end = process.terminate
+    while not ending.done():
         with suppress(ProcessLookupError):
-            process.terminate()
-        await process.wait()
+            end()
+        end = process.kill
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(ending)
