@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, permutations
+from math import inf
 from typing import Final
 
 import msgspec
@@ -70,6 +71,16 @@ class PipelinePlace(Record, frozen=True):
     def ranked(self) -> Iterator[tuple[int, Device]]:
         """Its ranks, each with its device."""
         return zip(self.ranks, self.devices, strict=True)
+
+    @property
+    def smallest(self) -> tuple[int, Device]:
+        """The rank with least memory, and its device: that whose memory the place has."""
+
+        def size(ranked: tuple[int, Device]) -> float:
+            known = ranked[1].memory_bytes
+            return inf if known is None else known
+
+        return min(self.ranked, key=size)
 
     @property
     def is_gpu(self) -> bool:

@@ -21,6 +21,8 @@ from jupyter_mntrain.plan.choosing.priced import Choice, Task
 from jupyter_mntrain.plan.choosing.rare_meetings import rare_meetings
 from jupyter_mntrain.plan.choosing.setups import replaced
 from jupyter_mntrain.plan.choosing.update import (
+    VOTES,
+    agreed_seconds,
     replica_seconds,
     ring_seconds,
     ring_speed,
@@ -204,4 +206,6 @@ def _result(task: Task, name: str, step_s: float, needed: float) -> OtherPlan:
             obstacle = f"rank {rank} ({device.node}) needs {shown_bytes(round(size))} of memory "
             obstacle += f"and has {shown_bytes(round(device.memory_bytes))}"
             return OtherPlan(name=name, obstacle=obstacle, memory_bytes=sizes)
+    values, ranks = 1 + len(_shapes(task)) + VOTES, range(len(task.devices))
+    step_s += agreed_seconds(values, ranks, task.devices, task.links)
     return OtherPlan(name=name, step_s=step_s, memory_bytes=sizes)

@@ -110,9 +110,8 @@ def _equal_split(task: Task, chain: Chain, found: Choice) -> OtherPlan:
     obstacle = "does not fit into memory"
     if lack is not None:
         needed, limit = (shown_bytes(round(one)) for one in (lack.needed_bytes, lack.limit_bytes))
-        obstacle = (
-            f"rank {chain.places[lack.place].ranks[0]} needs {needed} of memory and has {limit}"
-        )
+        rank, _ = chain.places[lack.place].smallest
+        obstacle = f"rank {rank} needs {needed} of memory and has {limit}"
     return OtherPlan(name="equal split", obstacle=obstacle)
 
 

@@ -13,7 +13,7 @@ from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween
 from jupyter_mntrain.plan.choosing.pricing import Price
 from jupyter_mntrain.plan.choosing.room import Room, Shortfall
 from jupyter_mntrain.plan.choosing.setups import Setup, replaced
-from jupyter_mntrain.plan.choosing.update import end_seconds
+from jupyter_mntrain.plan.choosing.update import agreement_seconds, end_seconds
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.orders.counts import Counts
 from jupyter_mntrain.recipe.rank_memory import Config
@@ -106,6 +106,7 @@ class Priced:
         """Of the last split that did not fit."""
         self.room = Room(setup, task.config, chain)
         self._cap = self.price.places
+        self._agreement_s: float | None = None
         self._ends: dict[tuple[tuple[int, ...], int], float] = {}
         self._given = self._fixed_split()
 
@@ -281,6 +282,11 @@ class Priced:
 
     def _end(self, recipe: Recipe) -> float:
         """Seconds after the last backward pass, of the slowest place."""
+        if self._agreement_s is None:
+            task = self._task
+            self._agreement_s = agreement_seconds(
+                recipe, task.config, self._chain, task.devices, task.links
+            )
         layout = lay_out(recipe, len(self._chain.indices), self.price.layers)
         slowest = 0.0
         for place in range(layout.world_size):
@@ -296,7 +302,7 @@ class Priced:
                     self._task.links,
                 )
             slowest = max(slowest, self._ends[own, place])
-        return slowest
+        return slowest + self._agreement_s
 
     def _note_lack(self) -> None:
         """Of the split without limits, as nothing fits."""

@@ -35,10 +35,9 @@ def refusal(task: Task, chain: Chain, lack: Shortfall | None) -> RecipeError:
     if lack is None:
         cause = "no split of the layers among these ranks is possible"
         return RecipeError(cause, fix="use fewer ranks, or a model with more layers")
-    place = chain.places[lack.place]
-    device = min(place.devices, key=lambda one: one.memory_bytes or 0.0)
+    rank, device = chain.places[lack.place].smallest
     needed, limit = (shown_bytes(round(size)) for size in (lack.needed_bytes, lack.limit_bytes))
-    cause = f"rank {place.ranks[0]} needs {needed} of memory and has {limit} ({device.name})"
+    cause = f"rank {rank} needs {needed} of memory and has {limit} ({device.name})"
     for change in _changes(task, chain):
         with suppress(RecipeError):
             tried = change.task

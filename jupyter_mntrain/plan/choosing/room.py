@@ -11,6 +11,7 @@ from jupyter_mntrain.plan.choosing.setups import Setup, replaced
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.orders.counts import Counts
 from jupyter_mntrain.recipe.rank_memory import Config, gpu_overhead, place_forecast
+from jupyter_mntrain.recipe.sections import Recipe
 
 
 class Shortfall(Record, frozen=True):
@@ -48,9 +49,18 @@ class Room:
         Args:
             counts: where the schedule lets them be chosen.
         """
-        recipe = self._setup.recipe
-        layout = lay_out(replaced(recipe, split=tuple(split)), len(self._chain.indices), sum(split))
+        layout = self._layout(split)
         return [self._place(layout, place, counts) for place in range(layout.world_size)]
+
+    def on_host(self, split: Sequence[int], counts: Counts | None) -> list[float]:
+        """Return the bytes that each rank of a place keeps in host memory beside its GPU."""
+        layout, recipe = self._layout(split), self._with(counts)
+        return [
+            float(place_forecast(recipe, self._config, layout, number).host)
+            if place.is_gpu
+            else 0.0
+            for number, place in enumerate(self._chain.places)
+        ]
 
     def lack(self, split: Sequence[int], counts: Counts | None) -> Shortfall | None:
         """The place that misses most; ``None`` if all is known to fit, or unknown."""
@@ -85,6 +95,10 @@ class Room:
             for place, one, other in zip(self._chain.places, here, more, strict=True)
         ]
 
+    def _layout(self, split: Sequence[int]) -> Layout:
+        recipe = replaced(self._setup.recipe, split=tuple(split))
+        return lay_out(recipe, len(self._chain.indices), sum(split))
+
     def _place(self, layout: Layout, place: int, counts: Counts | None) -> float:
         if not self._own:
             self._own = [layout.stages_of(one) for one in range(layout.world_size)]
@@ -99,13 +113,17 @@ class Room:
         return self._known[key]
 
     def _estimated(self, layout: Layout, place: int, counts: Counts | None) -> float:
-        recipe = self._setup.recipe
-        if counts is not None:
-            kept = counts.kept_back if self._setup.keeps_back else "auto"
-            recipe = replaced(recipe, in_flight=counts.ahead, kept_back=kept)
+        recipe = self._with(counts)
         estimate = place_forecast(recipe, self._config, layout, place)
-        needed = float(estimate.total)
-        if self._chain.places[place].is_gpu:
-            is_tied = bool(self._config.get("tie_word_embeddings"))
-            needed += gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied).total
-        return needed
+        if not self._chain.places[place].is_gpu:  # its memory is the host's
+            return float(estimate.total + estimate.host)
+        is_tied = bool(self._config.get("tie_word_embeddings"))
+        overhead = gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)
+        return float(estimate.total + overhead.total)
+
+    def _with(self, counts: Counts | None) -> Recipe:
+        recipe = self._setup.recipe
+        if counts is None:
+            return recipe
+        kept = counts.kept_back if self._setup.keeps_back else "auto"
+        return replaced(recipe, in_flight=counts.ahead, kept_back=kept)

@@ -6,6 +6,8 @@ optimizer, written as they are cleared. Weights and the optimizer's state: read 
 Replicas sum gradients in a ring (each link carries ``2 (n - 1) / n`` of them); shards gather
 weights once and scatter gradients once (``(n - 1) / n`` each). Rings that use a node's network card
 at the same time share it. All ranks wait for the slowest: the norm of the gradient is that of all.
+They agree on it, on the loss and on what is to be saved in one small all-reduce per step, of which
+the latency counts; replicas that meet rarely first agree on a norm of their own.
 """
 
 from __future__ import annotations
@@ -32,6 +34,12 @@ WITHIN_A_NODE: Final = LinkSpeed(
     bytes_per_s=5e9, latency_s=2e-5, source="assumed within a node", is_measured=False
 )
 """Sums over PCIe or shared memory. NVLink is faster."""
+
+AGREED_BYTES: Final = 8
+"""Of each number in the small all-reduce of a step: float64."""
+
+VOTES: Final = 5
+"""Numbers beside loss and norm: about saving, stopping and changes of the recipe."""
 
 
 def update_seconds(
@@ -156,6 +164,38 @@ def sum_seconds(
             for ring in rings.replicas[place]
         )
     return seconds
+
+
+def agreement_seconds(
+    recipe: Recipe, config: Config, chain: Chain, devices: Sequence[Device], links: LinkBetween
+) -> float:
+    """Return the seconds in which all ranks agree on a step's loss and gradient norm, in every
+    step: also where replicas meet rarely.
+    """
+    layers = config["num_hidden_layers"]
+    names = len(parameters(config, layers, is_first=True, is_last=True))
+    section = recipe.data_parallel
+    if not section.meets_rarely:
+        return agreed_seconds(1 + names + VOTES, chain.indices, devices, links)
+    replicas = [
+        tuple(
+            chain.indices[rank]
+            for place in chain.places
+            for rank in place.ranks[first : first + section.shards]
+        )
+        for first in range(0, section.width, section.shards)
+    ]
+    within = max(agreed_seconds(names, replica, devices, links) for replica in replicas)
+    return within + agreed_seconds(2 + VOTES, chain.indices, devices, links)
+
+
+def agreed_seconds(
+    values: int, ring: Sequence[int], devices: Sequence[Device], links: LinkBetween
+) -> float:
+    """Return the seconds of an all-reduce of so many numbers in this ring, once per step."""
+    if len(ring) < 2:
+        return 0.0
+    return ring_seconds(AGREED_BYTES * values, len(ring), ring_speed(devices, links, ring))
 
 
 def replica_seconds(recipe: Recipe, values: float, speed: LinkSpeed) -> float:

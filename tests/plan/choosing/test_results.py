@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 import pytest
 
@@ -249,37 +247,3 @@ def test_guessed_links_of_a_ring_are_named_like_others() -> None:
         assert within == (f"{what} within a node: 5 GB/s",)
         measured = planned(*job(*changes), devices([1e10] * 2)).guesses
         assert measured == ()
-
-
-SELDOM = "data parallel, meeting every 50 steps"
-
-
-def test_a_replica_that_meets_rarely_may_be_a_pipeline_where_a_rank_is_too_small() -> None:
-    slow = LinkSpeed(1e6, 0.0, is_measured=True)
-    roomy = other(planned(*job(), devices([1e10] * 4, per_node=2), slow), SELDOM)
-    assert roomy.chosen == {"data_parallel.replicas": "4"}
-    assert "loss" in roomy.note
-    size = 100e6  # less than weights, gradients and averages of the whole model
-    tight = other(planned(*job(), devices([1e10] * 4, [size] * 4, per_node=2), slow), SELDOM)
-    assert tight.chosen["data_parallel.replicas"] == "2"
-    assert len(json.loads(tight.chosen["pipeline.split"])) == 2
-    assert tight.step_s is not None
-    assert roomy.step_s is not None
-    assert tight.step_s > roomy.step_s
-    assert max(tight.memory_bytes) <= size
-
-
-def test_replicas_that_fit_nowhere_say_what_is_missing() -> None:
-    size = 100e6
-    found = other(planned(*job(), devices([1e10, 1e10], [size, size]), ETHERNET), SELDOM)
-    assert found.step_s is None
-    assert says("of memory and has", found.obstacle)
-    odd = other(planned(*job(), devices([1e10] * 3), ETHERNET), SELDOM)
-    assert says("3", odd.obstacle), "32 sequences"
-
-
-def test_a_replica_is_a_pipeline_too_where_links_within_it_are_fast() -> None:
-    """With as many replicas as ranks, half as much again would be sent by each card."""
-    very_slow = LinkSpeed(1e3, 0.0, is_measured=True)
-    found = other(planned(*job(), devices([1e12] * 4, per_node=2), very_slow), SELDOM)
-    assert found.chosen["data_parallel.replicas"] == "2"
