@@ -26,7 +26,7 @@ PACKAGES = {
 }
 """By program. Plugins (``slurm-wlm-basic-plugins``) come with them."""
 
-TOOLS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun")
+TOOLS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
 
 UP_S = 60.0
 """Idle machines take 6 s."""
