@@ -52,7 +52,8 @@ _SCRIPT = """\
 # A requeued job goes on where it was, and a lost node takes no other with it.
 #SBATCH --open-mode=append --requeue --no-kill
 
-{before}echo "$((${{SLURM_RESTART_COUNT:-0}} + 1))" > {grants}
+{before}cd {folder} || exit  # whatever these lines did
+echo "$((${{SLURM_RESTART_COUNT:-0}} + 1))" > {grants}
 rm -rf {hosts} {notes} && mkdir {hosts}
 
 agent() {{  # on every node

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -21,13 +23,16 @@ from jupyter_mntrain.sources.slurm.folders import AllocationFolders, told_in
 from jupyter_mntrain.sources.slurm.queue_line import HeldNodes, QueueLine, allocation_of
 from jupyter_mntrain.sources.slurm.slurm_options import BEFORE, HERE, JOBID, NAME
 from jupyter_mntrain.sources.slurm.slurm_queue import SlurmQueue, StepLine, unknown_job
-from jupyter_mntrain.sources.slurm.step_script import CODE, HELD, step_id, step_script
+from jupyter_mntrain.sources.slurm.step_script import ALIVE, CODE, HELD, step_id, step_script
 
 PATIENCE_S = tunables.seconds("slurm.step_patience_s")
+SILENCE_S = tunables.seconds("slurm.step_silence_s")
 
 _CURRENT = "SLURM_JOB_ID"
 _START = 'setsid bash "$1" < /dev/null > "$2" 2>&1 &'
 """The script outlives whoever starts it."""
+_STOPPED = ("SUSPENDED", "STOPPED")
+"""Steps of a job that is so go on with it."""
 
 
 class OwnSteps:
@@ -60,42 +65,46 @@ class OwnSteps:
 
     async def submit(self, request: NodesRequest, command: SlotCommand) -> Allocation:
         line = await self._held_line(request)
+        steps = await self._queue.steps(line.job)
         folder = self._folders.place(request)
         self._folders.make(folder, self.render(request, command, folder), command)
         try:
             (folder / HELD).write_text(_of(line))
+            (folder / ALIVE).touch()
             words = ["bash", "-c", _START, "bash", str(folder / SCRIPT), str(folder / LOG)]
             await self._commands.run(words)
         except BaseException:
             self._folders.remove_unused(folder)
             raise
-        return _begins(step_id(job_of(request), folder.name), request)
+        return self._begins(step_id(line.job, folder.name), request, steps)
 
     async def look(self, allocation_id: str, request: NodesRequest) -> Allocation:
         folder = self.directory(allocation_id, request)
         job, _, name = allocation_id.partition("/")
         code = told_in(folder / CODE)
         if not (folder / HELD).exists():  # it was given back
-            runs = not code and await self._queue.steps(job, name)
+            runs = not code and _named(name, await self._queue.steps(job))
             state: AllocationState = "ending" if runs else "ended"
             return _allocation(allocation_id, request, state, outcome="canceled")
         if code == "0":
             return _allocation(allocation_id, request, "ended", outcome="done")
         line = await self._queue.line(job)
+        if line.is_pending and line.state not in _STOPPED:
+            return _taken(allocation_id, request, line)
         if _of(line) != told_in(folder / HELD):
             raise unknown_job(job)  # another one has its number now
         if not line.is_running:
-            now = allocation_of(line, request, await self._queue.history(job))
-            return msgspec.structs.replace(now, id=allocation_id)
+            return await self._ended_with_job(allocation_id, request, line)
         if code:
             return _failed(allocation_id, request, folder)
-        steps = await self._queue.steps(job, name)
-        if not steps:
-            has_begun = any(told_in(folder / HOSTS / slot) for slot in request.slots)
-            if has_begun:
+        steps = await self._queue.steps(job)
+        if not (ours := _named(name, steps)):
+            if _is_silent(folder):
+                return _failed(allocation_id, request, folder)
+            if any(told_in(folder / HOSTS / slot) for slot in request.slots):
                 return _allocation(allocation_id, request, "ending")
-            return _begins(allocation_id, request)
-        now = allocation_of(line, request, await self._nodes(steps[0], request, folder))
+            return self._begins(allocation_id, request, steps)
+        now = allocation_of(line, request, await self._nodes(ours[0], request, folder))
         return msgspec.structs.replace(now, id=allocation_id)
 
     def directory(self, allocation_id: str, request: NodesRequest) -> Path:
@@ -121,7 +130,7 @@ class OwnSteps:
         # What has not begun does not; what the agents leave running, the script ends.
         (folder / HELD).unlink(missing_ok=True)
         self._folders.remove_secrets(folder)
-        for one in await self._queue.steps(job, name):
+        for one in _named(name, await self._queue.steps(job)):
             await self._queue.cancel("--signal=TERM", one.step, job=job)
         self._folders.remove_unused(folder)
 
@@ -139,7 +148,12 @@ class OwnSteps:
             cause = f"{', '.join(others)}: the nodes of --{JOBID} are granted already"
             raise SpecError(cause, fix=f"leave it out, or leave --{JOBID} out to get other nodes")
         line = await self._queue.line(job)
-        if not line.is_running:
+        if line.job != job:
+            cause = f"--{JOBID}: SLURM calls job {job} {line.job}"
+            fix = "use one of salloc, or of sbatch without --array; no task of an array or het job"
+            if line.job.isdigit():
+                fix = f"use --{JOBID} {line.job}"
+        elif not line.is_running:
             cause = f"job {job} holds no nodes: SLURM says {line.state}"
             fix = "wait until it runs; squeue shows your jobs"
         elif await self._queue.owner(job) not in ("", str(os.getuid())):
@@ -148,6 +162,38 @@ class OwnSteps:
         else:
             return line
         raise RefusedError(cause, kind=Kind.SCHEDULER_REFUSED, fix=fix)
+
+    async def _ended_with_job(
+        self, allocation_id: str, request: NodesRequest, line: QueueLine
+    ) -> Allocation:
+        """A step is granted nodes once: if its job is queued again, it does not come back."""
+        history = (await self._queue.history(line.job))._replace(restarts=0)
+        now = allocation_of(line, request, history)
+        # SLURM gives no cause: whoever has the job ends it.
+        is_unexplained = now.state == "ending" and now.outcome is None
+        outcome = "canceled" if is_unexplained else now.outcome
+        return msgspec.structs.replace(now, id=allocation_id, outcome=outcome)
+
+    def _begins(
+        self, allocation_id: str, request: NodesRequest, steps: Sequence[StepLine]
+    ) -> Allocation:
+        """Before its step runs.
+
+        Args:
+            steps: of its job.
+        """
+        job, _, name = allocation_id.partition("/")
+        others = [one for one in steps if one.name != name and self._is_begun(one.name)]
+        cause = f"its agents begin as a step of job {job}"
+        if others:
+            cause += ", and share its nodes with mntrain's step "
+            cause += ", ".join(f"{one.step} ({one.name})" for one in others)
+        waiting = Waiting("None", Problem(Kind.WAITS_FOR_NODES, cause))
+        return _allocation(allocation_id, request, "pending", waiting=waiting)
+
+    def _is_begun(self, name: str) -> bool:
+        """Whether a step of this name is one of ours."""
+        return "/" not in name and (self._folders.root / name / HELD).is_file()
 
     async def _nodes(self, step: StepLine, request: NodesRequest, folder: Path) -> HeldNodes:
         hosts = {name: told_in(folder / HOSTS / name) for name in request.slots}
@@ -194,11 +240,23 @@ def _allocation(
     return msgspec.structs.replace(now, **facts)
 
 
-def _begins(allocation_id: str, request: NodesRequest) -> Allocation:
-    """Before its step runs."""
-    job = allocation_id.partition("/")[0]
-    reason = Problem(Kind.WAITS_FOR_NODES, f"its agents begin as a step of job {job}")
-    return _allocation(allocation_id, request, "pending", waiting=Waiting("None", reason))
+def _named(name: str, steps: Sequence[StepLine]) -> tuple[StepLine, ...]:
+    return tuple(one for one in steps if one.name == name)
+
+
+def _is_silent(folder: Path) -> bool:
+    """Whether the script of a step was killed: it touches a file as long as it runs."""
+    try:
+        return time.time() - (folder / ALIVE).stat().st_mtime > SILENCE_S
+    except OSError:
+        return False  # it was made by an earlier version
+
+
+def _taken(allocation_id: str, request: NodesRequest, line: QueueLine) -> Allocation:
+    """Its job waits again, or another one with its number does."""
+    cause = f"job {line.job} holds its nodes no more: SLURM says {line.state}"
+    problem = Problem(Kind.NODES_TAKEN, cause=cause, fix=fix_of(Kind.NODES_TAKEN))
+    return _allocation(allocation_id, request, "ended", outcome="failed", problem=problem)
 
 
 def _failed(allocation_id: str, request: NodesRequest, folder: Path) -> Allocation:

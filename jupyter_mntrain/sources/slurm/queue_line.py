@@ -72,6 +72,10 @@ class QueueLine(NamedTuple):
         return self.state in _RUNNING
 
     @property
+    def is_pending(self) -> bool:
+        return self.state in _PENDING
+
+    @property
     def holds_nodes(self) -> bool:
         return self.state in _RUNNING | _ENDING
 

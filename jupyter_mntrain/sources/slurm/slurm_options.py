@@ -39,7 +39,8 @@ OPTIONS = (
     ),
     SourceOption(
         BEFORE,
-        help="a line of shell that runs on the first node before the agents start",
+        help="a line of shell that runs before the agents start: on the first node; with "
+        f"--{JOBID} on the machine where you launch",
         kind="lines",
         example="module load cuda",
     ),
@@ -53,8 +54,8 @@ OPTIONS = (
     ),
     SourceOption(
         JOBID,
-        help="use the nodes of this job of yours, such as one of salloc, which goes on afterwards; "
-        f"{HERE} = the job that this runs in",
+        help="use the nodes of this job of yours, such as one of salloc, which goes on afterwards: "
+        f"all of them, with its GPUs, unless you say less; {HERE} = the job that this runs in",
         example="4711",
     ),
 )

@@ -19,6 +19,7 @@ from jupyter_mntrain.sources.slurm.queue_line import (
 
 _STEPS_FORMAT = "%i|%N|%j"
 """Number, nodes, name. Only the last may have a bar."""
+_NO_JOB = "Invalid job id"
 
 
 class StepLine(NamedTuple):
@@ -64,13 +65,20 @@ class SlurmQueue:
         words = ["scontrol", "--oneliner", "show", "job", job]
         return history_of((await self._commands.run(words)).output)
 
-    async def steps(self, job: str, name: str) -> tuple[StepLine, ...]:
-        """The steps of a job that have this name, and run."""
+    async def steps(self, job: str) -> tuple[StepLine, ...]:
+        """The steps of a job that run.
+
+        Raises:
+            RefusedError: it does not answer, which says nothing of them.
+        """
         words = ["squeue", "-h", "-s", "-j", job, "-o", _STEPS_FORMAT]
-        told = (await self._commands.run(words)).output
-        found = [line.strip().split("|", 2) for line in told.splitlines()]
+        said = await self._commands.run(words)
+        if said.code and _NO_JOB not in said.complaint:
+            told = " ".join(said.complaint.split())
+            raise _no_answer(job, told or f"squeue ended with code {said.code}")
+        found = [line.strip().split("|", 2) for line in said.output.splitlines()]
         lines = [StepLine(*fields) for fields in found if len(fields) == len(StepLine._fields)]
-        return tuple(one for one in lines if one.name == name and is_step(one.step, job))
+        return tuple(one for one in lines if is_step(one.step, job))
 
     async def states(self, nodes: str) -> dict[str, str]:
         """How nodes are, by their names."""
@@ -104,12 +112,16 @@ def is_step(text: str, job: str) -> bool:
 def unknown_job(job: str, complaint: str = "") -> RefusedError:
     """The error for a job that SLURM tells nothing of."""
     told = " ".join(complaint.split())
-    if "Invalid job id" in told or not told:
+    if _NO_JOB in told or not told:
         return RefusedError(
             f"SLURM knows no job {job} any more",
             kind=Kind.SCHEDULER_REFUSED,
             fix="it ended a while ago; its record says how: mntrain jobs",
         )
+    return _no_answer(job, told)
+
+
+def _no_answer(job: str, told: str) -> RefusedError:
     return RefusedError(
         f"SLURM does not say how job {job} is: {told}",
         kind=Kind.NO_SCHEDULER,

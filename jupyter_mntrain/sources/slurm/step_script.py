@@ -20,15 +20,34 @@ from jupyter_mntrain.sources.slurm.batch_script import (
 from jupyter_mntrain.sources.slurm.gpu_forms import asked_gpus
 from jupyter_mntrain.sources.slurm.slurm_options import NAME
 
-HELD, CODE = "held", "code"
-"""In the allocation's folder: of which job it is, until it is given back; how its step ended."""
+HELD, CODE, ALIVE = "held", "code", "alive"
+"""In the allocation's folder: of which job it is, until it is given back; how its step ended; what
+the script touches as long as it runs.
+"""
 
 _SCRIPT = """\
 #!/bin/bash
 # {nodes} of job {job} for mntrain: an agent runs on each, and starts there what mntrain launches.
 # All of it is one step of that job, {name}; the job itself stays whoever's it is.
 cd {folder} || exit
-{before}mkdir {hosts}
+
+ended() {{  # however that comes about
+    code=$?
+    kill -KILL "$beats" $teller 2> /dev/null
+    cd {folder} || return
+    rm -rf {teller_file} {secrets}
+    echo "$code" > {code}
+}}
+told='' teller=''
+trap ended EXIT
+# A batch job that ends tells everything here at once; agents then ask why, so what answers ends
+# after them.
+trap 'told=1' TERM HUP
+(trap '' TERM HUP; while kill -0 $$; do touch -c {alive}; sleep 2; done) 2> /dev/null &
+beats=$!; disown "$beats"
+
+{before}cd {folder} || exit  # whatever these lines did
+mkdir {hosts}
 
 agent() {{  # on every node
     [ -e {held} ] || exit  # it was given back before it began
@@ -39,8 +58,8 @@ agent() {{  # on every node
 export -f agent
 
 # Agents learn from it that the job ends, and why.
-{teller} 2> {teller_log} &
-teller=$!
+(trap '' TERM HUP; exec {teller} 2> {teller_log}) &
+teller=$!; disown "$teller"
 
 # Steps share nodes only where they say so; before 20.11 SLURM did not know the option, and all did.
 overlap=$(srun --help | grep -o -m 1 -e --overlap)
@@ -51,13 +70,12 @@ agents=$!
 patience={patience}  # seconds for agents to end once they are told to
 while kill -0 "$agents" 2> /dev/null && [ "$patience" -gt 0 ]; do
     sleep 1
-    [ -e {held} ] || patience=$((patience - 1))
+    [ -e {held} ] && [ -z "$told" ] || patience=$((patience - 1))
 done
 kill "$agents" 2> /dev/null  # ends the step, and nothing else
-wait "$agents"; code=$?
-kill -KILL "$teller" 2> /dev/null; rm -f {teller_file}
-rm -rf {secrets}
-echo "$code" > {code}
+# Each signal ends a wait.
+while kill -0 "$agents" 2> /dev/null; do wait "$agents"; done
+wait "$agents"; exit
 """
 
 
@@ -87,6 +105,7 @@ def step_script(
         hosts=HOSTS,
         held=HELD,
         code=CODE,
+        alive=ALIVE,
         prefix=slot_name(NAME, 0).removesuffix("0"),
         command=agent_words(command, folder),
         teller=shlex.join((*teller, step_id(job, folder.name))),

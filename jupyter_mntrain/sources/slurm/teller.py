@@ -27,6 +27,7 @@ from jupyter_mntrain.model.sources.slots import (
     write_allocation,
 )
 from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.sources.slurm.own_steps import is_step_id
 from jupyter_mntrain.sources.slurm.slurm_options import NAME
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 
@@ -44,6 +45,7 @@ class Teller:
     def __init__(self, source: NodeSource, job: str, request: NodesRequest, folder: Path) -> None:
         self._source = source
         self._job = job
+        self._is_step = is_step_id(job)
         self._request = request
         self._folder = folder
         self._grants = 0
@@ -56,9 +58,11 @@ class Teller:
             return
         self._grants = self._grants or now.grants
         # SLURM counts a restart as soon as it decides on it, while processes still end.
-        comes_back = now.grants > self._grants
-        # The batch script ends this program first, so somebody else ends the allocation.
-        by_person = now.state == "ending" and now.outcome is None and not comes_back
+        comes_back = now.grants > self._grants and not self._is_step
+        # The batch script ends this program first, so somebody else ends the allocation. A step
+        # that SLURM does not list may just have ended.
+        is_unexplained = now.state == "ending" and now.outcome is None
+        by_person = is_unexplained and not comes_back and not self._is_step
         told = told_of(now)
         told = msgspec.structs.replace(
             told, comes_back=comes_back, is_canceled=told.is_canceled or by_person

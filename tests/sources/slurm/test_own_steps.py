@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -12,55 +13,15 @@ from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
+from jupyter_mntrain.model.sources.slots import AllocationFile, read_allocation
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
+from jupyter_mntrain.sources.slurm.teller import Teller
+from tests.standin.own_job import Slurm
 from tests.waiting import until
 from tests.wording import says
 
 REQUEST = NodesRequest("slurm", 2, name="train", options={"jobid": ("7",)})
 COMMAND = SlotCommand(("agent",), secrets={"token": "secret"})
-
-SCRIPTS = {
-    "squeue": """\
-case "$*" in
-    *" -s "*) cat steps 2> /dev/null ;;
-    *%U) cat owner ;;
-    *) echo "$(cat job)" ;;
-esac
-""",
-    "scontrol": 'case "$*" in *hostnames*) printf "node2\\nnode3\\n" ;; *) echo Restarts=0 ;; esac',
-    "sinfo": 'printf "node2|mixed\\nnode3|mixed\\n"',
-    "scancel": 'echo "$*" >> canceled; rm -f steps',
-    "srun": """\
-[ "$1" = --help ] && { echo "    --overlap   Allow other steps"; exit; }
-echo "$*" > started
-for try in $(seq 200); do [ -e end ] && exit "$(cat end)"; sleep 0.05; done
-""",
-}
-
-
-class Slurm:
-    """Commands of SLURM that know one job, 7, of two nodes."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        folder.mkdir()
-        self.folder = folder
-        for name, text in SCRIPTS.items():
-            (folder / name).write_text(f"#!/bin/sh\ncd {folder}\n{text}")
-            (folder / name).chmod(0o755)
-        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-        self.tells("owner", str(os.getuid()))
-        self.is_job("RUNNING")
-
-    def tells(self, file: str, text: str) -> None:
-        (self.folder / file).write_text(text)
-
-    def is_job(self, state: str, submitted: int = 100) -> None:
-        self.tells("job", f"7|{state}|{submitted}|101|9000|node[2-3]|None|/home/me/project")
-
-    @property
-    def canceled(self) -> list[str]:
-        path = self.folder / "canceled"
-        return path.read_text().splitlines() if path.exists() else []
 
 
 @pytest.fixture
@@ -76,9 +37,9 @@ def source(slurm: Slurm, tmp_path: Path) -> SlurmSource:
 class Begun:
     """Agents that were asked for in job 7, whose step, if SLURM tells it, is 7.3."""
 
-    def __init__(self, slurm: Slurm, source: SlurmSource) -> None:
+    def __init__(self, slurm: Slurm, source: SlurmSource, request: NodesRequest = REQUEST) -> None:
         self._slurm, self._source = slurm, source
-        self.id = asyncio.run(source.submit(REQUEST, COMMAND)).id
+        self.id = asyncio.run(source.submit(request, COMMAND)).id
         self.folder = asyncio.run(source.directory(self.id, REQUEST))
 
     def runs(self) -> None:
@@ -90,7 +51,7 @@ class Begun:
     def ends(self, code: int) -> None:
         self._slurm.tells("end", str(code))
         until((self.folder / "code").exists, "the end of its step")
-        (self._slurm.folder / "steps").unlink(missing_ok=True)
+        self._slurm.tells("steps", "")
 
     def look(self) -> Allocation:
         return asyncio.run(self._source.look(self.id, REQUEST))
@@ -223,3 +184,127 @@ def test_a_job_that_is_not_ones_own_or_holds_no_nodes_is_refused(
     with pytest.raises(RefusedError) as raised:
         asyncio.run(source.submit(here, COMMAND))
     assert says("of your own", raised.value.fix)
+
+
+def test_a_controller_that_does_not_answer_ends_nothing(
+    slurm: Slurm, source: SlurmSource, begun: Begun
+) -> None:
+    begun.runs()
+    (begun.folder / "hosts" / "slurm-0").write_text("node2")
+    teller = Teller(source, begun.id, REQUEST, begun.folder)
+    teller.look()
+    before = read_allocation(begun.folder)
+    slurm.tells("deaf", "")
+    now = begun.look()
+    assert now.state == "unknown"
+    assert now.problem is not None
+    assert now.problem.kind is Kind.NO_SCHEDULER
+    teller.look()
+    (slurm.folder / "deaf").unlink()
+    slurm.tells("steps", "")
+    assert begun.look().state == "ending"
+    teller.look()
+    told = read_allocation(begun.folder)
+    assert (told.ending, told.is_canceled, told.comes_back) == (None, False, False)
+    assert before != AllocationFile()
+    slurm.tells("end", "0")
+
+
+def test_agents_in_a_job_that_is_queued_again_do_not_come_back(
+    slurm: Slurm, source: SlurmSource, begun: Begun
+) -> None:
+    begun.runs()
+    teller = Teller(source, begun.id, REQUEST, begun.folder)
+    teller.look()
+    slurm.is_job("COMPLETING")
+    slurm.tells("history", "Restarts=1")
+    teller.look()
+    assert begun.look().grants == 1
+    told = read_allocation(begun.folder)
+    assert (told.is_canceled, told.comes_back) == (True, False)
+    slurm.is_job("SUSPENDED")
+    assert begun.look().state == "pending"
+    slurm.is_job("PENDING", submitted=200)
+    now = begun.look()
+    assert (now.state, now.outcome) == ("ended", "failed")
+    assert now.problem is not None
+    assert now.problem.kind is Kind.NODES_TAKEN
+    slurm.tells("end", "0")
+
+
+@pytest.mark.parametrize(
+    ("said", "called", "fix"),
+    [("here", "100_3", "salloc"), ("7", "7+0", "salloc"), ("007", "7", "--jobid 7")],
+)
+def test_what_slurm_calls_otherwise_is_refused(
+    slurm: Slurm,
+    source: SlurmSource,
+    monkeypatch: pytest.MonkeyPatch,
+    said: str,
+    called: str,
+    fix: str,
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "103")
+    slurm.is_job("RUNNING", job=called)
+    with pytest.raises(RefusedError) as raised:
+        asyncio.run(source.submit(NodesRequest("slurm", 2, options={"jobid": (said,)}), COMMAND))
+    assert says(called, str(raised.value))
+    assert says(fix, raised.value.fix)
+
+
+def test_a_line_before_that_fails_ends_the_allocation(
+    slurm: Slurm, source: SlurmSource, tmp_path: Path
+) -> None:
+    (tmp_path / "secrets").mkdir()
+    options = {"jobid": ("7",), "before": (f"cd {tmp_path}; echo no such module; exit 3",)}
+    begun = Begun(slurm, source, NodesRequest("slurm", 2, name="train", options=options))
+    until((begun.folder / "code").exists, "the end of its script")
+    until(lambda: (begun.folder / "code").read_text() == "3\n", "how it ended")
+    assert not (begun.folder / "secrets").exists()
+    assert (tmp_path / "secrets").exists()
+    now = begun.look()
+    assert now.outcome == "failed"
+    assert now.problem is not None
+    assert says("no such module", now.problem.cause)
+
+
+def test_a_script_that_was_killed_is_not_waited_for(slurm: Slurm, begun: Begun) -> None:
+    until((slurm.folder / "script").exists, "srun")
+    until((slurm.folder / "started").exists, "srun")
+    assert begun.look().state == "pending"
+    os.killpg(int((slurm.folder / "script").read_text()), signal.SIGKILL)
+    (begun.folder / "slurm.log").write_text("out of luck")
+    os.utime(begun.folder / "alive", (0, 0))
+    now = begun.look()
+    assert (now.state, now.outcome) == ("ended", "failed")
+    assert now.problem is not None
+    assert says("out of luck", now.problem.cause)
+
+
+def test_its_script_tells_agents_why_when_everything_is_told_to_end(
+    slurm: Slurm, begun: Begun
+) -> None:
+    begun.runs()
+    until((begun.folder / "teller").exists, "what tells why", 60.0)
+    until(lambda: read_allocation(begun.folder).ends_s is not None, "its first look", 60.0)
+    os.killpg(int((slurm.folder / "script").read_text()), signal.SIGTERM)
+    until((slurm.folder / "told").exists, "srun is told to end")
+    slurm.is_job("CANCELLED")
+    (begun.folder / "ask").touch()
+    until(lambda: read_allocation(begun.folder).is_canceled, "they are told why", 60.0)
+    begun.ends(0)
+    until(lambda: not (begun.folder / "teller").exists(), "what tells why ends")
+    assert not (begun.folder / "secrets").exists()
+
+
+def test_who_shares_nodes_with_another_of_his_steps_is_told_so(
+    slurm: Slurm, source: SlurmSource, begun: Begun
+) -> None:
+    begun.runs()
+    waiting = asyncio.run(source.submit(REQUEST, COMMAND)).waiting
+    assert waiting is not None
+    assert says(
+        f"share its nodes with mntrain's step 7.3 ({begun.folder.name})", waiting.reason.cause
+    )
+    assert not says("7.0", waiting.reason.cause)
+    slurm.tells("end", "0")

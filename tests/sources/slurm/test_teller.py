@@ -45,3 +45,12 @@ def test_what_ends_an_allocation_from_outside_is_told_to_its_agents(
     teller.look()
     teller.look()
     assert read_allocation(tmp_path) == told
+
+
+@pytest.mark.parametrize("grants", [1, 2])
+def test_a_step_that_is_not_listed_is_nothing_to_tell(grants: int, tmp_path: Path) -> None:
+    source: Any = Told(allocation("running"), allocation("ending", grants=grants))
+    teller = Teller(source, "7/train-0a1b2c3d", NodesRequest("slurm", 1), tmp_path)
+    teller.look()
+    teller.look()
+    assert read_allocation(tmp_path) == AllocationFile()

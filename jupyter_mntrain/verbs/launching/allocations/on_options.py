@@ -28,9 +28,13 @@ _LONGEST_NAME = 40
 def common_options(source: str) -> tuple[SourceOption, ...]:
     """What a person can choose of every source."""
     idle = duration_text(IDLE_S)
+    takes_job = any(option.name == "jobid" for option in options_of(source))
+    of_job = ", or those of --jobid" if takes_job else ""
     return (
-        SourceOption("nodes", help="number of nodes; all are granted together; default: 1"),
-        SourceOption("gpus", help="GPUs per node, like 4, or TYPE:4; default: none"),
+        SourceOption(
+            "nodes", help=f"number of nodes; all are granted together; default: 1{of_job}"
+        ),
+        SourceOption("gpus", help=f"GPUs per node, like 4, or TYPE:4; default: none{of_job}"),
         SourceOption(
             "time",
             help="longest time for which the nodes are wanted, like 90min or 1-12:00:00; default: "

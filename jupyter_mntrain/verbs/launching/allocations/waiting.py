@@ -19,7 +19,7 @@ from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch
 from jupyter_mntrain.sources.registry import title_of
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.allocations.telling import AllocationTeller
-from jupyter_mntrain.verbs.launching.allocations.words import granted_line, waiting_line
+from jupyter_mntrain.verbs.launching.allocations.words import called, granted_line, waiting_line
 from jupyter_mntrain.verbs.verb import Outcome
 from jupyter_mntrain.verbs.watching.following import DETACHED, TIMED_OUT
 
@@ -94,7 +94,7 @@ def stopped_waiting(context: Context, args: Namespace) -> Outcome | None:
     before = launch.give_back() if launch is not None else None
     if launch is None or before is None:
         return None
-    line = Text(f"{launch.cluster}: job {before.id} of {title_of(before.source)} was canceled")
+    line = Text(f"{launch.cluster}: {called(before)} of {title_of(before.source)} was canceled")
     if launch.note.jobs:
         context.screen.say(line)
         return None
@@ -111,7 +111,7 @@ def _job_there(context: Context, args: Namespace, job: str) -> Job:
 
 def _shown(context: Context, launch: AwaitedLaunch, now: Allocation) -> Group:
     nodes, source = formats.plural(launch.note.request.nodes, "node"), title_of(now.source)
-    lines = [Text(f"{launch.cluster}: {nodes} of {source}, job {now.id}, {now.state}")]
+    lines = [Text(f"{launch.cluster}: {nodes} of {source}, {called(now)}, {now.state}")]
     if now.waiting is not None:
         lines.append(waiting_line(now.waiting, context.clock()))
     elif now.problem is not None:

@@ -8,6 +8,12 @@ from jupyter_mntrain.model.sources.allocation import Allocation, Waiting
 from jupyter_mntrain.show import formats
 
 
+def called(allocation: Allocation) -> str:
+    """It in a sentence; one in a person's own job has an id of job and step."""
+    job, _, step = allocation.id.partition("/")
+    return f"its step in job {job}" if step else f"job {job}"
+
+
 def asked_line(title: str, allocation: Allocation, cluster: str = "") -> Text:
     """What was asked for, and under which number.
 
@@ -17,7 +23,8 @@ def asked_line(title: str, allocation: Allocation, cluster: str = "") -> Text:
     """
     nodes = formats.plural(len(allocation.slots), "node")
     rest = f"; they form cluster {cluster}" if cluster else "; Ctrl-C gives them back"
-    return Text.assemble(f"asked {title} for {nodes}: job ", (allocation.id, "bold"), (rest, "dim"))
+    name = called(allocation).removeprefix("its ")
+    return Text.assemble(f"asked {title} for {nodes}: ", (name, "bold"), (rest, "dim"))
 
 
 def waiting_line(waiting: Waiting, now_s: float) -> Text:

@@ -20,6 +20,7 @@ from jupyter_mntrain.sources.awaited_launch import launch_log
 from jupyter_mntrain.verbs.context import Clusters
 from jupyter_mntrain.verbs.launching.allocations import launch_on
 from jupyter_mntrain.verbs.launching.allocations.no_wait import TAKES_OVER
+from jupyter_mntrain.verbs.launching.allocations.words import asked_line
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.screen import Paper, StillClock, make_context, run_words
 from tests.standin.slurm_tools import SlurmTools
@@ -303,3 +304,11 @@ def test_an_acceptance_run_says_how_many_nodes_it_wants(
             run_words(["accept", *words], context)
     assert slurm.state == "PENDING"
     assert AllocationBook().of_last_launch() is None
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [("4711", "job 4711"), ("4711/train-0a1b2c3d", "step in job 4711")]
+)
+def test_what_was_asked_for_is_called_by_its_number(number: str, words: str) -> None:
+    asked = Allocation(number, "slurm", "pending", slots=())
+    assert f": {words}; " in asked_line("SLURM", asked).plain
