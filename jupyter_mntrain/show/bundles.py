@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
+from copy import copy
 from typing import Any
 
 import msgspec
+from rich.color_triplet import ColorTriplet
 from rich.console import Console, RenderableType
+from rich.terminal_theme import DEFAULT_TERMINAL_THEME
 
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 from jupyter_mntrain.model.text.foreign import shown_json
@@ -24,13 +27,21 @@ HTML = (
     'font-family:var(--jp-code-font-family,monospace)">{code}</pre>'
 )
 
+_DEFAULT = ColorTriplet(1, 2, 3)
+"""Stands for the default color, which rich writes as black: unreadable on a dark page."""
+
+_THEME = copy(DEFAULT_TERMINAL_THEME)
+_THEME.foreground_color = _DEFAULT
+
 Bundle = dict[str, Any]
 
 
 def text_bundle(renderable: RenderableType) -> Bundle:
     """Renderable as HTML, in the page's colors, and as plain text."""
     console = _printed(renderable)
-    html = console.export_html(inline_styles=True, code_format=HTML, clear=False)
+    html = console.export_html(
+        theme=_THEME, inline_styles=True, code_format=HTML, clear=False
+    ).replace(f"color: {_DEFAULT.hex}", "color: inherit")
     return {"text/html": html, "text/plain": console.export_text().rstrip()}
 
 
