@@ -9,7 +9,7 @@ import numpy as np
 
 from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.data.reading import ReadCounts
+from jupyter_mntrain.train.data.encoding.reading import ReadCounts
 from jupyter_mntrain.train.data.sequences import Rows
 from jupyter_mntrain.train.data.tokens import Tokens
 

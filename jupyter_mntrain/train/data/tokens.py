@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -23,22 +23,17 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families.directories import TOKENIZER, no_tokenizer
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat, template_of
+from jupyter_mntrain.train.data.chat import ChatWriter, template_of
 from jupyter_mntrain.train.data.corpus import Corpus
-from jupyter_mntrain.train.data.reading import NO_COUNTS, ReadCounts, Reading, fitting
+from jupyter_mntrain.train.data.encoding.encoder import ANSWERED, COUNTS, ENDS, IDS, Encoder
+from jupyter_mntrain.train.data.encoding.reading import NO_COUNTS, ReadCounts, Reading, fitting
 from jupyter_mntrain.train.model.added_tokens import add_tokens
-
-IDS, ENDS, ANSWERED, COUNTS = "ids.int32", "ends.int64", "answered.bool", "counts.json"
-"""Files of the cache, in native byte order: it is not shared between machines."""
 
 END_OF_TEXT = "<|endoftext|>"
 END_OF_TEXT_ID = 0
 
 _FORMAT = "3"
 """Part of every cache key: raise it when the format of the files changes."""
-
-_BATCH_DOCUMENTS = 64
-"""Documents encoded at once: enough to occupy the tokenizer's threads."""
 
 
 @dataclass(frozen=True)
@@ -235,7 +230,7 @@ def _encoded(
         if not folder.exists():
             reading = Reading(corpus, writer, fitting(section, fast))
             written = reading.texts(progress, "tokenizing the text")
-            _replace(folder, lambda to: _Encoder(fast, end, to).run(written, reading))
+            _replace(folder, lambda to: Encoder(fast, end, to).run(written, reading))
     if not (folder / IDS).stat().st_size:
         cause = f"data.source = {section.source}: all of its documents are empty"
         raise RecipeError(cause, fix="use another source")
@@ -254,48 +249,6 @@ def _policy(section: DataSection) -> str:
 def _split(section: DataSection) -> str:
     """What decides where conversations are split."""
     return f"split {section.sequence_length}" if section.too_long == "split" else ""
-
-
-class _Encoder:
-    """Encodes documents in small batches and appends them to the cache's three files."""
-
-    def __init__(self, tokenizer: Tokenizer, end: int | None, folder: Path) -> None:
-        self._tokenizer = tokenizer
-        self._tail = [] if end is None else [end]
-        self._folder = folder
-        self._end = 0
-
-    def run(self, documents: Iterable[RenderedChat], reading: Reading) -> None:
-        """Encode all documents, and note what was counted while they were read."""
-        self._folder.mkdir()
-        stream = iter(documents)
-        with (
-            (self._folder / IDS).open("wb") as ids,
-            (self._folder / ENDS).open("wb") as ends,
-            (self._folder / ANSWERED).open("wb") as answered,
-        ):
-            while batch := list(islice(stream, _BATCH_DOCUMENTS)):
-                texts = [one.text for one in batch]
-                encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
-                for written, encoding in zip(batch, encodings, strict=True):
-                    row = np.array(encoding.ids + self._tail, dtype=np.int32)
-                    row.tofile(ids)
-                    self._end += len(row)
-                    np.array([self._end], dtype=np.int64).tofile(ends)
-                    if written.answers is not None:
-                        _inside(encoding.offsets, written.answers).tofile(answered)
-        (self._folder / COUNTS).write_bytes(msgspec.json.encode(reading.counts()))
-
-
-def _inside(
-    offsets: Sequence[tuple[int, int]], answers: Sequence[tuple[int, int]]
-) -> NDArray[np.bool_]:
-    """Return a mask of the tokens that begin inside an answer."""
-    begins = np.array([begin for begin, _ in offsets], dtype=np.int64)
-    inside = np.zeros(len(begins), dtype=np.bool_)
-    for begin, end in answers:
-        inside |= (begins >= begin) & (begins < end)
-    return inside
 
 
 def _cache_directory() -> Path:

@@ -112,6 +112,20 @@ def test_only_answers_count_and_what_has_none_is_left_out() -> None:
     assert (batch.counted, batch.tokens) == (3, 7)
 
 
+@given(
+    lengths=st.lists(st.integers(1, 30), min_size=1, max_size=20),
+    answers=st.sets(st.integers(0, 600), min_size=1),
+)
+def test_every_answered_token_is_learned_once(lengths: list[int], answers: set[int]) -> None:
+    begins = {0, *np.cumsum(lengths).tolist()}  # nothing is before them
+    learned = sorted(one for one in answers if one < sum(lengths) and one not in begins)
+    if not learned:
+        return
+    batch = packed(*lengths, answers=sorted(answers))
+    assert sorted(batch.labels[batch.labels != NOT_COUNTED].tolist()) == learned
+    assert (batch.labels != NOT_COUNTED).any(dim=1).all()
+
+
 def test_what_attention_costs_is_counted_by_document() -> None:
     wrapped = rows_of(tokens_in(50, 50), DataSection(sequence_length=10))
     assert wrapped.seen_tokens == 10

@@ -1,0 +1,1 @@
+"""Encoding: documents to texts to token ids on disk, in bounded memory."""

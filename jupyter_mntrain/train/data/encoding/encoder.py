@@ -1,0 +1,161 @@
+"""Encoder: texts to the files of the cache, the next ones encoded while these are written."""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.train.data.chat import RenderedChat
+from jupyter_mntrain.train.data.encoding.pieces import Piece, pieces_of
+from jupyter_mntrain.train.data.encoding.reading import Reading
+
+IDS, ENDS, ANSWERED, COUNTS = "ids.int32", "ends.int64", "answered.bool", "counts.json"
+"""Files of the cache, in native byte order: it is not shared between machines."""
+
+_BATCH_CHARACTERS = 1 << 20
+"""Encoded at once: enough to occupy the tokenizer's threads."""
+_AHEAD = 3
+"""Batches that are encoded while others are read and written."""
+_PIECE_COSTS = 256
+"""Characters that a text counts as besides its own: an encoding has a size of its own, too."""
+
+
+class _Part(NamedTuple):
+    """A piece of a document."""
+
+    piece: Piece
+    answers: Sequence[tuple[int, int]] | None
+
+
+class _EncodedBatch(NamedTuple):
+    """Token ids of some parts, where documents end in them, and which ones are answers."""
+
+    ids: NDArray[np.int32]
+    ends: NDArray[np.int64]
+    answered: Sequence[NDArray[np.bool_]]
+
+
+class Encoder:
+    """Encodes documents and appends them to the cache's files, in order.
+
+    Only a few batches are in memory, each of so much text; the tokenizer's threads encode those
+    while this one reads and writes others.
+
+    Args:
+        end: id appended to each document.
+        folder: new; receives the files.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, end: int | None, folder: Path) -> None:
+        self._tokenizer = tokenizer
+        self._tail = [] if end is None else [end]
+        self._folder = folder
+
+    def run(self, documents: Iterable[RenderedChat], reading: Reading) -> None:
+        """Encode all documents, and note what was counted while they were read.
+
+        Raises:
+            RecipeError: the disk is full.
+        """
+        self._folder.mkdir()
+        with refusing_full_disk(self._folder.parent), ThreadPoolExecutor(_AHEAD) as pool:
+            self._write(self._ahead(pool, self._batches(documents)))
+            (self._folder / COUNTS).write_bytes(msgspec.json.encode(reading.counts()))
+
+    def _write(self, batches: Iterable[_EncodedBatch]) -> None:
+        begin = 0
+        with (
+            (self._folder / IDS).open("wb") as ids,
+            (self._folder / ENDS).open("wb") as ends,
+            (self._folder / ANSWERED).open("wb") as answered,
+        ):
+            for batch in batches:
+                # Not with tofile, whose error does not tell that the disk is full.
+                ids.write(batch.ids.data)
+                ends.write((batch.ends + begin).data)
+                for one in batch.answered:
+                    answered.write(one.data)
+                begin += len(batch.ids)
+
+    def _batches(self, documents: Iterable[RenderedChat]) -> Iterator[list[_Part]]:
+        batch: list[_Part] = []
+        size = 0
+        for written in documents:
+            for piece in pieces_of(written.text, self._tokenizer):
+                batch.append(_Part(piece, written.answers))
+                size += len(piece.text) + _PIECE_COSTS
+                if size >= _BATCH_CHARACTERS:
+                    yield batch
+                    batch, size = [], 0
+        if batch:
+            yield batch
+
+    def _ahead(
+        self, pool: ThreadPoolExecutor, batches: Iterable[list[_Part]]
+    ) -> Iterator[_EncodedBatch]:
+        waiting: deque[Future[_EncodedBatch]] = deque()
+        for batch in batches:
+            waiting.append(pool.submit(self._encode, batch))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _encode(self, batch: Sequence[_Part]) -> _EncodedBatch:
+        texts = [part.piece.text for part in batch]
+        # Most of its time this is in the tokenizer's threads, and other threads of Python run.
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        ids: list[int] = []
+        ends: list[int] = []
+        answered: list[NDArray[np.bool_]] = []
+        for part, encoding in zip(batch, encodings, strict=True):
+            ids += encoding.ids
+            if part.piece.is_last:
+                ids += self._tail
+                ends.append(len(ids))
+            if part.answers is not None:
+                answered.append(_inside(encoding.offsets, part.answers, part.piece.begin))
+        return _EncodedBatch(np.array(ids, np.int32), np.array(ends, np.int64), answered)
+
+
+@contextmanager
+def refusing_full_disk(folder: Path) -> Iterator[None]:
+    """Name the cache's folder if there is no room for it.
+
+    Raises:
+        RecipeError: the disk is full, or the user's share of it.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        cause = f"{folder}: the disk has no room for the tokens, 4 bytes for each"
+        fix = "free space there, or set XDG_CACHE_HOME to a folder on a larger disk of that node"
+        raise RecipeError(cause, fix=fix) from None
+
+
+def _inside(
+    offsets: Sequence[tuple[int, int]], answers: Sequence[tuple[int, int]], before: int
+) -> NDArray[np.bool_]:
+    """Return a mask of the tokens that begin inside an answer.
+
+    Args:
+        before: characters before the text that the offsets are of.
+    """
+    begins = np.array([begin for begin, _ in offsets], dtype=np.int64) + before
+    inside = np.zeros(len(begins), dtype=np.bool_)
+    for begin, end in answers:
+        inside |= (begins >= begin) & (begins < end)
+    return inside

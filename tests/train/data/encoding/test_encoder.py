@@ -1,0 +1,82 @@
+"""Encoder: the files do not depend on how texts are batched; a full disk is named."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat
+from jupyter_mntrain.train.data.corpus import read_corpus
+from jupyter_mntrain.train.data.encoding import encoder, pieces
+from jupyter_mntrain.train.data.encoding.encoder import (
+    ANSWERED,
+    ENDS,
+    IDS,
+    Encoder,
+    refusing_full_disk,
+)
+from jupyter_mntrain.train.data.encoding.reading import Reading
+from jupyter_mntrain.train.data.tokens import untrained_tokenizer
+from tests.train.data.encoding.test_pieces import BYTES, TEXT
+from tests.wording import wording
+
+TEXTS = [TEXT, "", "short\n", TEXT[:777], *(f"{n} words" for n in range(50))]
+
+
+@pytest.fixture
+def reading(tmp_path: Path) -> Reading:
+    (tmp_path / "x.txt").write_text("x")
+    section = DataSection(source=str(tmp_path / "x.txt"))
+    return Reading(
+        read_corpus(section), ChatWriter(untrained_tokenizer(), None, answers_only=False)
+    )
+
+
+@pytest.mark.parametrize("most", [200, 1000, 1 << 20])
+def test_files_are_those_of_each_text_by_itself(
+    most: int, tmp_path: Path, reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder, "_BATCH_CHARACTERS", most)
+    monkeypatch.setattr(
+        encoder, "pieces_of", lambda text, tokenizer: pieces.pieces_of(text, tokenizer, most)
+    )
+    answers = [((3, 9), (len(text) // 2, len(text))) for text in TEXTS]
+    documents = map(RenderedChat, TEXTS, answers)
+    Encoder(BYTES, 7, tmp_path / "cache").run(documents, reading)
+    ids: list[int] = []
+    ends: list[int] = []
+    inside: list[bool] = []
+    for text, spans in zip(TEXTS, answers, strict=True):
+        encoding = BYTES.encode(text, add_special_tokens=False)
+        ids += [*encoding.ids, 7]
+        ends.append(len(ids))
+        inside += [any(a <= begin < b for a, b in spans) for begin, _ in encoding.offsets]
+    folder = tmp_path / "cache"
+    assert np.fromfile(folder / IDS, np.int32).tolist() == ids
+    assert np.fromfile(folder / ENDS, np.int64).tolist() == ends
+    assert np.fromfile(folder / ANSWERED, np.bool_).tolist() == inside
+
+
+def test_what_ends_the_reading_ends_the_encoding(tmp_path: Path, reading: Reading) -> None:
+    def documents() -> object:
+        yield RenderedChat(TEXT)
+        raise RecipeError("bad rows", fix="repair them")
+
+    with pytest.raises(RecipeError, match=wording("bad rows")):
+        Encoder(BYTES, 7, tmp_path / "cache").run(documents(), reading)  # type: ignore[arg-type]
+
+
+def test_a_full_disk_is_named_with_the_folder(tmp_path: Path) -> None:
+    with (
+        pytest.raises(RecipeError, match=wording("no room for the tokens.*XDG_CACHE_HOME")),
+        refusing_full_disk(tmp_path),
+        Path("/dev/full").open("wb") as file,
+    ):
+        file.write(b"tokens")
+    with pytest.raises(OSError, match="other"), refusing_full_disk(tmp_path):
+        raise OSError(errno.EIO, "other")
