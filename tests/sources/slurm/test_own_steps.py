@@ -256,7 +256,10 @@ def test_a_line_before_that_fails_ends_the_allocation(
     slurm: Slurm, source: SlurmSource, tmp_path: Path
 ) -> None:
     (tmp_path / "secrets").mkdir()
-    options = {"jobid": ("7",), "before": (f"cd {tmp_path}; echo no such module; exit 3",)}
+    options: dict[str, tuple[str, ...]] = {
+        "jobid": ("7",),
+        "before": (f"cd {tmp_path}; echo no such module; exit 3",),
+    }
     begun = Begun(slurm, source, NodesRequest("slurm", 2, name="train", options=options))
     until((begun.folder / "code").exists, "the end of its script")
     until(lambda: (begun.folder / "code").read_text() == "3\n", "how it ended")

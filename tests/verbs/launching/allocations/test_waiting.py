@@ -311,4 +311,4 @@ def test_an_acceptance_run_says_how_many_nodes_it_wants(
 )
 def test_what_was_asked_for_is_called_by_its_number(number: str, words: str) -> None:
     asked = Allocation(number, "slurm", "pending", slots=())
-    assert f": {words}; " in asked_line("SLURM", asked).plain
+    assert says(f": {words}; ", asked_line("SLURM", asked).plain)
