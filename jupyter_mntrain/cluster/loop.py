@@ -48,6 +48,7 @@ class LoopThread:
     def __init__(self, name: str) -> None:
         self._stop = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._handing = threading.Lock()
         self._is_running = threading.Event()
         self._thread = threading.Thread(
             target=asyncio.run, args=(self._serve(),), name=name, daemon=True
@@ -62,28 +63,35 @@ class LoopThread:
             ClosedError: the thread is closed, or was closed meanwhile.
             RuntimeError: called from this thread itself: it would wait forever.
         """
-        if self._loop is None:
-            work.close()
-            raise ClosedError("closed")
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("called from its own loop")
         call = _Call(work)
         try:
             # Ctrl-C may come before there is a future to wait for: the call keeps its own task.
-            return asyncio.run_coroutine_threadsafe(call.run(), self._loop).result()
+            with self._handing:  # what is handed over before the end is canceled by it
+                loop = self._loop
+                if loop is None:
+                    work.close()
+                    raise ClosedError("closed")
+                future = asyncio.run_coroutine_threadsafe(call.run(), loop)
+            return future.result()
         except KeyboardInterrupt:
-            self._loop.call_soon_threadsafe(call.cancel)
+            if (loop := self._loop) is not None:
+                loop.call_soon_threadsafe(call.cancel)
             call.has_ended.wait(INTERRUPT_S)
             raise
         except CancelledError:
+            work.close()  # it may not have begun
             raise ClosedError("closed during this call") from None
 
     def close(self) -> None:
         """End every task and the thread. May be called twice."""
-        loop, self._loop = self._loop, None
+        with self._handing:
+            loop, self._loop = self._loop, None
+            if loop is not None:
+                loop.call_soon_threadsafe(self._stop.set)
         if loop is not None:
-            loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(CLOSE_S)
 
     async def _serve(self) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from jupyter_mntrain.cluster import Job, JobHistory
+from jupyter_mntrain.cluster.loop import ClosedError
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from jupyter_mntrain.metrics.summary import JobNumbers
+from jupyter_mntrain.model.errors import job_not_found
 from jupyter_mntrain.model.records.job import TERMINAL
 
 Send = Callable[[JobSeries], None]
@@ -43,16 +46,20 @@ class JobFeed:
 
     def close(self) -> None:
         """Free the rows."""
-        self._job.unwatch()
+        with suppress(ClosedError):  # they went with its cluster
+            self._job.unwatch()
 
     def look(self, now_s: float | None = None) -> None:
         """Update from what has been read; :meth:`send` sends the new rows.
 
         Raises:
-            JobNotFoundError: every node has forgotten the job.
+            JobNotFoundError: every node has forgotten the job, or its cluster was closed.
         """
         if not self.is_over or self.numbers is None:
-            history = self._job.history()
+            try:
+                history = self._job.history()
+            except ClosedError:
+                raise job_not_found(self._job.id) from None
             self._builder.extend(history, time.time() if now_s is None else now_s)
             self.history = history
             self.numbers = self._builder.summary.numbers

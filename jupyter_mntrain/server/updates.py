@@ -81,14 +81,17 @@ class PageUpdates:
         self._is_woken = False
         """Whether the cluster's thread has set the event for the next round."""
         self.clusters = WatchedClusters(cluster, self._wake)
-        self._launches = WaitingLaunches(self._look_at_launches, self.clusters.watch)
+        self._launches = WaitingLaunches(
+            self._look_at_launches, self.clusters.watch, self.clusters.end
+        )
         self._waiting = self._launches.shown()
         self.look_now()
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
         """Stop watching; the clusters stay open."""
-        self._launches.close()
+        self._listeners.clear()  # nothing wakes this loop any more, which may end
+        await self._launches.close()
         self._task.cancel()
         await asyncio.wait([self._task])
 

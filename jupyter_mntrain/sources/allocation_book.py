@@ -36,6 +36,8 @@ class AllocationNote(Record, frozen=True):
         id: the source's own.
         directory: of its slots, if this machine reaches them.
         jobs: ids of those that were launched in it.
+        is_used: whether its nodes have come to who asked for them without a launch, or keeps them:
+            no launch waits for them.
     """
 
     cluster: str
@@ -43,6 +45,12 @@ class AllocationNote(Record, frozen=True):
     request: NodesRequest
     directory: str = ""
     jobs: tuple[str, ...] = ()
+    is_used: bool = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether something runs, or ran, on its nodes: it waits only if they were taken again."""
+        return bool(self.jobs) or self.is_used
 
 
 class _Notes(Record, frozen=True):
@@ -117,6 +125,18 @@ class AllocationBook:
             others = [one for one in notes.allocations if one.cluster != cluster]
             known = [msgspec.structs.replace(one, jobs=(*one.jobs, job)) for one in known]
             return _Notes(allocations=(*others, *known), is_last=bool(known))
+
+        self._change(change)
+
+    def used(self, cluster: str) -> None:
+        """Remember that an allocation's nodes are used, and not by a launch."""
+
+        def change(notes: _Notes) -> _Notes:
+            known = (
+                msgspec.structs.replace(one, is_used=True) if one.cluster == cluster else one
+                for one in notes.allocations
+            )
+            return msgspec.structs.replace(notes, allocations=tuple(known))
 
         self._change(change)
 

@@ -6,6 +6,7 @@ the allocation book: why it waits, which job it has become, and how to give its 
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
@@ -30,6 +31,7 @@ from jupyter_mntrain.sources.registry import source_named
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job
+    from jupyter_mntrain.cluster.loop import LoopThread
 
 T = TypeVar("T")
 
@@ -47,6 +49,9 @@ class AwaitedLaunch:
     def __init__(self, note: AllocationNote, book: AllocationBook | None = None) -> None:
         self.note = note
         self._book = book or AllocationBook()
+        self._lock = threading.Lock()
+        self._asking: LoopThread | None = None
+        self._is_closed = False
 
     @classmethod
     def named(cls, cluster: str, book: AllocationBook | None = None) -> AwaitedLaunch | None:
@@ -54,12 +59,6 @@ class AwaitedLaunch:
         book = book or AllocationBook()
         note = book.of_cluster(cluster)
         return None if note is None else cls(note, book)
-
-    @classmethod
-    def waiting(cls, book: AllocationBook | None = None) -> tuple[AwaitedLaunch, ...]:
-        """Those that are no job yet, the newest first."""
-        book = book or AllocationBook()
-        return tuple(cls(note, book) for note in book.notes() if not note.jobs)
 
     @property
     def cluster(self) -> str:
@@ -124,22 +123,40 @@ class AwaitedLaunch:
     def give_back(self) -> Allocation | None:
         """End it, if it waits in the queue, or no job has started in it. Returns how it was before.
 
-        ``None`` if there is nothing to end here: it has ended, or a job holds its nodes.
+        ``None`` if there is nothing to end here: it has ended, or a job holds its nodes, or may.
+
+        Raises:
+            RefusedError: the source does not say how it is, and no job has started in it.
         """
         now = self.look()
+        if not self.note.jobs and (silence := silence_of(now)) is not None:
+            raise silence
+        return self.give_back_seen(now)
+
+    def give_back_seen(self, now: Allocation) -> Allocation | None:
+        """As :meth:`give_back`, of an allocation that was just looked at."""
         if now.is_over or now.state == "unknown" or (self.note.jobs and now.state != "pending"):
             return None
         if self.note.directory:
             told = msgspec.structs.replace(told_of(now), is_canceled=True)
             write_allocation(Path(self.note.directory), told)
         self._asked(lambda source: source.give_back(self.note.id, self.note.request))
-        if not self.note.jobs:
+        if not self.note.has_begun:
             self._book.forget(self.cluster)
         return now
 
+    def close(self) -> None:
+        """End a question that runs in another thread: that gets a :class:`ClosedError`, as does
+        whoever asks from now on.
+        """
+        with self._lock:
+            self._is_closed, asking = True, self._asking
+        if asking is not None:
+            asking.close()
+
     def _asked(self, ask: Callable[[NodeSource], Awaitable[T]]) -> T:
         # Loaded with what drivers need.
-        from jupyter_mntrain.cluster.loop import LoopThread
+        from jupyter_mntrain.cluster.loop import ClosedError, LoopThread
 
         source = source_named(self.note.request.source)
 
@@ -150,6 +167,10 @@ class AwaitedLaunch:
                 await source.close()
 
         with closing(LoopThread(f"mntrain-{source.name}")) as loop:
+            with self._lock:
+                if self._is_closed:
+                    raise ClosedError("closed")
+                self._asking = loop
             return loop.run(asked())
 
 
@@ -199,6 +220,16 @@ def refusal_of(allocation: Allocation) -> MntrainError | None:
         cause = f"allocation {allocation.id} has ended: its agents ended"
         fix = "see its log for why"
     return RefusedError(cause, kind=Kind.NODES_TAKEN, fix=fix)
+
+
+def silence_of(allocation: Allocation) -> MntrainError | None:
+    """Why its source does not say how an allocation is; ``None`` if it does, or forgot it."""
+    if allocation.state != "unknown" or refusal_of(allocation) is not None:
+        return None
+    if allocation.problem is not None:
+        return error_of(allocation.problem)
+    cause = f"{allocation.source} does not say how allocation {allocation.id} is"
+    return RefusedError(cause, kind=Kind.NO_SCHEDULER, fix="try again")
 
 
 def _given_up(cluster: str) -> RefusedError:

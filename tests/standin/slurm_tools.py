@@ -60,4 +60,7 @@ class SlurmTools:
 
     @state.setter
     def state(self, state: str) -> None:
-        (self._folder / "state").write_text(state)
+        # As a whole: a command reads it at any time.
+        new = self._folder / "new-state"
+        new.write_text(state)
+        new.replace(self._folder / "state")

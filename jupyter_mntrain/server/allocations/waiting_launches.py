@@ -7,6 +7,7 @@ while one of them listens: one that is slow or absent delays nothing else.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from jupyter_mntrain.cluster.loop import CLOSE_S, ClosedError
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -75,6 +77,7 @@ class WaitingLaunches:
         tell: called once a look has ended.
         watch: has the pages show the jobs of an allocation's cluster; called in the thread of a
             look.
+        end: told of each cluster whose allocation is not granted again.
         book: default: this user's.
     """
 
@@ -82,10 +85,12 @@ class WaitingLaunches:
         self,
         tell: Callable[[], None],
         watch: Callable[[str], None],
+        end: Callable[[str], None],
         book: AllocationBook | None = None,
     ) -> None:
         self._tell = tell
         self._watch = watch
+        self._end = end
         self._book = book or AllocationBook()
         self._notes: tuple[AllocationNote, ...] = ()
         self._seen: dict[str, Allocation] = {}
@@ -99,6 +104,9 @@ class WaitingLaunches:
             for source in SOURCES
         }
         self._tasks: list[asyncio.Task[None]] = []
+        self._lock = threading.Condition()
+        self._is_closed = False
+        self._asking: set[AwaitedLaunch] = set()
 
     def shown(self) -> tuple[WaitingLaunch, ...]:
         """Those that wait, the newest first."""
@@ -117,11 +125,23 @@ class WaitingLaunches:
     def forget(self, cluster: str) -> None:
         """Show a launch no more, and ask about it no more."""
         self._over.add(cluster)
+        self._end(cluster)
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Stop looking, soon also where a scheduler has not answered yet."""
         self.pause()
+        with self._lock:
+            self._is_closed = True
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._end_looks)
+
+    def _end_looks(self) -> None:
+        with self._lock:
+            self._lock.wait_for(lambda: not self._asking, CLOSE_S)
+            asking = tuple(self._asking)
+        for launch in asking:
+            launch.close()
 
     async def _run(self, source: str) -> None:
         loop, asked = asyncio.get_running_loop(), list[str]()
@@ -143,36 +163,54 @@ class WaitingLaunches:
             over: clusters of those about which nobody is asked.
             asked: those of the earlier looks, the latest last.
         """
-        notes: tuple[AllocationNote, ...] | None = None
         note: AllocationNote | None = None
+        now: Allocation | None = None
+        problem: Problem | None = None
         try:
             notes = self._book.notes()
             own = [one for one in notes if one.request.source == source and one.cluster not in over]
             turns = {name: number for number, name in enumerate(asked)}
             note = min(own, key=lambda one: turns.get(one.cluster, -1), default=None)
-            if note is None:
-                return _Look(notes)
-            now = AwaitedLaunch(note, self._book).look()
-            if note.jobs and now.state in ("pending", "running", "ending"):
-                with suppress(MntrainError):  # it waits all the same
-                    self._watch(note.cluster)
-            return _Look(notes, note, now)
+            if note is not None:
+                now = self._asked(note)
+                if note.jobs and now.state in ("pending", "running", "ending"):
+                    with suppress(MntrainError):  # it waits all the same
+                        self._watch(note.cluster)
         except MntrainError as error:
-            return _Look(notes, note, problem=error.problem)
+            problem = error.problem
         except Exception as error:  # noqa: BLE001 - of a source's library; the next look may succeed
             problem = Problem(kind=Kind.BROKEN, cause=f"the scheduler could not be asked: {error}")
-            return _Look(notes, note, problem=problem)
+        try:
+            # Again: a job may have begun while the scheduler was asked.
+            return _Look(self._book.notes(), note, now, problem)
+        except (MntrainError, OSError):
+            return _Look(None, note, now, problem)
+
+    def _asked(self, note: AllocationNote) -> Allocation:
+        launch = AwaitedLaunch(note, self._book)
+        with self._lock:
+            if self._is_closed:
+                raise ClosedError("closed")
+            self._asking.add(launch)
+        try:
+            return launch.look()
+        finally:
+            with self._lock:
+                self._asking.discard(launch)
+                self._lock.notify_all()
 
     # on the event loop
 
     def _take(self, found: _Look) -> None:
         if found.notes is not None:
-            self._notes = found.notes
+            self._take_notes(found.notes)
         if found.at is None:
             return
         name, now = found.at.cluster, found.allocation
         if now is not None and (now.is_over or (now.state == "unknown" and refusal_of(now))):
-            self._over.add(name)
+            self.forget(name)
+        if found.at not in self._notes:
+            return  # something has begun on it since, or it was forgotten
         silence = found.problem or (now.problem if now and now.state == "unknown" else None)
         if silence is not None:
             self._silences[name] = silence
@@ -181,11 +219,19 @@ class WaitingLaunches:
         if now is not None and (now.state != "unknown" or name not in self._seen):
             self._seen[name] = now
 
+    def _take_notes(self, notes: tuple[AllocationNote, ...]) -> None:
+        """What was seen before something began says nothing of what is to be waited for since."""
+        by_cluster = {one.cluster: one for one in notes}
+        for note in self._notes:
+            if by_cluster.get(note.cluster) != note:
+                self._seen.pop(note.cluster, None)
+        self._notes = notes
+
     def _waits(self, note: AllocationNote) -> bool:
         now = self._seen.get(note.cluster)
         if note.cluster in self._over or (now is None and note.cluster not in self._silences):
             return False
-        if note.jobs:
+        if note.has_begun:
             return now is not None and now.state == "pending"
         return now is None or now.state != "ending"
 

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from jupyter_mntrain.cluster import Cluster, Job
+from jupyter_mntrain.cluster.loop import ClosedError
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import sorted_jobs
-from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.sources.allocation_book import AllocationBook, follow_remembered
 
 MOST_WATCHED = tunables.count("server.allocations_watched")
 
 
+class _Opened(NamedTuple):
+    """The cluster of an allocation, and what ends its telling of changes."""
+
+    cluster: Cluster
+    unsubscribe: Callable[[], None]
+
+    def close(self) -> None:
+        self.unsubscribe()
+        self.cluster.close()
+
+
 class WatchedClusters:
     """Each allocation is a cluster of its own; a job is found by its id alone.
 
-    Safe from any thread.
+    Once very many are open, one whose allocation has ended is closed for another; its jobs are
+    still found by their ids. Safe from any thread.
 
     Args:
         own: the server's.
@@ -38,29 +54,39 @@ class WatchedClusters:
         self._tell = tell
         self._connect = connect
         self._lock = threading.Lock()
-        self._open: dict[str, Cluster] = {}
-        self._unsubscribe = [own.subscribe(tell)]
+        self._is_closed = False
+        self._is_own_followed = False
+        self._open: dict[str, _Opened] = {}
+        self._asked: dict[str, int] = {}
+        """When each open one was last asked for: a higher number is later."""
+        self._numbers = itertools.count()
+        self._over: set[str] = set()
+        """Those whose allocation has ended, open or not."""
+        self._unsubscribe_own = own.subscribe(tell)
 
     def open(self, name: str) -> Cluster:
-        """The cluster of an allocation; blocks while it is opened.
+        """The cluster of an allocation; blocks while it is opened. If very many are open, another
+        is closed for it: the one asked for longest ago, of those that are over if there are any.
 
         Raises:
             MntrainError: its keys are gone.
+            ClosedError: nothing is watched any more.
         """
         with self._lock:
-            cluster = self._open.get(name)
-            if cluster is None:
-                cluster = self.own if name == self.own.name else self._connect(name)
-                follow_remembered(cluster)
-                self._open[name] = cluster
-                if cluster is not self.own:
-                    self._unsubscribe.append(cluster.subscribe(self._tell))
-            return cluster
+            return self._opened(name)
 
     def watch(self, name: str) -> None:
-        """Open the cluster of an allocation unasked, unless very many are open."""
-        if name in self._open or len(self._open) < MOST_WATCHED:
-            self.open(name)
+        """Open the cluster of an allocation unasked, unless as many as can be are open and none is
+        over, or nothing is watched any more.
+        """
+        with self._lock:
+            has_room = len(self._open) < MOST_WATCHED or not self._over.isdisjoint(self._open)
+            if not self._is_closed and (has_room or name in (*self._open, self.own.name)):
+                self._opened(name)
+
+    def end(self, name: str) -> None:
+        """Take note that an allocation has ended: its cluster may be closed for another one."""
+        self._over.add(name)
 
     def find(self, text: str) -> Job:
         """A job by its id; opens the cluster of its allocation.
@@ -70,6 +96,22 @@ class WatchedClusters:
         """
         note = AllocationBook().of_job(text)
         return (self.own if note is None else self.open(note.cluster)).job(text)
+
+    def launch(self, before: JobId | None, spec: JobSpec, **how: Any) -> Job:
+        """Launch a job, and remember in which allocation, for whoever looks for it later.
+
+        Args:
+            before: job in whose cluster it is launched; default: in the server's own.
+            how: as for :meth:`Cluster.launch`.
+
+        Raises:
+            MntrainError: as :meth:`Cluster.launch`.
+        """
+        cluster = self.own if before is None else self.of_job(before)
+        job = cluster.launch(spec, **how)
+        with suppress(MntrainError):  # it runs all the same
+            AllocationBook().launched(cluster.name, job.id)
+        return job
 
     def of_job(self, job_id: JobId) -> Cluster:
         """The open cluster that knows a job, else the server's own. Contacts no node."""
@@ -99,15 +141,51 @@ class WatchedClusters:
         return {one.info.node_id for one in views if one.info and one.liveness == "up"}
 
     def close(self) -> None:
-        """Stop watching. Jobs continue."""
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
-        for cluster in self._all:
+        """Stop watching; nothing is opened from now on. Jobs continue."""
+        with self._lock:
+            self._is_closed = True
+            self._unsubscribe_own()
+            for one in self._open.values():
+                one.close()
+            self.own.close()
+
+    def _opened(self, name: str) -> Cluster:
+        if self._is_closed:
+            raise ClosedError("closed")
+        if name == self.own.name:
+            if not self._is_own_followed:
+                follow_remembered(self.own)
+                self._is_own_followed = True
+            return self.own
+        if name not in self._open:
+            opened = self._connected(name)
+            while len(self._open) >= MOST_WATCHED:
+                self._close_one()
+            self._open[name] = opened
+        self._asked[name] = next(self._numbers)
+        return self._open[name].cluster
+
+    def _connected(self, name: str) -> _Opened:
+        cluster = self._connect(name)
+        try:
+            follow_remembered(cluster)
+        except BaseException:
             cluster.close()
+            raise
+        return _Opened(cluster, cluster.subscribe(self._tell))
+
+    def _close_one(self) -> None:
+        over = [name for name in self._open if name in self._over]
+        name = min(over or self._open, key=self._asked.__getitem__)
+        # Nobody is led to it any more before it is closed.
+        closing = self._open.pop(name)
+        del self._asked[name]
+        closing.close()
+        self._tell()
 
     @property
     def _others(self) -> tuple[Cluster, ...]:
-        return tuple(one for one in tuple(self._open.values()) if one is not self.own)
+        return tuple(one.cluster for one in tuple(self._open.values()))
 
     @property
     def _all(self) -> tuple[Cluster, ...]:

@@ -56,8 +56,7 @@ class LaunchingResource(MntrainHandler):
         how |= {"submitted_by": self.person, "on_note": notes.append}
         try:
             # A fetch takes minutes to hours, and would end with the page's patience.
-            cluster = updates.cluster if before is None else updates.clusters.of_job(before)
-            job = await self.work(cluster.launch, spec, is_fetched=False, **how)
+            job = await self.work(updates.clusters.launch, before, spec, is_fetched=False, **how)
         except DoctorRefusedError as error:
             first, *others = error.found
             refused = RefusedLaunch(**msgspec.structs.asdict(first), found=tuple(others))

@@ -7,7 +7,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.server.allocations.watched_clusters import WatchedClusters
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
-from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch
+from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch, silence_of
 
 
 class LaunchResource(MntrainHandler):
@@ -24,13 +24,25 @@ def cancel_launch(clusters: WatchedClusters, name: str, reason: str) -> None:
 
     Args:
         reason: why, stored with the job.
+
+    Raises:
+        RequestRefusedError: there is no such launch, or it waits no more.
+        RefusedError: the scheduler does not say how it is; or it was canceled meanwhile.
     """
     launch = AwaitedLaunch.named(name)
     if launch is None:
         raise refusal(404, Kind.NODES_TAKEN, f"no launch {name} waits for nodes: it was canceled")
-    if launch.give_back() is None:
+    now = launch.look()
+    if (silence := silence_of(now)) is not None:
+        raise silence
+    launch.job()  # one may have started while the scheduler was asked
+    is_in_use = launch.note.has_begun and now.state != "pending"
+    if is_in_use or launch.give_back_seen(now) is None:
         cause = f"{name} does not wait for nodes any more"
-        raise refusal(409, Kind.NODES_TAKEN, cause, "see its job, and stop that")
+        fix = "see its job, and stop that"
+        if not launch.note.jobs:
+            fix = f"end what uses its nodes, or give them back: mntrain stop {name}"
+        raise refusal(409, Kind.NODES_TAKEN, cause, fix)
     if launch.note.jobs:  # its record says why it does not go on
         job = clusters.find(launch.note.jobs[-1])
         if job.view().state not in TERMINAL:

@@ -107,7 +107,7 @@ class AcceptVerb(Verb):
         _place(context, args.output)  # said before it waits in a queue
         asked = {"nodes": args.sizes[-1], "name": self.name, "module": None, "target": None}
         wanted = Namespace(**{**vars(args), **asked})
-        return on_new_nodes(context, wanted, self._accept, keeps=args.keep)
+        return on_new_nodes(context, wanted, self._accept, is_job=False, keeps=args.keep)
 
     def _accept(self, context: Context, args: Namespace) -> Outcome:
         # It loads all that drives a cluster.

@@ -53,6 +53,11 @@ describe('a launch that waits for nodes', () => {
     expect(screen.queryByRole('button', { name: 'Attach' })).toBeNull();
   });
 
+  it('that has its nodes says that no job is on them yet', () => {
+    show({ ...LAUNCH, state: 'running', why: null, word: '' });
+    expect(screen.getByText(/granted; no job has started/)).toBeTruthy();
+  });
+
   it('opens the job whose nodes were taken', () => {
     const { calls, inserted } = show({ ...LAUNCH, job_id: 'j-00000042' });
     fireEvent.click(screen.getByRole('button', { name: 'Attach' }));

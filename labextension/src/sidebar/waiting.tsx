@@ -75,7 +75,9 @@ function Reason(launch: WaitingLaunch): JSX.Element {
   return (
     <>
       {state === 'running' && (
-        <p>{trans.__('Its nodes are granted; their agents start.')}</p>
+        <p>
+          {trans.__('Its nodes are granted; no job has started on them yet.')}
+        </p>
       )}
       {why && (
         <p className={why.kind === 'never-granted' ? 'mnt-cause' : ''}>

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,8 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.http.json_handler import RequestRefusedError
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.sources.slots import SlotFile, write_slot
@@ -54,12 +58,28 @@ def remember(*jobs: str, cluster: str = NAME, directory: Path | None = None) -> 
     AllocationBook().add(AllocationNote(cluster, "7", request, str(directory or ""), jobs))
 
 
+def held(squeue: Path, until: str) -> Path:
+    """Have a command answer only once that is true; it adds its id to the file returned."""
+    asked = squeue.with_name("asked")
+    wait = f'echo $$ >> "{asked}"; until {until}; do sleep 0.05; done\n'
+    squeue.write_text(squeue.read_text().replace("\n", f"\n{wait}", 1))
+    return asked
+
+
 class Watched:
     """The launches of a server on which one page listens, and what was told of them."""
 
     def __init__(self) -> None:
         self.opened: list[str] = []
-        self.launches = WaitingLaunches(bool, self.opened.append)
+        self.ended: list[str] = []
+        self.told: list[WaitingLaunch] = []
+        """All that were shown after each look."""
+        self.happens: Callable[[], object] = bool
+        self.launches = WaitingLaunches(self._tell, self.opened.append, self.ended.append)
+
+    def _tell(self) -> None:
+        self.told += self.shown
+        self.happens()
 
     @property
     def shown(self) -> tuple[WaitingLaunch, ...]:
@@ -75,7 +95,7 @@ async def watched(anyio_backend: str) -> AsyncIterator[Watched]:
     found = Watched()
     found.launches.begin()
     yield found
-    found.launches.close()
+    await found.launches.close()
 
 
 async def test_a_launch_is_shown_while_it_waits(slurm: SlurmTools, watched: Watched) -> None:
@@ -104,8 +124,10 @@ async def test_a_job_whose_nodes_were_taken_waits_again(
     slurm.state = "PENDING"
     await coming(lambda: watched.shown)
     assert watched.shown[0].job_id == JOB
+    assert not watched.ended
     slurm.state = "CANCELLED"
     await coming(lambda: not watched.shown)
+    assert watched.ended == [NAME]
 
 
 async def test_a_silent_scheduler_is_said_and_forgets_nothing(
@@ -142,11 +164,8 @@ async def test_every_launch_has_its_turn(slurm: SlurmTools, watched: Watched) ->
 async def test_one_question_serves_all_pages_and_a_slow_answer_delays_none(
     slurm: SlurmTools, tmp_path: Path, agents: Elsewhere
 ) -> None:
-    asked, answer = tmp_path / "asked", tmp_path / "answer"
-    squeue = tmp_path / "slurm" / "squeue"
-    told = squeue.read_text()
-    wait = f'echo >> "{asked}"; until [ -e "{answer}" ]; do sleep 0.05; done\n'
-    squeue.write_text(told.replace("\n", f"\n{wait}", 1))
+    answer = tmp_path / "answer"
+    asked = held(tmp_path / "slurm" / "squeue", f'[ -e "{answer}" ]')
     remember()
     agent = agents.agent("node1", cluster=CLUSTER)
     pages: list[list[dict[str, Any]]] = [[], []]
@@ -157,7 +176,7 @@ async def test_one_question_serves_all_pages_and_a_slow_answer_delays_none(
         await coming(asked.exists)
         agents.do(put_job, agent, 0, JOB)
         await coming(lambda: all(any(m["kind"] == "job" for m in page) for page in pages))
-        assert asked.read_text() == "\n"
+        assert len(asked.read_text().split()) == 1
         assert "waiting" not in msgspec.json.decode(updates.greeting("", 0)[0])
         answer.touch()
         await coming(lambda: all(any(m["kind"] == "waiting" for m in page) for page in pages))
@@ -184,9 +203,65 @@ async def test_the_job_of_an_allocation_is_one_like_any_other(
         await coming(lambda: updates.job(JOB) is not None)
         assert updates.clusters.of_job(JOB).name == "lab"
         assert updates.feed(JOB) is not None
-        assert [entry.name for entry in updates.nodes] == ["node1"]
+        await coming(lambda: [entry.name for entry in updates.nodes] == ["node1"])
         await updates.close()
         updates.clusters.close()
+
+
+async def test_what_is_used_without_a_launch_waits_only_while_it_has_no_nodes(
+    slurm: SlurmTools, watched: Watched
+) -> None:
+    remember()
+    await coming(lambda: watched.shown)
+    slurm.state = "RUNNING"
+    await coming(lambda: watched.shown[0].state == "running")
+    AllocationBook().used(NAME)
+    await coming(lambda: not watched.shown)
+    slurm.state = "PENDING"
+    await coming(lambda: watched.shown)
+    assert watched.shown[0].job_id is None
+
+
+async def test_a_launch_that_became_a_job_does_not_wait_for_nodes_to_go_on(
+    slurm: SlurmTools, anyio_backend: str
+) -> None:
+    remember(cluster="slurm-other")
+    remember()  # is asked about first
+    watched = Watched()
+
+    def launched() -> None:
+        note = AllocationBook().of_cluster(NAME)
+        if watched.shown and note is not None and not note.jobs:
+            slurm.state = "RUNNING"
+            AllocationBook().launched(NAME, JOB)
+
+    watched.happens = launched
+    watched.launches.begin()
+    await coming(lambda: NAME in watched.opened)
+    assert watched.told
+    assert not [one for one in watched.told if one.job_id]
+    await watched.launches.close()
+
+
+async def test_what_a_scheduler_has_not_answered_does_not_delay_the_end_of_a_server(
+    slurm: SlurmTools, tmp_path: Path
+) -> None:
+    asked = held(tmp_path / "slurm" / "squeue", "false")
+    before = set(threading.enumerate())
+    slurm.state = "RUNNING"
+    remember(JOB)
+    watched = Watched()
+    watched.launches.begin()
+    await coming(lambda: asked.exists() and asked.read_text())
+    await watched.launches.close()
+    await coming(lambda: not [one for one in since(before) if "mntrain-slurm" in one.name])
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(asked.read_text()), 0)
+    assert not watched.opened
+
+
+def since(before: set[threading.Thread]) -> set[threading.Thread]:
+    return set(threading.enumerate()) - before
 
 
 class NoClusters:
@@ -221,3 +296,31 @@ def test_a_job_that_has_its_nodes_is_not_canceled_so(
         cancel()
     assert refused.value.status_code == 409
     assert slurm.state == "RUNNING"
+
+
+def test_nodes_that_are_used_without_a_launch_are_not_given_back_by_a_page(
+    slurm: SlurmTools, cancel: Callable[[], None]
+) -> None:
+    remember()
+    AllocationBook().used(NAME)
+    slurm.state = "RUNNING"
+    with pytest.raises(RequestRefusedError) as refused:
+        cancel()
+    assert refused.value.status_code == 409
+    assert slurm.state == "RUNNING"
+    slurm.state = "PENDING"
+    cancel()
+    assert slurm.state == "CANCELLED"
+    assert AllocationBook().of_cluster(NAME) is not None, "what ran on them is still to be read"
+
+
+@pytest.mark.parametrize("jobs", [(), (JOB,)])
+def test_a_silent_scheduler_is_named_to_who_cancels(
+    slurm: SlurmTools, cancel: Callable[[], None], jobs: tuple[str, ...]
+) -> None:
+    remember(*jobs)
+    slurm.state = "SILENT"
+    with pytest.raises(RefusedError) as refused:
+        cancel()
+    assert refused.value.kind is Kind.NO_SCHEDULER
+    assert AllocationBook().of_cluster(NAME) is not None

@@ -63,12 +63,18 @@ def launch_on(context: Context, args: Namespace, launch: Launch) -> Outcome:
 
 
 def on_new_nodes(
-    context: Context, args: Namespace, launch: Launch, *, keeps: bool = True
+    context: Context,
+    args: Namespace,
+    launch: Launch,
+    *,
+    is_job: bool = True,
+    keeps: bool = True,
 ) -> Outcome:
     """Get nodes from the source that the options name, and do something on them.
 
     Args:
         launch: does it; nodes without a job that was launched are given back if it fails.
+        is_job: whether what it does becomes a job, for which others wait until then.
         keeps: whether they stay afterwards, until nobody uses them.
 
     Raises:
@@ -90,6 +96,8 @@ def on_new_nodes(
             )
             members = getattr(args, "member", None) or [*nodes.request.slots]
             there = Namespace(**{**vars(args), "cluster": name, "member": members})
+            if not is_job:
+                book.used(name)
             outcome = launch(context, there)
         except BaseException as error:
             note = book.of_cluster(name)
@@ -97,6 +105,7 @@ def on_new_nodes(
                 raise  # it runs, and ends the allocation when it ends
             is_wrong_job = isinstance(error, MntrainError) and nodes.are_up
             if is_wrong_job and args.idle is not None:
+                book.used(name)
                 context.screen.say(_kept_line(context, name, _idle_s(args)))
             else:
                 _give_back(context, nodes)

@@ -94,8 +94,15 @@ export async function isForced(found: IProblem[]): Promise<boolean> {
 
 /** Ask whether to cancel a launch that waits for nodes. */
 export async function isCanceled(launch: WaitingLaunch): Promise<boolean> {
-  const { allocation, cluster, job_id, name, source } = launch;
-  const given = trans.__('Job %1 leaves the queue of %2.', allocation, source);
+  const { allocation, cluster, job_id, name, source, state } = launch;
+  const given =
+    state === 'pending'
+      ? trans.__('Job %1 leaves the queue of %2.', allocation, source)
+      : trans.__(
+          'Job %1 of %2 ends, and its nodes are given back.',
+          allocation,
+          source
+        );
   return isAnyway(
     trans.__('Cancel %1 (%2)?', name, cluster),
     job_id

@@ -295,6 +295,18 @@ def test_no_wait_contradicts_wait_and_a_cell(
     assert AllocationBook().of_last_launch() is None
 
 
+def test_who_cancels_is_told_of_a_scheduler_that_does_not_answer(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    slurm.state = "SILENT"
+    with pytest.raises(RefusedError) as raised:
+        run_words(["stop", left[0]], make_context(cluster))
+    assert raised.value.kind is Kind.NO_SCHEDULER
+    # A job on its nodes is stopped all the same.
+    waits()
+    assert run_words(["stop", cluster.to_launch.id], make_context(cluster)).job is not None
+
+
 def test_an_acceptance_run_says_how_many_nodes_it_wants(
     slurm: SlurmTools, cluster: StandInCluster, tmp_path: Path
 ) -> None:
