@@ -74,8 +74,8 @@ class SlurmQueue:
         words = ["squeue", "-h", "-s", "-j", job, "-o", _STEPS_FORMAT]
         said = await self._commands.run(words)
         if said.code and _NO_JOB not in said.complaint:
-            told = " ".join(said.complaint.split())
-            raise _no_answer(job, told or f"squeue ended with code {said.code}")
+            why = " ".join(said.complaint.split()) or f"squeue ended with code {said.code}"
+            raise _no_answer(job, why)
         found = [line.strip().split("|", 2) for line in said.output.splitlines()]
         lines = [StepLine(*fields) for fields in found if len(fields) == len(StepLine._fields)]
         return tuple(one for one in lines if is_step(one.step, job))
