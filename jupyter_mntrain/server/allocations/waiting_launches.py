@@ -134,7 +134,10 @@ class WaitingLaunches:
             self._is_closed = True
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=True)
-        await asyncio.to_thread(self._end_looks)
+        # A thread of its own: the event loop's stay.
+        thread = ThreadPoolExecutor(1, thread_name_prefix="mntrain-end")
+        await asyncio.get_running_loop().run_in_executor(thread, self._end_looks)
+        thread.shutdown(wait=False)
 
     def _end_looks(self) -> None:
         with self._lock:

@@ -219,6 +219,13 @@ async def test_what_is_used_without_a_launch_waits_only_while_it_has_no_nodes(
     await coming(lambda: watched.shown[0].state == "running")
     AllocationBook().used(NAME)
     await coming(lambda: not watched.shown)
+    watched.told.clear()
+    remember(cluster="slurm-later")
+    await coming(lambda: {one.cluster for one in watched.told} >= {"slurm-later"})
+    number = len(watched.told)
+    await coming(lambda: len(watched.told) > number + 6)
+    assert {one.cluster for one in watched.told} == {"slurm-later"}
+    AllocationBook().forget("slurm-later")
     slurm.state = "PENDING"
     await coming(lambda: watched.shown)
     assert watched.shown[0].job_id is None
