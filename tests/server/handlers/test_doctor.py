@@ -135,7 +135,7 @@ def test_a_job_is_started_to_see_whether_it_works(served: Served) -> None:
     assert state.problem is None
     assert state.examination is not None
     tried = [one for one in state.examination.report.findings if one.check == "deep-step"]
-    assert [one.level for one in tried] == ["stops", "stops"]
+    assert [one.level for one in tried] == ["stops", "stops"], state.examination.report.findings
     assert {one.node for one in tried} == {"node1", "node2"}
     assert len(seen) == 1
 
