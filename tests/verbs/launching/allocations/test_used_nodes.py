@@ -11,22 +11,11 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
 from jupyter_mntrain.verbs.nodes.accept import AcceptVerb
 from jupyter_mntrain.verbs.verb import Outcome
-from tests.standin.cluster import StandInCluster, node
+from tests.standin.cluster import StandInCluster
 from tests.standin.screen import make_context, run_words
 from tests.standin.slurm_tools import SlurmTools
 
 LAUNCH = ("launch", "train.py", "--on", "slurm", "--nodes", "2")
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmTools:
-    (tmp_path / "train.py").write_text("print(1)")
-    return SlurmTools(tmp_path / "slurm", monkeypatch)
-
-
-@pytest.fixture
-def cluster() -> StandInCluster:
-    return StandInCluster([node("slurm-0", 1), node("slurm-1", 2)])
 
 
 def test_nodes_that_are_kept_after_a_wrong_job_wait_for_no_launch(

@@ -30,17 +30,6 @@ LAUNCH = ("launch", "train.py", "--on", "slurm", "--nodes", "2", "--no-wait")
 
 
 @pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlurmTools:
-    (tmp_path / "train.py").write_text("print(1)")
-    return SlurmTools(tmp_path / "slurm", monkeypatch)
-
-
-@pytest.fixture
-def cluster() -> StandInCluster:
-    return StandInCluster([node("slurm-0", 1), node("slurm-1", 2)])
-
-
-@pytest.fixture
 def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Clusters whose launch was left to a process of its own."""
     found: list[str] = []
