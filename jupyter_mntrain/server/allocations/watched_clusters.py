@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, count
 from typing import Any, NamedTuple
 
 from jupyter_mntrain.cluster import Cluster, Job
@@ -59,7 +58,7 @@ class WatchedClusters:
         self._open: dict[str, _Opened] = {}
         self._asked: dict[str, int] = {}
         """When each open one was last asked for: a higher number is later."""
-        self._numbers = itertools.count()
+        self._numbers = count()
         self._over: set[str] = set()
         """Those whose allocation has ended, open or not."""
         self._unsubscribe_own = own.subscribe(tell)
