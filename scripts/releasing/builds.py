@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+from scripts.releasing.project_urls import origin
 from scripts.releasing.refusal import Refusal
 
 
@@ -28,6 +29,9 @@ def build(root: Path, work: Path, commit: str, time: str) -> Path:
     clone = ["git", "clone", "--quiet", "--local", "--no-checkout", str(root), str(source)]
     subprocess.run(clone, check=True)
     subprocess.run(["git", "checkout", "--quiet", commit], cwd=source, check=True)
+    if remote := origin(root):
+        # A clone of a clone: the packages tell whence the first one came.
+        subprocess.run(["git", "remote", "set-url", "origin", remote], cwd=source, check=True)
     # Installed by lock file and hash; hard links, since they are many.
     for installed in ("node_modules", ".yarn"):
         shutil.copytree(
