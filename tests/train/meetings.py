@@ -18,13 +18,14 @@ from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
-from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
+from jupyter_mntrain.recipe.parts.data_parallel import SENT_BYTES, DataParallelSection
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.loop import train
 from jupyter_mntrain.train.model.decoder import read_config
 from jupyter_mntrain.train.model.stages import build_modules
+from jupyter_mntrain.train.optimizer.averaging import average
 from jupyter_mntrain.train.optimizer.meetings import Meetings
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
@@ -53,6 +54,8 @@ NARROW = (
     *("model.dtype=bfloat16", "data_parallel.sync_dtype=bfloat16"),
     *("train.skip_spikes=50", "adapters.rank=4"),
 )
+
+QUANTIZED = ("data_parallel.sync_dtype=int8",)
 
 
 class Played:
@@ -110,6 +113,7 @@ def run_meetings(world: World, directory: Path) -> MeetingOutcome:
         max(one.loss_error for one in found),
         max(one.weight_error for one in found),
         max(one.averaged_error for one in found),
+        {name: max(one.rounding[name] for one in found) for name in SENT_BYTES},
         tuple(_differing(world, directory)) if world.size == REPLICAS else (),
     )
 
@@ -158,7 +162,9 @@ def _met(world: World, recipe: Recipe) -> MeetingOutcome:
     mine = {name: one[slice(*rows[name])] if name in rows else one for name, one in theirs.items()}
     weight_error = _worst(pipeline, mine)
     averaged_error = _averaged_error(recipe, groups, pipeline, optimizer, batches[0])
-    return MeetingOutcome(loss_error, weight_error, averaged_error)
+    assert groups.replicas is not None
+    rounding = {name: _rounding_error(name, groups.replicas) for name in SENT_BYTES}
+    return MeetingOutcome(loss_error, weight_error, averaged_error, rounding)
 
 
 def _averaged_error(
@@ -182,6 +188,22 @@ def _averaged_error(
     return _worst(pipeline, expected)
 
 
+def _rounding_error(dtype: str, group: dist.ProcessGroup) -> float:
+    """Of numbers that fill no whole block, the last replica's a thousand times as small."""
+    count = dist.get_world_size(group)
+    made = torch.Generator().manual_seed(7)
+    all_values = torch.randn((count, 5003), generator=made)
+    all_values[-1] /= 1000
+    mean, sent = average(all_values[dist.get_rank(group)].clone(), dtype, group)
+    whole = 5003 * SENT_BYTES[dtype] * 2 * (count - 1) / count
+    assert whole // 1 <= sent < 1.25 * whole, "to fill whole blocks little more is sent"
+    means = [torch.empty_like(mean) for _ in range(count)]
+    dist.all_gather(means, mean, group=group)
+    if not all(torch.equal(one, mean) for one in means):
+        return float("inf")
+    return ((mean - all_values.mean(dim=0)).abs().max() / all_values.abs().max()).item()
+
+
 def _worst(pipeline: Pipeline, expected: Mapping[str, torch.Tensor]) -> float:
     errors = []
     for name, one in pipeline.parameters().items():
@@ -191,9 +213,9 @@ def _worst(pipeline: Pipeline, expected: Mapping[str, torch.Tensor]) -> float:
 
 
 def _differing(world: World, directory: Path) -> list[str]:
-    """Train, and again from between two meetings, in float32 and in bfloat16. Collective."""
+    """Train, and again from between two meetings, by what is sent. Collective."""
     found = []
-    for name, more in (("float32", ()), ("bfloat16", NARROW)):
+    for name, more in (("float32", ()), ("bfloat16", NARROW), ("int8", QUANTIZED)):
         folder = directory / f"meetings-{name}"
         if world.is_head:
             folder.mkdir()

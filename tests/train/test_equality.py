@@ -95,4 +95,7 @@ def test_replicas_that_meet_rarely_equal_one_process_that_plays_them_all(
     assert met.loss_error <= MET_LOSS
     assert met.weight_error <= TRAINED
     assert met.averaged_error <= LOSS
+    assert met.rounding["float32"] <= LOSS
+    assert met.rounding["bfloat16"] <= 2**-7
+    assert met.rounding["int8"] <= 1 / 127
     assert met.differing == (), "after a resume between two meetings"

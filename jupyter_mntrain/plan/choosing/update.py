@@ -203,7 +203,7 @@ def replica_seconds(recipe: Recipe, values: float, speed: LinkSpeed) -> float:
     learned: the mean of a step.
     """
     section = recipe.data_parallel
-    width = WIDTHS[section.sync_dtype] if section.meets_rarely else gradient_width(recipe)
+    width = section.sent_bytes if section.meets_rarely else gradient_width(recipe)
     every = max(1, section.sync_every)
     return ring_seconds(values * width, section.replicas, speed) / every
 

@@ -10,6 +10,12 @@ from jupyter_mntrain.model._record import UserRecord
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.results import EvaluationSection
 
+BLOCK, SCALE_BYTES = 1024, 4
+"""Values that are sent as int8 with a scale in common, and its bytes."""
+
+SENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + SCALE_BYTES / BLOCK}
+"""Bytes per value at a meeting of replicas."""
+
 
 class DataParallelSection(UserRecord, frozen=True):
     """Data parallelism: ``replicas`` x ``shards`` pipelines, each on its own part of every batch.
@@ -22,7 +28,8 @@ class DataParallelSection(UserRecord, frozen=True):
     every so many steps, and after the last one (DiLoCo, arXiv 2311.08105): for replicas with a slow
     network between them. The ranks of a replica then follow each other, so that nodes hold whole
     ones. SGD with Nesterov momentum, by ``outer_learning_rate`` and ``outer_momentum``, takes the
-    mean of the differences to the weights of the last meeting, which are sent in ``sync_dtype``.
+    mean of the differences to the weights of the last meeting, which are sent in ``sync_dtype``:
+    as ``int8``, with a scale for every :data:`BLOCK` of them.
     """
 
     replicas: Annotated[int, Meta(ge=1, le=1024)] = 1
@@ -30,7 +37,7 @@ class DataParallelSection(UserRecord, frozen=True):
     sync_every: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     outer_learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 0.7
     outer_momentum: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
-    sync_dtype: Literal["float32", "bfloat16"] = "float32"
+    sync_dtype: Literal["float32", "bfloat16", "int8"] = "float32"
 
     @property
     def width(self) -> int:
@@ -41,6 +48,11 @@ class DataParallelSection(UserRecord, frozen=True):
     def meets_rarely(self) -> bool:
         """Whether replicas train apart between meetings; else they sum gradients in every step."""
         return self.sync_every > 0
+
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes per value that replicas average at a meeting."""
+        return SENT_BYTES[self.sync_dtype]
 
     @property
     def sums_gradients(self) -> bool:

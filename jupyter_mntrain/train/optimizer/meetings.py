@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-import torch.distributed as dist
 
 from jupyter_mntrain.recipe.memory import shown_bytes
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally
 from jupyter_mntrain.train.model.stages import DTYPES
+from jupyter_mntrain.train.optimizer.averaging import average
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.outer import outer_buckets
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
-from jupyter_mntrain.train.pipeline.replicas import ring_bytes
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
 from jupyter_mntrain.train.world import Groups
 
@@ -107,7 +106,7 @@ class Meetings:
             return ""
         section = self._section
         values = sum(one.numel() for one in self._weights().values())
-        size = shown_bytes(values * DTYPES[section.sync_dtype].itemsize)
+        size = shown_bytes(round(values * section.sent_bytes))
         return (
             f"; replicas meet every {section.sync_every} steps: {size} per rank in "
             f"{section.sync_dtype}; outer learning rate {section.outer_learning_rate:g}, "
@@ -122,20 +121,20 @@ class Meetings:
 
     @torch.no_grad()
     def _meet(self) -> None:
-        group, dtype = self._groups.replicas, DTYPES[self._section.sync_dtype]
+        group, kept, total = self._groups.replicas, self._optimizer.kept(), 0
         assert group is not None  # noqa: S101
-        count, kept, total = dist.get_world_size(group), self._optimizer.kept(), 0
-        size = sum(one.numel() for one in kept.values()) * dtype.itemsize
+        values = sum(one.numel() for one in kept.values())
+        size = round(values * self._section.sent_bytes)
         tally = Tally(self._progress, MEETING, size, "B")
         for bucket in self._buckets:
-            sent = bucket.learned(kept).to(dtype)
-            dist.all_reduce(sent, group=group)
-            bucket.step(sent.float().div_(count))
-            total += sent.nbytes
-            tally.add(sent.nbytes)
+            learned = bucket.learned(kept)
+            mean, sent = average(learned, self._section.sync_dtype, group)
+            bucket.step(mean)
+            total += sent
+            tally.add(round(learned.numel() * self._section.sent_bytes))
         tally.end()
         before, after = self._groups.grid.ring_of(self._groups.rank)
-        self._meter.passed_on(ring_bytes(total, count), sent_to=after, received_from=before)
+        self._meter.passed_on(total, sent_to=after, received_from=before)
         weights = self._weights()
         self._pipeline.even_out_tied(weights)
         for name, one in kept.items():
