@@ -109,8 +109,12 @@ class Grid(Record, frozen=True):
             fix=f"give every node a multiple of {self.width} ranks",
         )
 
-    def split_apart(self, hosts: Sequence[str]) -> tuple[int, ...] | None:
-        """Find ranks on different nodes that would share sharded weights; ``None`` if none."""
+    def spread_shards(self, hosts: Sequence[str]) -> tuple[int, ...] | None:
+        """Find ranks on different nodes that share sharded weights; ``None`` if none.
+
+        Args:
+            hosts: node of each rank.
+        """
         groups = (self.shards_of(rank) for rank in range(self.ranks))
         return next((group for group in groups if _differ(hosts, group)), None)
 

@@ -11,8 +11,10 @@ import msgspec
 import numpy as np
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.plan.prediction.traffic import shard_bytes
 from jupyter_mntrain.recipe.families import family_of, normal
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
+from jupyter_mntrain.recipe.memory import shown_bytes
 from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.rank_memory import adapter_values, shown_adapters
@@ -84,10 +86,22 @@ class Prepared:
         yield topology(self.reports)
         if self.grid.width > 1:
             yield f"data parallel: {self.grid}{meetings}"
-            if note := self.grid.spread_replicas([report.host for report in self.reports]):
+            hosts = [report.host for report in self.reports]
+            if note := self.grid.spread_replicas(hosts):
                 yield str(note)
+            if shared := self.grid.spread_shards(hosts):
+                yield self._crossing(shared, hosts)
         yield from (f"data: {line}" for line in self.summary)
         yield from shown_adapters(self.recipe, self.config.to_dict())
+
+    def _crossing(self, shared: Sequence[int], hosts: Sequence[str]) -> str:
+        """What ranks of several nodes with the same sharded weights exchange."""
+        size = shard_bytes(self.recipe, self.config.to_dict(), self.layout)
+        nodes = " and ".join(dict.fromkeys(hosts[rank] for rank in shared))
+        return (
+            f"sharded weights: ranks {', '.join(map(str, shared))} share theirs over the network, "
+            f"on {nodes}; a rank sends {shown_bytes(round(size))} in every step"
+        )
 
     def flops_per_token(self, place: int) -> float:
         """Model FLOPs of the stages at this place in a pipeline."""
@@ -127,7 +141,6 @@ def prepare(
     waiting = Tally(progress, WAITING)
     reports = agree(world, digests=ready.digests)
     waiting.end()
-    _refuse_apart(ready.grid, [report.host for report in reports])
     return replace(ready, reports=reports)
 
 
@@ -209,18 +222,6 @@ def _sequences(
         return found, None
     tested = JoinedRows([rows_of(one, section) for one in held])
     return found, sample_of(tested, evaluation.sequences)
-
-
-def _refuse_apart(grid: Grid, hosts: Sequence[str]) -> None:
-    """Raise, on every rank alike, if shards of the same weights are on different nodes."""
-    apart = grid.split_apart(hosts)
-    if apart is None:
-        return
-    nodes = " and ".join(sorted({hosts[rank] for rank in apart}))
-    ranks = ", ".join(map(str, apart))
-    cause = f"data_parallel.shards = {grid.shards}: ranks {ranks} are on {nodes}, so weights would "
-    cause += "be gathered over the network in every step"
-    raise RecipeError(cause, fix=f"give every node a multiple of {grid.shards} ranks, or no shards")
 
 
 def _refuse_attention(attention: str) -> None:

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Self
 
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween, slowest_link
+from jupyter_mntrain.plan.prediction.traffic import passed_bytes
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
@@ -150,12 +151,10 @@ def sum_seconds(
     """
     replicas, shards = recipe.data_parallel.replicas, recipe.data_parallel.shards
     values = sum(map(math.prod, shapes))
-    gradients = values * gradient_width(recipe)
     seconds = 0.0
     if shards > 1:
         speed = ring_speed(devices, links, rings.shards[place])
-        passed = weights * WIDTHS[recipe.dtype] + gradients
-        seconds += ring_seconds(passed, shards, speed, rounds=1)
+        seconds += ring_seconds(passed_bytes(recipe, weights, values), shards, speed, rounds=1)
     if replicas > 1:
         seconds += max(
             replica_seconds(

@@ -1,10 +1,16 @@
-"""Pipeline traffic: computes the bytes between nodes in one optimizer step. Pure."""
+"""Traffic: computes the bytes between nodes in one optimizer step. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from jupyter_mntrain.recipe.families import parameters
+from jupyter_mntrain.recipe.layout import Layout
+from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS, gradient_width
 from jupyter_mntrain.recipe.orders.actions import rank_of_stage
+from jupyter_mntrain.recipe.rank_memory import Config, trained_parameters
+from jupyter_mntrain.recipe.sections import Recipe
 
 
 def step_traffic(
@@ -48,3 +54,37 @@ def ring_traffic(nodes: Sequence[str], size_bytes: float) -> dict[tuple[str, str
         if node != after:
             found[node, after] = found.get((node, after), 0.0) + each
     return found
+
+
+def passed_bytes(recipe: Recipe, weights: float, trained: float) -> float:
+    """Return the bytes that go around a ring of shards once in a step.
+
+    Weights are gathered before the first microbatch of each pass over the schedule, and gradients
+    are scattered after its last.
+
+    Args:
+        weights: values of all parameters.
+        trained: values of those that have gradients.
+    """
+    once = weights * WIDTHS[recipe.dtype] + trained * gradient_width(recipe)
+    return recipe.train.accumulation * once
+
+
+def shard_bytes(recipe: Recipe, config: Config, layout: Layout) -> float:
+    """Return the most bytes that a rank sends to others with the same sharded weights in a step,
+    and as many are received.
+    """
+    shards = recipe.data_parallel.shards
+    return max(_passed_at(recipe, config, layout, one) for one in range(layout.world_size)) * (
+        (shards - 1) / shards
+    )
+
+
+def _passed_at(recipe: Recipe, config: Config, layout: Layout, place: int) -> float:
+    weights = trained = 0
+    for stage in layout.stages_of(place):
+        layers, last = len(layout.stages[stage]), layout.last_stage
+        ends = {"is_first": stage == 0, "is_last": stage == last}
+        weights += sum(map(math.prod, parameters(config, layers, **ends)))
+        trained += sum(map(math.prod, trained_parameters(recipe, config, layers, **ends)))
+    return passed_bytes(recipe, weights, trained)

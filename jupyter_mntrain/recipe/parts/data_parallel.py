@@ -21,8 +21,9 @@ class DataParallelSection(UserRecord, frozen=True):
     """Data parallelism: ``replicas`` x ``shards`` pipelines, each on its own part of every batch.
 
     Ranks of a node get the same stage first, so that gradients are summed within a node and only
-    activations cross the network. ``replicas`` hold the same weights. ``shards`` ranks of one node
-    shard weights and optimizer state (FSDP2), and gather the weights to compute.
+    activations cross the network. ``replicas`` hold the same weights. ``shards`` ranks
+    shard weights and optimizer state (FSDP2), and gather the weights to compute: of one node where
+    it has enough, else over the network.
 
     With ``sync_every`` above 0, each replica trains alone, and all average what they learned after
     every so many steps, and after the last one (DiLoCo, arXiv 2311.08105): for replicas with a slow

@@ -15,7 +15,8 @@ from jupyter_mntrain.model.records.node import Capacity, NodeInfo
 from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.plan.prediction.step_time import LeastStep, least_step
-from jupyter_mntrain.plan.prediction.traffic import ring_traffic, step_traffic
+from jupyter_mntrain.plan.prediction.traffic import passed_bytes, ring_traffic, step_traffic
+from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import make_grid
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
 from jupyter_mntrain.recipe.rank_memory import Config, model_config, trained_parameters
@@ -172,7 +173,9 @@ def _links(
 def _traffic(
     recipe: Recipe, config: Config, nodes: Sequence[str]
 ) -> Iterator[dict[tuple[str, str], float]]:
-    """Bytes per step and link, of each pipeline and of each ring of replicas."""
+    """Bytes per step and link, of each pipeline and of each ring of replicas
+    and of shards.
+    """
     section, size = recipe.data_parallel, WIDTHS[recipe.dtype]
     boundary = recipe.tokens_per_step / section.width * config["hidden_size"] * size
     grid = make_grid(recipe, len(nodes))
@@ -186,4 +189,10 @@ def _traffic(
     weights = sum(map(math.prod, shapes)) * sent
     each = weights / recipe.pipeline_ranks(len(nodes)) / grid.shards
     for ring in {grid.replicas_of(rank) for rank in range(len(nodes))}:
+        yield ring_traffic([nodes[rank] for rank in ring], each)
+    everything = sum(map(math.prod, parameters(config, layers, is_first=True, is_last=True)))
+    passed = passed_bytes(recipe, everything, sum(map(math.prod, shapes)))
+    # An all-reduce takes two rounds, a gather or a scatter one.
+    each = passed / recipe.pipeline_ranks(len(nodes)) / 2
+    for ring in {grid.shards_of(rank) for rank in range(len(nodes))}:
         yield ring_traffic([nodes[rank] for rank in ring], each)

@@ -44,15 +44,24 @@ def sets(changes: list[str]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["replicas", "shards"])
+@pytest.mark.parametrize(
+    ("kind", "nodes", "said"),
+    [
+        ("replicas", "aabb", ""),
+        ("shards", "aabb", ""),
+        ("shards", "abab", "ranks 0, 1 share theirs over the network, on a and b; a rank sends "),
+    ],
+)
 def test_two_pipelines_of_two_ranks_train_what_one_process_trains(
-    recipe: Path, base: list[str], tmp_path: Path, kind: str
+    recipe: Path, base: list[str], tmp_path: Path, kind: str, nodes: str, said: str
 ) -> None:
     alone = train(parse_recipe("", [*base, f"output.directory={tmp_path / 'alone'}"]))
     mine = [*base, f"data_parallel.{kind}=2", f"output.directory={tmp_path / 'both'}"]
-    ended = run_ranks(recipe, ["a", "a", "b", "b"], *sets(mine), metrics=tmp_path / "metrics")
+    ended = run_ranks(recipe, [*nodes], *sets(mine), metrics=tmp_path / "metrics")
     assert [one.exit_code for one in ended] == [0] * 4, ended
     assert "data parallel: 2 pipelines of 2 ranks" in ended[0].out
+    assert said in ended[0].out
+    assert ("over the network" in ended[0].out) == bool(said)
     assert "Fix:" not in ended[0].out
     assert losses(read(tmp_path / "metrics", 3)) == pytest.approx(alone.losses, abs=2e-5)
     samples = read(tmp_path / "metrics", 0)
@@ -76,7 +85,8 @@ def test_a_run_goes_on_with_other_replicas_and_shards(
     ways = [
         ("shards=2", ["a", "a", "b", "b"]),
         ("shards=1", ["a", "b"]),
-        ("shards=3", ["a", "a", "a"]),
+        ("shards=3", ["a", "b", "a"]),
+        ("shards=2", ["a", "b"]),
         ("replicas=2", ["a", "a"]),
     ]
     known: list[float] = []
@@ -107,15 +117,6 @@ def test_replicas_on_different_nodes_work_and_are_told(
     assert says("gradients cross the network in every step. Fix: give every node", ended[0].out)
 
 
-@pytest.mark.slow
-def test_shards_on_different_nodes_are_refused_by_every_rank(recipe: Path, base: list[str]) -> None:
-    mine = [*base, "data_parallel.shards=2"]
-    ended = run_ranks(recipe, ["a", "b"], *sets(mine))
-    said = "data_parallel.shards = 2: ranks 0, 1 are on a and b, so weights would be gathered over"
-    assert [one.exit_code for one in ended] == [2, 2]
-    assert all(says(said, one.err) for one in ended), ended
-
-
 def test_the_ranks_of_a_node_are_replicas_of_one_stage() -> None:
     grid = Grid(6, 2)
     assert [grid.pipeline_of(rank) for rank in range(6)] == [(0, 2, 4), (1, 3, 5)] * 3
@@ -132,6 +133,8 @@ def test_the_ranks_of_a_node_are_replicas_of_one_stage() -> None:
     assert both.replicas_of(6) == (4, 6)
     assert both.pipeline_of(6) == (2, 6)
     assert (both.place_of(6), both.part_of(6), both.replica_of(6)) == (1, 2, 1)
+    assert both.spread_shards("aabbccdd") is None
+    assert both.spread_shards("aaabbbcc") == (2, 3)
 
 
 def test_the_ranks_of_a_replica_that_meets_rarely_follow_each_other() -> None:

@@ -53,6 +53,15 @@ def test_replicas_on_different_nodes_send_their_gradients_round() -> None:
     assert ring_traffic(["a", "a", "b"], 30.0) == {("a", "b"): 40.0, ("b", "a"): 40.0}
 
 
+def test_shards_on_different_nodes_send_weights_and_gradients_once(panel: Panel) -> None:
+    twice = choose(panel, changes="data_parallel.replicas=3").prediction
+    once = choose(panel, changes="data_parallel.shards=3").prediction
+    assert twice is not None
+    assert once is not None
+    # Weights gathered and gradients scattered: as much as an all-reduce of the gradients.
+    assert once.links == twice.links != ()
+
+
 def test_pipelines_side_by_side_send_their_share_each(panel: Panel) -> None:
     changes = "data_parallel.replicas=3\nmodel.tie_embeddings=true"
     prediction = choose(panel, changes=changes).prediction
