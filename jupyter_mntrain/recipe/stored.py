@@ -78,6 +78,18 @@ def with_settings(spec: JobSpec, settings: Sequence[str]) -> JobSpec:
     return changed
 
 
+def chosen_as_for(spec: JobSpec, other: JobSpec) -> JobSpec:
+    """The same job with what was chosen for another one that runs the same recipe.
+
+    What depends on devices, or on how fast they and their links are just now, is then not chosen
+    anew: another schedule adds up in another order, and the losses differ by rounding.
+    """
+    if overrides_of(spec) is None:
+        return spec
+    entry = (*spec.entry[:3], *chosen_words(other), *spec.entry[3:])
+    return msgspec.structs.replace(spec, entry=entry)
+
+
 def named_directory(recipe: Recipe, run: str) -> Path | None:
     """The run's folder in the recipe's ``checkpoint.directory``; ``None`` if it names none."""
     given = recipe.checkpoint.directory

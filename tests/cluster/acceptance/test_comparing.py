@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from jupyter_mntrain.cluster.examination.acceptance.broken_jobs import (
     MOMENT_S,
+    BrokenJob,
     HeldLeases,
     began_after,
     compared,
@@ -17,6 +20,10 @@ from jupyter_mntrain.cluster.examination.acceptance.timed_jobs import (
     steps_for,
 )
 from jupyter_mntrain.metrics.acceptance.acceptance_report import ResumedRun, ScalingPoint
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
+from jupyter_mntrain.recipe.devices.settled import values_of
+from jupyter_mntrain.recipe.stored import recipe_of
 from tests.standin.training import sample_job
 from tests.test_house import ROOT
 
@@ -31,6 +38,40 @@ def test_losses_are_compared_to_the_last_bit_and_only_after_the_checkpoint() -> 
     found = compared(ResumedRun(), UNBROKEN, {**resumed, 3: 9.0}, 4)
     assert found.different == (7,)
     assert 0 < found.largest_difference < 2e-12
+
+
+class RefusedJobs:
+    """Trial jobs that are all refused."""
+
+    def __init__(self) -> None:
+        self.launches: list[JobSpec] = []
+
+    def launch(self, spec: JobSpec) -> None:
+        self.launches.append(spec)
+        raise RefusedError("no", fix="none")
+
+
+def test_the_broken_run_has_the_plan_of_the_unbroken_one() -> None:
+    spec = JobSpec(
+        entry=("-m", TRAINER, "recipe.toml", "--set", "train.seed=7"),
+        files={"recipe.toml": '[model]\npreset = "llama-tiny"\n[pipeline]\nmicrobatches = 4\n'},
+        participants=(Participant("a"), Participant("b")),
+    )
+    chosen = {
+        "pipeline.schedule": "eager-zero-bubble",
+        "pipeline.split": "[1, 3]",
+        "memory.checkpointing": "full",
+        "model.dtype": "float32",
+        "memory.compile": "false",
+    }
+    jobs: Any = RefusedJobs()
+    unbroken = msgspec.structs.replace(spec, files={}, chosen=chosen)  # as nodes tell it
+    BrokenJob(jobs, spec, 20, unbroken).start()
+    [launched] = jobs.launches
+    recipe = recipe_of(launched)
+    assert recipe is not None
+    assert values_of(recipe).items() >= {**chosen, "pipeline.microbatches": "4"}.items()
+    assert (recipe.train.seed, recipe.train.steps, recipe.checkpoint.interval_steps) == (7, 20, 5)
 
 
 def test_a_lease_that_stays_is_counted_and_one_that_is_given_back_is_not() -> None:

@@ -194,7 +194,9 @@ class AcceptanceRun:
             self._see(benchmark=report)
 
     def _break_jobs(self) -> None:
-        broken = BrokenJob(self._jobs, self._training, self._steps)
+        unbroken = self._unbroken.job if self._unbroken else None
+        planned = unbroken.view().spec if unbroken else None
+        broken = BrokenJob(self._jobs, self._training, self._steps, planned)
         gang = broken.start()
         self._see(gang=gang if "gang" in self._parts else None)
         has_faults = "failures" in self._parts

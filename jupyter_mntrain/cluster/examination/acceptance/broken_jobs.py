@@ -30,6 +30,7 @@ from jupyter_mntrain.metrics.acceptance.acceptance_report import (
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobView
 from jupyter_mntrain.model.records.number import Number
+from jupyter_mntrain.recipe.stored import chosen_as_for
 
 SCRIPT_FAULTS: tuple[tuple[FaultKind, str], ...] = (
     ("rank-frozen", "frozen"),
@@ -47,10 +48,16 @@ class BrokenJob:
 
     Args:
         spec: the same as of the unbroken run, but for its checkpoints.
+        unbroken: what that run was, if it started: what was chosen for it holds here, too. By what
+            has been measured since, this one would get a plan of its own.
     """
 
-    def __init__(self, jobs: TrialJobs, spec: JobSpec, steps: int) -> None:
+    def __init__(
+        self, jobs: TrialJobs, spec: JobSpec, steps: int, unbroken: JobSpec | None
+    ) -> None:
         self._jobs, self._steps = jobs, steps
+        if unbroken is not None:
+            spec = chosen_as_for(spec, unbroken)
         saving = with_steps(spec, steps, saves_every=max(1, steps // 4))
         name = f"{spec.name}-broken"
         self._spec = msgspec.structs.replace(saving, name=name, max_restarts=1)
