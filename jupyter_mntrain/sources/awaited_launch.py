@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-import platformdirs
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.model.sources.slots import told_of, write_allocation
 from jupyter_mntrain.model.sources.source import NodeSource
@@ -28,6 +28,12 @@ from jupyter_mntrain.sources.allocation_book import (
     follow_remembered,
 )
 from jupyter_mntrain.sources.registry import source_named
+from jupyter_mntrain.sources.waiting_process import (
+    forget_waiting,
+    gone_error,
+    is_gone,
+    launches_folder,
+)
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job
@@ -80,6 +86,13 @@ class AwaitedLaunch:
         self.note = note
         return note.jobs[-1] if note.jobs else None
 
+    @property
+    def problem(self) -> Problem | None:
+        """Why nothing will start on its nodes, as far as that lies with who asked for them."""
+        if self.note.has_begun or not is_gone(self.cluster):
+            return None
+        return gone_error(self.cluster).problem
+
     def job_unless_over(self, now: Allocation) -> str | None:
         """The id of the job; ``None`` while there can still be one.
 
@@ -88,9 +101,11 @@ class AwaitedLaunch:
 
         Raises:
             RefusedError: the allocation has ended, will never be granted, or the scheduler knows it
-                no more.
+                no more; or the process that was to launch on it is gone.
         """
         over = refusal_of(now)
+        if over is None and is_gone(self.cluster):
+            over = gone_error(self.cluster)
         # A job may have been launched since, and even have ended.
         job = self.job()
         if job is None and over is not None:
@@ -120,22 +135,26 @@ class AwaitedLaunch:
                 sleep(LOOK_EVERY_S)
         return job
 
-    def give_back(self) -> Allocation | None:
+    def give_back(self, *, with_jobs: bool = False) -> Allocation | None:
         """End it, if it waits in the queue, or no job has started in it. Returns how it was before.
 
         ``None`` if there is nothing to end here: it has ended, or a job holds its nodes, or may.
 
+        Args:
+            with_jobs: end it also if jobs have started in it, with those that still run.
+
         Raises:
-            RefusedError: the source does not say how it is, and no job has started in it.
+            RefusedError: the source does not say how it is, and it is to be ended whatever that is.
         """
         now = self.look()
-        if not self.note.jobs and (silence := silence_of(now)) is not None:
+        if (with_jobs or not self.note.jobs) and (silence := silence_of(now)) is not None:
             raise silence
-        return self.give_back_seen(now)
+        return self.give_back_seen(now, with_jobs=with_jobs)
 
-    def give_back_seen(self, now: Allocation) -> Allocation | None:
+    def give_back_seen(self, now: Allocation, *, with_jobs: bool = False) -> Allocation | None:
         """As :meth:`give_back`, of an allocation that was just looked at."""
-        if now.is_over or now.state == "unknown" or (self.note.jobs and now.state != "pending"):
+        holds_job = bool(self.note.jobs) and now.state != "pending" and not with_jobs
+        if now.is_over or now.state == "unknown" or holds_job:
             return None
         if self.note.directory:
             told = msgspec.structs.replace(told_of(now), is_canceled=True)
@@ -143,6 +162,7 @@ class AwaitedLaunch:
         self._asked(lambda source: source.give_back(self.note.id, self.note.request))
         if not self.note.has_begun:
             self._book.forget(self.cluster)
+            forget_waiting(self.cluster)
         return now
 
     def close(self) -> None:
@@ -200,7 +220,7 @@ def awaited_job(
 
 def launch_log(cluster: str) -> Path:
     """What the process says that waits for the nodes of a cluster in the place of a person."""
-    return platformdirs.user_state_path("mntrain") / "launches" / f"{cluster}.log"
+    return launches_folder() / f"{cluster}.log"
 
 
 def refusal_of(allocation: Allocation) -> MntrainError | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import shlex
 import signal
 import subprocess
@@ -16,9 +14,6 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.model.sources.request import NodesRequest
-from jupyter_mntrain.sources.slurm.commands import SlurmCommands
-from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from tests.netlab import HostProcess
 from tests.slurm_lab import SlurmLab
 from tests.slurm_lab.driver import SCRIPT
@@ -132,11 +127,6 @@ class User:
 def hosts(folder: Path) -> dict[str, str]:
     """The machine of each slot."""
     return {path.name: path.read_text().strip() for path in folder.glob("hosts/*")}
-
-
-def tools(slurm: SlurmLab) -> dict[str, str]:
-    """Environment with the commands of the login node."""
-    return {**os.environ, "PATH": f"{slurm.tools()}:{os.environ['PATH']}"}
 
 
 @pytest.fixture
@@ -259,9 +249,8 @@ def test_an_allocation_of_ones_own_serves_several_jobs_and_stays(
     )
     steps = ("squeue", "-h", "-s", "-j", number, "-o", "%j")
     until(lambda: "sleep" in slurm.run(*steps), "the other step")
-    source = SlurmSource(user.newest.parent, SlurmCommands(tools(slurm)))
-    request = NodesRequest("slurm", 2, name=user.newest.name.rpartition("-")[0])
-    asyncio.run(source.give_back(asked["allocation"], request))
+    stopped = user.types("stop", asked["cluster"], "--give-back")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     until(lambda: user.newest.name not in slurm.run(*steps), "our step ends", 60.0)
     assert "sleep" in slurm.run(*steps)
     assert other.poll() is None

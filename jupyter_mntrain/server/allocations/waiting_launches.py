@@ -176,6 +176,8 @@ class WaitingLaunches:
             note = min(own, key=lambda one: turns.get(one.cluster, -1), default=None)
             if note is not None:
                 now = self._asked(note)
+                if not now.is_over:
+                    problem = AwaitedLaunch(note, self._book).problem
                 if note.jobs and now.state in ("pending", "running", "ending"):
                     with suppress(MntrainError):  # it waits all the same
                         self._watch(note.cluster)

@@ -15,7 +15,11 @@ from jupyter_mntrain.verbs.controlling.ending import (
     running_job,
     running_job_argument,
 )
-from jupyter_mntrain.verbs.launching.allocations.waiting import stopped_waiting
+from jupyter_mntrain.verbs.launching.allocations.waiting import (
+    given_back,
+    refuse_own_nodes,
+    stopped_waiting,
+)
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -33,11 +37,20 @@ class StopVerb(Verb):
             help=f"seconds until ranks are killed; default: {STOP_GRACE_S:g}",
         )
         parser.flag("--save", help="save a checkpoint after the current step, then end")
+        parser.flag(
+            "--give-back", help="then give back its scheduler's nodes, with all jobs on them"
+        )
         parser.option("--reason", default="stopped by user", help="why, stored with the job")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
+        if args.give_back:
+            refuse_own_nodes(args)
         if (ended := stopped_waiting(context, args)) is not None:
             return ended
+        ended = self._ended(context, args)
+        return given_back(context, args, ended) if args.give_back else ended
+
+    def _ended(self, context: Context, args: Namespace) -> Outcome:
         job = running_job(context, args, self.name)
         before = job.view().state
         if args.save and before not in TERMINAL:

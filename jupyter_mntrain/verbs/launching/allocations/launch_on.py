@@ -82,10 +82,11 @@ def on_new_nodes(
     """
     # Loaded with what drivers need.
     from jupyter_mntrain.sources.allocation_book import AllocationBook
+    from jupyter_mntrain.sources.waiting_process import waiting_for
 
     book, title = AllocationBook(), title_of(args.on)
     name, asked = _asked(context, args, book)
-    with closing(asked) as nodes:
+    with closing(asked) as nodes, waiting_for(name):
         try:
             context.screen.say(asked_line(title, nodes.allocation))
             teller = AllocationTeller(context)

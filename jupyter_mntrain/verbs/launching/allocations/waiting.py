@@ -10,6 +10,8 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
@@ -101,6 +103,40 @@ def stopped_waiting(context: Context, args: Namespace) -> Outcome | None:
     return Outcome(line, {"cluster": launch.cluster, "state": "canceled"})
 
 
+def refuse_own_nodes(args: Namespace) -> None:
+    """Refuse to give back nodes that no scheduler has given.
+
+    Raises:
+        SpecError: as told.
+    """
+    if not args.job:
+        fix = "name the job, or the allocation: mntrain jobs shows them"
+        raise SpecError("--give-back: it never guesses which nodes", fix=fix)
+    if not args.cluster or AwaitedLaunch.named(args.cluster) is None:
+        cause = f"--give-back: {args.job} is on no nodes that a launch here has asked for"
+        raise SpecError(cause, fix="leave it out")
+
+
+def given_back(context: Context, args: Namespace, ended: Outcome) -> Outcome:
+    """Give back the nodes of the named job, which has ended; others on them end, too.
+
+    Args:
+        ended: how it has.
+    """
+    launch = AwaitedLaunch.named(args.cluster)
+    cluster = context.cluster(args)
+    for view in cluster.jobs():
+        if view.state not in TERMINAL:
+            cluster.job(view.job_id).stop(reason="its nodes are given back")
+    before = launch.give_back(with_jobs=True) if launch is not None else None
+    if launch is None or before is None:
+        line = Text(f"{args.cluster}: its nodes were given back before")
+    else:
+        line = Text(f"{launch.cluster}: {called(before)} of {title_of(before.source)} was ended")
+    data = {**ended.data, "given_back": before is not None}
+    return Outcome(Group(ended.renderable, line), data, exit_code=ended.exit_code, job=ended.job)
+
+
 def _job_there(context: Context, args: Namespace, job: str) -> Job:
     """The job that a launch has become."""
     cluster = context.cluster(args)
@@ -118,14 +154,22 @@ def _shown(context: Context, launch: AwaitedLaunch, now: Allocation) -> Group:
         lines.append(problem_text(now.problem, mark="⚠", style="yellow"))
     elif now.state == "running":
         lines.append(granted_line(now))
-    if not now.is_over:
+    if not now.is_over and (gone := launch.problem) is not None:
+        lines.append(problem_text(gone, mark="⚠", style="yellow"))
+    elif not now.is_over:
         lines.append(Text(f"cancel: {context.program} stop {launch.cluster}", "dim"))
     return Group(*lines)
 
 
 def _data(launch: AwaitedLaunch, now: Allocation) -> dict[str, object]:
     allocation = msgspec.to_builtins(now)
-    return {"cluster": launch.cluster, "allocation": allocation, "state": now.state}
+    gone = launch.problem if not now.is_over else None
+    return {
+        "cluster": launch.cluster,
+        "allocation": allocation,
+        "state": now.state,
+        "problem": None if gone is None else msgspec.to_builtins(gone),
+    }
 
 
 def _left(context: Context, launch: AwaitedLaunch, why: str, code: int) -> Outcome:

@@ -1,12 +1,13 @@
-"""Nodes of a scheduler that somebody uses, or keeps, without a launch."""
+"""Nodes of a scheduler that somebody uses, or keeps, without a launch; and how one ends them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
 from jupyter_mntrain.verbs.nodes.accept import AcceptVerb
@@ -44,3 +45,28 @@ def test_nodes_of_an_acceptance_run_wait_for_no_launch(
     words = ("accept", "--on", "slurm", "--nodes", "2", "--keep")
     run_words(words, make_context(cluster, directory=tmp_path))
     assert [note is not None and note.is_used for note in found] == [True]
+
+
+def test_nodes_are_given_back_after_a_job_ran_on_them_only_if_that_is_asked_for(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    context = make_context(cluster)
+    slurm.state = "RUNNING"
+    waits()
+    run_words(["stop", left[0]], context)
+    assert slurm.state == "RUNNING"
+    told = run_words(["stop", left[0], "--give-back"], context).data
+    assert (told["job_id"], told["given_back"]) == (cluster.to_launch.id, True)
+    assert slurm.state == "CANCELLED"
+    assert not run_words(["stop", left[0], "--give-back"], context).data["given_back"]
+
+
+def test_nodes_of_no_scheduler_are_not_given_back(
+    slurm: SlurmTools, cluster: StandInCluster
+) -> None:
+    job = cluster.to_launch
+    cluster._jobs = {job.id: job}
+    context = make_context(cluster)
+    for words in ([job.id], []):
+        with pytest.raises(SpecError):
+            run_words(["stop", *words, "--give-back"], context)

@@ -18,28 +18,13 @@ from jupyter_mntrain.show.bundles import plain_text
 from jupyter_mntrain.sources.allocation_book import AllocationBook
 from jupyter_mntrain.sources.awaited_launch import launch_log
 from jupyter_mntrain.verbs.context import Clusters
-from jupyter_mntrain.verbs.launching.allocations import launch_on
 from jupyter_mntrain.verbs.launching.allocations.no_wait import TAKES_OVER
 from jupyter_mntrain.verbs.launching.allocations.words import asked_line
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.screen import Paper, StillClock, make_context, run_words
 from tests.standin.slurm_tools import SlurmTools
+from tests.verbs.launching.allocations.conftest import LAUNCH
 from tests.wording import says
-
-LAUNCH = ("launch", "train.py", "--on", "slurm", "--nodes", "2", "--no-wait")
-
-
-@pytest.fixture
-def left(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Clusters whose launch was left to a process of its own."""
-    found: list[str] = []
-
-    def leave(*args: object) -> Path:
-        found.append(str(args[-1]))
-        return Path("its.log")
-
-    monkeypatch.setattr(launch_on, "leave_waiting", leave)
-    return found
 
 
 def test_what_waits_is_seen_and_canceled(
@@ -92,21 +77,6 @@ class InTurn:
         self.clock.sleep(seconds)
         if self._events:
             self._events.pop(0)()
-
-
-@pytest.fixture
-def waits(
-    slurm: SlurmTools, cluster: StandInCluster, tmp_path: Path, left: list[str]
-) -> Callable[[], None]:
-    """A launch waits for its nodes; called, it becomes a job, as its own process has it do."""
-    run_words(LAUNCH, make_context(cluster, directory=tmp_path))
-    job = cluster.to_launch
-
-    def starts() -> None:
-        cluster.name, cluster._jobs = left[0], {job.id: job}
-        AllocationBook().launched(left[0], job.id)
-
-    return starts
 
 
 def test_who_attaches_is_told_why_it_waits_then_follows_the_job(
@@ -176,6 +146,26 @@ def test_what_is_left_of_the_timeout_is_waited_and_all_of_it_is_said(
     outcome = run_words(["attach", left[0], "--timeout", "3"], context)
     assert outcome.exit_code == 124
     assert formats.duration(3) in plain_text(outcome.renderable)
+
+
+def test_a_launch_whose_process_was_killed_is_told_as_such_and_ended(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    context = make_context(cluster, sleep=InTurn())
+    assert run_words(["status"], context).data["problem"] is None
+    lock = launch_log(left[0]).with_suffix(".lock")
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    status = run_words(["status"], context)
+    assert status.data["problem"]["kind"] == Kind.NOT_STARTED
+    assert f"mntrain stop {left[0]}" in plain_text(status.renderable)
+    with pytest.raises(RefusedError) as raised:
+        run_words(["attach", left[0]], context)
+    assert raised.value.problem.kind is Kind.NOT_STARTED
+    run_words(["stop", left[0]], context)
+    assert slurm.state == "CANCELLED"
+    assert AllocationBook().notes() == ()
+    assert not lock.exists()
 
 
 def test_a_launch_that_fails_says_why_to_who_watches(

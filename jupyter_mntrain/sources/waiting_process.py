@@ -1,0 +1,72 @@
+"""Waiting process: whether the one that waits for an allocation's nodes is still there.
+
+It holds a lock as long as it waits, which the kernel takes from one that is killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.files import private_directory
+
+LAUNCHES = "launches"
+
+
+def launches_folder() -> Path:
+    """What this user's launches that wait leave beside the book."""
+    return platformdirs.user_state_path("mntrain") / LAUNCHES
+
+
+@contextmanager
+def waiting_for(cluster: str) -> Iterator[None]:
+    """Be the process that waits for the nodes of a cluster."""
+    path = _path(cluster)
+    private_directory(path.parent)
+    lock = FileLock(path)
+    with suppress(OSError, NotImplementedError, Timeout):  # on some disks there are no locks
+        lock.acquire(timeout=0)
+    try:
+        yield
+    finally:
+        forget_waiting(cluster)
+        lock.release()
+
+
+def is_gone(cluster: str) -> bool:
+    """Whether the process that waited for these nodes has ended without a word: it was killed, or
+    its machine has gone. ``False`` also if that is not known.
+    """
+    path = _path(cluster)
+    if not path.exists():
+        return False
+    lock = FileLock(path)
+    try:
+        with lock.acquire(timeout=0):
+            return path.exists()
+    except (OSError, NotImplementedError, Timeout):
+        return False
+
+
+def forget_waiting(cluster: str) -> None:
+    """Forget who has waited: nobody does any more."""
+    _path(cluster).unlink(missing_ok=True)
+
+
+def gone_error(cluster: str) -> RefusedError:
+    """What to tell of a launch whose process is gone."""
+    return RefusedError(
+        f"nothing starts on the nodes of {cluster}: the process that waited for them was killed",
+        kind=Kind.NOT_STARTED,
+        fix=f"give them back with mntrain stop {cluster}, and launch again",
+    )
+
+
+def _path(cluster: str) -> Path:
+    return launches_folder() / f"{cluster}.lock"
