@@ -7,6 +7,7 @@ a share of these models for all ranks, and compares what it holds.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import World, form_groups, join_world
 from tests.train.equality_cases import (
-    STEPS,
     VOCABULARY,
     Outcome,
     cases,
@@ -70,17 +70,19 @@ def run_case(recipe: Recipe, world: World, reference: Reference) -> Outcome:
         for name, parameter in pipeline.parameters().items()
     }
     worst = max(errors, key=lambda name: errors[name])
-    first_loss_error = abs(loss - reference.losses[0])
+    first_loss_error = _apart(loss, reference.losses[0])
     sent = dict(meter.sent_bytes)
 
     evaluation_error = _evaluation_error(pipeline, batches[0], reference.evaluations[0])
     choice_error = _choice_error(pipeline, reference, 0)
-    for step in range(STEPS):
+    trained_loss_error = 0.0
+    for step in range(recipe.train.steps):
         optimizer.update(norm)
         found = _evaluation_error(pipeline, some_of(batches, step), reference.evaluations[step + 1])
         evaluation_error = max(evaluation_error, found)
         choice_error = max(choice_error, _choice_error(pipeline, reference, step + 1))
         loss, norm = _backward(pipeline, optimizer, batches[step + 1])
+        trained_loss_error = max(trained_loss_error, _apart(loss, reference.losses[step + 1]))
     weight_errors = [
         _error(p.detach(), reference.weights[name][mine_of(name)])
         for name, p in pipeline.parameters().items()
@@ -92,7 +94,7 @@ def run_case(recipe: Recipe, world: World, reference: Reference) -> Outcome:
         loss_error=first_loss_error,
         gradient_error=errors[worst],
         worst=worst,
-        trained_loss_error=abs(loss - reference.losses[STEPS]),
+        trained_loss_error=trained_loss_error,
         trained_weight_error=max(weight_errors),
         reloaded_error=_reloaded_error(recipe, config, world, pipeline, reference),
         sent_bytes={world.rank: sent},
@@ -111,7 +113,7 @@ def _backward(pipeline: Pipeline, optimizer: Optimizer, batch: Batch) -> tuple[f
 def _evaluation_error(pipeline: Pipeline, batch: Batch, expected: float) -> float:
     total = pipeline.forwards.evaluate(batch)
     dist.all_reduce(total)
-    return abs(total.item() / batch.counted - expected)
+    return _apart(total.item() / batch.counted, expected)
 
 
 def _choice_error(pipeline: Pipeline, reference: Reference, step: int) -> float:
@@ -139,20 +141,27 @@ def _reloaded_error(
     output = OutputSection(directory=str(directory), replace=True)
     nothing = Tokens(np.zeros(0, np.int32), np.zeros(0, np.int64), None, "", tokenizer=None)  # type: ignore[arg-type]
     exported = msgspec.structs.replace(recipe, output=output)
-    ModelExport(exported, world, config, nothing, print).write(
-        pipeline.written_once(), RunFigures(STEPS), unwatched
+    ModelExport(exported, world, config, nothing, lambda _: None).write(
+        pipeline.written_once(), RunFigures(recipe.train.steps), unwatched
     )
     ids = torch.randint(VOCABULARY, (3, 12), generator=torch.Generator().manual_seed(6))
     last = torch.tensor([11, 11, 11])
     with torch.no_grad():
         found = whole_model(directory)(input_ids=ids).logits[:, -1]
     dist.barrier()
-    return (found - reference.next_logits(STEPS, ids, last)).abs().max().item()
+    return (found - reference.next_logits(recipe.train.steps, ids, last)).abs().max().item()
 
 
 def _error(ours: torch.Tensor | None, theirs: torch.Tensor) -> float:
     assert ours is not None
-    return ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12)).item()
+    apart = (ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-12)
+    return _apart(apart.item(), 0.0)
+
+
+def _apart(ours: float, theirs: float) -> float:
+    """What is not a number is as far apart as can be: ``max`` would lose it."""
+    apart = abs(ours - theirs)
+    return math.inf if math.isnan(apart) else apart
 
 
 def _expected_bytes(
@@ -205,7 +214,7 @@ def _gathered(mine: Outcome, world: World) -> Outcome:
     )
 
 
-def _placed(recipe: Recipe, folder: Path) -> Recipe:
+def placed(recipe: Recipe, folder: Path) -> Recipe:
     """With the path of its model, where it has one."""
     if recipe.model.path is None:
         return recipe
@@ -218,7 +227,7 @@ def run_all(directory: str) -> None:
     torch.set_num_threads(1)
     with join_world("cpu", TIMEOUT_S) as world:
         wanted = {
-            name: _placed(recipe, Path(directory) / f"world-{world.size}")
+            name: placed(recipe, Path(directory) / f"world-{world.size}")
             for name, recipe in cases(world.size).items()
         }
         if world.is_head:

@@ -24,11 +24,7 @@ from jupyter_mntrain.train.model.adapters import first_values
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, read_config
 from jupyter_mntrain.train.model.weights import seeded_weights
 from jupyter_mntrain.train.world import World
-from tests.train.equality_cases import (
-    STEPS,
-    VOCABULARY,
-    for_one_process,
-)
+from tests.train.equality_cases import VOCABULARY, for_one_process
 from tests.train.families import whole_model
 
 
@@ -91,7 +87,10 @@ class OneProcess:
     def update(self, step: int) -> None:
         section = self.recipe.optimizer
         ratio = learning_rate_ratio(
-            step, steps=STEPS, warmup_steps=self.recipe.warmup_steps, min_ratio=section.min_ratio
+            step,
+            steps=self.recipe.train.steps,
+            warmup_steps=self.recipe.warmup_steps,
+            min_ratio=section.min_ratio,
         )
         for group in self.adamw.param_groups:
             group["lr"] = section.learning_rate * ratio
@@ -154,7 +153,7 @@ class Reference:
         self.gradients = {name: grad.clone() for name, grad in one.gradients().items()}
         self.evaluations = [one.evaluate(batches[0])]
         self._models = [_copy(one.model)]
-        for step in range(STEPS):
+        for step in range(recipe.train.steps):
             one.update(step)
             self.evaluations.append(one.evaluate(some_of(batches, step)))
             self._models.append(_copy(one.model))
@@ -194,7 +193,8 @@ def _copy(model: nn.Module) -> nn.Module:
 
 def batches_of(recipe: Recipe) -> list[Batch]:
     generator = np.random.default_rng(7)
-    count = recipe.train.batch_size * (recipe.data.sequence_length + 1) * (STEPS + 1)
+    wanted = recipe.train.steps + 1
+    count = recipe.train.batch_size * (recipe.data.sequence_length + 1) * wanted
     ids = generator.integers(VOCABULARY, size=count, dtype=np.int32)
     lengths, answers = [count], None
     if not recipe.data.is_wrapped:
@@ -205,4 +205,4 @@ def batches_of(recipe: Recipe) -> list[Batch]:
     tokens = Tokens(ids, ends, answers, digest="", tokenizer=None)  # type: ignore[arg-type]
     rows = rows_of(tokens, recipe.data)
     found = Batches(rows, batch_size=recipe.train.batch_size, seed=0)
-    return [found.batch(step) for step in range(STEPS + 1)]
+    return [found.batch(step) for step in range(wanted)]
