@@ -278,6 +278,7 @@ class LocalNode:
             expires_s=time.time() + left_s,
             versions=self.inventory.versions,
             gpus=tuple(gpu for gpu in inventory.gpus if gpu.index in lease.gpus),
+            interface=request.interface or "",
         )
 
     def _check_request(self, request: LeaseRequest) -> None:

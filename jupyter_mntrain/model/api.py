@@ -181,9 +181,9 @@ class LeaseGrant(Record, frozen=True):
     port: int | None
     expires_s: float
     versions: Versions | None = None
-    """What is installed for the job's interpreter; ``None`` from an older agent."""
     gpus: tuple[Gpu, ...] = ()
-    """Those leased, as they are now; empty from an older agent."""
+    interface: str = ""
+    """What is installed for the job, leased and used now; nothing of it from an older agent."""
 
 
 class StartRequest(Record, frozen=True):

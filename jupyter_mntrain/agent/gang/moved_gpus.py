@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from jupyter_mntrain.agent.gang.moved_interface import interface_now
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.api import LeaseGrant, LeaseRequest
 from jupyter_mntrain.model.records.job import Placement
@@ -13,13 +14,21 @@ from jupyter_mntrain.model.sources.slots import SLOT_FILE
 
 
 def as_it_is_now(node: LocalNode, request: LeaseRequest) -> LeaseRequest:
-    """The request for a further attempt, with GPUs that the node has now.
+    """The request for a further attempt, with the interface and GPUs that the node has now.
 
     An allocation that is granted again may be on another machine, or hold other cards of the same
-    one: all of them are there for its jobs, whatever their numbers. A machine that was joined by
-    hand has the cards that a person chose from, so there nothing is changed.
+    one: all of them are there for its jobs, whatever their numbers and names. A machine that was
+    joined by hand has the cards that a person chose from, so there nothing is changed.
     """
-    if not request.gpus or not (node.state.path / SLOT_FILE).exists():
+    if not (node.state.path / SLOT_FILE).exists():
+        return request
+    there = node.inventory.read().interfaces
+    interface = interface_now(request.interface, request.address, there)
+    return _on_gpus(node, msgspec.structs.replace(request, interface=interface))
+
+
+def _on_gpus(node: LocalNode, request: LeaseRequest) -> LeaseRequest:
+    if not request.gpus:
         return request
     lease = node.leases.find(request.job_id, request.attempt)
     if lease is not None:  # it is renewed
@@ -55,9 +64,16 @@ def gpus_now(asked: Sequence[int], there: Collection[int], free: Sequence[int]) 
 
 
 def as_granted(places: Sequence[Placement], grants: Sequence[LeaseGrant]) -> tuple[Placement, ...]:
-    """The placements with what their nodes granted: GPUs, and addresses that may have changed."""
+    """The placements with what their nodes granted: GPUs, interfaces and addresses that may have
+    changed.
+    """
     return tuple(
-        msgspec.structs.replace(place, address=grant.address, gpus=_gpus(place, grant))
+        msgspec.structs.replace(
+            place,
+            interface=grant.interface or place.interface,
+            address=grant.address,
+            gpus=_gpus(place, grant),
+        )
         for place, grant in zip(places, grants, strict=True)
     )
 

@@ -277,12 +277,12 @@ class JobBook:
 
     def _refuse_unleased(self, request: StartRequest, placement: Placement, lease: Lease) -> None:
         is_head = placement.node_rank == 0
-        if set(placement.gpus) <= set(lease.gpus) and (
-            not is_head or request.attempt.master_port == lease.port
-        ):
+        has_port = not is_head or request.attempt.master_port == lease.port
+        has_interface = lease.interface in (None, placement.interface)
+        if has_port and has_interface and set(placement.gpus) <= set(lease.gpus):
             return
         raise RefusedError(
-            f"job {request.job_id} starts with GPUs or a port that were not leased to it",
+            f"job {request.job_id} starts with GPUs, a port or an interface not leased to it",
             kind=Kind.NO_LEASE,
             fix="launch it again",
             node=self.node,

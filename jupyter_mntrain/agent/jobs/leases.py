@@ -31,6 +31,8 @@ class Lease:
     attempt: int
     gpus: tuple[int, ...]
     address: str
+    interface: str | None = None
+    """Of the address; ``None`` if none was asked for."""
     port: int | None = None
     holder: PortHolder | None = None
     expires_s: float | None = None
@@ -149,7 +151,8 @@ class LeaseBook:
         return None
 
     def _new(self, request: LeaseRequest, address: str, node: str) -> Lease:
-        lease = Lease(request.job_id, request.attempt, request.gpus, address)
+        own = (request.job_id, request.attempt, request.gpus, address)
+        lease = Lease(*own, interface=request.interface)
         if request.hold_port is not None:
             lease.holder = self._held(address, request.hold_port, node)
             lease.port = lease.holder.port

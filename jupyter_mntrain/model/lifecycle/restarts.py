@@ -161,12 +161,10 @@ def without(placements: Sequence[Placement], left_out: Collection[NodeId]) -> tu
 
 
 def is_same_place(one: Placement, other: Placement) -> bool:
-    """Whether two placements use the same of the same node, or as many others of its GPUs: which
-    ones, the node itself decides by what it leases.
+    """Whether two placements use as much of the same node: which GPUs, and which interface, the
+    node itself decides by what it leases.
     """
-    same = all(
-        getattr(one, name) == getattr(other, name) for name in ("node_id", "nproc", "interface")
-    )
+    same = all(getattr(one, name) == getattr(other, name) for name in ("node_id", "nproc"))
     return same and len(one.gpus) == len(other.gpus)
 
 
@@ -193,7 +191,7 @@ def may_lead(node_id: NodeId, record: JobRecord) -> bool:
 
 def follows(attempt: Attempt, record: JobRecord) -> bool:
     """Whether ``attempt`` may follow the recorded one: the same placements, or fewer, but for the
-    numbers of their GPUs.
+    numbers of their GPUs, interfaces and addresses.
     """
     before = {place.node_id: place for place in record.attempt.placements}
     head = record.attempt.head.node_id

@@ -29,7 +29,7 @@ def test_those_that_are_there_stay_and_others_stand_in(
     assert gpus_now(asked, there, free) == now
 
 
-def grant(*indices: int) -> LeaseGrant:
+def grant(*indices: int, interface: str = "") -> LeaseGrant:
     gpus = tuple(
         Gpu(
             index=index,
@@ -43,11 +43,12 @@ def grant(*indices: int) -> LeaseGrant:
         )
         for index in indices
     )
-    return LeaseGrant(address="10.0.0.9", port=None, expires_s=1.0, gpus=gpus)
+    return LeaseGrant(address="10.0.0.9", port=None, expires_s=1.0, gpus=gpus, interface=interface)
 
 
 def test_an_attempt_is_placed_on_what_was_granted() -> None:
     asked = (place(0, gpus=(0, 1)), place(1, gpus=(1, 0)), place(2, gpus=(0, 1)), place(3))
-    given = as_granted(asked, [grant(4, 5), grant(0, 1), grant(), grant()])
+    given = as_granted(asked, [grant(4, 5), grant(0, 1), grant(interface="eno2"), grant()])
     assert [one.gpus for one in given] == [(4, 5), (1, 0), (0, 1), ()]
     assert {one.address for one in given} == {"10.0.0.9"}
+    assert [one.interface for one in given] == ["eth1", "eth1", "eno2", "eth1"]

@@ -131,7 +131,7 @@ def test_a_head_may_start_again_only_what_was_deposited() -> None:
 
     assert follows(later(place(0), place(1), place(2)), before)
     assert follows(later(place(0), place(2, node_rank=1, first_rank=Rank(1))), before)
-    assert follows(later(place(0, address="10.9.9.9")), before)
+    assert follows(later(place(0, address="10.9.9.9", interface="eno1")), before)
     assert not follows(later(place(0), number=1), before)
     assert not follows(later(place(1), place(0)), before), "another head"
     assert not follows(later(place(0), place(3)), before), "a node that was not in it"
