@@ -50,7 +50,12 @@ def still_running(view: JobView) -> bool:
 
 
 def choose_checkpoint(
-    listed: RunCheckpoints, step: int | None, nodes: Collection[str], *, is_maybe_shared: bool
+    listed: RunCheckpoints,
+    step: int | None,
+    nodes: Collection[str],
+    *,
+    is_maybe_shared: bool,
+    copies: str | None = None,
 ) -> RunCheckpoint:
     """The checkpoint of that step, or the newest.
 
@@ -59,6 +64,7 @@ def choose_checkpoint(
     Args:
         nodes: names of those that take part.
         is_maybe_shared: the directory was named, so a node that is new to the run may see it, too.
+        copies: the run's directory on durable storage.
 
     Raises:
         RefusedError: there is none, or these nodes do not have all of it.
@@ -66,6 +72,8 @@ def choose_checkpoint(
     job = listed.run
     if not listed.checkpoints:
         fix = f"start over: mntrain launch {job}"
+        if copies is not None:
+            fix = f"{_use_copies(listed, copies)}; or {fix}"
         if listed.silent:
             fix = f"start {' and '.join(listed.silent)} again, which may have one; or {fix}"
         raise RefusedError(f"run {job} has no checkpoint", kind=Kind.NO_CHECKPOINT, fix=fix)
@@ -78,8 +86,12 @@ def choose_checkpoint(
         )
     lacking = found.missing_without(nodes)
     if lacking and not (is_maybe_shared and not set(nodes) <= listed.directories.keys()):
-        raise _not_whole(found, lacking, listed, nodes)
+        raise _not_whole(found, lacking, listed, nodes, copies=copies)
     return found
+
+
+def _use_copies(listed: RunCheckpoints, copies: str) -> str:
+    return f"go on from its durable copies: mntrain resume {listed.run} --from {copies}"
 
 
 def step_of(listed: RunCheckpoints, wanted: WantedStep) -> int:
@@ -162,8 +174,13 @@ def _not_whole(
     listed: RunCheckpoints,
     nodes: Collection[str],
     path: str | None = None,
+    copies: str | None = None,
 ) -> RefusedError:
-    """Say which nodes have the rest. ``path``: a person named it, instead of a run."""
+    """Say which nodes have the rest, and where copies may be.
+
+    Args:
+        path: a person named it, instead of a run.
+    """
     whose = f"of run {listed.run}" if path is None else f"in {path}"
     cause = f"checkpoint {found.step} {whose} is not whole on these nodes"
     fix = ""
@@ -178,6 +195,8 @@ def _not_whole(
             cause += f" (saved on {saved_on})" if saved_on else ""
     if away := [node for node in found.missing_on if node in listed.silent]:
         fix += f"start {' and '.join(away)} again. "
+    if copies is not None:
+        fix += f"{_use_copies(listed, copies)}. "
     older = [one for one in listed.checkpoints if one.age < found.age]
     whole = next((one for one in older if not one.missing_without(nodes)), None)
     if whole is not None:

@@ -54,9 +54,10 @@ def check_keep_best(recipe: Recipe) -> None:
         return
     given = f"checkpoint.keep_best = {recipe.checkpoint.keep_best}: "
     _need_evaluations(recipe, given)
-    if recipe.checkpoint.interval_minutes:
-        cause = f"{given}a checkpoint of every {recipe.checkpoint.interval_minutes:g} minutes is "
-        raise RecipeError(f"{cause}mostly not evaluated", fix="use interval_steps in its place")
+    if recipe.checkpoint.counts_time:
+        cause = f"{given}a checkpoint that is due by the time is mostly not evaluated"
+        fix = "use interval_steps, without interval_minutes and failure_hours"
+        raise RecipeError(cause, fix=fix)
     saves, evaluates = recipe.checkpoint.interval_steps, recipe.evaluation.interval_steps
     fix = f"set checkpoint.interval_steps to a multiple of {evaluates}"
     if not saves:

@@ -203,10 +203,17 @@ def _check_optimizer(recipe: Recipe) -> None:
 
 
 def _check_checkpoint(section: CheckpointSection) -> None:
-    given = section.directory
-    if given is not None and not given.startswith(("/", "~")):
-        cause = f"checkpoint.directory = {given!r}: a relative path is not allowed"
-        raise RecipeError(cause, fix="use an absolute path, from / or ~")
+    for field in ("directory", "copy_to"):
+        given = getattr(section, field)
+        if given is not None and not given.startswith(("/", "~")):
+            cause = f"checkpoint.{field} = {given!r}: a relative path is not allowed"
+            raise RecipeError(cause, fix="use an absolute path, from / or ~")
+    if section.copy_to is not None and section.copy_to == section.directory:
+        cause = "checkpoint.copy_to is checkpoint.directory: a copy there is none"
+        raise RecipeError(cause, fix="name another directory, or leave copy_to out")
+    if section.interval_minutes and section.failure_hours:
+        cause = "checkpoint.interval_minutes and checkpoint.failure_hours both say when to save"
+        raise RecipeError(cause, fix="set one of them to 0")
 
 
 def _check_data_parallel(recipe: Recipe, world_size: int) -> None:

@@ -96,6 +96,12 @@ def named_directory(recipe: Recipe, run: str) -> Path | None:
     return None if given is None else Path(given).expanduser() / run
 
 
+def durable_directory(recipe: Recipe, run: str) -> Path | None:
+    """The run's folder in the recipe's ``checkpoint.copy_to``; ``None`` if it names none."""
+    given = recipe.checkpoint.copy_to
+    return None if given is None else Path(given).expanduser() / run
+
+
 def checkpoints_on_node(spec: JobSpec, job_id: JobId, jobs: Path) -> Path:
     """The directory of a job's checkpoints on the node that this runs on.
 

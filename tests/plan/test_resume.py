@@ -70,6 +70,15 @@ def test_the_newest_that_these_nodes_have_is_taken() -> None:
     assert says("400, 200", caught.value.fix)
 
 
+def test_where_shards_are_gone_durable_copies_are_named() -> None:
+    gone = run(node1=node((1, 400, (0,))))
+    for listed in (gone, run()):
+        with pytest.raises(RefusedError) as caught:
+            choose_checkpoint(listed, None, ("node1",), is_maybe_shared=False, copies="/nas/j-1")
+        told = f"go on from its durable copies: mntrain resume {RUN} --from /nas/j-1"
+        assert says(told, caught.value.fix)
+
+
 def test_a_later_attempt_is_newer_than_a_later_step() -> None:
     """A node that was away brings step 600 of an attempt that the run has left behind."""
     listed = run(node1=node((2, 450, (0, 1))), node2=node((1, 600, (0, 1))))

@@ -25,7 +25,11 @@ BEST = "[checkpoint]\nkeep_best = 2\n"
         ),
         (
             f"{BEST}interval_minutes = 10\n[evaluation]\ninterval_steps = 20",
-            "a checkpoint of every 10 minutes is mostly not evaluated. Fix: use interval_steps",
+            "a checkpoint that is due by the time is mostly not evaluated. Fix: use interval_steps",
+        ),
+        (
+            f"{BEST}failure_hours = 24\n[evaluation]\ninterval_steps = 20",
+            "a checkpoint that is due by the time is mostly not evaluated. Fix: use interval_steps",
         ),
     ],
 )

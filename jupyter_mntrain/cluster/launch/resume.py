@@ -138,15 +138,15 @@ async def plan_resume(
     spec, recipe, before = keeping_of(spec, await whole_spec(live, last))
     listed = listed or await list_checkpoints(live, chain)
     notes = _silence_notes(listed)
-    named = before.checkpoint.directory if before is not None else None
+    named, copies = _named_directories(before, view.run)
     checkpoint = None
     if recipe is None:
         step = reported_step(chain) if begin is None else begin
         if step is None and not any(listed.other_bytes.values()):
             notes = (*notes, _NOTHING_KNOWN)
     else:
-        names, is_shared = _names(live, spec), named is not None
-        checkpoint = choose_checkpoint(listed, begin, names, is_maybe_shared=is_shared)
+        names, shared = _names(live, spec), named is not None
+        checkpoint = choose_checkpoint(listed, begin, names, is_maybe_shared=shared, copies=copies)
         step = checkpoint.step
     is_branch, changes = begin is not None, tuple[SettingChange, ...]()
     if recipe is not None and before is not None:
@@ -165,6 +165,14 @@ async def plan_resume(
         ranks=(last.attempt.world_size, spec.world_size),
         notes=notes,
     )
+
+
+def _named_directories(recipe: Recipe | None, run: JobId) -> tuple[str | None, str | None]:
+    """Those of checkpoints, and of this run's copies on durable storage, as a person names them."""
+    if recipe is None:
+        return None, None
+    given = recipe.checkpoint.copy_to
+    return recipe.checkpoint.directory, given and f"{given.rstrip('/')}/{run}"
 
 
 def _fitting_changes(

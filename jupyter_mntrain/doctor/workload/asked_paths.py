@@ -83,6 +83,7 @@ def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> Mach
         *(("data", path) for path in recipe.data.paths),
         ("chat template", recipe.data.chat_template),
         ("checkpoints", recipe.checkpoint.directory),
+        ("checkpoints", recipe.checkpoint.copy_to),
         ("output", recipe.output.directory if recipe.output.at_end else None),
     )
     paths = [

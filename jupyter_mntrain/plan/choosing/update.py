@@ -39,7 +39,7 @@ WITHIN_A_NODE: Final = LinkSpeed(
 AGREED_BYTES: Final = 8
 """Of each number in the small all-reduce of a step: float64."""
 
-VOTES: Final = 5
+VOTES: Final = 6
 """Numbers beside loss and norm: about saving, stopping and changes of the recipe."""
 
 

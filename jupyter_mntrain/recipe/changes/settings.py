@@ -50,7 +50,7 @@ _CHOSEN: Final = frozenset(
     {
         *("model.preset", *(f"model.{field}" for field in SHAPE_FIELDS)),
         *("pipeline.stages_per_rank", "optimizer.warmup_steps", "adapters.alpha", "train.steps"),
-        *("checkpoint.directory", "output.directory"),
+        *("checkpoint.directory", "checkpoint.copy_to", "output.directory"),
         *("report.to", "report.project", "report.run_name"),
     }
 )

@@ -17,6 +17,7 @@ CHANGEABLE: Final = frozenset(
         "optimizer.clip_norm",
         "checkpoint.interval_steps",
         "checkpoint.interval_minutes",
+        "checkpoint.failure_hours",
         "checkpoint.keep",
         "checkpoint.keep_best",
         "checkpoint.at_end",

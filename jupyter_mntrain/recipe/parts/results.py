@@ -24,19 +24,29 @@ class CheckpointSection(UserRecord, frozen=True):
     ``directory`` may be shared by all nodes or local to each; each run gets its own folder in it.
     By default, checkpoints are stored beside the jobs on each node, and stay.
     ``interval_steps`` 0 saves at the end only. ``interval_minutes`` above 0 takes its place: a
-    checkpoint is saved once as many minutes have passed since the last one. ``keep`` is the number
-    of checkpoints to keep, and ``keep_best`` how many of the lowest evaluation losses stay beside
-    them. With ``copies`` 2, each shard also goes to the next node, so that a node may be lost with
-    its disk; in a shared directory nothing is sent.
+    checkpoint is saved once as many minutes have passed since the last one. So does
+    ``failure_hours``, the mean time between failures: then the interval follows from how long a
+    save holds training up (Young 1974). ``keep`` is the number of checkpoints to keep, and
+    ``keep_best`` how many of the lowest evaluation losses stay beside them. With ``copies`` 2, each
+    shard also goes to the next node, so that a node may be lost with its disk; in a shared
+    directory nothing is sent. ``copy_to`` is a directory of durable storage that all nodes share:
+    each checkpoint is copied there, into the run's own folder.
     """
 
     directory: Annotated[str, Meta(min_length=1)] | None = None
     interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 100
     interval_minutes: Annotated[float, Meta(ge=0.0, le=10080.0)] = 0.0
+    failure_hours: Annotated[float, Meta(ge=0.0, le=100_000.0)] = 0.0
     at_end: bool = True
     keep: Annotated[int, Meta(ge=1, le=1000)] = 2
     keep_best: Annotated[int, Meta(ge=0, le=1000)] = 0
     copies: Annotated[int, Meta(ge=1, le=2)] = 1
+    copy_to: Annotated[str, Meta(min_length=1)] | None = None
+
+    @property
+    def counts_time(self) -> bool:
+        """Whether a checkpoint is due after some time, rather than after some steps."""
+        return self.interval_minutes > 0 or self.failure_hours > 0
 
 
 class OutputSection(UserRecord, frozen=True):

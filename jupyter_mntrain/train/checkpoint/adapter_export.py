@@ -12,7 +12,12 @@ from safetensors.torch import load_file, save_file
 from jupyter_mntrain.recipe.families import Family
 from jupyter_mntrain.recipe.parts.adapters import LinearShape
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.checkpoint.copying import refuse_to_fill, send_file, sync, take_file
+from jupyter_mntrain.train.checkpoint.copies.neighbors import (
+    refuse_to_fill,
+    send_file,
+    sync,
+    take_file,
+)
 from jupyter_mntrain.train.model.adapters import is_adapter, linears_among, lora_config
 from jupyter_mntrain.train.world import World, gathered
 

@@ -21,15 +21,19 @@ class Beginning(Record, frozen=True):
 
 
 def find_beginning(
-    world: World, own: CheckpointDirectory, environment: Mapping[str, str]
+    world: World,
+    own: CheckpointDirectory,
+    environment: Mapping[str, str],
+    copies: CheckpointDirectory | None = None,
 ) -> Beginning | None:
     """Find the checkpoint to go on from; ``None`` to begin at step 1. Collective.
 
-    It is the newest of the run. A run that began with another's checkpoint goes back to that one
-    only while it has none of its own.
+    It is the newest of the run, or a durable copy of it where nodes have lost their own. A run that
+    began with another's checkpoint goes back to that one only while it has none of its own.
 
     Args:
         own: the run's directory.
+        copies: the run's directory on durable storage.
         environment: says what was promised to a person who resumed a job.
 
     Raises:
@@ -38,7 +42,8 @@ def find_beginning(
     """
     origin, told = environment.get(RESUME_FROM_VARIABLE), environment.get(RESUME_STEP_VARIABLE)
     promised = int(told) if told else None
-    found = find_newest(world, own)
+    begin = _newest(world, own, copies)
+    found = None if begin is None else begin.found
     if found is None and origin is not None:
         other = CheckpointDirectory(Path(origin).expanduser())
         found = find_newest(world, other, step=promised, finishes=False)
@@ -49,6 +54,25 @@ def find_beginning(
         return Beginning(other, found)
     if origin is None and promised is not None:
         _refuse_other_step(found, promised, own)
+    return begin
+
+
+def _newest(
+    world: World, own: CheckpointDirectory, copies: CheckpointDirectory | None
+) -> Beginning | None:
+    """The newest of a run's complete checkpoints; its own rather than the copy. Collective."""
+    copy = None
+    if copies is not None and (copied := find_newest(world, copies, finishes=False)):
+        copy = Beginning(copies, copied)
+    lost = None
+    try:
+        found = find_newest(world, own)
+    except RecipeError as error:  # on every rank alike
+        found, lost = None, error
+    if copy and (found is None or copy.found.manifest.age > found.manifest.age):
+        return copy
+    if lost is not None:
+        raise lost
     return None if found is None else Beginning(own, found)
 
 

@@ -26,7 +26,12 @@ from jupyter_mntrain.recipe.families import family_of
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.adapter_export import write_adapter
-from jupyter_mntrain.train.checkpoint.copying import refuse_to_fill, send_file, sync, take_file
+from jupyter_mntrain.train.checkpoint.copies.neighbors import (
+    refuse_to_fill,
+    send_file,
+    sync,
+    take_file,
+)
 from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable

@@ -6,9 +6,7 @@ Runs on the nodes that have it, beside whatever else they do, on their CPUs.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -21,7 +19,8 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.checkpoint.copying import PIECE_BYTES, refuse_to_fill, sync
+from jupyter_mntrain.train.checkpoint.copies.neighbors import refuse_to_fill, sync
+from jupyter_mntrain.train.checkpoint.copies.proved import copy_description, copy_proved
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
@@ -58,8 +57,8 @@ def copy_checkpoint(
         refuse_to_fill(folder, size)
         for shard in mine:
             name = shard_name(shard)
-            _copy_proved(source.of(manifest.step) / name, folder / name, tally)
-            _refuse_other_size(folder / name, manifest.shard_bytes[shard])
+            size = manifest.shard_bytes[shard]
+            copy_proved(source.of(manifest.step) / name, folder / name, size, tally.add)
     except OSError as trouble:
         error = RecipeError(f"the checkpoint was not copied: {trouble}", fix=_TRY_AGAIN)
     tally.end()
@@ -70,7 +69,7 @@ def copy_checkpoint(
         raise
     _publish(world, target, manifest)
     if world.is_head:
-        _copy_description(source.path, target.path)
+        copy_description(source.path, target.path)
 
 
 def export_checkpoint(
@@ -145,31 +144,6 @@ def _other_in_the_way(target: CheckpointDirectory, manifest: Manifest) -> Recipe
     )
 
 
-def _copy_proved(source: Path, target: Path, tally: Tally) -> None:
-    """Copy a file, and compare what is on the disk then with what was read.
-
-    Raises:
-        OSError: it cannot be copied, or differs.
-    """
-    digest = hashlib.sha256()
-    with source.open("rb") as old, target.open("wb") as new:
-        while piece := old.read(PIECE_BYTES):
-            digest.update(piece)
-            new.write(piece)
-            tally.add(len(piece))
-    sync(target)
-    with target.open("rb") as new:
-        os.posix_fadvise(new.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # read the disk, not memory
-        if hashlib.file_digest(new, "sha256").digest() != digest.digest():
-            raise OSError(f"{target} differs from {source} after copying")
-
-
-def _refuse_other_size(path: Path, size_bytes: int) -> None:
-    found = path.stat().st_size
-    if found != size_bytes:
-        raise OSError(f"{path} has {found:,} bytes, and its manifest says {size_bytes:,}")
-
-
 def _publish(world: World, target: CheckpointDirectory, manifest: Manifest) -> None:
     """Publish on the head's node first: a shared directory is then done. Collective."""
     error = None
@@ -181,12 +155,6 @@ def _publish(world: World, target: CheckpointDirectory, manifest: Manifest) -> N
                 error = RecipeError(f"the copy was not finished: {trouble}", fix=_TRY_AGAIN)
         dist.barrier()
     agree(world, error)
-
-
-def _copy_description(source: Path, target: Path) -> None:
-    """With config and tokenizer the copy can be exported, and generate a text."""
-    with suppress(OSError):  # the checkpoint is whole without
-        shutil.copytree(source / DESCRIPTION, target / DESCRIPTION, dirs_exist_ok=True)
 
 
 def _not_exportable(source: Path, directory: Path) -> RecipeError | None:

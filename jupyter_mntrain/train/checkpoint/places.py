@@ -9,7 +9,7 @@ from pathlib import Path
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import named_directory
+from jupyter_mntrain.recipe.stored import durable_directory, named_directory
 
 
 def unwritable(directory: Path, what: str, field: str) -> RecipeError | None:
@@ -40,3 +40,8 @@ def directory_of(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
         return named
     path = environment.get(CHECKPOINT_VARIABLE)
     return Path(path) if path else None
+
+
+def copies_of(recipe: Recipe, environment: Mapping[str, str]) -> Path | None:
+    """Return the directory of the durable copies of this run's checkpoints; ``None`` for none."""
+    return durable_directory(recipe, environment.get(RUN_VARIABLE, ""))

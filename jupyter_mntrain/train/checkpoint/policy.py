@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
-from time import monotonic
+from time import perf_counter
 
 import msgspec
 import torch
@@ -22,10 +22,12 @@ from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.beginning import Beginning, find_beginning
+from jupyter_mntrain.train.checkpoint.copies.durable import DurableCopies, durable_copies
 from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
 from jupyter_mntrain.train.checkpoint.random_state import random_state, set_random_state
 from jupyter_mntrain.train.checkpoint.resuming import load, name_of_rows
-from jupyter_mntrain.train.checkpoint.saving import Saver
+from jupyter_mntrain.train.checkpoint.saves.intervals import SaveIntervals
+from jupyter_mntrain.train.checkpoint.saves.saving import Saver
 from jupyter_mntrain.train.optimizer.meetings import MOMENTUM, Meetings
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.spikes import COUNTS, HISTORY, Spikes
@@ -85,11 +87,12 @@ class Checkpointing:
                 copies=self.recipe.checkpoint.copies,
                 attempt=attempt,
                 digests=self._digests,
-                say=lambda line: self.say(f"checkpoint: {line}"),
+                say=self._saying,
             )
+        self._durable: DurableCopies | None = None
+        self._intervals = SaveIntervals(self.recipe.checkpoint)
         self._wishes = ControlReader()
-        self._still_writing = 0.0
-        self._begun_s = monotonic()
+        self._still_writing = self._still_copying = 0.0
         self._is_time = False
         self._is_save_wanted = False
         self._is_stop_wanted = False
@@ -97,6 +100,9 @@ class Checkpointing:
         self._lowest = inf
         self.saved_step: int | None = None
         """Step of the newest complete checkpoint, the same on all ranks."""
+
+    def _saying(self, line: str) -> None:
+        self.say(f"checkpoint: {line}")
 
     @property
     def directory(self) -> Path | None:
@@ -115,7 +121,11 @@ class Checkpointing:
         # Before the first step, rather than after hours of training.
         path = self._directory.path
         agree(self.world, unwritable(path, "save checkpoints", "checkpoint.directory"))
-        begin = find_beginning(self.world, self._directory, os.environ)
+        self._durable = durable_copies(
+            self.world, self.recipe, self._directory, self._saying, os.environ
+        )
+        copies = None if self._durable is None else self._durable.target
+        begin = find_beginning(self.world, self._directory, os.environ, copies)
         step = 0 if begin is None else begin.found.manifest.step
         if begin is not None:
             self.saved_step = step
@@ -129,23 +139,20 @@ class Checkpointing:
         return step
 
     def votes(self) -> Sequence[int]:
-        """This rank's part of the step's all-reduce: (is still writing, save, stop, is time)."""
+        """This rank's part of the step's all-reduce: (is still writing, is still copying, save,
+        stop, is time).
+        """
         is_writing = self._saver is not None and self._saver.is_writing
+        is_copying = self._durable is not None and self._durable.is_copying
         # Only rank 0 relays requests, and the time: they reach one node before another.
         save = self.world.is_head and self._wishes.wants_save()
         stop = self.world.is_head and self._wishes.wants_stop()
-        return int(is_writing), int(save), int(stop), int(self.world.is_head and self._is_late())
-
-    def _is_late(self) -> bool:
-        """Whether so many minutes have passed since the last save, if the recipe counts them."""
-        every_s = 60 * self.recipe.checkpoint.interval_minutes
-        if self._saver is None or not every_s:
-            return False
-        return monotonic() - self._begun_s >= every_s
+        is_time = self.world.is_head and self._saver is not None and self._intervals.is_late
+        return int(is_writing), int(is_copying), int(save), int(stop), int(is_time)
 
     def count(self, sums: Sequence[float]) -> None:
         """Take the sums of all ranks' :meth:`votes`."""
-        self._still_writing, save, stop, is_time = sums
+        self._still_writing, self._still_copying, save, stop, is_time = sums
         self._is_save_wanted, self._is_stop_wanted = save > 0, stop > 0
         self._is_time = is_time > 0
 
@@ -155,10 +162,8 @@ class Checkpointing:
         return is_wanted or step == self.recipe.steps or self._is_scheduled_after(step)
 
     def _is_scheduled_after(self, step: int) -> bool:
-        section = self.recipe.checkpoint
-        if section.interval_minutes:
-            return self._is_time
-        return bool(section.interval_steps) and step % section.interval_steps == 0
+        self._intervals.section = self.recipe.checkpoint
+        return self._intervals.is_due(step, is_time=self._is_time)
 
     def after(
         self,
@@ -182,6 +187,8 @@ class Checkpointing:
             return stops
         if self._saver.is_pending and not self._still_writing:
             self._finish(self._saver)
+        if self._durable is not None and self._durable.is_pending and not self._still_copying:
+            self._durable.finish()
         is_last = stops or step == self.recipe.steps
         is_kept = self._is_stop_wanted or self.recipe.checkpoint.at_end
         if self._is_save_wanted or (is_last and is_kept):
@@ -205,11 +212,14 @@ class Checkpointing:
         return True
 
     def close(self) -> None:
-        """Wait for the last save. Collective."""
+        """Wait for the last save, and for its durable copy. Collective."""
         if self._saver is not None:
             self._finish(self._saver)
+        if self._durable is not None:
+            self._durable.close()
 
     def _begin(self, saver: Saver, step: int, optimizer: Optimizer, loss: float | None) -> None:
+        begin_s = perf_counter()
         common, own = self._state(optimizer, are_apart=self.meetings.are_rare)
         # Replicas hold the same state: each writes its share.
         mine = sorted(common)[self.grid.replica_of(self.world.rank) :: self.grid.replicas]
@@ -221,7 +231,7 @@ class Checkpointing:
         saver.keep, saver.keep_best = section.keep, section.keep_best
         saver.recipe = msgspec.to_builtins(self.recipe)
         saver.begin(step, state, loss)
-        self._begun_s = monotonic()
+        self._intervals.saved(perf_counter() - begin_s)
         self._still_writing = 1.0  # until votes say otherwise that were cast after this
 
     def _state(
@@ -258,8 +268,11 @@ class Checkpointing:
         saved = saver.finish()
         self.recorder.progress("saving a checkpoint", 1, 1)
         if saved is not None:
-            self.saved_step = saved
-            self.recorder.saved(saved, is_scheduled=self._is_scheduled)
+            self.saved_step = saved.step
+            self.recorder.saved(saved.step, is_scheduled=self._is_scheduled)
+            if self._durable is not None:
+                self._durable.begin(saved, self.recipe.checkpoint)
+                self._still_copying = 1.0
 
     def _refuse_other(self, begin: Beginning) -> None:
         manifest = begin.found.manifest

@@ -29,9 +29,14 @@ def having(path: Path, *steps: int) -> CheckpointDirectory:
     return directory
 
 
-def step_of(world: World, own: CheckpointDirectory, **told: object) -> tuple[Path, int] | None:
+def step_of(
+    world: World,
+    own: CheckpointDirectory,
+    copies: CheckpointDirectory | None = None,
+    **told: object,
+) -> tuple[Path, int] | None:
     environment = {f"MNTRAIN_{name}": str(value) for name, value in told.items()}
-    found = find_beginning(world, own, environment)
+    found = find_beginning(world, own, environment, copies)
     return None if found is None else (found.directory.path, found.found.manifest.step)
 
 
@@ -40,6 +45,22 @@ def test_a_run_goes_on_from_its_newest(world: World, tmp_path: Path) -> None:
     own = having(tmp_path / "own", 3, 6)
     assert step_of(world, own) == (own.path, 6)
     assert step_of(world, own, RESUME_STEP=6) == (own.path, 6)
+
+
+def test_a_durable_copy_counts_where_it_is_newer_than_what_nodes_have(
+    world: World, tmp_path: Path
+) -> None:
+    own, copies = having(tmp_path / "own", 3, 6), having(tmp_path / "copies", 3, 6)
+    assert step_of(world, own, copies) == (own.path, 6), "both are the same"
+    having(copies.path, 9)
+    (copies.of(9) / shard_name(0)).unlink()
+    assert step_of(world, own, copies) == (own.path, 6), "the copy is not complete"
+    newer = having(tmp_path / "newer", 12)
+    assert step_of(world, own, newer) == (newer.path, 12)
+    assert step_of(world, having(tmp_path / "none"), copies) == (copies.path, 6)
+    (own.of(3) / shard_name(0)).unlink()
+    (own.of(6) / shard_name(0)).unlink()
+    assert step_of(world, own, copies) == (copies.path, 6), "what nodes have lost their shards of"
 
 
 @pytest.mark.parametrize("there", [(), (3,), (3, 9)])

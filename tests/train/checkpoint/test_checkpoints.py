@@ -24,7 +24,8 @@ from jupyter_mntrain.telemetry.controls import (
     write_controls,
 )
 from jupyter_mntrain.train import parse_recipe
-from jupyter_mntrain.train.checkpoint import copying, policy
+from jupyter_mntrain.train.checkpoint.copies import neighbors
+from jupyter_mntrain.train.checkpoint.saves import intervals
 from tests.train.checkpoint.saved import EVERY, STEPS, forget, run, saves
 from tests.wording import reads, says, wording
 
@@ -90,7 +91,7 @@ def test_a_checkpoint_is_saved_once_the_time_has_passed(
     text: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = count(step=20)  # asked at each step: it is time after every third one
-    monkeypatch.setattr(policy, "monotonic", lambda: next(ticks))
+    monkeypatch.setattr(intervals, "monotonic", lambda: next(ticks))
     run(text, kept, "checkpoint.interval_minutes=1", "checkpoint.interval_steps=2")
     found = set(CheckpointDirectory(kept).manifests())
     assert min(found) == 3
@@ -161,7 +162,7 @@ def test_a_save_that_fails_is_told_and_training_goes_on(
 def test_a_disk_is_never_filled_to_the_last(
     text: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(copying, "LEFT_FREE_BYTES", 1 << 60)
+    monkeypatch.setattr(neighbors, "LEFT_FREE_BYTES", 1 << 60)
     assert len(run(text, kept, "output.at_end=true").losses) == STEPS
     assert not saves(kept), "no half of one is left"
     assert not list(kept.glob("*model*"))

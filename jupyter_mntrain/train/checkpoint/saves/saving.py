@@ -21,8 +21,8 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.train.checkpoint.copying import Neighbors, refuse_to_fill, sync
-from jupyter_mntrain.train.checkpoint.staging import staging
+from jupyter_mntrain.train.checkpoint.copies.neighbors import Neighbors, refuse_to_fill, sync
+from jupyter_mntrain.train.checkpoint.saves.staging import staging
 from jupyter_mntrain.train.world import World, gathered
 
 
@@ -101,8 +101,8 @@ class Saver:
         )
         self._thread.start()
 
-    def finish(self) -> int | None:
-        """Wait for the save in progress; return its step, or ``None`` if it failed.
+    def finish(self) -> Manifest | None:
+        """Wait for the save in progress; return its manifest, or ``None`` if it failed.
 
         Collective, at the same step. An error such as a full disk is logged, and training continues
         with the previous checkpoint.
@@ -115,8 +115,9 @@ class Saver:
         dist.all_gather_object(parts, self._written)
         self._step = self._thread = None
         error = next((f"{part.host}: {part.error}" for part in parts if part.error), None)
+        manifest = self._manifest(step, tuple(part.size_bytes for part in parts))
         if error is None:
-            error = self._publish(step, tuple(part.size_bytes for part in parts))
+            error = self._publish(manifest)
         if self.world.is_head:
             size = sum(part.size_bytes for part in parts)
             self.say(
@@ -126,11 +127,10 @@ class Saver:
             )
         if error is not None and self.world.local_rank == 0:
             self.directory.discard(step)
-        return step if error is None else None
+        return manifest if error is None else None
 
-    def _publish(self, step: int, shard_bytes: tuple[int, ...]) -> str | None:
-        """Publish on every node; return why it failed on any, or ``None``."""
-        manifest = Manifest(
+    def _manifest(self, step: int, shard_bytes: tuple[int, ...]) -> Manifest:
+        return Manifest(
             step=step,
             attempt=self.attempt,
             shard_bytes=shard_bytes,
@@ -139,6 +139,9 @@ class Saver:
             recipe=self.recipe,
             evaluation_loss=self._loss,
         )
+
+    def _publish(self, manifest: Manifest) -> str | None:
+        """Publish on every node; return why it failed on any, or ``None``."""
         problem: str | None = None
         if self.world.local_rank == 0:
             try:

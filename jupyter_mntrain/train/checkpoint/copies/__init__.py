@@ -1,0 +1,1 @@
+"""Copies of checkpoints: on the next node, and on durable storage."""

@@ -1,0 +1,202 @@
+"""Durable copies: each checkpoint once more, in a directory that all nodes share.
+
+It is written in the background, from the shards on disk, so training goes on. The manifest comes
+last, once every rank's shard is proved.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from time import monotonic, sleep
+
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.recipe.parts.results import CheckpointSection
+from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.train.checkpoint.copies.neighbors import refuse_to_fill
+from jupyter_mntrain.train.checkpoint.copies.proved import copy_description, copy_proved
+from jupyter_mntrain.train.checkpoint.places import copies_of, unwritable
+from jupyter_mntrain.train.world import World, agree, gathered
+
+FIELD = "checkpoint.copy_to"
+
+SEEN_WITHIN_S = tunables.seconds("train.shared_folder_seen_s")
+"""A network file system shows a new file to other nodes after some seconds."""
+
+
+class DurableCopies:
+    """Copies one rank's shards, one checkpoint at a time; the newest that is complete.
+
+    Args:
+        source: the checkpoints of the run on this node.
+        target: those on durable storage.
+        say: prints a line to the job's log.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        source: CheckpointDirectory,
+        target: CheckpointDirectory,
+        say: Callable[[str], None],
+    ) -> None:
+        self._world = world
+        self._source = source
+        self.target = target
+        self._say = say
+        self._section = CheckpointSection()
+        self._now: Manifest | None = None
+        self._next: Manifest | None = None
+        """That became complete while another was being copied."""
+        self._error: str | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a copy is being made: the same on every rank at every step."""
+        return self._now is not None
+
+    @property
+    def is_copying(self) -> bool:
+        """Whether this rank is still copying its shard."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, manifest: Manifest, section: CheckpointSection) -> None:
+        """Copy a complete checkpoint; after the one that is being copied, if there is one.
+
+        Args:
+            section: tells how many are kept.
+        """
+        self._section = section
+        if self._now is not None:
+            self._next = manifest
+            return
+        self._now, self._error = manifest, None
+        self._thread = threading.Thread(
+            target=self._copy, args=(manifest,), name="durable copy", daemon=True
+        )
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for the copy, publish it, and begin the next. Collective, at the same step.
+
+        An error such as a full disk is logged, and training goes on.
+        """
+        manifest, thread = self._now, self._thread
+        if manifest is None or thread is None:
+            return
+        thread.join()
+        self._now = self._thread = None
+        told = gathered(self._world, self._error and f"{self._world.host}: {self._error}")
+        error = next((one for one in told if one), None)
+        if self._world.is_head:
+            self._conclude(manifest, error)
+        following, self._next = self._next, None
+        if following is not None:
+            self.begin(following, self._section)
+
+    def close(self) -> None:
+        """Wait until the newest is copied. Collective."""
+        while self.is_pending:
+            self.finish()
+
+    def _copy(self, manifest: Manifest) -> None:
+        name, step = shard_name(self._world.rank), manifest.step
+        size = manifest.shard_bytes[self._world.rank]
+        try:
+            folder = self.target.begin(step)
+            refuse_to_fill(folder, size)
+            copy_proved(self._source.of(step) / name, folder / name, size, lambda _: None)
+        except Exception as trouble:  # noqa: BLE001 - all ranks must learn of any error
+            self._error = str(trouble) or type(trouble).__name__
+
+    def _conclude(self, manifest: Manifest, error: str | None) -> None:
+        """Publish, or leave nothing behind."""
+        if error is None:
+            try:
+                self.target.publish(manifest)
+                self.target.prune(self._section.keep, self._section.keep_best)
+                copy_description(self._source.path, self.target.path)
+            except OSError as trouble:
+                error = f"{self._world.host}: {trouble}"
+        if error is None:
+            self._say(f"copied step {manifest.step} to {self.target.path}")
+            return
+        self.target.discard(manifest.step)
+        self._say(str(_not_copied(manifest.step, error)))
+
+
+def durable_copies(
+    world: World,
+    recipe: Recipe,
+    source: CheckpointDirectory,
+    say: Callable[[str], None],
+    environment: Mapping[str, str],
+) -> DurableCopies | None:
+    """Those of this run; ``None`` if the recipe names no place for them. Collective.
+
+    Raises:
+        RecipeError: a node cannot write there, or has another directory there.
+    """
+    path = copies_of(recipe, environment)
+    if path is None:
+        return None
+    refuse_separate(world, path)
+    attempt = int(environment.get(RUN_ATTEMPT_VARIABLE, "1"))
+    return DurableCopies(world, source, CheckpointDirectory(path, attempt), say)
+
+
+def refuse_separate(world: World, path: Path) -> None:
+    """Check that all nodes see the same directory. Collective.
+
+    Raises:
+        RecipeError: a node cannot write there, or does not see what another wrote.
+    """
+    agree(world, unwritable(path, "copy checkpoints", FIELD))
+    name = gathered(world, secrets.token_hex(8))[0]
+    mark = path / f".seen-{name}"
+    error = None
+    if world.is_head:
+        try:
+            mark.touch()
+        except OSError as trouble:
+            error = RecipeError(f"cannot copy checkpoints: {trouble}", fix=_FIX)
+    agree(world, error)
+    try:
+        agree(world, None if _appears(mark) else _separate(world, path))
+    finally:
+        if world.is_head:
+            mark.unlink(missing_ok=True)
+
+
+def _appears(mark: Path) -> bool:
+    until = monotonic() + SEEN_WITHIN_S
+    while not mark.exists():
+        if monotonic() > until:
+            return False
+        sleep(0.1)
+    return True
+
+
+def _separate(world: World, path: Path) -> RecipeError:
+    cause = f"{FIELD}: {path} on {world.host} is not the directory that rank 0 has there"
+    return RecipeError(cause, fix=_FIX)
+
+
+def _not_copied(step: int, error: str) -> Problem:
+    return Problem(
+        kind=Kind.ERROR,
+        cause=f"step {step} could not be copied: {error}. Training continues",
+        fix=f"check free space and permissions of {FIELD} on that node",
+    )
+
+
+_FIX = f"mount the same folder there on all nodes, or leave {FIELD} out"

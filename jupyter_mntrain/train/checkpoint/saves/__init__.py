@@ -1,0 +1,1 @@
+"""Saves: when one is due, and how it is written in the background."""
