@@ -128,6 +128,7 @@ def _with_adapters(model: nn.Module, recipe: Recipe) -> Any:
     config = LoraConfig(
         r=section.rank,
         lora_alpha=section.chosen_alpha,
+        lora_dropout=section.dropout,
         target_modules=modules,
         task_type="CAUSAL_LM",
     )

@@ -27,6 +27,7 @@ from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.model.weight_files import fingerprint
 from jupyter_mntrain.train.world import join_world
 from tests.train.families import SMALL, small_config
+from tests.train.reference import OneProcess
 from tests.wording import wording
 
 CPU = torch.device("cpu")
@@ -64,6 +65,34 @@ def test_adapters_are_all_that_is_trained_and_begin_alike_in_every_split() -> No
     for name, one in whole.trained().items():
         assert torch.equal(one, parts[name])
         assert bool(one.any()) is ("lora_A" in name)
+
+
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft asks for it
+@pytest.mark.parametrize("count", [1, 2])
+def test_dropout_is_drawn_as_peft_draws_it(count: int) -> None:
+    """Over stages, which draw one after the other here."""
+    recipe = recipe_of("adapters.dropout=0.4")
+    parts = stages(recipe, count)
+    whole = OneProcess(recipe, read_config(recipe.model, VOCABULARY))
+    theirs, generator = whole.weights(), torch.Generator().manual_seed(1)
+    for part in parts:
+        for name, one in part.trained().items():
+            one.data.add_(torch.randn(one.shape, generator=generator), alpha=0.05)
+            theirs[name].copy_(one.data)
+    ids = torch.randint(VOCABULARY, (2, 12), generator=generator)
+    positions, ends = torch.arange(12).expand(2, -1), torch.tensor([[12], [12]], dtype=torch.int32)
+
+    def ours() -> torch.Tensor:
+        value = ids
+        for part in parts:
+            value = part(value, positions, ends, 12)
+        return value
+
+    torch.manual_seed(2)
+    expected = whole.model(input_ids=ids, use_cache=False).logits
+    torch.manual_seed(2)
+    torch.testing.assert_close(ours(), expected, rtol=0, atol=1e-5)
+    assert not torch.allclose(ours(), expected, rtol=0, atol=1e-3)
 
 
 def test_a_module_that_the_model_lacks_is_one_line() -> None:
