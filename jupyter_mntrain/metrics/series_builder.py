@@ -27,7 +27,7 @@ from jupyter_mntrain.metrics.series import (
 from jupyter_mntrain.metrics.summarizer import summarize
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
-from jupyter_mntrain.metrics.trace.recorded import RecentTransfers
+from jupyter_mntrain.metrics.trace.sent_messages import RecentMessages
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.metrics import RankEvaluation, RankStart, RankText
@@ -98,7 +98,7 @@ class SeriesBuilder:
         self._read_texts: Heard = (None, 0)
         self._links: dict[str, LinkRows] = {}
         self._traffic: dict[str, OtherTraffic] = {}
-        self._transfers = RecentTransfers()
+        self._messages = RecentMessages()
         self._capacities = LinkCapacities()
         self._told_of_links: list[Told] = []
         """What the capacities were taken from: of many nodes they are many, and rarely new."""
@@ -139,7 +139,7 @@ class SeriesBuilder:
             peak_flops_per_s=self._peak(),
             schedule_bubble=self._bubble_of_schedule(history.is_whole),
             traffic=[one for traffic in self._traffic.values() for one in traffic.events],
-            transfers=self._transfers.of(history),
+            messages=self._messages.of(history),
         )
         if self.seq == before and self._summary and not _is_alike(summary, self._summary):
             self.seq += 1  # readers lack no row, but what is said of all of them

@@ -22,7 +22,7 @@ from jupyter_mntrain.metrics.summary import (
     WrittenText,
 )
 from jupyter_mntrain.metrics.trace.off_plan import measured_of, off_plan
-from jupyter_mntrain.metrics.trace.recorded import Pair, SentMessages
+from jupyter_mntrain.metrics.trace.sent_messages import Pair, SentMessages
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
@@ -52,14 +52,14 @@ def summarize(
     peak_flops_per_s: float | None,
     schedule_bubble: float | None,
     traffic: Sequence[JobEvent] = (),
-    transfers: Mapping[Pair, SentMessages] = {},
+    messages: Mapping[Pair, SentMessages] = {},
 ) -> JobSummary:
     """The summary of what ``ranks``, ``job`` and ``links`` have taken of ``history``.
 
     Args:
         now_s: Unix time.
         traffic: of others, on any of the links.
-        transfers: of the newest recorded steps.
+        messages: of the newest recorded steps.
         peak_flops_per_s: of all devices together.
     """
     view = history.view
@@ -96,7 +96,7 @@ def summarize(
         events=events_of(view, traffic),
         links=link_summaries,
         sample=sample,
-        off_plan=_off_plan(history, figures["step_s"], transfers, traffic),
+        off_plan=_off_plan(history, figures["step_s"], messages, traffic),
     )
 
 
@@ -110,13 +110,13 @@ def _total_steps(view: JobView, ranks: Ranks) -> int | None:
 def _off_plan(
     history: JobHistory,
     step_s: float | None,
-    transfers: Mapping[Pair, SentMessages],
+    messages: Mapping[Pair, SentMessages],
     traffic: Sequence[JobEvent],
 ) -> OffPlan | None:
     plan = history.view.attempt.plan
     if plan is None or step_s is None:
         return None
-    return off_plan(plan, measured_of(history, plan, step_s, transfers, traffic))
+    return off_plan(plan, measured_of(history, plan, step_s, messages, traffic))
 
 
 def _of_view(view: JobView) -> dict[str, Any]:

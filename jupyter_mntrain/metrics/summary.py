@@ -218,6 +218,7 @@ class OffPlanCause(Record, frozen=True):
         kind: what a rank computes; a message to ``peer``; what others use of a node's link.
         ratio: measured / planned; of ``traffic`` the share of the link's capacity.
         is_guessed: the plan had no measured speed for it.
+        took_s, planned_s: of one message.
     """
 
     kind: Literal["computing", "link", "traffic"]
@@ -226,6 +227,8 @@ class OffPlanCause(Record, frozen=True):
     peer: Rank | None = None
     node: str | None = None
     is_guessed: bool = False
+    took_s: float | None = None
+    planned_s: float | None = None
 
 
 class OffPlan(Record, frozen=True):

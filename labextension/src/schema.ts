@@ -1760,6 +1760,7 @@ export interface OffPlan {
  *         kind: what a rank computes; a message to ``peer``; what others use of a node's link.
  *         ratio: measured / planned; of ``traffic`` the share of the link's capacity.
  *         is_guessed: the plan had no measured speed for it.
+ *         took_s, planned_s: of one message.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "OffPlanCause".
@@ -1771,6 +1772,8 @@ export interface OffPlanCause {
   peer?: number | null;
   node?: string | null;
   is_guessed?: boolean;
+  took_s?: number | null;
+  planned_s?: number | null;
 }
 /**
  * One rank, a row per optimizer step (or per few, where they were thinned).

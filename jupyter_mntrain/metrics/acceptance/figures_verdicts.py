@@ -125,7 +125,10 @@ def _off_plan(cause: OffPlanCause) -> str:
         case "computing":
             return f"rank {cause.rank} computes {cause.ratio:.1f} times as long"
         case "link":
-            return f"rank {cause.rank} sends to rank {cause.peer} {cause.ratio:.1f} times as long"
+            longer = f"{cause.ratio:.1f} times as long"
+            if cause.took_s is not None and cause.planned_s is not None:
+                longer = f"{1000 * cause.took_s:.1f} ms, planned {1000 * cause.planned_s:.1f} ms"
+            return f"a message from rank {cause.rank} to rank {cause.peer} takes {longer}"
         case "traffic":
             return f"others use {share(cause.ratio)} of the link of {cause.node}"
 

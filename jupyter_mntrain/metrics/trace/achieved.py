@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from jupyter_mntrain.metrics.trace.off_plan import Measured, message_s
+from jupyter_mntrain.metrics.trace.off_plan import Measured, message_times
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, Plan
 from jupyter_mntrain.plan.prediction.known_speeds import KnownSpeeds
 
@@ -37,12 +37,10 @@ def achieved(plan: Plan, measured: Measured, job: str) -> KnownSpeeds:
         known = devices.get(device)
         if known is None or speed.flops_per_s < known.flops_per_s:
             devices[device] = speed
-    for link in plan.links:
-        found = measured.transfers.get((link.sender, link.receiver))
-        planned = 0.0 if found is None else message_s(link, found.number)
-        if found is None or planned <= 0 or found.least_s <= 0:
+    for one in message_times(plan, measured):
+        link, ratio = one.link, one.took_s / one.planned_s
+        if ratio <= 0:
             continue
-        ratio = found.least_s / planned
         pair = (plan.ranks[link.sender].node, plan.ranks[link.receiver].node)
         slower = msgspec.structs.replace(
             link.speed,

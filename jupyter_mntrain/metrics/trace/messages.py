@@ -21,14 +21,19 @@ class Message(NamedTuple):
     Args:
         sent: and when, on the sender's clock.
         used: what the receiver computed with it, on the receiver's.
-        is_awaited: the receiver idled until it was there, so that it arrived when ``used`` began.
+        waited_s: that the receiver idled before ``used``; 0: it did not.
     """
 
     sender: Rank
     receiver: Rank
     sent: TracedAction
     used: TracedAction
-    is_awaited: bool
+    waited_s: float
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the receiver idled until it was there, so that it arrived when ``used`` began."""
+        return self.waited_s > 0
 
 
 def least_idle_s(trace: RankTrace) -> float:
@@ -56,13 +61,14 @@ def messages(traces: Traces) -> Iterator[Message]:
                 yield Message(rank, peer, sent, *found)
 
 
-def _used(trace: RankTrace) -> dict[tuple[str, int, int], tuple[TracedAction, bool]]:
-    """What a rank computes by direction, stage and microbatch, and whether it idled before."""
+def _used(trace: RankTrace) -> dict[tuple[str, int, int], tuple[TracedAction, float]]:
+    """What a rank computes by direction, stage and microbatch, and how long it idled before."""
     least_s, actions = least_idle_s(trace), working(trace)
     begun = TracedAction("update", 0.0, 0.0)
     found = {}
     for before, one in pairwise([begun, *actions]):
         if one.kind in {"F", "B", "I"}:
             key = ("F" if one.kind == "F" else "B", one.stage, one.microbatch)
-            found[key] = (one, one.begin_s - before.end_s > least_s)
+            idle_s = one.begin_s - before.end_s
+            found[key] = (one, idle_s if idle_s > least_s else 0.0)
     return found

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.summary import JobEvent, OffPlan, OffPlanCause
-from jupyter_mntrain.metrics.trace.recorded import Pair, SentMessages
+from jupyter_mntrain.metrics.trace.sent_messages import Pair, SentMessages
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.plan import Plan, PlannedLink
 
@@ -32,13 +32,13 @@ class Measured(NamedTuple):
     Args:
         step_s: seconds of a step.
         computing_s: of each rank in a step.
-        transfers: of each direction, from the newest recorded steps.
+        messages: of each direction, from the newest recorded steps.
         traffic: most that others use of a node's link now, 0..1.
     """
 
     step_s: float
     computing_s: Mapping[int, float] = {}
-    transfers: Mapping[Pair, SentMessages] = {}
+    messages: Mapping[Pair, SentMessages] = {}
     traffic: Mapping[str, float] = {}
 
 
@@ -84,22 +84,77 @@ def _computing(plan: Plan, measured: Measured) -> Iterator[tuple[float, OffPlanC
             yield took - rank.computing_s, cause
 
 
-def _links(plan: Plan, measured: Measured) -> Iterator[tuple[float, OffPlanCause]]:
+class MessageTime(NamedTuple):
+    """What one message on a link takes.
+
+    Args:
+        link: as planned.
+        sent: what recorded steps show of its messages.
+        planned_s: on an otherwise idle link.
+        took_s: as far as it can be told from processes that are late.
+    """
+
+    link: PlannedLink
+    sent: SentMessages
+    planned_s: float
+    took_s: float
+
+    @property
+    def more_s(self) -> float:
+        return self.took_s - self.planned_s
+
+
+def message_times(plan: Plan, measured: Measured) -> tuple[MessageTime, ...]:
+    """Return what a message takes on each of a plan's links of which recorded steps tell.
+
+    What one direction takes longer and the other one less may be two clocks that differ, so it is
+    neither.
+    """
+    found: dict[Pair, MessageTime] = {}
     for link in plan.links:
-        found = measured.transfers.get((link.sender, link.receiver))
-        planned = 0.0 if found is None else message_s(link, found.number)
-        if found is None or planned <= 0:
-            continue
-        ratio = found.least_s / planned
-        guessed = not link.speed.is_measured
+        pair = (link.sender, link.receiver)
+        sent = measured.messages.get(pair)
+        planned_s = 0.0 if sent is None else _message_s(link, sent.number)
+        if sent is not None and planned_s > 0:
+            found[pair] = MessageTime(link, sent, planned_s, sent.took_s(planned_s))
+    told = []
+    for (sender, receiver), one in found.items():
+        back = found.get((receiver, sender))
+        more_s = one.more_s
+        if back is not None and more_s * back.more_s < 0:
+            both_s = more_s + back.more_s
+            more_s = max(0.0, both_s) if more_s > 0 else min(0.0, both_s)
+        told.append(one._replace(took_s=one.planned_s + more_s))
+    return tuple(told)
+
+
+def _links(plan: Plan, measured: Measured) -> Iterator[tuple[float, OffPlanCause]]:
+    for one in message_times(plan, measured):
+        link = one.link
         cause = OffPlanCause(
-            "link", ratio, rank=link.sender, peer=link.receiver, is_guessed=guessed
+            "link",
+            one.took_s / one.planned_s,
+            rank=link.sender,
+            peer=link.receiver,
+            is_guessed=not link.speed.is_measured,
+            took_s=one.took_s,
+            planned_s=one.planned_s,
         )
-        yield (found.least_s - planned) * found.number, cause
+        if one.more_s < 0:
+            yield one.more_s * one.sent.number, cause
+        else:
+            waited_s = sum(min(one.more_s, each) for each in one.sent.waits_s)
+            yield min(waited_s, _idles_more_s(plan, measured, link.receiver)), cause
 
 
-def message_s(link: PlannedLink, number: int) -> float:
-    """Return the planned seconds of one of a step's messages on an otherwise idle link."""
+def _idles_more_s(plan: Plan, measured: Measured, rank: Rank) -> float:
+    """Seconds of a step that a rank does not compute, beyond the plan's."""
+    planned = plan.ranks[rank].computing_s
+    computing_s = measured.computing_s.get(rank, planned)
+    return (measured.step_s - computing_s) - (plan.step_s - planned)
+
+
+def _message_s(link: PlannedLink, number: int) -> float:
     return link.speed.latency_s + link.sent_bytes / number / link.speed.bytes_per_s
 
 
@@ -107,13 +162,13 @@ def measured_of(
     history: JobHistory,
     plan: Plan,
     step_s: float,
-    transfers: Mapping[Pair, SentMessages],
+    messages: Mapping[Pair, SentMessages],
     traffic: Sequence[JobEvent],
 ) -> Measured:
     """Take what was measured of a job.
 
     Args:
-        transfers: of recorded steps, by ranks of the job.
+        messages: of recorded steps, by ranks of the job.
         traffic: of others on the links.
     """
     first = first_pipeline(history, plan)
@@ -130,7 +185,7 @@ def measured_of(
         computing,
         {
             (places[sender], places[receiver]): one
-            for (sender, receiver), one in transfers.items()
+            for (sender, receiver), one in messages.items()
             if sender in places and receiver in places
         },
         {one.node: one.share for one in traffic if one.node and one.share and one.end_s is None},

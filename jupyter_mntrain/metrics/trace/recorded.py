@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
 
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.trace.clocks import corrections
@@ -20,21 +19,6 @@ from jupyter_mntrain.metrics.trace.messages import (
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankTrace, TracedAction
 from jupyter_mntrain.model.records.plan import StepSpan, StepSpans
-
-Pair = tuple[Rank, Rank]
-"""Sender and receiver."""
-
-
-class SentMessages(NamedTuple):
-    """Messages of a step from one rank to another, as recorded steps show them.
-
-    Args:
-        number: of all.
-        least_s: of those that were waited for: the one that stood in no queue.
-    """
-
-    number: int
-    least_s: float
 
 
 def recorded_steps(history: JobHistory) -> dict[int, Traces]:
@@ -58,7 +42,7 @@ def spans_of(traces: Traces) -> StepSpans:
         traces: of the same step, at least one.
     """
     exchanged = [*messages(traces)]
-    from_origin = _aligned(traces, exchanged)
+    from_origin = aligned(traces, exchanged)
     found: dict[Rank, list[StepSpan]] = {
         rank: [*_own(trace, from_origin[rank], _awaiting(rank, exchanged))]
         for rank, trace in traces.items()
@@ -76,61 +60,7 @@ def spans_of(traces: Traces) -> StepSpans:
     return StepSpans(max(ends), ranks, next(iter(traces.values())).step)
 
 
-def transfers_of(traces: Traces) -> dict[Pair, SentMessages]:
-    """Return the messages of a recorded step by direction, where any of them was waited for."""
-    exchanged = [*messages(traces)]
-    lasted: dict[Pair, list[float]] = defaultdict(list)
-    counts: Counter[Pair] = Counter()
-    for one, begin, end in _under_way(exchanged, _aligned(traces, exchanged)):
-        counts[one.sender, one.receiver] += 1
-        if one.is_awaited:
-            lasted[one.sender, one.receiver].append(end - begin)
-    return {pair: SentMessages(counts[pair], min(times)) for pair, times in lasted.items()}
-
-
-class RecentTransfers:
-    """The messages of a job's newest recorded steps, each step read once.
-
-    The shortest of several steps counts: whatever else keeps a message, such as a process without a
-    core, only makes it longer, and rarely in each of them.
-    """
-
-    def __init__(self) -> None:
-        self._by_step: dict[int, dict[Pair, SentMessages]] = {}
-        self._told = 0
-        self._found: dict[Pair, SentMessages] = {}
-
-    def of(self, history: JobHistory) -> Mapping[Pair, SentMessages]:
-        first = next(iter(history.ranks.values()), None)
-        told = first.traces[-1].step if first is not None and first.traces else 0
-        if told > self._told:
-            steps = recorded_steps(history)
-            known = self._by_step
-            self._by_step = {
-                step: known[step] if step in known else transfers_of(traces)
-                for step, traces in steps.items()
-            }
-            if told in steps:
-                self._told = told
-            self._found = shortest(self._by_step.values())
-        return self._found
-
-
-def shortest(steps: Iterable[Mapping[Pair, SentMessages]]) -> dict[Pair, SentMessages]:
-    """Return the messages of the last step, each direction with the least time of any step.
-
-    Args:
-        steps: oldest first.
-    """
-    found: dict[Pair, SentMessages] = {}
-    for step in steps:
-        for pair, one in step.items():
-            before = found.get(pair, one)
-            found[pair] = SentMessages(one.number, min(one.least_s, before.least_s))
-    return found
-
-
-def _aligned(traces: Traces, exchanged: Sequence[Message]) -> dict[Rank, float]:
+def aligned(traces: Traces, exchanged: Sequence[Message]) -> dict[Rank, float]:
     """When each rank began, from the begin of the one that began first."""
     added = corrections(traces, exchanged)
     begins = {rank: trace.begin_s + added[rank] for rank, trace in traces.items()}

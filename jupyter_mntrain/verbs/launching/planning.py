@@ -10,7 +10,7 @@ import msgspec
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.metrics.trace.achieved import achieved
 from jupyter_mntrain.metrics.trace.off_plan import measured_of
-from jupyter_mntrain.metrics.trace.recorded import RecentTransfers
+from jupyter_mntrain.metrics.trace.sent_messages import RecentMessages
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.prediction.known_speeds import NOTHING, KnownSpeeds
@@ -90,7 +90,7 @@ def achieved_by(context: Context, job: Job) -> KnownSpeeds:
         raise SpecError(cause, fix="plan without --from, or launch its recipe again")
     if step_s is None:
         raise SpecError(f"job {job.id} has not made enough steps yet", fix="try again a bit later")
-    sent = RecentTransfers().of(history)
+    sent = RecentMessages().of(history)
     return achieved(plan, measured_of(history, plan, step_s, sent, ()), job.id)
 
 

@@ -11,7 +11,14 @@ describe('the predicted step', () => {
       ratio: 1.5,
       causes: [
         { kind: 'computing', ratio: 3.14, rank: 1, is_guessed: true },
-        { kind: 'link', ratio: 1.25, rank: 0, peer: 1 },
+        {
+          kind: 'link',
+          ratio: 900,
+          rank: 0,
+          peer: 1,
+          took_s: 0.09,
+          planned_s: 0.0001
+        },
         { kind: 'traffic', ratio: 0.4, node: 'wopr' },
         { kind: 'computing', ratio: 1.2, rank: 0 }
       ]
@@ -20,7 +27,9 @@ describe('the predicted step', () => {
       'it is 50\u202f% slower: rank 1 computes 3.1\u00a0×'
     );
     expect(said).toContain('(its speed was guessed)');
-    expect(said).toContain('rank 0 to rank 1 is 25\u202f% slower than planned');
+    expect(said).toContain(
+      'messages from rank 0 to rank 1 take 90\u00a0ms, planned 0.1\u00a0ms'
+    );
     expect(said).toContain(
       'others use 40\u202f% of the link of wopr; and 1 more'
     );

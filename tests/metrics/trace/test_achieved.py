@@ -7,7 +7,7 @@ import pytest
 
 from jupyter_mntrain.metrics.trace.achieved import achieved
 from jupyter_mntrain.metrics.trace.off_plan import Measured
-from jupyter_mntrain.metrics.trace.recorded import SentMessages
+from jupyter_mntrain.metrics.trace.sent_messages import SentMessages
 from jupyter_mntrain.model.ids import Rank
 from tests.standin.plans import MESSAGES, plan_of
 from tests.standin.traces import LINK
@@ -42,3 +42,10 @@ def test_of_two_ranks_on_a_node_the_slower_counts() -> None:
     plan = msgspec.structs.replace(plan, ranks=both)
     found = achieved(plan, Measured(2.0, {0: 2.0, 1: 1.0}), "j-1")
     assert found.devices["wopr", "CPU"].flops_per_s == plan.ranks[0].speed.flops_per_s / 2
+
+
+def test_a_message_that_was_late_for_want_of_a_core_makes_no_link_slower() -> None:
+    plan = plan_of()
+    sent = {(R0, R1): SentMessages(MESSAGES, 1490 * sum(LINK), late_s=1489.5 * sum(LINK))}
+    link = achieved(plan, Measured(2.0, {}, sent), "j-1").links["wopr", "muthur"]
+    assert link.bytes_per_s == pytest.approx(plan.links[0].speed.bytes_per_s)

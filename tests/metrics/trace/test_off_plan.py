@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.summary import JobEvent, OffPlan, OffPlanCause
 from jupyter_mntrain.metrics.trace.off_plan import TOLERANCE, Measured, measured_of, off_plan
-from jupyter_mntrain.metrics.trace.recorded import (
-    Pair,
-    RecentTransfers,
-    SentMessages,
-    transfers_of,
-)
+from jupyter_mntrain.metrics.trace.sent_messages import SentMessages
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.metrics import RankTrace
-from jupyter_mntrain.plan.prediction.simulated import LinkTimes
 from tests.standin.jobs import history, step, view
 from tests.standin.plans import MESSAGES, plan_of
-from tests.standin.traces import LINK, traces_of, walked
+from tests.standin.traces import LINK
 from tests.standin.training import sample_job
 
 PLAN = plan_of()
 R0, R1 = Rank(0), Rank(1)
 AS_PLANNED = {0: 1.0, 1: 1.0}
-ON_LINK = {(R0, R1): SentMessages(MESSAGES, sum(LINK)), (R1, R0): SentMessages(MESSAGES, sum(LINK))}
+
+
+def sent(factor: float = 1.0, **fields: Any) -> SentMessages:
+    """Messages that take a multiple of what is planned, each of which was waited for."""
+    least_s = factor * sum(LINK)
+    return SentMessages(MESSAGES, least_s, waits_s=(least_s,) * MESSAGES, **fields)
+
+
+ON_LINK = {(R0, R1): sent(), (R1, R0): sent()}
 
 
 def test_a_step_about_as_long_as_planned_needs_no_reason() -> None:
@@ -47,16 +47,33 @@ def test_a_guessed_speed_is_said_to_be_one() -> None:
 
 
 def test_a_slower_link_is_named_by_its_direction() -> None:
-    slow = {**ON_LINK, (R1, R0): SentMessages(MESSAGES, 3 * sum(LINK))}
+    slow = {**ON_LINK, (R1, R0): sent(3.0)}
     found = off_plan(PLAN, Measured(1.8, AS_PLANNED, slow))
     assert found is not None
     (cause,) = found.causes
     assert (cause.kind, cause.rank, cause.peer) == ("link", 1, 0)
     assert cause.ratio == pytest.approx(3.0)
+    assert (cause.took_s, cause.planned_s) == (pytest.approx(3 * sum(LINK)), sum(LINK))
+
+
+def test_a_link_costs_no_more_than_its_receiver_waited_for_it() -> None:
+    slow = {**ON_LINK, (R1, R0): sent(3.0)._replace(waits_s=(0.02, 0.01))}
+    assert off_plan(PLAN, Measured(1.8, AS_PLANNED, slow)) == OffPlan(1.8 / 1.2)
+    late = {**ON_LINK, (R1, R0): sent(3.0)}
+    found = off_plan(PLAN, Measured(1.8, {0: 1.59, 1: 1.0}, late))
+    assert found is not None
+    assert [one.kind for one in found.causes] == ["computing"], "it hardly idles more than planned"
+
+
+def test_what_may_be_late_processes_or_clocks_is_no_links() -> None:
+    late = {**ON_LINK, (R1, R0): sent(3.0, late_s=2.1 * sum(LINK))}
+    assert off_plan(PLAN, Measured(1.8, AS_PLANNED, late)) == OffPlan(1.8 / 1.2)
+    clocks = {(R0, R1): sent(0.2), (R1, R0): sent(1.8)}
+    assert off_plan(PLAN, Measured(1.8, AS_PLANNED, clocks)) == OffPlan(1.8 / 1.2)
 
 
 def test_what_costs_most_seconds_is_first_and_traffic_of_others_last() -> None:
-    slow = {**ON_LINK, (R0, R1): SentMessages(MESSAGES, 2 * sum(LINK))}
+    slow = {**ON_LINK, (R0, R1): sent(2.0)}
     traffic = {"muthur": 0.4, "elsewhere": 0.9}
     found = off_plan(PLAN, Measured(3.0, {0: 1.3, 1: 2.5}, slow, traffic))
     assert found is not None
@@ -70,7 +87,7 @@ def test_what_costs_most_seconds_is_first_and_traffic_of_others_last() -> None:
 
 
 def test_a_much_slower_link_is_no_cause_where_its_messages_are_short() -> None:
-    short = {**ON_LINK, (R0, R1): SentMessages(MESSAGES, 5 * sum(LINK))}
+    short = {**ON_LINK, (R0, R1): sent(5.0)}
     more_s = 4 * MESSAGES * sum(LINK)
     measured = Measured(1.2 + 11 * more_s, {0: 1.0 + 10 * more_s, 1: 1.0}, short)
     found = off_plan(PLAN, measured)
@@ -88,37 +105,6 @@ def test_a_step_that_is_shorter_names_who_is_faster() -> None:
     assert found == OffPlan(0.5, (OffPlanCause("computing", 0.5, rank=R0),))
 
 
-def test_transfers_are_those_of_the_recorded_step_whatever_the_clocks_say() -> None:
-    slow = LinkTimes(latency=0.02, occupied=0.09)
-    for clocks in ((), (0.0, 5.0)):
-        found = transfers_of(traces_of(walked(link=slow), clocks=clocks))
-        assert set(found) == {(0, 1), (1, 0)}
-        for one in found.values():
-            assert one.number == MESSAGES
-            assert one.least_s == pytest.approx(sum(slow))
-
-
-def test_what_kept_a_message_in_one_recorded_step_alone_is_not_the_links() -> None:
-    late = LinkTimes(latency=0.5, occupied=LINK.occupied)
-    told = [traces_of(walked(link=one), number=number) for number, one in ((3, LINK), (5, late))]
-    both = {f"node{rank + 1}": [traces[Rank(rank)] for traces in told] for rank in range(2)}
-    first = {node: traces[:1] for node, traces in both.items()}
-    last = {node: traces[1:] for node, traces in both.items()}
-    transfers = RecentTransfers()
-
-    def least(found: Mapping[Pair, SentMessages]) -> list[float]:
-        return [found[R0, R1].least_s, found[R1, R0].least_s]
-
-    def job(traces: Mapping[str, Sequence[RankTrace]]) -> JobHistory:
-        return history(view("running", "running"), traces)
-
-    as_planned = pytest.approx([sum(LINK)] * 2)
-    assert least(transfers.of(job(first))) == as_planned
-    assert least(transfers.of(job({**both, "node2": first["node2"]}))) == as_planned, "not all told"
-    assert least(transfers.of(job(both))) == as_planned
-    assert min(least(RecentTransfers().of(job(last)))) == pytest.approx(sum(late))
-
-
 def test_what_is_measured_is_that_of_the_first_pipeline_now() -> None:
     ranks = [step(rank, 1, compute_s=float(rank + 1)) for rank in range(2)]
     job = history(view("running", "running"), {"node1": [ranks[0]], "node2": [ranks[1]]})
@@ -131,12 +117,12 @@ def test_what_is_measured_is_that_of_the_first_pipeline_now() -> None:
     found = measured_of(job, one_rank, 2.0, {(R0, R1): ON_LINK[R0, R1]}, told)
     assert found == Measured(2.0, {0: 1.0}, {}, {"wopr": 0.3})
     found = measured_of(job, alone, 2.0, ON_LINK, told)
-    assert (found.computing_s, found.transfers) == ({0: 1.0, 1: 2.0}, ON_LINK)
+    assert (found.computing_s, found.messages) == ({0: 1.0, 1: 2.0}, ON_LINK)
 
 
 def test_a_summary_has_the_prediction_and_the_reason() -> None:
     layout = {"wopr": 1, "muthur": 1}
-    summary = sample_job(layout, plan=plan_of(0.5, 0.4), traced=(3,)).summary
+    summary = sample_job(layout, plan=plan_of(0.5, 0.4), traced=(3, 5, 10)).summary
     assert summary.predicted_step_s == 0.5
     assert summary.step_s is not None
     assert summary.off_plan is not None

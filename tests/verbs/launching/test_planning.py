@@ -166,7 +166,7 @@ def test_a_plan_from_a_job_has_the_speeds_that_it_achieved(do, recipe, text, as_
     nodes = [node("wopr", 1), node("muthur", 2)]
 
     def after(job_plan, *words):
-        job = StandInJob(sample_job({"wopr": 1, "muthur": 1}, traced=(3,), plan=job_plan))
+        job = StandInJob(sample_job({"wopr": 1, "muthur": 1}, traced=(3, 5, 10), plan=job_plan))
         return do("plan", *words, on=StandInCluster(nodes, [job]), directory=recipe)
 
     whole = after(plan_of(), "--json", "r.toml")

@@ -95,7 +95,7 @@ def test_a_plan_stays_unless_another_is_asked_for(do, tmp_path, text):
     )
 
     def resumed(*words: str) -> tuple[JobSpec, str]:
-        job = StandInJob(sample_job({"wopr": 1, "muthur": 1}, traced=(3,), plan=plan_of()))
+        job = StandInJob(sample_job({"wopr": 1, "muthur": 1}, traced=(3, 5, 10), plan=plan_of()))
         view = msgspec.structs.replace(job.view(), spec=spec)
         job.change_view(view)
         cluster, screen = StandInCluster([node("wopr", 1), node("muthur", 2)], [job]), Paper()

@@ -39,8 +39,9 @@ def _words(cause: OffPlanCause) -> str:
         case "computing":
             return f"rank {cause.rank} computes {_against(cause.ratio)} than planned{guessed}"
         case "link":
-            link = f"the link from rank {cause.rank} to rank {cause.peer}"
-            return f"{link} is {_against(cause.ratio)} than planned{guessed}"
+            took, planned = formats.latency(cause.took_s), formats.latency(cause.planned_s)
+            messages = f"messages from rank {cause.rank} to rank {cause.peer}"
+            return f"{messages} take {took}, planned {planned}{guessed}"
         case "traffic":
             used = formats.percent(cause.ratio, 0)
             return f"others use {used} of the link of {shown_line(cause.node or '')}"

@@ -64,10 +64,11 @@ function words(cause: OffPlanCause): string {
           against(cause.ratio)
         )
       : trans.__(
-          'the link from rank %1 to rank %2 is %3 than planned',
+          'messages from rank %1 to rank %2 take %3, planned %4',
           cause.rank,
           cause.peer,
-          against(cause.ratio)
+          formats.latency(cause.took_s),
+          formats.latency(cause.planned_s)
         );
   return cause.is_guessed ? trans.__('%1 (its speed was guessed)', said) : said;
 }
