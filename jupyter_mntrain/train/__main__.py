@@ -13,10 +13,12 @@ from typing import NoReturn
 # Before anything imports transformers: a training run never asks the hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from jupyter_mntrain.model.environment import FIRST_STEP_VARIABLE
+from jupyter_mntrain.model.environment import FIRST_STEP_VARIABLE, FIRST_WORLD_SIZE_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.lazy import heavy_imports
+from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
 from jupyter_mntrain.recipe.parse import check, load_recipe
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.problem_file import hand_over
 
 with heavy_imports():
@@ -51,8 +53,7 @@ def main(argv: list[str] | None = None) -> int:
 def _run(argv: list[str] | None) -> None:
     arguments = _parser().parse_args(argv)
     chosen = dict(one.partition("=")[::2] for one in arguments.auto)
-    recipe = load_recipe(arguments.recipe, arguments.set)
-    check(recipe, int(os.environ.get("WORLD_SIZE", "1")))
+    recipe = _for_these_ranks(load_recipe(arguments.recipe, arguments.set))
 
     # torch and transformers take seconds
     if FIRST_STEP_VARIABLE in os.environ:
@@ -66,6 +67,23 @@ def _run(argv: list[str] | None) -> None:
         from jupyter_mntrain.train.loop import train
 
     train(recipe, chosen)
+
+
+def _for_these_ranks(recipe: Recipe) -> Recipe:
+    """With fewer replicas, if the job goes on without some of its nodes.
+
+    Raises:
+        RecipeError: it cannot run on so many ranks.
+    """
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    first = int(os.environ.get(FIRST_WORLD_SIZE_VARIABLE, str(ranks)))
+    fitted = on_fewer_ranks(recipe, ranks, first)
+    check(fitted, ranks)
+    before, now = recipe.data_parallel.replicas, fitted.data_parallel.replicas
+    if now < before and os.environ.get("RANK", "0") == "0":
+        left = f"{ranks} of {first} ranks are left, so {now} of {before} replicas go on"
+        print(f"data parallel: {left}", flush=True)  # noqa: T201 - the job's log
+    return fitted
 
 
 def _parser() -> argparse.ArgumentParser:

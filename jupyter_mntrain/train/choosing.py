@@ -22,7 +22,7 @@ from jupyter_mntrain.recipe.devices.fitting import fit
 from jupyter_mntrain.recipe.devices.limits import refuse_unable
 from jupyter_mntrain.recipe.devices.settled import as_trained, values_of, without_plan
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.checkpoint.places import directory_of
+from jupyter_mntrain.train.checkpoint.places import copies_of, directory_of
 from jupyter_mntrain.train.own_tools import own_seat
 from jupyter_mntrain.train.world import World, gathered
 
@@ -80,9 +80,12 @@ def _allow_tf32(recipe: Recipe, device: torch.device) -> None:
 
 
 def _newest(recipe: Recipe, environment: Mapping[str, str]) -> _Trained | None:
-    """The newest checkpoint of the run here, or of the one that it begins with."""
-    own, origin = directory_of(recipe, environment), environment.get(RESUME_FROM_VARIABLE)
-    for path in (own, Path(origin).expanduser() if origin else None):
+    """The newest checkpoint of the run here or on durable storage, or of the one that it begins
+    with.
+    """
+    origin = environment.get(RESUME_FROM_VARIABLE)
+    own, copies = directory_of(recipe, environment), copies_of(recipe, environment)
+    for path in (own, copies, Path(origin).expanduser() if origin else None):
         found = [] if path is None else list(CheckpointDirectory(path).manifests().values())
         newest = max(found, key=lambda one: one.age, default=None)
         if newest is not None and newest.recipe is not None:

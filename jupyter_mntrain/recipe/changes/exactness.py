@@ -169,9 +169,9 @@ def _effect(name: str, before: Recipe, after: Recipe, step: int, last: int | Non
     both = (before, after)
     every = before.data_parallel.sync_every
     if every and name == "data_parallel.replicas":
-        return "refused"  # a checkpoint has the weights of each
+        return "other"  # a checkpoint has the weights of each
     if name == "data_parallel.sync_every" and not after.data_parallel.sync_every:
-        return "refused"
+        return "refused" if after.data_parallel.replicas > 1 else "other"
     if every and name in _DURATION and step % every and last in {None, step}:
         return "other"  # replicas have met after the last step, or may have
     if name in _SCHEDULE and _has_same_rates(before, after, step):

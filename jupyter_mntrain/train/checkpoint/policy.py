@@ -220,7 +220,8 @@ class Checkpointing:
 
     def _begin(self, saver: Saver, step: int, optimizer: Optimizer, loss: float | None) -> None:
         begin_s = perf_counter()
-        common, own = self._state(optimizer, are_apart=self.meetings.are_rare)
+        apart = self.grid.replicas if self.meetings.are_rare else 0
+        common, own = self._state(optimizer, apart)
         # Replicas hold the same state: each writes its share.
         mine = sorted(common)[self.grid.replica_of(self.world.rank) :: self.grid.replicas]
         state = {name: common[name] for name in mine} | own | random_state(self.world)
@@ -235,18 +236,22 @@ class Checkpointing:
         self._still_writing = 1.0  # until votes say otherwise that were cast after this
 
     def _state(
-        self, optimizer: Optimizer, *, are_apart: bool
+        self, optimizer: Optimizer, apart: int
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """This rank's tensors by their names in a checkpoint: what its replicas have, too, and what
         it has alone, if replicas are apart. Views, not copies.
+
+        Args:
+            apart: replicas that have weights of their own; of fewer or more, each takes those of
+                one of them.
         """
         held: dict[str, torch.Tensor] = {
             f"model/{name}": one for name, one in self.model.parameters().items()
         }
         held |= {f"optimizer/{name}": one for name, one in optimizer.state().items()}
-        if not are_apart:
+        if not apart:
             return self._by_rows(held), {}
-        replica = self.grid.replica_of(self.world.rank)
+        replica = self.grid.replica_of(self.world.rank) % apart
         own = {f"replica-{replica}/{name}": one for name, one in held.items()}
         return self._by_rows(self.meetings.state()), self._by_rows(own)
 
@@ -277,10 +282,10 @@ class Checkpointing:
     def _refuse_other(self, begin: Beginning) -> None:
         manifest = begin.found.manifest
         saved = _replicas_apart(manifest)
-        if saved not in {0, self.meetings.are_rare * self.grid.replicas}:
+        if saved and not self.meetings.are_rare and self.grid.replicas > 1:
             cause = f"checkpoint {manifest.step} in {begin.directory.path} was made by {saved} "
             cause += "replicas that meet rarely, each with weights of its own"
-            fix = f"keep data_parallel.replicas = {saved}, and sync_every above 0"
+            fix = "set data_parallel.sync_every, as they had it, or train a single replica"
             raise RecipeError(cause, fix=fix)
         for name in _COMPARED:
             before, now = manifest.digests.get(name), self._digests.get(name)
@@ -297,8 +302,8 @@ class Checkpointing:
 
     def _restore(self, begin: Beginning, optimizer: Optimizer) -> None:
         found = begin.found
-        are_apart = bool(_replicas_apart(found.manifest))
-        common, own = self._state(optimizer, are_apart=are_apart)
+        apart = _replicas_apart(found.manifest)
+        common, own = self._state(optimizer, apart)
         state = common | own
         random = random_state(self.world) if found.manifest.world_size == self.world.size else {}
         loaded = load(
@@ -325,7 +330,7 @@ class Checkpointing:
         with torch.no_grad():
             for name, one in state.items():
                 one.copy_(loaded[name])
-        if not are_apart:
+        if not apart:
             self.meetings.begin_at(found.manifest.step)
         optimizer.resume_after(found.manifest.step)
         self.spikes.restore(loaded)
