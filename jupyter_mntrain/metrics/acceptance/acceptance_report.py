@@ -126,6 +126,7 @@ class ResumedRun(Record, frozen=True):
         shards: of that checkpoint, and how many of them ``missing``.
         compared: steps after it whose losses both runs have told.
         different: those whose losses differ.
+        different_norms: those whose gradient norms do.
         largest_difference: between two of them.
         problem: why there is nothing to compare.
     """
@@ -137,6 +138,7 @@ class ResumedRun(Record, frozen=True):
     missing: int = 0
     compared: int = 0
     different: tuple[int, ...] = ()
+    different_norms: tuple[int, ...] = ()
     largest_difference: float = 0.0
     problem: Problem | None = None
 

@@ -10,6 +10,7 @@ from jupyter_mntrain.cluster.examination.acceptance.broken_jobs import (
     MOMENT_S,
     BrokenJob,
     HeldLeases,
+    StepSums,
     began_after,
     compared,
 )
@@ -27,17 +28,24 @@ from jupyter_mntrain.recipe.stored import recipe_of
 from tests.standin.training import sample_job
 from tests.test_house import ROOT
 
-UNBROKEN = {step: 1 / step for step in range(1, 11)}
+UNBROKEN = {step: StepSums(1 / step, 2 / step) for step in range(1, 11)}
 
 
 def test_losses_are_compared_to_the_last_bit_and_only_after_the_checkpoint() -> None:
     resumed = {step: UNBROKEN[step] for step in range(5, 11)}
     found = compared(ResumedRun(), UNBROKEN, resumed, 4)
     assert (found.compared, found.different, found.largest_difference) == (6, (), 0.0)
-    resumed[7] += 1e-12
-    found = compared(ResumedRun(), UNBROKEN, {**resumed, 3: 9.0}, 4)
-    assert found.different == (7,)
+    resumed[7] = StepSums(1 / 7 + 1e-12, 2 / 7)
+    found = compared(ResumedRun(), UNBROKEN, {**resumed, 3: StepSums(9.0)}, 4)
+    assert (found.different, found.different_norms) == ((7,), ())
     assert 0 < found.largest_difference < 2e-12
+
+
+def test_gradient_norms_tell_since_when_runs_differ() -> None:
+    resumed = {step: UNBROKEN[step] for step in range(5, 11)}
+    resumed[6] = StepSums(1 / 6, 2 / 6 + 1e-9)
+    found = compared(ResumedRun(), UNBROKEN, resumed, 4)
+    assert (found.different, found.different_norms) == ((), (6,))
 
 
 class RefusedJobs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -120,36 +120,49 @@ class BrokenJob:
         kept = {one.step: one for one in job.checkpoints().checkpoints}
         newest = kept.get(max(kept, default=0))
         return msgspec.structs.replace(
-            compared(found, losses(unbroken), losses(job), saved),
+            compared(found, sums_of(unbroken), sums_of(job), saved),
             shards=newest.world_size if newest else 0,
             missing=len(newest.missing) if newest else 0,
         )
 
 
+class StepSums(NamedTuple):
+    """What all ranks have summed in a step."""
+
+    loss: Number
+    grad_norm: Number | None = None
+
+
 def compared(
     found: ResumedRun,
-    unbroken: Mapping[int, Number],
-    resumed: Mapping[int, Number],
+    unbroken: Mapping[int, StepSums],
+    resumed: Mapping[int, StepSums],
     saved_step: int | None,
 ) -> ResumedRun:
-    """Compare the losses of steps after the checkpoint, to the last bit."""
+    """Compare the losses of steps after the checkpoint, to the last bit.
+
+    Where they differ, the gradient norms tell since when: a step's loss often rounds the same.
+    """
     both = sorted(step for step in unbroken.keys() & resumed.keys() if step > (saved_step or 0))
-    different = tuple(step for step in both if unbroken[step] != resumed[step])
-    largest = (abs(float(unbroken[one]) - float(resumed[one])) for one in different)
+    pairs = [(step, unbroken[step], resumed[step]) for step in both]
+    largest = (abs(float(one.loss) - float(other.loss)) for _, one, other in pairs)
     return msgspec.structs.replace(
         found,
         saved_step=saved_step,
         compared=len(both),
-        different=different,
+        different=tuple(step for step, one, other in pairs if one.loss != other.loss),
+        different_norms=tuple(
+            step for step, one, other in pairs if one.grad_norm != other.grad_norm
+        ),
         largest_difference=max(largest, default=0.0),
     )
 
 
-def losses(job: Job) -> dict[int, Number]:
+def sums_of(job: Job) -> dict[int, StepSums]:
     """Of every step that the newest attempt of an ended job made."""
     history = job.wait_for_history(SETTLE_S)
-    series = [one for one in history.ranks.values() if one.steps]
-    return {one.step: one.loss for each in series for one in each.steps if one.loss is not None}
+    steps = (one for series in history.ranks.values() for one in series.steps)
+    return {one.step: StepSums(one.loss, one.grad_norm) for one in steps if one.loss is not None}
 
 
 class HeldLeases:
