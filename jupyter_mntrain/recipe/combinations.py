@@ -264,6 +264,29 @@ def _check_shards(recipe: Recipe) -> None:
             raise RecipeError(cause, fix=f"leave {field} out or use data_parallel.replicas")
 
 
+def check_resharding(recipe: Recipe, ranks: int) -> None:
+    """Refuse to drop weights after each pass where none are sharded, or in a pipeline.
+
+    Args:
+        ranks: of a pipeline.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    if not recipe.data_parallel.reshard_after_forward:
+        return
+    given = "data_parallel.reshard_after_forward = true"
+    if recipe.data_parallel.shards == 1:
+        cause = f"{given}: no weights are sharded"
+        raise RecipeError(cause, fix="set data_parallel.shards, or leave it out")
+    if ranks > 1:
+        cause = f"{given}: with a pipeline of {ranks} ranks, each of its many microbatches would "
+        cause += "gather all weights again"
+        width = recipe.data_parallel.replicas * ranks
+        fix = f"leave it out, or let shards x replicas be the ranks, for example shards = {width}"
+        raise RecipeError(cause, fix=fix)
+
+
 def _check_float32_gradients(recipe: Recipe) -> None:
     """Refuse what does not sum gradients in float32."""
     given, name = 'optimizer.grad_dtype = "float32"', recipe.schedule

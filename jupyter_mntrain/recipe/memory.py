@@ -20,6 +20,7 @@ from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
     outer_bytes,
     update_bytes,
 )
+from jupyter_mntrain.recipe.optimizer.sharded_memory import held_values, shard_shape
 from jupyter_mntrain.recipe.parts.adapters import LinearShape, adapter_shapes
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import LossKind, Recipe
@@ -107,7 +108,6 @@ def memory_estimate(
     trained = [one for stage in stages for one in stage.trained(recipe)]
     frozen = [one for stage in stages if stage.adapted is not None for one in stage.parameters]
     parameters = frozen + trained
-    width = WIDTHS[recipe.dtype]
     of_gradients = [math.prod(one) * gradient_width(recipe) for one in trained]
     waiting = {
         where: sum(
@@ -118,9 +118,13 @@ def memory_estimate(
         for where in ("device", "host")
     }
     shards = recipe.data_parallel.shards
-    # Sharded weights are gathered for a step; the rank's own rows come on top.
-    kept, kept_gradients = (
-        sum(math.prod(_rows(one, shards)) * width for one in some) if shards > 1 else 0
+    weights, gradients = (
+        held_values(
+            recipe.data_parallel,
+            some,
+            layers=sum(stage.layers for stage in stages),
+            vocabulary_size=shape.vocabulary_size,
+        )
         for some in (parameters, trained)
     )
     # Each gradient is freed at once, unless it must wait for those of other microbatches.
@@ -131,25 +135,20 @@ def memory_estimate(
     # The largest weights, of embedding and head, are updated while no layer is at work.
     freed = loss + at_work + put_off + (0 if recipe.memory.fused_backward else waiting["device"])
     return MemoryEstimate(
-        weights=sum(math.prod(one) for one in parameters) * width + kept,
-        gradients=max(of_gradients, default=0) if is_used else sum(of_gradients) + kept_gradients,
+        weights=weights * WIDTHS[recipe.dtype],
+        gradients=max(of_gradients, default=0) if is_used else gradients * gradient_width(recipe),
         optimizer=sum(
-            count * optimizer_bytes(recipe, _rows(one, shards))
+            count * optimizer_bytes(recipe, shard_shape(one, shards))
             for one, count in Counter(trained).items()
         ),
         activations=waiting["device"] + at_work,
         loss=loss,
         put_off=put_off,
-        update=max(0, update_bytes(recipe, [_rows(one, shards) for one in trained]) - freed),
+        update=max(0, update_bytes(recipe, [shard_shape(one, shards) for one in trained]) - freed),
         transfers=sum(_transfer_bytes(shape, recipe, one) for one in stages),
         sent=sum(_sent_bytes(shape, recipe, one) for one in stages),
-        host=waiting["host"] + outer_bytes(recipe, (_rows(one, shards) for one in trained)),
+        host=waiting["host"] + outer_bytes(recipe, (shard_shape(one, shards) for one in trained)),
     )
-
-
-def _rows(parameter: tuple[int, ...], shards: int) -> tuple[int, ...]:
-    """Shape of the largest shard of a parameter."""
-    return (-(-parameter[0] // shards), *parameter[1:])
 
 
 def fitting_loss(recipe: Recipe, vocabulary_size: int) -> LossKind:

@@ -22,6 +22,7 @@ from jupyter_mntrain.recipe.combinations import (
     check_overfitting,
     check_precision,
     check_prompts,
+    check_resharding,
     check_schedule,
     check_skipping,
     check_stop_after,
@@ -222,6 +223,7 @@ def _check_data_parallel(recipe: Recipe, world_size: int) -> None:
         cause = f"{recipe.data_parallel.given}: {world_size} ranks is not a multiple of {width}"
         most = max(one for one in range(1, width) if world_size % one == 0)
         raise RecipeError(cause, fix=f"use {most} ranks, or another number of GPUs")
+    check_resharding(recipe, recipe.pipeline_ranks(world_size))
 
 
 def _check_schedule(recipe: Recipe, ranks: int, stages: int) -> None:

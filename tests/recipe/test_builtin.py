@@ -54,6 +54,19 @@ def test_shards_split_the_optimizer_and_add_their_rows() -> None:
     assert half.gradients == pytest.approx(one.gradients * 1.5, rel=1e-6)
 
 
+def test_shards_that_are_dropped_after_each_pass_leave_few_layers() -> None:
+    words = ["model.dtype=bfloat16", "data_parallel.shards=2"]
+    kept, config = parse_recipe("", words), CONFIGS["1b"]
+    dropped = parse_recipe("", [*words, "data_parallel.reshard_after_forward=true"])
+    one, few = forecast(kept, config, 2)[0], forecast(dropped, config, 2)[0]
+    whole = one.weights / 1.5
+    ends = 2 * config["vocab_size"] * config["hidden_size"]  # tied
+    layers = (whole - ends) * 2 / config["num_hidden_layers"]
+    assert few.weights == pytest.approx(whole / 2 + ends + layers, rel=1e-3)
+    assert few.gradients == few.weights
+    assert few.optimizer == one.optimizer
+
+
 def test_all_weights_are_somewhere_once() -> None:
     for ranks, schedule in ((1, "1f1b"), (2, "zbv"), (4, "interleaved-1f1b"), (4, "eager-1f1b")):
         recipe = parse_recipe(f'[pipeline]\nschedule = "{schedule}"\nmicrobatches = 16')

@@ -184,14 +184,20 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
         "shards": {"data_parallel": DataParallelSection(shards=count)},
         "both": {"data_parallel": DataParallelSection(replicas=2, shards=2)},
     }
+    kinds["dropped shards"] = {
+        "data_parallel": DataParallelSection(shards=count, reshard_after_forward=True),
+        "packing": "best-fit",
+        "memory": chunked,
+    }
     kinds["packed replicas"] = kinds["replicas"] | {"packing": "best-fit"}
     kinds["packed shards"] = kinds["shards"] | {"packing": "best-fit", "memory": chunked}
     wanted = {
         2: [
             *(("eager-1f1b", "replicas"), ("1f1b", "packed replicas")),
             *(("eager-1f1b", "shards"), ("1f1b", "packed shards")),
+            ("eager-1f1b", "dropped shards"),
         ],
-        3: [("1f1b", "replicas"), ("gpipe", "shards")],
+        3: [("1f1b", "replicas"), ("gpipe", "shards"), ("gpipe", "dropped shards")],
         4: [
             *(("eager-1f1b", "replicas"), ("zbv", "packed replicas")),
             *(("eager-zero-bubble", kind) for kind in ("packed replicas", "packed shards")),

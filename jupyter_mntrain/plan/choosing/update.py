@@ -73,7 +73,12 @@ def end_seconds(
     return update_seconds(recipe, shapes, speed, shards=shards) + sum_seconds(
         recipe,
         shapes,
-        sum(map(math.prod, _place_shapes(parameters, config, layout, place))),
+        passed_bytes(
+            recipe,
+            _place_shapes(parameters, config, layout, place),
+            shapes,
+            config["vocab_size"],
+        ),
         place,
         Rings.of(recipe, chain),
         devices,
@@ -136,7 +141,7 @@ class Rings(NamedTuple):
 def sum_seconds(
     recipe: Recipe,
     shapes: Sequence[tuple[int, ...]],
-    weights: int,
+    passed: float,
     place: int,
     rings: Rings,
     devices: Sequence[Device],
@@ -146,7 +151,7 @@ def sum_seconds(
 
     Args:
         shapes: of the parameters that have gradients.
-        weights: values of all parameters.
+        passed: bytes that go around the ring of shards once.
         place: that holds these parameters.
     """
     replicas, shards = recipe.data_parallel.replicas, recipe.data_parallel.shards
@@ -154,7 +159,7 @@ def sum_seconds(
     seconds = 0.0
     if shards > 1:
         speed = ring_speed(devices, links, rings.shards[place])
-        seconds += ring_seconds(passed_bytes(recipe, weights, values), shards, speed, rounds=1)
+        seconds += ring_seconds(passed, shards, speed, rounds=1)
     if replicas > 1:
         seconds += max(
             replica_seconds(

@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS, gradient_width
+from jupyter_mntrain.recipe.optimizer.sharded_memory import end_values
 from jupyter_mntrain.recipe.orders.actions import rank_of_stage
 from jupyter_mntrain.recipe.rank_memory import Config, trained_parameters
 from jupyter_mntrain.recipe.sections import Recipe
+
+Shapes = Sequence[tuple[int, ...]]
 
 
 def step_traffic(
@@ -56,18 +59,23 @@ def ring_traffic(nodes: Sequence[str], size_bytes: float) -> dict[tuple[str, str
     return found
 
 
-def passed_bytes(recipe: Recipe, weights: float, trained: float) -> float:
+def passed_bytes(recipe: Recipe, weights: Shapes, trained: Shapes, vocabulary_size: int) -> float:
     """Return the bytes that go around a ring of shards once in a step.
 
     Weights are gathered before the first microbatch of each pass over the schedule, and gradients
-    are scattered after its last.
+    scattered after its last. With ``reshard_after_forward``, all is done for each microbatch, and
+    layers are gathered twice.
 
     Args:
-        weights: values of all parameters.
-        trained: values of those that have gradients.
+        weights: shapes of all parameters.
+        trained: of those that have gradients.
     """
-    once = weights * WIDTHS[recipe.dtype] + trained * gradient_width(recipe)
-    return recipe.train.accumulation * once
+    width, again = WIDTHS[recipe.dtype], recipe.data_parallel.reshard_after_forward
+    passes = recipe.train.accumulation * (recipe.microbatches if again else 1)
+    gathered = _values(weights)
+    if again:
+        gathered += gathered - end_values(weights, vocabulary_size)
+    return passes * (gathered * width + _values(trained) * gradient_width(recipe))
 
 
 def shard_bytes(recipe: Recipe, config: Config, layout: Layout) -> float:
@@ -75,16 +83,20 @@ def shard_bytes(recipe: Recipe, config: Config, layout: Layout) -> float:
     and as many are received.
     """
     shards = recipe.data_parallel.shards
-    return max(_passed_at(recipe, config, layout, one) for one in range(layout.world_size)) * (
-        (shards - 1) / shards
-    )
+    most = max(_passed_at(recipe, config, layout, one) for one in range(layout.world_size))
+    return most * (shards - 1) / shards
 
 
 def _passed_at(recipe: Recipe, config: Config, layout: Layout, place: int) -> float:
-    weights = trained = 0
+    weights: list[tuple[int, ...]] = []
+    trained: list[tuple[int, ...]] = []
     for stage in layout.stages_of(place):
         layers, last = len(layout.stages[stage]), layout.last_stage
         ends = {"is_first": stage == 0, "is_last": stage == last}
-        weights += sum(map(math.prod, parameters(config, layers, **ends)))
-        trained += sum(map(math.prod, trained_parameters(recipe, config, layers, **ends)))
-    return passed_bytes(recipe, weights, trained)
+        weights += parameters(config, layers, **ends)
+        trained += trained_parameters(recipe, config, layers, **ends)
+    return passed_bytes(recipe, weights, trained, config["vocab_size"])
+
+
+def _values(shapes: Shapes) -> int:
+    return sum(map(math.prod, shapes))

@@ -23,7 +23,8 @@ class DataParallelSection(UserRecord, frozen=True):
     Ranks of a node get the same stage first, so that gradients are summed within a node and only
     activations cross the network. ``replicas`` hold the same weights. ``shards`` ranks
     shard weights and optimizer state (FSDP2), and gather the weights to compute: of one node where
-    it has enough, else over the network.
+    it has enough, else over the network. With ``reshard_after_forward``, each layer's weights are
+    gathered for each pass and dropped after it, so that less memory is needed and more is sent.
 
     With ``sync_every`` above 0, each replica trains alone, and all average what they learned after
     every so many steps, and after the last one (DiLoCo, arXiv 2311.08105): for replicas with a slow
@@ -35,6 +36,7 @@ class DataParallelSection(UserRecord, frozen=True):
 
     replicas: Annotated[int, Meta(ge=1, le=1024)] = 1
     shards: Annotated[int, Meta(ge=1, le=1024)] = 1
+    reshard_after_forward: bool = False
     sync_every: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     outer_learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 0.7
     outer_momentum: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9

@@ -17,12 +17,14 @@ from jupyter_mntrain.train.model.decoder import StageModule
 class Shards:
     """This rank's shard (some rows) of each weight of its stages.
 
-    Weights are gathered before a step's first microbatch and stay gathered until its last, since
-    gathering per microbatch costs more than it saves. Gradients are then averaged and scattered.
+    Weights are gathered before a step's first microbatch and stay gathered until its last, when
+    gradients are averaged and scattered. Where they are to be dropped after each pass, that is done
+    layer by layer, in each microbatch: less memory is needed, and more is sent.
 
     Args:
         stages: with their weights, which are split in place.
         group: the ranks that hold the same stages.
+        drops: whether each layer's weights are dropped after each pass.
 
     Attributes:
         parts: this rank's shards of what is trained, by name, sharing memory with the stages.
@@ -31,13 +33,19 @@ class Shards:
     """
 
     def __init__(
-        self, stages: Collection[StageModule], group: dist.ProcessGroup, device: torch.device
+        self,
+        stages: Collection[StageModule],
+        group: dist.ProcessGroup,
+        device: torch.device,
+        *,
+        drops: bool = False,
     ) -> None:
         self._stages = stages
         mesh = DeviceMesh.from_group(group, device.type, mesh_dim_names=("shards",))
         for stage in stages:
             for layer in stage.present().values():
-                fully_shard(layer, mesh=mesh, reshard_after_forward=False)
+                fully_shard(layer, mesh=mesh, reshard_after_forward=drops)
+            # Embedding and head stay: losses use the head outside of the stage.
             fully_shard(stage, mesh=mesh, reshard_after_forward=False)
         self._whole = {
             name: _as_split(one) for stage in stages for name, one in stage.weights().items()

@@ -7,7 +7,9 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining._backward import stage_backward
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.devices.choices import attention_for
@@ -49,6 +51,8 @@ class Stage(PipelineStage):
     Args:
         count: of all stages.
         groups: of this rank.
+        drops_weights: whether sharded weights are dropped after each pass: then gradients are
+            scattered in each microbatch, too.
     """
 
     def __init__(
@@ -59,6 +63,8 @@ class Stage(PipelineStage):
         groups: Groups,
         input_args: torch.Tensor,
         output_args: torch.Tensor,
+        *,
+        drops_weights: bool = False,
     ) -> None:
         super().__init__(
             module,
@@ -70,10 +76,24 @@ class Stage(PipelineStage):
             group=groups.pipeline.group,
             dw_builder=None if module.weight_gradients is None else module.weight_gradients.build,
         )
+        self._drops_weights = drops_weights
         self._directions = groups.directions
         self.receiving: ReceiveStream | None = None
         """Set by a schedule that exchanges by direction: one that never batches a send with a
         receive."""
+
+    def backward_maybe_with_nosync(
+        self, backward_type: str, bwd_kwargs: dict[str, Any], last_backward: bool = False
+    ) -> Any:
+        """Torch's keeps all gradients whole until the last microbatch, and all weights gathered."""
+        module = self.submod
+        if not (self._drops_weights and isinstance(module, FSDPModule) and backward_type == "full"):
+            return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
+        module.set_is_last_backward(True)
+        module.set_reshard_after_backward(True)
+        module.set_requires_gradient_sync(True)
+        outputs, gradients = bwd_kwargs["stage_output"], bwd_kwargs["output_grads"]
+        return stage_backward(outputs, gradients, bwd_kwargs["input_values"]), None
 
     def clear_runtime_states(self) -> None:
         super().clear_runtime_states()
@@ -196,6 +216,7 @@ def make_stages(
             groups,
             input_args=ids if module.first else hidden,
             output_args=logits if module.last and not module.leaves_head else hidden,
+            drops_weights=recipe.data_parallel.reshard_after_forward,
         )
         for index, module in modules.items()
     ]

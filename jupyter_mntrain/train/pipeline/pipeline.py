@@ -63,7 +63,12 @@ class Pipeline:
         self._meter = meter
         self._modules = modules
         self._shards = (
-            Shards(modules.values(), groups.shards, groups.pipeline.device)
+            Shards(
+                modules.values(),
+                groups.shards,
+                groups.pipeline.device,
+                drops=recipe.data_parallel.reshard_after_forward,
+            )
             if groups.shards is not None
             else None
         )

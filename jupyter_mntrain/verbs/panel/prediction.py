@@ -190,8 +190,8 @@ def _traffic(
     each = weights / recipe.pipeline_ranks(len(nodes)) / grid.shards
     for ring in {grid.replicas_of(rank) for rank in range(len(nodes))}:
         yield ring_traffic([nodes[rank] for rank in ring], each)
-    everything = sum(map(math.prod, parameters(config, layers, is_first=True, is_last=True)))
-    passed = passed_bytes(recipe, everything, sum(map(math.prod, shapes)))
+    everything = parameters(config, layers, is_first=True, is_last=True)
+    passed = passed_bytes(recipe, everything, shapes, config["vocab_size"])
     # An all-reduce takes two rounds, a gather or a scatter one.
     each = passed / recipe.pipeline_ranks(len(nodes)) / 2
     for ring in {grid.shards_of(rank) for rank in range(len(nodes))}:

@@ -76,6 +76,21 @@ def test_two_pipelines_of_two_ranks_train_what_one_process_trains(
 
 
 @pytest.mark.slow
+def test_weights_that_are_dropped_after_each_pass_train_what_one_process_trains(
+    recipe: Path, base: list[str], tmp_path: Path
+) -> None:
+    base += ["memory.checkpointing=selective", "memory.loss=chunked", "memory.chunk_tokens=5"]
+    alone = train(parse_recipe("", base))
+    mine = [*base, "data_parallel.shards=2", "data_parallel.reshard_after_forward=true"]
+    ended = run_ranks(recipe, ["a", "b"], *sets(mine), metrics=tmp_path / "metrics")
+    assert [one.exit_code for one in ended] == [0] * 2, ended
+    samples = read(tmp_path / "metrics", 1)
+    assert losses(samples) == pytest.approx(alone.losses, abs=2e-5)
+    found = {one.step: one.loss for one in samples if isinstance(one, RankEvaluation)}
+    assert found == pytest.approx(alone.evaluations, abs=2e-5)
+
+
+@pytest.mark.slow
 def test_a_run_goes_on_with_other_replicas_and_shards(
     recipe: Path, base: list[str], tmp_path: Path
 ) -> None:
@@ -195,6 +210,16 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
             ["data_parallel.shards=2", "data_parallel.replicas=2"],
             6,
             "replicas = 2 x data_parallel.shards = 2: 6 ranks is not a multiple of 4",
+        ),
+        (
+            ["data_parallel.shards=2", "data_parallel.reshard_after_forward=true"],
+            4,
+            "reshard_after_forward = true: with a pipeline of 2 ranks, each of its many",
+        ),
+        (
+            ["data_parallel.reshard_after_forward=true"],
+            2,
+            "reshard_after_forward = true: no weights are sharded. Fix: set data_parallel.shards",
         ),
         (
             ["data_parallel.sync_every=50"],
