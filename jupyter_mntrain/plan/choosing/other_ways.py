@@ -2,8 +2,7 @@
 
 Data parallel sums all gradients once per step, in a ring, while the last microbatch's backward pass
 runs.
-FSDP gathers the weights in every forward and every backward pass and scatters gradients, beside
-what is computed. Tensor parallelism sums activations twice per layer in each forward pass and twice
+Tensor parallelism sums activations twice per layer in each forward pass and twice
 in each backward pass, while all wait.
 """
 
@@ -18,7 +17,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import DeviceSpeed, OtherPlan
 from jupyter_mntrain.plan.choosing.devices import Chain
 from jupyter_mntrain.plan.choosing.priced import Choice, Task
-from jupyter_mntrain.plan.choosing.rare_meetings import rare_meetings
+from jupyter_mntrain.plan.choosing.rare_meetings import fully_sharded, rare_meetings
 from jupyter_mntrain.plan.choosing.setups import replaced
 from jupyter_mntrain.plan.choosing.update import (
     VOTES,
@@ -32,7 +31,7 @@ from jupyter_mntrain.plan.prediction.costs import stage_cost
 from jupyter_mntrain.plan.prediction.simulated import StageTimes
 from jupyter_mntrain.recipe.families import parameters, shape_of
 from jupyter_mntrain.recipe.memory import MemoryEstimate, shown_bytes
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS, gradient_width
+from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
 from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.rank_memory import CUDA_BYTES, forecast, trained_parameters
 from jupyter_mntrain.recipe.sections import Recipe
@@ -52,7 +51,6 @@ def other_ways(task: Task, chain: Chain, found: Choice) -> Iterator[OtherPlan]:
         return
     for name, predict, parallel in (
         ("data parallel", _data_parallel, DataParallelSection(ranks)),
-        ("FSDP", _fully_sharded, DataParallelSection(ranks)),
         ("tensor parallel", _tensor_parallel, DataParallelSection()),
     ):
         try:
@@ -65,6 +63,7 @@ def other_ways(task: Task, chain: Chain, found: Choice) -> Iterator[OtherPlan]:
             yield min(tried, key=_preference)
         if predict is _data_parallel:
             yield rare_meetings(task, chain)
+            yield fully_sharded(task, chain)
 
 
 def _preference(plan: OtherPlan) -> tuple[bool, float]:
@@ -87,24 +86,6 @@ def _data_parallel(task: Task, recipe: Recipe, name: str) -> OtherPlan:
     update_s = max(update_seconds(recipe, shapes, speed) for speed in _speeds(task))
     (estimate, *_) = forecast(recipe, task.config, ranks)
     return _result(task, name, compute_s + exposed_s + update_s, float(estimate.total))
-
-
-def _fully_sharded(task: Task, recipe: Recipe, name: str) -> OtherPlan:
-    shapes, ranks, trained = _shapes(task), len(task.devices), _trained(task, recipe)
-    passes = recipe.train.accumulation
-    weights = _values(shapes) * WIDTHS[recipe.dtype]
-    gradients = _values(trained) * gradient_width(recipe)
-    link = ring_speed(task.devices, task.links, range(ranks))
-    sent_s = passes * ring_seconds(2 * weights + gradients, ranks, link, rounds=1)
-    compute_s = max(
-        passes * (times.forward + times.backward)
-        for times in (_whole(task, recipe, speed) for speed in _speeds(task))
-    )
-    update_s = max(update_seconds(recipe, trained, one, shards=ranks) for one in _speeds(task))
-    (estimate, *_) = forecast(recipe, task.config, ranks)
-    gathered = 2 * max(map(math.prod, shapes)) * WIDTHS[recipe.dtype]
-    needed = _split(estimate, ranks) + estimate.activations + estimate.loss + gathered
-    return _result(task, name, max(compute_s, sent_s) + update_s, needed)
 
 
 def _tensor_parallel(task: Task, recipe: Recipe, name: str) -> OtherPlan:

@@ -1,4 +1,4 @@
-"""Rare meetings: the best replicas that meet rarely on the same devices and links. Pure.
+"""Rare meetings, and FSDP: the best of each on the same devices and links. Pure.
 
 A replica is one rank, or a pipeline of several: every number of replicas that divides the ranks is
 planned, each with the microbatches and the split that suit it, and as eager 1F1B: others would take
@@ -8,7 +8,7 @@ several times as long to compare.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from jupyter_mntrain.plan.choosing.search import search
 from jupyter_mntrain.plan.choosing.setups import replaced
 from jupyter_mntrain.recipe.devices.settled import PLANNED
 from jupyter_mntrain.recipe.memory import shown_bytes
+from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
 
@@ -56,10 +57,38 @@ def rare_meetings(task: Task, chain: Chain) -> OtherPlan:
     """
     every = task.recipe.data_parallel.sync_every or RARELY
     name = f"data parallel, meeting every {every} steps"
+    return _fastest(name, task, chain, _with_replicas(task, every))
+
+
+def fully_sharded(task: Task, chain: Chain) -> OtherPlan:
+    """Predict FSDP over all ranks: weights gathered once per step, or again in each pass.
+
+    Args:
+        chain: whose order the ranks keep.
+    """
+    apart, ranks = _without_pipeline(task), len(task.devices)
+    sections = [
+        DataParallelSection(shards=ranks, reshard_after_forward=again) for again in (False, True)
+    ]
+    return _fastest(
+        "FSDP",
+        task,
+        chain,
+        (
+            msgspec.structs.replace(
+                apart, recipe=msgspec.structs.replace(apart.recipe, data_parallel=section)
+            )
+            for section in sections
+        ),
+    )
+
+
+def _fastest(name: str, task: Task, chain: Chain, tried: Iterable[Task]) -> OtherPlan:
+    """The fastest of these that fits, or why none does."""
     fitting: list[_Found] = []
     lacks: list[tuple[float, str]] = []
     refusals: list[str] = []
-    for other in _with_replicas(task, every):
+    for other in tried:
         here = make_chain(other.devices, other.links, other.recipe, chain.order)
         try:
             searched = search(other, here)
@@ -81,15 +110,12 @@ def rare_meetings(task: Task, chain: Chain) -> OtherPlan:
     return OtherPlan(name=name, obstacle=[*least, *refusals][0])
 
 
-def _with_replicas(task: Task, every: int) -> Iterator[Task]:
-    """By the number of replicas, most first, with the pipeline of each left open."""
-    recipe, ranks = task.recipe, len(task.devices)
-    section = recipe.data_parallel
-    shards = section.shards if ranks >= 2 * section.shards else 1
-    groups = ranks // shards
+def _without_pipeline(task: Task) -> Task:
+    """With all that a pipeline has left open, and one pass over the schedule."""
+    recipe = task.recipe
     opened = {one for one in PLANNED if one in task.opened or one.startswith("pipeline.")}
     opened.discard("pipeline.schedule")
-    apart = replaced(
+    again = replaced(
         recipe,
         schedule=SCHEDULE,
         microbatches="auto",
@@ -98,16 +124,30 @@ def _with_replicas(task: Task, every: int) -> Iterator[Task]:
         kept_back="auto",
         stages_per_rank=None,
     )
+    train = msgspec.structs.replace(recipe.train, accumulation=1)
+    return msgspec.structs.replace(
+        task, opened=frozenset(opened), recipe=msgspec.structs.replace(again, train=train)
+    )
+
+
+def _with_replicas(task: Task, every: int) -> Iterator[Task]:
+    """By the number of replicas, most first, with the pipeline of each left open."""
+    apart, ranks = _without_pipeline(task), len(task.devices)
+    recipe, section = apart.recipe, task.recipe.data_parallel
+    shards = section.shards if ranks >= 2 * section.shards else 1
+    groups = ranks // shards
     for replicas in (one for one in range(groups, 1, -1) if groups % one == 0):
         yield msgspec.structs.replace(
-            task,
-            opened=frozenset(opened),
+            apart,
             recipe=msgspec.structs.replace(
-                apart,
+                recipe,
                 data_parallel=msgspec.structs.replace(
-                    section, replicas=replicas, shards=shards, sync_every=every
+                    section,
+                    replicas=replicas,
+                    shards=shards,
+                    sync_every=every,
+                    reshard_after_forward=False,
                 ),
-                train=msgspec.structs.replace(recipe.train, accumulation=1),
                 # At meetings only.
                 evaluation=msgspec.structs.replace(
                     recipe.evaluation,
@@ -131,7 +171,7 @@ def _told(name: str, given: Task, found: _Found) -> OtherPlan:
         name=name,
         chosen=_differing(given, found),
         step_s=choice.step_s,
-        note=COST + host,
+        note=COST + host if found.task.recipe.data_parallel.meets_rarely else "",
         memory_bytes=tuple(room.needed(choice.split, choice.counts)),
     )
 
@@ -144,11 +184,12 @@ def _differing(given: Task, found: _Found) -> dict[str, str]:
         "data_parallel.replicas": section.replicas,
         "data_parallel.shards": section.shards,
         "data_parallel.sync_every": section.sync_every,
+        "data_parallel.reshard_after_forward": section.reshard_after_forward,
         "train.accumulation": recipe.train.accumulation,
         "evaluation.interval_steps": recipe.evaluation.interval_steps,
         "pipeline.stages_per_rank": 1,
     }
-    words = {name: str(value) for name, value in values.items()}
+    words = {name: json.dumps(value) for name, value in values.items()}
     words |= {"pipeline.in_flight": "auto", "pipeline.kept_back": "auto"}
     words |= choice.chosen(PLANNED)
     shown = {}

@@ -136,3 +136,27 @@ def test_all_ranks_agree_in_every_step_however_rarely_they_meet() -> None:
     assert close is not None
     assert far - close == pytest.approx(2 * 0.1, rel=1e-3), "sums hide behind the backward pass"
     assert planned(pipeline, config, given[:1], late).update_s < 0.1
+
+
+def fsdp(plan: Plan) -> OtherPlan:
+    return next(one for one in plan.others if one.name == "FSDP")
+
+
+def test_the_row_of_fsdp_drops_weights_only_where_they_do_not_fit() -> None:
+    roomy = fsdp(planned(*job(), devices([1e10] * 2), ETHERNET))
+    assert roomy.chosen["data_parallel.shards"] == "2"
+    assert "data_parallel.reshard_after_forward" not in roomy.chosen
+    given = ("data_parallel.shards=2", "pipeline.microbatches=16", "memory.checkpointing=full")
+    kept, described = job(*given)
+    size = 0.9 * forecast(kept, described, 2)[0].total
+    tight = fsdp(planned(*job(), devices([1e10] * 2, [size] * 2), ETHERNET))
+    assert tight.chosen["data_parallel.reshard_after_forward"] == "true"
+    assert max(tight.memory_bytes) <= size
+    assert tight.step_s is not None
+    assert roomy.step_s is not None
+    assert tight.step_s > roomy.step_s
+    for found, sizes in ((roomy, None), (tight, [size] * 2)):
+        recipe, config = job(*(f"{name}={value}" for name, value in found.chosen.items()))
+        check(recipe, 2)
+        again = planned(recipe, config, devices([1e10] * 2, sizes), ETHERNET)
+        assert again.step_s == pytest.approx(found.step_s, rel=0.02)

@@ -145,3 +145,13 @@ def test_ranks_of_several_pipelines_are_counted_as_the_job_counts_them() -> None
     text = printed(plan_view(PLAN, "Plan for r", program="mntrain", ranks=(0, 3), width=3))
     rows = [line.split()[0] for line in text.splitlines() if " RTX " in line or " GPU" in line]
     assert [row for row in rows if row.isdecimal()] == ["0", "3"]
+
+
+def test_fsdp_is_called_better_where_it_is_faster() -> None:
+    chosen = {"data_parallel.shards": "2"}
+    for share, is_better in ((0.5, True), (2.0, False)):
+        other = OtherPlan(name="FSDP", chosen=chosen, step_s=share * PLAN.step_s)
+        plan = msgspec.structs.replace(PLAN, others=(other,))
+        said = printed(plan_view(plan, "Plan for r", program="mntrain"))
+        assert ("Better: FSDP" in said) == is_better
+        assert says("2 shards", said)
