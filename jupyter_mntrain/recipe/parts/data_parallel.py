@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -15,6 +16,9 @@ BLOCK, SCALE_BYTES = 1024, 4
 
 SENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + SCALE_BYTES / BLOCK}
 """Bytes per value at a meeting of replicas."""
+
+_OF_MEETINGS = ("outer_learning_rate", "outer_momentum", "sync_dtype")
+"""Fields that nothing reads where replicas sum gradients in every step."""
 
 
 class DataParallelSection(UserRecord, frozen=True):
@@ -77,21 +81,30 @@ def check_meetings(section: DataParallelSection, evaluation: EvaluationSection) 
         RecipeError: naming the field and what to change.
     """
     every, usual = section.sync_every, DataParallelSection()
-    if not section.meets_rarely:
-        for field in ("outer_learning_rate", "outer_momentum", "sync_dtype"):
-            if getattr(section, field) != getattr(usual, field):
-                cause = f"data_parallel.{field}: replicas sum gradients in every step, because "
-                cause += "data_parallel.sync_every is 0"
-                fix = f"set sync_every, for example to 50, or leave {field} out"
-                raise RecipeError(cause, fix=fix)
-        return
+    of_meetings = [one for one in _OF_MEETINGS if getattr(section, one) != getattr(usual, one)]
     given = f"data_parallel.sync_every = {every}"
-    if section.replicas == 1:
-        cause = f"{given}: a single replica has no other to meet"
-        raise RecipeError(cause, fix="set data_parallel.replicas, or leave sync_every out")
+    if section.replicas == 1 and (section.meets_rarely or of_meetings):
+        fields = (["sync_every"] if section.meets_rarely else []) + of_meetings
+        cause = f"data_parallel.{fields[0]}: a single replica has no other to meet"
+        fix = f"set data_parallel.replicas, for example to 2, or leave {_listed(fields)} out"
+        raise RecipeError(cause, fix=fix)
+    if not section.meets_rarely:
+        if of_meetings:
+            cause = (
+                f"data_parallel.{of_meetings[0]}: replicas sum gradients in every step, because "
+            )
+            cause += "data_parallel.sync_every is 0"
+            fix = f"set sync_every, for example to 50, or leave {_listed(of_meetings)} out"
+            raise RecipeError(cause, fix=fix)
+        return
     between = evaluation.interval_steps
     if between % every:
         cause = f"evaluation.interval_steps = {between}: with {given} the replicas have different "
         cause += "weights between meetings"
         nearest = max(1, round(between / every)) * every
         raise RecipeError(cause, fix=f"use a multiple of {every}, for example {nearest}")
+
+
+def _listed(fields: Sequence[str]) -> str:
+    *others, last = fields
+    return f"{', '.join(others)} and {last}" if others else last

@@ -224,7 +224,17 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
         (
             ["data_parallel.sync_every=50"],
             2,
-            "data_parallel.sync_every = 50: a single replica has no other to meet. Fix: set",
+            "data_parallel.sync_every: a single replica has no other to meet. Fix: set",
+        ),
+        (
+            ["data_parallel.sync_every=50", "data_parallel.outer_momentum=0.5"],
+            2,
+            "for example to 2, or leave sync_every and outer_momentum out",
+        ),
+        (
+            ["data_parallel.sync_dtype=int8", "data_parallel.outer_momentum=0.5"],
+            2,
+            "data_parallel.outer_momentum: a single replica has no other to meet",
         ),
         (
             ["data_parallel.replicas=2", "data_parallel.outer_momentum=0.5"],
