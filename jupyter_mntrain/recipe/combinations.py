@@ -147,6 +147,12 @@ def check_memory(recipe: Recipe) -> None:
     """
     section = recipe.memory
     check_compile(recipe)
+    if section.checkpointing == "none" and section.checkpointing_every > 1:
+        cause = (
+            f"memory.checkpointing_every = {section.checkpointing_every}: no layer is recomputed, "
+        )
+        cause += 'because memory.checkpointing is "none"'
+        raise RecipeError(cause, fix='use checkpointing = "full", or leave checkpointing_every out')
     if section.offload_activations and recipe.train.device == "cpu":
         cause = "memory.offload_activations = true: activations on a CPU are in host memory already"
         raise RecipeError(cause, fix='leave it out or use train.device = "auto"')

@@ -172,23 +172,25 @@ def saved_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     rotations = 2 * width * shape.head_dim
     mask = width * recipe.data.sequence_length if _has_mask(shape, recipe) else 0
     norm = _norm_bytes(shape, shape.hidden_size, width) if stage.has_last else 0
-    beside = 0 if recipe.checkpointing == "full" else _adapter_bytes(recipe, stage)
-    return _tokens(recipe) * (stage.layers * kept + beside + ids + rotations + mask + norm)
+    again = recipe.recomputed(stage.layers)
+    layers = again * kept + (stage.layers - again) * layer + _adapter_bytes(recipe, stage, again)
+    return _tokens(recipe) * (layers + ids + rotations + mask + norm)
 
 
-def _adapter_bytes(recipe: Recipe, stage: StageShape) -> int:
+def _adapter_bytes(recipe: Recipe, stage: StageShape, again: int = 0) -> int:
     """Bytes that autograd saves of a stage's adapters for one token.
 
     Of each: what its first matrix gives; with dropout, its input and the mask; where products are
     kept, what its second matrix gives.
+
+    Args:
+        again: layers that are recomputed.
     """
     width, section, kept = WIDTHS[recipe.dtype], recipe.adapters, 0
     for given, taken in stage.adapted or ():
-        kept += width * section.rank
-        if recipe.checkpointing == "selective":
-            kept += width * given
-        elif section.dropout:
-            kept += (width + 1) * taken
+        whole = width * section.rank + ((width + 1) * taken if section.dropout else 0)
+        less = width * (section.rank + given) if recipe.checkpointing == "selective" else 0
+        kept += (again * less + (stage.layers - again) * whole) // stage.layers
     return kept
 
 

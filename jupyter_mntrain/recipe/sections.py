@@ -127,8 +127,9 @@ class MemorySection(UserRecord, frozen=True):
 
     ``checkpointing`` ``full`` keeps only each layer's input and recomputes the rest in the backward
     pass; ``selective`` also keeps matrix products and attention. A launch plans ``auto``: ``none``
-    where memory suffices. ``offload_activations`` moves
-    stored activations from the GPU to the host. ``loss`` ``chunked`` holds the logits of
+    where memory suffices. With ``checkpointing_every`` 2, that is done in every second layer of a
+    stage, beginning with its first. ``offload_activations`` moves stored activations from the GPU
+    to the host. ``loss`` ``chunked`` holds the logits of
     ``chunk_tokens`` tokens at a time; ``auto`` is ``liger`` if every rank has it and a GPU,
     else ``chunked`` if the logits of a microbatch exceed 128 MiB, else ``plain``. ``compile``
     compiles each layer, and what ``chunked`` does with a chunk, which takes a minute or more at the
@@ -138,6 +139,7 @@ class MemorySection(UserRecord, frozen=True):
     """
 
     checkpointing: Literal["auto"] | Checkpointing = "auto"
+    checkpointing_every: _Count = 1
     offload_activations: bool = False
     loss: Literal["auto"] | LossKind = "auto"
     chunk_tokens: _Count = 1024
@@ -237,6 +239,10 @@ class Recipe(UserRecord, frozen=True):
     def checkpointing(self) -> Checkpointing:
         """What the backward pass computes again; ``auto`` is nothing until the job is planned."""
         return "none" if self.memory.checkpointing == "auto" else self.memory.checkpointing
+
+    def recomputed(self, layers: int) -> int:
+        """How many of a stage's layers are recomputed in the backward pass."""
+        return 0 if self.checkpointing == "none" else -(-layers // self.memory.checkpointing_every)
 
     @property
     def microbatch_size(self) -> int:

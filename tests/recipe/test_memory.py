@@ -112,6 +112,9 @@ def held_bytes(module: StageModule, forward: Any) -> int:
     return sum(one.nbytes() for place, one in storages.items() if place not in weights)
 
 
+HALF = ("model.layers=5", "memory.checkpointing_every=2")
+
+
 @pytest.mark.parametrize(
     ("family", "dtype", "attention", "checkpointing"),
     [
@@ -134,8 +137,8 @@ def test_activations_are_close(family: str, dtype: str, attention: str, checkpoi
     assert saved_bytes(shape, recipe, stage) == pytest.approx(measured, rel=0.15)
 
 
-@pytest.mark.parametrize("more", [(), ("adapters.dropout=0.1",)])
-@pytest.mark.parametrize("checkpointing", ["none", "full", "selective"])
+@pytest.mark.parametrize("more", [(), ("adapters.dropout=0.1",), HALF])
+@pytest.mark.parametrize("checkpointing", ["auto", "full", "selective"])
 def test_activations_of_adapters_are_close(checkpointing: str, more: tuple[str, ...]) -> None:
     recipe, shape, module, stage = built(
         *("model.preset=llama-tiny", "adapters.rank=16", "memory.loss=chunked"),

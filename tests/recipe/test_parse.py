@@ -151,6 +151,10 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
         ),
         ('[memory]\ncheckpointing = "selective"\ncompile = true', "chooses what to keep itself"),
         (
+            '[memory]\ncheckpointing = "none"\ncheckpointing_every = 2',
+            'recomputed, because memory.checkpointing is "none". Fix: use checkpointing = "full"',
+        ),
+        (
             "[evaluation]\nprompts = ['a', ' ']\ninterval_steps = 1",
             "evaluation.prompts[1]: the prompt is empty. Fix: set one",
         ),

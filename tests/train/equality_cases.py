@@ -164,6 +164,7 @@ def memory_cases(world_size: int) -> dict[str, Recipe]:
             ("selective", schedule, MemorySection(checkpointing="selective"))
             for schedule in ("1f1b", put_off)
         ),
+        ("every second", split, MemorySection(checkpointing="full", checkpointing_every=2)),
     ]
     if runs_all():  # it compiles for a minute on each rank
         wanted.append(("compiled", "interleaved-1f1b", MemorySection(compile=True)))

@@ -138,7 +138,7 @@ def stage_cost(
         forward=tokens * (products + attended + head + low),
         inputs=tokens * (products + 2 * attended + head + low),
         weights=tokens * (products + head if beside is None else low),
-        again=tokens * again[recipe.checkpointing],
+        again=tokens * again[recipe.checkpointing] * recipe.recomputed(layers) / max(1, layers),
         saved_bytes=saved,
         again_bytes=saved - saved_bytes(shape, recipe, kept),
         layers=layers,

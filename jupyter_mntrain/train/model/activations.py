@@ -39,8 +39,9 @@ _KEPT_BY_NAME = frozenset(
 
 def keep_less(stage: StageModule, recipe: Recipe, device: torch.device) -> None:
     """Apply the recipe's checkpointing, compilation and offloading to each layer of a stage."""
-    for layer in stage.present().values():
-        if recipe.checkpointing != "none":
+    every = recipe.memory.checkpointing_every
+    for number, layer in enumerate(stage.present().values()):
+        if recipe.checkpointing != "none" and number % every == 0:
             _compute_again(layer, is_selective=recipe.checkpointing == "selective")
         if recipe.compiles:
             layer.compile()
