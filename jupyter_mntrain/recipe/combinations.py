@@ -261,6 +261,9 @@ def check_precision(recipe: Recipe) -> None:
 def _check_shards(recipe: Recipe) -> None:
     """Refuse what does not work with sharded weights."""
     given = f"data_parallel.shards = {recipe.data_parallel.shards}"
+    if recipe.adapters.quantizes:
+        cause = f"{given}: weights in 4 bits (adapters.quantize_base) are not sharded"
+        raise RecipeError(cause, fix="use data_parallel.replicas, or leave quantize_base out")
     if recipe.optimizer.kind != "adamw":
         cause = f"{given}: {recipe.optimizer.kind} requires unsharded weights"
         raise RecipeError(cause, fix='use kind = "adamw" or data_parallel.replicas')

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
     FLOAT32,
     WIDTHS,
@@ -21,7 +22,12 @@ from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
     update_bytes,
 )
 from jupyter_mntrain.recipe.optimizer.sharded_memory import held_values, shard_shape
-from jupyter_mntrain.recipe.parts.adapters import LinearShape, adapter_shapes
+from jupyter_mntrain.recipe.parts.adapters import (
+    LinearShape,
+    adapter_shapes,
+    dequantizing_bytes,
+    nf4_bytes,
+)
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import LossKind, Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
@@ -56,50 +62,6 @@ class StageShape(Record, frozen=True):
         return tuple(one for linear in self.adapted for one in adapter_shapes(rank, linear))
 
 
-class MemoryEstimate(Record, frozen=True):
-    """Bytes that one rank holds."""
-
-    weights: int = 0
-    gradients: int = 0
-    optimizer: int = 0
-    activations: int = 0
-    loss: int = 0
-    put_off: int = 0
-    """Inputs of linear layers, and gradients of their outputs, that are kept until the gradients of
-    their weights are computed."""
-    transfers: int = 0
-    """Receive buffers: torch has one for every microbatch."""
-    sent: int = 0
-    """Activations and gradients that were sent, until torch forgets them."""
-    update: int = 0
-    """Temporary float32 copies of the optimizer's step, where they exceed what is freed by then:
-    activations and loss."""
-    host: int = 0
-    """Not part of the total: offloaded activations, and what is kept between rare meetings."""
-
-    @property
-    def total(self) -> int:
-        return sum(self._parts().values())
-
-    def _parts(self) -> dict[str, int]:
-        names = (name for name in self.__struct_fields__ if name != "host")
-        return {name: getattr(self, name) for name in names}
-
-    @property
-    def shown_parts(self) -> str:
-        return " + ".join(
-            f"{name} {shown_bytes(size)}" for name, size in self._parts().items() if size
-        )
-
-    @property
-    def shown_total(self) -> str:
-        host = f", and {shown_bytes(self.host)} on the host" if self.host else ""
-        return f"{shown_bytes(self.total)}{host}"
-
-    def __str__(self) -> str:
-        return f"{self.shown_parts} = {self.shown_total}"
-
-
 def memory_estimate(
     shape: ModelShape, recipe: Recipe, stages: Iterable[StageShape]
 ) -> MemoryEstimate:
@@ -127,6 +89,9 @@ def memory_estimate(
         )
         for some in (parameters, trained)
     )
+    width = WIDTHS[recipe.dtype]
+    in_4_bits = [one for stage in stages for one in _quantized(recipe, stage)]
+    saved = sum(math.prod(one) * width - nf4_bytes(one, width) for one in in_4_bits)
     # Each gradient is freed at once, unless it must wait for those of other microbatches.
     is_used = recipe.memory.fused_backward and _backwards(recipe) == 1
     at_work = sum(_layer_at_work(shape, recipe, one) for one in stages)
@@ -135,7 +100,7 @@ def memory_estimate(
     # The largest weights, of embedding and head, are updated while no layer is at work.
     freed = loss + at_work + put_off + (0 if recipe.memory.fused_backward else waiting["device"])
     return MemoryEstimate(
-        weights=weights * WIDTHS[recipe.dtype],
+        weights=weights * width - saved,
         gradients=max(of_gradients, default=0) if is_used else gradients * gradient_width(recipe),
         optimizer=sum(
             count * optimizer_bytes(recipe, shard_shape(one, shards))
@@ -147,8 +112,14 @@ def memory_estimate(
         update=max(0, update_bytes(recipe, [shard_shape(one, shards) for one in trained]) - freed),
         transfers=sum(_transfer_bytes(shape, recipe, one) for one in stages),
         sent=sum(_sent_bytes(shape, recipe, one) for one in stages),
+        dequantized=max((dequantizing_bytes(one, width) for one in in_4_bits), default=0),
         host=waiting["host"] + outer_bytes(recipe, (shard_shape(one, shards) for one in trained)),
     )
+
+
+def _quantized(recipe: Recipe, stage: StageShape) -> tuple[LinearShape, ...]:
+    """Shapes of a stage's weights that are kept in 4 bits."""
+    return stage.adapted or () if recipe.adapters.quantizes else ()
 
 
 def fitting_loss(recipe: Recipe, vocabulary_size: int) -> LossKind:
@@ -302,8 +273,9 @@ def _loss_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     if not KINDS[recipe.schedule].splits_backward:
         # Float32 logits, a temporary copy, and where the labels are; autograd keeps nothing.
         logits, gradients = (2 * FLOAT32 + 1) * vocabulary, 0
-    # A microbatch's gradient of the head, before it is added to that of the others.
-    added = head if _backwards(recipe) > 1 else 0
+    # A microbatch's gradient of the head, before it is added to that of the others; none of a
+    # frozen one.
+    added = head if _backwards(recipe) > 1 and stage.adapted is None else 0
     return stage.in_flight * tokens * normed + chunk * (logits + gradients) + added
 
 
@@ -340,11 +312,3 @@ def _backwards(recipe: Recipe) -> int:
 def _tokens(recipe: Recipe) -> int:
     """Tokens per microbatch."""
     return recipe.microbatch_size * recipe.data.sequence_length
-
-
-def shown_bytes(size: int) -> str:
-    """A size in decimal units, as GPUs are sold."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
-        if size >= scale:
-            return f"{size / scale:.1f} {unit}"
-    return f"{size / 1e3:.1f} kB"

@@ -10,8 +10,10 @@ from typing import Any
 
 from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id, snapshot
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate, shown_bytes
 from jupyter_mntrain.recipe.families import (
     families,
+    family_of,
     linears,
     normal,
     parameters,
@@ -19,16 +21,10 @@ from jupyter_mntrain.recipe.families import (
 )
 from jupyter_mntrain.recipe.families.directories import CONFIG, refuse_directory
 from jupyter_mntrain.recipe.layout import Layout, lay_out
-from jupyter_mntrain.recipe.memory import (
-    MemoryEstimate,
-    StageShape,
-    fitting_loss,
-    memory_estimate,
-    shown_bytes,
-)
+from jupyter_mntrain.recipe.memory import StageShape, fitting_loss, memory_estimate
 from jupyter_mntrain.recipe.orders.counts import counts_without_links
 from jupyter_mntrain.recipe.parse import check, preset_config
-from jupyter_mntrain.recipe.parts.adapters import LinearShape, adapted, adapter_shapes
+from jupyter_mntrain.recipe.parts.adapters import LinearShape, adapted, adapter_shapes, check_base
 from jupyter_mntrain.recipe.schedules import BATCHED, KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
 
@@ -190,6 +186,7 @@ def adapted_linears(recipe: Recipe, config: Config) -> tuple[LinearShape, ...]:
     Raises:
         RecipeError: the adapters do not fit the model.
     """
+    check_base(recipe.adapters, config["model_type"], transposed=family_of(config).transposed)
     known = linears(config)
     return tuple(known[name] for name in adapted(recipe.adapters, known))
 
@@ -211,7 +208,10 @@ def shown_adapters(recipe: Recipe, config: Config) -> tuple[str, ...]:
     share = trained / (trained + sum(map(math.prod, everything)))
     names = ", ".join(name.rpartition(".")[2] for name in adapted(section, linears(config)))
     line = f"adapters: {trained:,} parameters are trained, {share:.2%} of all: rank {section.rank}"
-    return (f"{line}, alpha {section.chosen_alpha:g}, of {names}",)
+    line += f", alpha {section.chosen_alpha:g}, of {names}"
+    if section.quantizes:
+        line += ", whose frozen weights are kept in 4 bits (NF4)"
+    return (line,)
 
 
 def trained_parameters(

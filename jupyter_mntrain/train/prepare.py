@@ -12,9 +12,9 @@ import numpy as np
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.plan.prediction.traffic import shard_bytes
+from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.families import family_of, normal
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
-from jupyter_mntrain.recipe.memory import shown_bytes
 from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.rank_memory import adapter_values, shown_adapters

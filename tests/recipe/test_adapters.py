@@ -7,11 +7,13 @@ import math
 import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.builtin import CONFIGS
 from jupyter_mntrain.recipe.families import linears, parameters, shape_of
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import parse_recipe, preset_config
 from jupyter_mntrain.recipe.parts.adapters import AdaptersSection, adapted
 from jupyter_mntrain.recipe.rank_memory import (
+    adapted_linears,
     forecast,
     model_config,
     place_forecast,
@@ -21,6 +23,7 @@ from jupyter_mntrain.recipe.rank_memory import (
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from tests.wording import says, wording
 
+QUANTIZED = "adapters.quantize_base=nf4"
 LINEARS = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (32, 64), "mlp.down_proj": (64, 160)}
 
 
@@ -30,6 +33,11 @@ LINEARS = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (32, 64), "mlp.down
         (("adapters.alpha=16",), "there are no adapters, because adapters.rank is 0"),
         (("adapters.dropout=0.1",), "set a rank, for example 16, or leave dropout out"),
         (("adapters.rank=4", "adapters.modules=[]"), "no layer would have an adapter"),
+        (("adapters.quantize_base=nf4",), "rank, for example 16, or leave quantize_base out"),
+        (
+            ("adapters.rank=4", "adapters.quantize_base=nf4", "data_parallel.shards=2"),
+            "use data_parallel.replicas, or leave quantize_base out",
+        ),
         (("adapters.rank=4", 'tokens.add=["<|im_start|>"]'), "rows of added tokens would not be"),
         (("adapters.rank=4", "adapters.modules=q_proj"), "a list, each text in quotes"),
     ],
@@ -94,13 +102,42 @@ def test_only_adapters_have_gradients_and_a_state() -> None:
     )
 
 
+def test_weights_that_are_no_whole_blocks_are_refused_by_name() -> None:
+    section = AdaptersSection(rank=4, quantize_base="nf4")
+    with pytest.raises(RecipeError, match=wording("gate is 12 x 8, which is no whole number")):
+        adapted(section, {"mlp.gate": (12, 8)})
+    assert adapted(section, LINEARS) == [*LINEARS]
+
+
+def test_transposed_weights_are_refused_before_a_job_starts() -> None:
+    config = {"model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 300}
+    changes = ["model.preset=llama-tiny", "adapters.rank=4", "adapters.quantize_base=nf4"]
+    recipe = parse_recipe("", changes)
+    with pytest.raises(RecipeError, match=wording("gpt2 holds its weights transposed")):
+        adapted_linears(recipe, config)
+
+
+def test_weights_in_4_bits_take_little_more_than_half_a_byte_each() -> None:
+    changes = ["model.dtype=bfloat16", "adapters.rank=16"]
+    whole, low = (parse_recipe("", [*changes, *more]) for more in ([], [QUANTIZED]))
+    config = CONFIGS["7b"]
+    before, after = (forecast(one, config, 1)[0] for one in (whole, low))
+    values = 32 * sum(map(math.prod, linears(config).values()))
+    assert before.weights - after.weights == pytest.approx((2 - 0.5 - 1 / 64) * values, rel=1e-3)
+    assert (after.gradients, after.optimizer) == (before.gradients, before.optimizer)
+    assert before.dequantized == 0 < after.dequantized
+
+
 def test_a_line_tells_what_is_trained() -> None:
     recipe = parse_recipe("", ["model.preset=llama-tiny", "adapters.rank=4"])
     config = {**preset_config(recipe.model), "vocab_size": 300}
     (line,) = shown_adapters(recipe, config)
     assert says("parameters are trained", line)
     assert says("rank 4, alpha 8, of q_proj, k_proj, v_proj, o_proj", line)
+    assert "4 bits" not in line
     assert shown_adapters(parse_recipe(""), config) == ()
+    low = parse_recipe("", ["model.preset=llama-tiny", "adapters.rank=4", QUANTIZED])
+    assert says("whose frozen weights are kept in 4 bits", shown_adapters(low, config)[0])
 
 
 def test_no_gradients_of_frozen_weights_are_counted() -> None:

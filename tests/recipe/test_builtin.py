@@ -37,6 +37,7 @@ def test_names_are_told_apart() -> None:
         ("7b-4gpu-eager", 12),
         ("7b-4gpu-adamw", 24),
         ("7b-4gpu-adamw-4bit", 12),
+        ("8b-1gpu-qlora", 12),
     ],
 )
 def test_they_fit_the_cards_that_people_have(name: str, most_gb: float) -> None:

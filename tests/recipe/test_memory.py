@@ -16,20 +16,15 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.pipelining import schedules
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.memory import (
-    MemoryEstimate,
-    StageShape,
-    memory_estimate,
-    put_off_bytes,
-    saved_bytes,
-)
+from jupyter_mntrain.recipe.memory import StageShape, memory_estimate, put_off_bytes, saved_bytes
 from jupyter_mntrain.recipe.optimizer import optimizer_memory
 from jupyter_mntrain.recipe.orders.zero_bubble import zero_bubble_slots
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
-from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter
+from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter, is_quantized
 from jupyter_mntrain.train.model.decoder import StageModule, model_shape, read_config
 from jupyter_mntrain.train.model.losses import from_logits, make_loss
 from jupyter_mntrain.train.model.putting_off import WeightGradients
@@ -98,7 +93,7 @@ def test_gradients_in_float32_take_two_more_bytes_each(precision: str) -> None:
 
 def held_bytes(module: StageModule, forward: Any) -> int:
     """What autograd and checkpoints hold after a forward pass, beside weights and its result."""
-    weights = {one.untyped_storage().data_ptr() for one in module.weights().values()}
+    weights = {place for one in module.weights().values() for place in storages_of(one)}
     saved: list[torch.Tensor] = []
     gc.freeze()  # so that only what is new is listed
     with saved_tensors_hooks(lambda one: saved.append(one) or one, lambda one: one):  # type: ignore[func-returns-value]
@@ -107,9 +102,21 @@ def held_bytes(module: StageModule, forward: Any) -> int:
     new = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
     gc.unfreeze()
     mine = [one for one in new if one is not result]
-    storages = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in mine + saved}
-    storages.pop(result.untyped_storage().data_ptr(), None)
-    return sum(one.nbytes() for place, one in storages.items() if place not in weights)
+    held = {place: part for one in mine + saved for place, part in storages_of(one).items()}
+    held.pop(result.untyped_storage().data_ptr(), None)
+    return sum(one.nbytes() for place, one in held.items() if place not in weights)
+
+
+def storages_of(tensor: torch.Tensor) -> dict[int, torch.UntypedStorage]:
+    """Of all its parts, by their place."""
+    return {one.untyped_storage().data_ptr(): one.untyped_storage() for one in parts_of(tensor)}
+
+
+def parts_of(tensor: Any) -> list[torch.Tensor]:
+    """Of a tensor in 4 bits those that it consists of; else itself."""
+    if not is_quantized(tensor):
+        return [tensor]
+    return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
 
 
 HALF = ("model.layers=5", "memory.checkpointing_every=2")
@@ -130,19 +137,6 @@ def test_activations_are_close(family: str, dtype: str, attention: str, checkpoi
     recipe, shape, module, stage = built(
         *(f"model.preset={family}-tiny", f"model.dtype={dtype}", f"model.attention={attention}"),
         *(f"memory.checkpointing={checkpointing}", "memory.loss=chunked"),
-    )
-    ids = torch.zeros(recipe.microbatch_size, recipe.data.sequence_length, dtype=torch.int64)
-    positions = torch.arange(ids.shape[1]).expand(len(ids), -1)
-    measured = held_bytes(module, lambda: module(ids, positions))
-    assert saved_bytes(shape, recipe, stage) == pytest.approx(measured, rel=0.15)
-
-
-@pytest.mark.parametrize("more", [(), ("adapters.dropout=0.1",), HALF])
-@pytest.mark.parametrize("checkpointing", ["auto", "full", "selective"])
-def test_activations_of_adapters_are_close(checkpointing: str, more: tuple[str, ...]) -> None:
-    recipe, shape, module, stage = built(
-        *("model.preset=llama-tiny", "adapters.rank=16", "memory.loss=chunked"),
-        *(f"memory.checkpointing={checkpointing}", *more),
     )
     ids = torch.zeros(recipe.microbatch_size, recipe.data.sequence_length, dtype=torch.int64)
     positions = torch.arange(ids.shape[1]).expand(len(ids), -1)

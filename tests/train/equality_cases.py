@@ -219,6 +219,7 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
 def adapter_cases(world_size: int) -> dict[str, Recipe]:
     """Adapters against peft: of all linear layers, and where all cases run under each schedule."""
     low = AdaptersSection(rank=4, alpha=16.0)
+    in_4_bits = AdaptersSection(rank=4, alpha=16.0, quantize_base="nf4")
     chunked = MemorySection(loss="chunked", chunk_tokens=5)
     if not runs_all():
         kinds = {1: "1f1b", 2: "eager-zero-bubble"}
@@ -231,6 +232,12 @@ def adapter_cases(world_size: int) -> dict[str, Recipe]:
         )
         for schedule in chosen
     }
+    if world_size < 3:
+        full = MemorySection(checkpointing="full")
+        way, memory = ("1f1b", PLAIN) if world_size == 1 else ("zbv", full)
+        found[f"{way} adapters of weights in 4 bits"] = case(
+            *("llama", way, "uneven", 1, world_size), tied=True, memory=memory, adapters=in_4_bits
+        )
     if not runs_all() or world_size not in {2, 4}:
         return found
     some = AdaptersSection(rank=2, modules=("q_proj", "down_proj"))

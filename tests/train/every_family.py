@@ -43,8 +43,10 @@ STEPS = 4
 KINDS: dict[str, tuple[str, AdaptersSection]] = {
     "full": ("best-fit", NO_ADAPTERS),
     "LoRA": ("auto", AdaptersSection(rank=4, alpha=16.0)),
+    "QLoRA": ("auto", AdaptersSection(rank=4, alpha=16.0, quantize_base="nf4")),
 }
-"""Packed documents, and one long text."""
+"""Packed documents, and one long text; the last of all families but those whose weights are
+transposed."""
 
 WIDTH = 9
 
@@ -99,6 +101,7 @@ def _run(rank: int, folder: Path, names: Sequence[str], steps: int) -> None:
             for stages in range(1, MOST_STAGES + 1)
             for family in names
             for kind in KINDS
+            if not (KINDS[kind][1].quantizes and families()[family].transposed)
         }
         references = train_references(recipes.values(), world)
     if rank == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -136,7 +137,19 @@ def _with_adapters(model: nn.Module, recipe: Recipe) -> Any:
     for name, one in made.named_parameters():
         if ".lora_A." in name:
             one.data.copy_(first_values(_plain(name), one, recipe.train.seed))
+    if section.quantizes:
+        _round_to_nf4(made)
     return made
+
+
+def _round_to_nf4(model: nn.Module) -> None:
+    """Whole weights beside adapters, of the values that torchao's 4 bits stand for."""
+    from torchao.quantization import to_nf4
+
+    for name, one in model.named_parameters():
+        if name.endswith(".base_layer.weight"):
+            scales = math.gcd(one.numel() // 64, 256)
+            one.data.copy_(to_nf4(one.detach(), 64, scales).get_original_weight())
 
 
 def _plain(name: str) -> str:

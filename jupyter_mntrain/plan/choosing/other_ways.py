@@ -29,8 +29,8 @@ from jupyter_mntrain.plan.choosing.update import (
 )
 from jupyter_mntrain.plan.prediction.costs import stage_cost
 from jupyter_mntrain.plan.prediction.simulated import StageTimes
+from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate, shown_bytes
 from jupyter_mntrain.recipe.families import parameters, shape_of
-from jupyter_mntrain.recipe.memory import MemoryEstimate, shown_bytes
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
 from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.rank_memory import CUDA_BYTES, forecast, trained_parameters

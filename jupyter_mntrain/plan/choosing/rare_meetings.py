@@ -19,8 +19,8 @@ from jupyter_mntrain.plan.choosing.devices import Chain, make_chain
 from jupyter_mntrain.plan.choosing.priced import Choice, Priced, Task
 from jupyter_mntrain.plan.choosing.search import search
 from jupyter_mntrain.plan.choosing.setups import replaced
+from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.devices.settled import PLANNED
-from jupyter_mntrain.recipe.memory import shown_bytes
 from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe

@@ -14,7 +14,7 @@ from jupyter_mntrain.plan.choosing.devices import Chain, make_chain, participant
 from jupyter_mntrain.plan.choosing.priced import Task
 from jupyter_mntrain.plan.choosing.room import Shortfall
 from jupyter_mntrain.plan.choosing.search import fits
-from jupyter_mntrain.recipe.memory import shown_bytes
+from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.sections import OptimizerKind, Recipe
 
 MOST_ADDED: Final = 4

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
 from jupyter_mntrain.recipe.families.presets import PRESETS
-from jupyter_mntrain.recipe.memory import MemoryEstimate
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.rank_memory import Config, forecast
 from jupyter_mntrain.recipe.sections import Recipe
@@ -15,7 +15,7 @@ from jupyter_mntrain.recipe.sections import Recipe
 _NAME = re.compile(r"(?P<size>\w+)-(?P<gpus>\d+)gpu(-.+)?")
 
 CONFIGS: dict[str, Config] = {
-    # Llama 3.2 1B and Llama 2 7B, as in their config.json.
+    # Llama 3.2 1B, Llama 2 7B and Llama 3.1 8B, as in their config.json.
     "1b": {**PRESETS["llama-1b"], "vocab_size": 128_256, "tie_word_embeddings": True},
     "7b": {
         "model_type": "llama",
@@ -24,6 +24,15 @@ CONFIGS: dict[str, Config] = {
         "intermediate_size": 11_008,
         "num_attention_heads": 32,
         "vocab_size": 32_000,
+    },
+    "8b": {
+        "model_type": "llama",
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "intermediate_size": 14_336,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128_256,
     },
 }
 

@@ -46,6 +46,7 @@ EFFECTS: Final[dict[str, Effect]] = {
     "optimizer.grad_dtype": "rounding",
     "adapters": "refused",
     "adapters.dropout": "other",
+    "adapters.quantize_base": "other",
     "memory": "rounding",
     "memory.offload_activations": "none",
     "train.steps": "other",

@@ -199,7 +199,7 @@ def _precision(recipe: Recipe, config: Config | None, seats: Sequence[Seat]) -> 
 
 
 def _is_to_compile(recipe: Recipe, seats: Sequence[Seat]) -> bool:
-    if not _is_long(recipe):
+    if not _is_long(recipe) or recipe.adapters.quantizes:
         return False
     try:
         check_compile(settled(recipe, {"memory.compile": "true"}))

@@ -134,6 +134,14 @@ def _needs(recipe: Recipe) -> Iterator[_Need]:
             package="peft",
             extra="jupyter-mntrain[adapters]",
         )
+    if recipe.adapters.quantizes:
+        yield _Need(
+            f'adapters.quantize_base = "{recipe.adapters.quantize_base}"',
+            "leave quantize_base out",
+            name="adapters.quantize_base",
+            package="torchao",
+            extra="jupyter-mntrain[memory]",
+        )
     if kind in {"adamw-8bit", "adamw-4bit"}:
         yield _Need(
             f'optimizer.kind = "{kind}"',

@@ -36,7 +36,7 @@ from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
 from jupyter_mntrain.train.data.tokens import Tokens
-from jupyter_mntrain.train.model.adapters import merge_adapters
+from jupyter_mntrain.train.model.adapters import is_adapter, merged
 from jupyter_mntrain.train.model.decoder import model_directory, published_config
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE, by_size
@@ -108,7 +108,7 @@ class ModelExport:
 
         Args:
             parameters: this rank's, by name; a tied one only once in the whole model. Adapters are
-                written, and merged into the other weights in place.
+                written, and merged into the other weights in place, if these are not in 4 bits.
             figures: for its model card.
             progress: receives the progress.
 
@@ -148,7 +148,6 @@ class ModelExport:
             problem = write_adapter(folder, parameters, family, self.recipe, self.world)
             problem = problem and f"{self.world.host}: {problem}"
             self._agree(Part(problem=problem), folder)
-            merge_adapters(parameters, self.recipe.adapters.scale, family)
         parts = self._agree(self._write_shards(folder, parameters, progress), folder)
         files = {one.name: one for part in parts for one in part.files}
         contents = ModelContents(step=figures.steps, files=files, run=self._run)
@@ -170,11 +169,13 @@ class ModelExport:
         self, folder: Path, parameters: Mapping[str, torch.Tensor], progress: ProgressWriter
     ) -> Part:
         """Write this rank's shards. Collective: file numbers count across ranks."""
-        most = int(self.recipe.output.shard_gb * 1e9)
-        shards = list(by_size(parameters, lambda name: parameters[name].nbytes, most))
+        most, family = int(self.recipe.output.shard_gb * 1e9), family_of(self.config.to_dict())
+        # Of one in 4 bits, torch counts the bytes of its values as they are computed with.
+        sizes = {name: one.nbytes for name, one in parameters.items() if not is_adapter(name)}
+        shards = list(by_size(sizes, sizes.__getitem__, most))
         counts = gathered(self.world, len(shards))
         first, total = sum(counts[: self.world.rank]) + 1, sum(counts)
-        size = sum(one.nbytes for one in parameters.values())
+        size = sum(sizes.values())
         tally = Tally(progress, "writing the model", size, "B")
         files: list[ModelFile] = []
         weight_map: dict[str, str] = {}
@@ -185,7 +186,10 @@ class ModelExport:
                 name = (
                     f"model-{number:05d}-of-{total:05d}.safetensors" if total > 1 else SINGLE_FILE
                 )
-                tensors = {one: parameters[one].detach().contiguous() for one in names}
+                tensors = {
+                    one: merged(parameters, one, self.recipe.adapters, family).detach().contiguous()
+                    for one in names
+                }
                 save_file(tensors, folder / name, metadata={"format": "pt"})
                 sync(folder / name)
                 files.append(_described(folder / name, self.world.host))

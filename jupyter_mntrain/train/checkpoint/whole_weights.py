@@ -10,7 +10,7 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, unwatched
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, load
-from jupyter_mntrain.train.model.adapters import BASE, FIRST, SECOND, merge_adapters
+from jupyter_mntrain.train.model.adapters import BASE, FIRST, SECOND, is_adapter, merged
 from jupyter_mntrain.train.model.decoder import StageModule
 from jupyter_mntrain.train.model.stages import base_weights
 from jupyter_mntrain.train.world import World
@@ -48,8 +48,8 @@ def load_whole(
     loaded = load(world, directory, found, [f"model/{one}" for one in wanted], progress=progress)
     weights = {name.removeprefix("model/"): one for name, one in loaded.items()}
     if recipe.trains_adapters and names and stage is not None:
-        weights |= base_weights(
-            recipe, stage.causal.config, stage, torch.device("cpu"), names=names
-        )
-        merge_adapters(weights, recipe.adapters.scale, stage.family)
+        weights |= base_weights(recipe, stage.causal.config, stage, torch.device("cpu"), names)
+        section, family = recipe.adapters, stage.family
+        whole = [name for name in weights if not is_adapter(name)]
+        weights = {name: merged(weights, name, section, family) for name in whole}
     return weights

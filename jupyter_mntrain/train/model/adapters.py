@@ -1,4 +1,5 @@
-"""Adapters: peft's LoRA layers in a stage, their first values, and merging them into its weights.
+"""Adapters: peft's LoRA layers in a stage, their first values, and merging them into its weights,
+which may be in 4 bits beside them (QLoRA).
 
 That of ``X.weight`` is ``X.lora_A.weight`` (rank, in) and ``X.lora_B.weight`` (out, rank), as in
 peft's files.
@@ -7,17 +8,28 @@ peft's files.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families import Family
-from jupyter_mntrain.recipe.parts.adapters import AdaptersSection, LinearShape, adapted
+from jupyter_mntrain.recipe.parts.adapters import (
+    NF4_BLOCK,
+    AdaptersSection,
+    LinearShape,
+    adapted,
+    check_base,
+    nf4_scale_block,
+)
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import ADAPTER, StageModule
-from jupyter_mntrain.train.model.weights import generator_of
+from jupyter_mntrain.train.model.weight_files import by_size
+from jupyter_mntrain.train.model.weights import PART_BYTES, generator_of
+
+Weights = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
+"""Makes the tensors of a stage, by name, from others of their shape and dtype."""
 
 BASE, FIRST, SECOND = ".weight", ".lora_A.weight", ".lora_B.weight"
 """Endings of the names of a linear layer's weight and of its adapter's two matrices."""
@@ -85,11 +97,16 @@ def linears_among(weights: Mapping[str, torch.Tensor], family: Family) -> dict[s
     """
     found: dict[str, LinearShape] = {}
     for name, one in weights.items():
-        _, is_in_a_layer, rest = name.partition(f"{family.layers}.")
-        inner = rest.partition(".")[2].removesuffix(BASE)
-        if is_in_a_layer and one.ndim == 2 and not is_adapter(name):
+        inner = _in_layer(name, family)
+        if inner is not None and one.ndim == 2 and not is_adapter(name):
             found[inner] = _shape(one, family)
     return found
+
+
+def _in_layer(name: str, family: Family) -> str | None:
+    """What a weight belongs to in its layer, like ``mlp.up_proj``; ``None`` if it is in none."""
+    _, is_in_a_layer, rest = name.partition(f"{family.layers}.")
+    return rest.partition(".")[2].removesuffix(BASE) if is_in_a_layer else None
 
 
 def adapted_in(stage: StageModule) -> tuple[LinearShape, ...]:
@@ -100,23 +117,79 @@ def adapted_in(stage: StageModule) -> tuple[LinearShape, ...]:
 
 
 @torch.no_grad()
-def merge_adapters(
-    weights: MutableMapping[str, torch.Tensor], scale: float, family: Family
-) -> None:
-    """Add adapters to the weights beside them, in place, and remove them from ``weights``.
+def merged(
+    weights: Mapping[str, torch.Tensor], name: str, section: AdaptersSection, family: Family
+) -> torch.Tensor:
+    """A weight with its adapter added to it, if it has one: in place, unless it is in 4 bits.
 
     Args:
-        weights: by name, with both matrices of an adapter and the weight beside it.
-        scale: of the adapters' outputs.
+        weights: by name, with both matrices of an adapter and the weight beside it. That may be
+            in 4 bits; else it is rounded to them first, as it was while the adapter was trained.
     """
-    for name in [one for one in weights if one.endswith(FIRST)]:
-        layer = name.removesuffix(FIRST)
-        first, second = weights.pop(name), weights.pop(layer + SECOND)
-        base = weights[layer + BASE]
-        # In float32, and rounded once.
-        product = second.to(base.device).float() @ first.to(base.device).float()
-        product = product.T if family.transposed else product
-        base.copy_(base.float().add_(product, alpha=scale))
+    base, layer = weights[name], name.removesuffix(BASE)
+    if layer + FIRST not in weights:
+        return base
+    if section.quantizes:
+        # In host memory: all of a stage may not fit on its GPU.
+        base = _whole(base if is_quantized(base) else quantized(base)).cpu()
+    first, second = (weights[layer + one].to(base.device).float() for one in (FIRST, SECOND))
+    # In float32, and rounded once.
+    product = (second @ first).T if family.transposed else second @ first
+    return base.copy_(base.float().add_(product, alpha=section.scale))
+
+
+def quantized_weights(
+    make: Weights, stage: StageModule, section: AdaptersSection
+) -> dict[str, torch.Tensor]:
+    """Make a stage's weights, those beside adapters in 4 bits: only a few at once are whole.
+
+    Args:
+        make: makes some of them.
+        stage: on the meta device.
+
+    Raises:
+        RecipeError: the weights cannot be quantized, or torchao is not installed.
+    """
+    family, empty = stage.family, stage.weights()
+    check_base(section, stage.causal.config.model_type, transposed=family.transposed)
+    inner = adapted(section, linears_among(empty, family))
+    names = [name for name in empty if _in_layer(name, family) in inner]
+    beside = {name: one for name, one in empty.items() if name not in names}
+    made = make(beside)
+    for part in by_size(names, lambda name: empty[name].nbytes, PART_BYTES):
+        whole = make({name: empty[name] for name in part})
+        made |= {name: quantized(whole.pop(name)) for name in part}
+    return made
+
+
+def quantized(weight: torch.Tensor) -> torch.Tensor:
+    """A linear layer's weight in NF4, which gives values of its dtype to compute with.
+
+    Raises:
+        RecipeError: torchao is not installed.
+    """
+    try:
+        try:
+            from torchao.quantization import to_nf4
+        except ImportError:  # before torchao 0.17
+            from torchao.dtypes.nf4tensor import to_nf4
+    except ImportError as error:
+        fix = "pip install 'jupyter-mntrain[memory]' on every node, or leave quantize_base out"
+        cause = f'adapters.quantize_base = "nf4": no torchao: {error}'
+        raise RecipeError(cause, fix=fix) from error
+    rows, columns = weight.shape
+    made: torch.Tensor = to_nf4(weight.detach(), NF4_BLOCK, nf4_scale_block((rows, columns)))
+    return made
+
+
+def is_quantized(weight: torch.Tensor) -> bool:
+    """Whether a weight is in 4 bits: a tensor without memory of its own, around others."""
+    return hasattr(weight, "get_original_weight")
+
+
+def _whole(weight: Any) -> torch.Tensor:
+    made: torch.Tensor = weight.get_original_weight()
+    return made
 
 
 def _shape(weight: torch.Tensor, family: Family) -> LinearShape:

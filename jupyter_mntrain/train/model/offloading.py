@@ -11,6 +11,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.train.model.adapters import is_quantized
 
 SMALLEST_BYTES = 1 << 20
 """Smaller tensors are not worth a copy, which takes about 10 µs to start."""
@@ -94,7 +95,8 @@ class Offload:
         layers: int,
         smallest_bytes: int = SMALLEST_BYTES,
     ) -> None:
-        self._stays = {weight.untyped_storage().data_ptr() for weight in weights}
+        whole = (one for one in weights if not is_quantized(one))
+        self._stays = {one.untyped_storage().data_ptr() for one in whole}
         self._copies = copies
         self._layers = max(1, layers)
         self._smallest_bytes = smallest_bytes
@@ -112,6 +114,8 @@ class Offload:
         self._passes.pop().end()
 
     def _pack(self, saved: torch.Tensor) -> torch.Tensor | _Kept:
+        if is_quantized(saved):
+            return saved
         is_weight = saved.untyped_storage().data_ptr() in self._stays
         if is_weight or saved.nbytes < self._smallest_bytes:
             return saved

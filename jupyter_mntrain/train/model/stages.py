@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.model.activations import keep_less
-from jupyter_mntrain.train.model.adapters import add_adapters
+from jupyter_mntrain.train.model.adapters import Weights, add_adapters, quantized_weights
 from jupyter_mntrain.train.model.attention import KERNELS, OURS, Attention, windows_of
 from jupyter_mntrain.train.model.decoder import (
     StageModule,
@@ -40,9 +41,6 @@ from jupyter_mntrain.train.pipeline.directions import ReceiveStream, directed
 from jupyter_mntrain.train.world import Groups
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-Weights = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]
-"""Makes the tensors of a stage, by name, from others of their shape and dtype."""
 
 
 class Stage(PipelineStage):
@@ -165,14 +163,12 @@ def build_modules(
     tally = Tally(progress, what, size, "B")
     loss = choose_loss(recipe, config.vocab_size, device)
     for stage in stages.values():
-        empty = stage.weights()
-        if weights:
-            made = weights(empty)
-        elif is_read:
-            made = base_weights(recipe, config, stage, device, tally, added)
-        else:
-            made = _new_weights(recipe, config, empty, stage.family, device, tally, added)
-        materialize(stage, made, device)
+        make = weights
+        if make is None and is_read:
+            make = partial(_read_weights, recipe, stage.family, device, tally, added)
+        elif make is None:
+            make = partial(_new_weights, recipe, config, stage.family, device, tally, added)
+        materialize(stage, _made(make, stage, recipe), device)
         if recipe.trains_adapters:
             add_adapters(stage, recipe)
         stage.attention = _attention(recipe, config, stage, device)
@@ -256,27 +252,41 @@ def base_weights(
     config: Any,
     stage: StageModule,
     device: torch.device,
-    tally: Tally | None = None,
-    added: Collection[int] = (),
-    *,
-    names: Collection[str] | None = None,
+    names: Collection[str],
 ) -> dict[str, torch.Tensor]:
     """What a stage's training begins with: the model directory's weights, or new ones.
 
     Args:
-        added: ids of tokens that a model directory has no rows for.
         names: only these weights.
 
     Raises:
         RecipeError: the model directory lacks some.
     """
-    wanted = {k: one for k, one in stage.weights().items() if names is None or k in names}
+    wanted = {name: one for name, one in stage.weights().items() if name in names}
     if recipe.model.path is None:
-        return _new_weights(recipe, config, wanted, stage.family, device, tally)
+        return _new_weights(recipe, config, stage.family, device, None, (), wanted)
+    return _read_weights(recipe, stage.family, device, None, (), wanted)
+
+
+def _made(make: Weights, stage: StageModule, recipe: Recipe) -> dict[str, torch.Tensor]:
+    """A stage's weights, as they are kept."""
+    if recipe.adapters.quantizes:
+        return quantized_weights(make, stage, recipe.adapters)
+    return make(stage.weights())
+
+
+def _read_weights(
+    recipe: Recipe,
+    family: Family,
+    device: torch.device,
+    tally: Tally | None,
+    added: Collection[int],
+    parameters: Mapping[str, torch.Tensor],
+) -> dict[str, torch.Tensor]:
     return load_weights(
         model_directory(recipe.model),
-        wanted,
-        stage.family,
+        parameters,
+        family,
         device=device,
         added=added,
         tally=tally,
@@ -286,11 +296,11 @@ def base_weights(
 def _new_weights(
     recipe: Recipe,
     config: Any,
-    parameters: Mapping[str, torch.Tensor],
     family: Family,
     device: torch.device,
     tally: Tally | None,
-    added: Collection[int] = (),
+    added: Collection[int],
+    parameters: Mapping[str, torch.Tensor],
 ) -> dict[str, torch.Tensor]:
     if recipe.model.path is not None:
         refuse_missing_weights(model_directory(recipe.model), parameters, family, added)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
-from jupyter_mntrain.recipe.memory import shown_bytes
+from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally
 from jupyter_mntrain.train.model.stages import DTYPES

@@ -171,6 +171,7 @@ def test_masters_that_no_card_has_room_for_are_not_chosen() -> None:
         (card(), (LONG, "memory.checkpointing=selective"), False),
         (card(), (LONG, "pipeline.schedule=zbv"), False),
         (card(), (LONG, "data_parallel.shards=2"), False),
+        (card(), (LONG, "adapters.rank=4", "adapters.quantize_base=nf4"), False),
     ],
 )
 def test_long_runs_are_compiled_where_all_nodes_can(

@@ -93,6 +93,16 @@ def test_a_node_that_cannot_is_named_with_its_card_and_a_fix(
         assert "GPU 1, Tesla T4" in problem.cause
 
 
+def test_weights_in_4_bits_need_torchao_on_every_node() -> None:
+    recipe = parse_recipe("", ["adapters.rank=4", "adapters.quantize_base=nf4"])
+    tools = {"peft": "1", "torchao": "1"}
+    refuse_unable(recipe, [cpu(packages=tools, cxx_compiler=None), card((7, 0), packages=tools)])
+    with pytest.raises(RecipeError) as error:
+        refuse_unable(recipe, [cpu(packages={"peft": "1"})])
+    assert says("torchao is not installed", error.value.cause)
+    assert says("jupyter-mntrain[memory]", error.value.fix or "")
+
+
 @pytest.mark.parametrize(
     ("setting", "seat"),
     [

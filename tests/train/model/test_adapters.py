@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +23,13 @@ from jupyter_mntrain.train.checkpoint.adapter_export import FOLDER
 from jupyter_mntrain.train.checkpoint.export import ModelExport
 from jupyter_mntrain.train.checkpoint.model_card import RunFigures
 from jupyter_mntrain.train.data.tokens import random_tokens, untrained_tokenizer
-from jupyter_mntrain.train.model.adapters import is_adapter, linears_among
+from jupyter_mntrain.train.model import adapters
+from jupyter_mntrain.train.model.adapters import is_adapter, is_quantized, linears_among
 from jupyter_mntrain.train.model.decoder import StageModule, meta_stage, read_config
 from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.model.weight_files import fingerprint
 from jupyter_mntrain.train.world import join_world
-from tests.train.families import SMALL, small_config
+from tests.train.families import SMALL, small_config, write_model
 from tests.train.reference import OneProcess
 from tests.wording import wording
 
@@ -95,23 +98,84 @@ def test_dropout_is_drawn_as_peft_draws_it(count: int) -> None:
     assert not torch.allclose(ours(), expected, rtol=0, atol=1e-3)
 
 
+IN_4_BITS = ("adapters.quantize_base=nf4", "model.tie_embeddings=false")
+
+
+def in_4_bits(stage: StageModule) -> set[str]:
+    return {name for name, one in stage.weights().items() if is_quantized(one)}
+
+
+def test_weights_beside_adapters_are_kept_in_4_bits_and_no_others() -> None:
+    (whole,) = stages(recipe_of(*IN_4_BITS), 1)
+    assert in_4_bits(whole) == {
+        name.replace("lora_A.", "") for name in whole.trained() if "lora_A" in name
+    }
+    (some,) = stages(recipe_of(*IN_4_BITS, 'adapters.modules=["o_proj"]'), 1)
+    assert in_4_bits(some) == {name for name in some.weights() if name.endswith("o_proj.weight")}
+    assert not in_4_bits(stages(recipe_of(), 1)[0])
+    for part in stages(recipe_of(*IN_4_BITS), 2):
+        for name in in_4_bits(part):
+            one: Any = part.weights()[name]
+            same: Any = whole.weights()[name]
+            assert torch.equal(one.get_original_weight(), same.get_original_weight())
+
+
+def test_only_a_few_weights_are_whole_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapters, "PART_BYTES", 1)
+    recipe = recipe_of(*IN_4_BITS)
+    config = read_config(recipe.model, VOCABULARY)
+    asked: list[set[str]] = []
+
+    def made(empty: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        asked.append({*empty})
+        return {name: torch.ones(one.shape, dtype=one.dtype) for name, one in empty.items()}
+
+    layout = lay_out(recipe, 1, config.num_hidden_layers)
+    stage = build_modules(recipe, config, layout, 0, CPU, weights=made)[0]
+    assert [len(one) for one in asked[1:]] == [1] * len(in_4_bits(stage))
+
+
+def test_transposed_weights_are_refused_by_name(tmp_path: Path) -> None:
+    write_model("gpt2", tmp_path)
+    recipe = parse_recipe(
+        "", [f"model.path={tmp_path}", "adapters.rank=4", "adapters.quantize_base=nf4"]
+    )
+    with pytest.raises(RecipeError, match=wording("gpt2 holds its weights transposed")):
+        stages(recipe, 1)
+
+
+def test_without_torchao_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torchao.quantization", None)
+    monkeypatch.setitem(sys.modules, "torchao.dtypes.nf4tensor", None)
+    with pytest.raises(RecipeError, match=r"jupyter-mntrain\[memory\]"):
+        stages(recipe_of(*IN_4_BITS), 1)
+
+
 def test_a_module_that_the_model_lacks_is_one_line() -> None:
     with pytest.raises(RecipeError, match=wording("use q_proj")):
         stages(recipe_of('adapters.modules=["q_prj"]'), 1)
 
 
 @pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")  # peft asks for it
-def test_peft_and_transformers_load_what_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("base_in", ["none", "nf4"])
+def test_peft_and_transformers_load_what_is_written(tmp_path: Path, base_in: str) -> None:
+    """Beside weights in 4 bits the adapter was trained beside what these stand for."""
     from peft import PeftModel
 
-    recipe = recipe_of(f"output.directory={tmp_path / 'out'}", "adapters.alpha=12")
+    changes = ("adapters.alpha=12", f"adapters.quantize_base={base_in}")
+    recipe = recipe_of(f"output.directory={tmp_path / 'out'}", *changes)
     stage = trained(recipe)
     config: Any = stage.causal.config
     base = AutoModelForCausalLM.from_config(
         read_config(recipe.model, VOCABULARY), dtype=torch.float32, attn_implementation="sdpa"
     )
     (frozen,) = stages(recipe_of("adapters.rank=0"), 1)
-    base.load_state_dict(frozen.weights(), strict=False)
+    whole = {name: one.detach() for name, one in frozen.weights().items()}
+    for name in in_4_bits(stage):
+        four: Any = stage.weights()[name]
+        assert not torch.equal(whole[name], four.get_original_weight())
+        whole[name] = four.get_original_weight()
+    base.load_state_dict(whole, strict=False)
     ids = torch.randint(VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(2))
     positions = torch.arange(12).expand(2, -1)
     with torch.no_grad():
