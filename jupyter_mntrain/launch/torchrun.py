@@ -23,6 +23,7 @@ from jupyter_mntrain.model.environment import (
     RUN_ATTEMPT_VARIABLE,
     RUN_VARIABLE,
     SAVED_STEP_VARIABLE,
+    WHOLE_WORLD_SIZE_VARIABLE,
 )
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt
@@ -225,6 +226,7 @@ def _history(spec: JobSpec, attempt: Attempt) -> dict[str, str]:
     earlier = before_attempt(spec, attempt) or Earlier(world_size=attempt.world_size)
     told = {
         FIRST_WORLD_SIZE_VARIABLE: earlier.world_size,
+        WHOLE_WORLD_SIZE_VARIABLE: spec.world_size,
         SAVED_STEP_VARIABLE: earlier.saved_step,
         ON_NAN_VARIABLE: spec.on_nan,
     }

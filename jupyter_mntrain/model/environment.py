@@ -33,7 +33,10 @@ FIRST_STEP_VARIABLE = "MNTRAIN_FIRST_STEP"
 new weights, and neither saves nor reports anything."""
 
 FIRST_WORLD_SIZE_VARIABLE = "MNTRAIN_FIRST_WORLD_SIZE"
-"""Ranks of the job's first attempt: more than ``WORLD_SIZE`` once it goes on without a node."""
+"""Ranks of the run's first attempt."""
+
+WHOLE_WORLD_SIZE_VARIABLE = "MNTRAIN_WHOLE_WORLD_SIZE"
+"""Ranks of the job with all its nodes: more than ``WORLD_SIZE`` once it goes on without one."""
 
 SAVED_STEP_VARIABLE = "MNTRAIN_SAVED_STEP"
 """Step of the newest checkpoint that an earlier attempt of the run reported; unset if there is

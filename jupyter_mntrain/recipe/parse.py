@@ -33,7 +33,7 @@ from jupyter_mntrain.recipe.orders.counts import check_counts
 from jupyter_mntrain.recipe.parts.adapters import check_adapters
 from jupyter_mntrain.recipe.parts.data_parallel import check_meetings
 from jupyter_mntrain.recipe.parts.overrides import override_in, settle_duration
-from jupyter_mntrain.recipe.parts.results import CheckpointSection
+from jupyter_mntrain.recipe.parts.results import check_checkpoint
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
 from jupyter_mntrain.recipe.sections import ModelSection, OptimizerSection, Recipe
 
@@ -111,7 +111,7 @@ def recipe_from(raw: dict[str, Any], overrides: Sequence[str] = ()) -> Recipe:
     check_stop_after(recipe)
     check_keep_best(recipe)
     check_skipping(recipe)
-    _check_checkpoint(recipe.checkpoint)
+    check_checkpoint(recipe.checkpoint)
     return recipe
 
 
@@ -201,20 +201,6 @@ def _check_optimizer(recipe: Recipe) -> None:
             if getattr(section, field) != getattr(OptimizerSection(), field):
                 cause = f"optimizer.{field}: adafactor uses its own rates"
                 raise RecipeError(cause, fix=f'leave {field} out or use kind = "adamw"')
-
-
-def _check_checkpoint(section: CheckpointSection) -> None:
-    for field in ("directory", "copy_to"):
-        given = getattr(section, field)
-        if given is not None and not given.startswith(("/", "~")):
-            cause = f"checkpoint.{field} = {given!r}: a relative path is not allowed"
-            raise RecipeError(cause, fix="use an absolute path, from / or ~")
-    if section.copy_to is not None and section.copy_to == section.directory:
-        cause = "checkpoint.copy_to is checkpoint.directory: a copy there is none"
-        raise RecipeError(cause, fix="name another directory, or leave copy_to out")
-    if section.interval_minutes and section.failure_hours:
-        cause = "checkpoint.interval_minutes and checkpoint.failure_hours both say when to save"
-        raise RecipeError(cause, fix="set one of them to 0")
 
 
 def _check_data_parallel(recipe: Recipe, world_size: int) -> None:

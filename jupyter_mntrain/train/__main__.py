@@ -13,7 +13,7 @@ from typing import NoReturn
 # Before anything imports transformers: a training run never asks the hub.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
-from jupyter_mntrain.model.environment import FIRST_STEP_VARIABLE, FIRST_WORLD_SIZE_VARIABLE
+from jupyter_mntrain.model.environment import FIRST_STEP_VARIABLE, WHOLE_WORLD_SIZE_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.lazy import heavy_imports
 from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
@@ -76,12 +76,16 @@ def _for_these_ranks(recipe: Recipe) -> Recipe:
         RecipeError: it cannot run on so many ranks.
     """
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
-    first = int(os.environ.get(FIRST_WORLD_SIZE_VARIABLE, str(ranks)))
-    fitted = on_fewer_ranks(recipe, ranks, first)
+    whole = int(os.environ.get(WHOLE_WORLD_SIZE_VARIABLE, str(ranks)))
+    fitted = on_fewer_ranks(recipe, ranks, whole)
     check(fitted, ranks)
-    before, now = recipe.data_parallel.replicas, fitted.data_parallel.replicas
-    if now < before and os.environ.get("RANK", "0") == "0":
-        left = f"{ranks} of {first} ranks are left, so {now} of {before} replicas go on"
+    before, now = recipe.data_parallel, fitted.data_parallel
+    if now != before and os.environ.get("RANK", "0") == "0":
+        left = (
+            f"{ranks} of {whole} ranks are left, so {now.replicas} of {before.replicas} replicas "
+        )
+        left += f"go on, each of {ranks // now.replicas}"
+        left += ", without meetings" if before.meets_rarely and not now.meets_rarely else ""
         print(f"data parallel: {left}", flush=True)  # noqa: T201 - the job's log
     return fitted
 

@@ -117,9 +117,8 @@ class Trainer:
         parts = (recipe, groups, self.pipeline, self.optimizer, self.meter)
         self.meetings = Meetings(*parts, recorder.progress)
 
-        # Check the output directory now, not at the end.
         self.output = ModelExport(recipe, world, ready.config, ready.tokens, say=say)
-        self.output.refuse()
+        self.output.refuse()  # now, not at the end
 
         # Resume from the newest checkpoint of an earlier attempt, if any.
         self.spikes = Spikes(recipe.train, say)
@@ -199,6 +198,7 @@ class Trainer:
         )
         figures = RunFigures(steps=steps_done, data=self._summary, result=result)
         self.output.write(self.pipeline.written_once(), figures, self.recorder.progress)
+        self.checkpoints.finish_copies()
         return result
 
     def _begin_after(self, held: QueuedStep | None, step: int, reports: Reports) -> QueuedStep:

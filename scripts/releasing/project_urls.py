@@ -33,6 +33,8 @@ class ProjectUrls(MetadataHookInterface):
 
 def origin(root: Path) -> str:
     """Where a checkout came from; empty if git knows no such place, or is not installed."""
+    if not (root / ".git").exists():  # unpacked, perhaps within another project's checkout
+        return ""
     command = ["git", "config", "--get", "remote.origin.url"]
     try:
         told = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
@@ -51,11 +53,15 @@ def web_address(remote: str) -> str:
         user_and_host, colon, path = remote.partition(":")
         remote = f"ssh://{user_and_host}/{path}" if colon else ""
     parts = urlsplit(remote)
+    try:
+        number = parts.port
+    except ValueError:
+        return ""
     host, path = parts.hostname or "", parts.path.strip("/").removesuffix(".git")
     if "." not in host or not path:
         return ""
     # Without the user, who may have a password.
     if parts.scheme in {"http", "https"}:
-        port = f":{parts.port}" if parts.port else ""
+        port = f":{number}" if number else ""
         return f"{parts.scheme}://{host}{port}/{path}"
     return f"https://{host}/{path}" if parts.scheme in {"ssh", "git"} else ""

@@ -236,16 +236,15 @@ def test_accelerate_is_told_of_ranks_without_a_gpu(
 def told(spec: JobSpec, earlier: Earlier | None = None) -> dict[str, str]:
     environment = render(spec, placement(), earlier=earlier).environment
     names = ("MNTRAIN_FIRST_WORLD_SIZE", "MNTRAIN_SAVED_STEP", "MNTRAIN_ON_NAN")
+    assert environment["MNTRAIN_WHOLE_WORLD_SIZE"] == str(spec.world_size), "with all its nodes"
     return {name: environment[name] for name in names if name in environment}
 
 
 def test_a_restarted_script_is_told_what_has_changed() -> None:
     assert told(spec()) == {"MNTRAIN_FIRST_WORLD_SIZE": "2"}
     earlier = Earlier(world_size=8, step=400, attempt=1, saved_step=300)
-    assert told(spec(), earlier) == {
-        "MNTRAIN_FIRST_WORLD_SIZE": "8",
-        "MNTRAIN_SAVED_STEP": "300",
-    }
+    expected = {"MNTRAIN_FIRST_WORLD_SIZE": "8", "MNTRAIN_SAVED_STEP": "300"}
+    assert told(spec(), earlier) == expected
     assert told(spec(on_nan="report"))["MNTRAIN_ON_NAN"] == "report"
 
 

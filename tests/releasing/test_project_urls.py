@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.releasing.project_urls import web_address
+from scripts.releasing.project_urls import origin, web_address
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[2]
         ("C:\\projects\\project", ""),
         ("wopr:project", ""),
         ("https://example.org/", ""),
+        ("https://example.org:port/team/project", ""),
         ("", ""),
     ],
 )
@@ -73,6 +74,13 @@ def test_a_package_names_the_repository_that_it_is_built_from(checkout):
         "Changelog": "https://example.org/team/project/blob/HEAD/CHANGELOG.md",
         "Issues": "https://example.org/team/project/issues",
     }
+
+
+def test_what_is_unpacked_within_another_checkout_has_no_addresses(checkout):
+    remote = ["git", "remote", "set-url", "origin", "git@example.org:team/other.git"]
+    subprocess.run(remote, cwd=checkout, check=True)
+    assert origin(checkout)
+    assert origin(checkout / "jupyter_mntrain") == ""
 
 
 def test_a_package_of_a_local_clone_has_no_addresses(checkout):

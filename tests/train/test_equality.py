@@ -15,12 +15,13 @@ from tests.train.equality_cases import LIMITS, Outcome, cases
 from tests.train.meeting_outcome import MeetingOutcome
 from tests.train.ranks import run_ranks
 
-pytestmark = pytest.mark.slow
+TIMEOUT_S = 1200
+"""Of all cases of a world: they are dozens, and other tests run beside them."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S + 60)]
 
 MET_LOSS = 1e-6
 """Relative, of replicas that meet rarely, in each of their steps."""
-
-TIMEOUT_S = 500
 
 _PARAMETERS = [(world_size, name) for world_size in (1, 2, 3, 4) for name in cases(world_size)]
 

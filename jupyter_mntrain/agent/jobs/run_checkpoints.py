@@ -89,12 +89,23 @@ def change_checkpoint(
             cause = f"the run is running, and {change.step} is its newest checkpoint"
             raise RefusedError(cause, fix="stop the job first, or save a newer one", node=node)
         directory.remove(change.step)
+        _remove_copy(record, change.step)
         return
     try:
         directory.pin(change.step, is_pinned=change.action == "pin")
     except OSError as error:
         cause = f"checkpoint {change.step} cannot be marked: {error}"
         raise RefusedError(cause, fix="make its directory writable", node=node) from None
+
+
+def _remove_copy(record: JobRecord, step: int) -> None:
+    """Delete the durable copy, too: a restart would go on from it, as the newest."""
+    from jupyter_mntrain.recipe.stored import durable_directory, recipe_of
+
+    recipe = recipe_of(record.spec)
+    path = None if recipe is None else durable_directory(recipe, record.run)
+    if path is not None:
+        CheckpointDirectory(path).remove(step)
 
 
 def refuse_second(record: JobRecord, active: Iterable[JobRecord]) -> None:

@@ -28,6 +28,9 @@ MANIFEST = "manifest.json"
 PINNED = "pinned"
 """Empty file in a checkpoint that is never pruned."""
 
+UNFINISHED = ".step-*.attempt-*"
+"""Names of the folders of saves that are not finished, as a glob."""
+
 _NAME = re.compile(r"step-(\d{8,})")
 _UNFINISHED = re.compile(r"\.step-(?P<step>\d{8,})\.attempt-(?P<attempt>\d+)")
 _SHARD = re.compile(r"rank-(?P<rank>\d+)\.safetensors")
@@ -98,15 +101,18 @@ class CheckpointDirectory:
         if manifest.step not in self.manifests() and left.is_dir():
             self.publish(manifest)
 
-    def prune(self, keep: int, keep_best: int = 0) -> None:
+    def prune(self, keep: int, keep_best: int = 0, *, used: int | None = None) -> None:
         """Delete all but the newest ``keep``, and those of the ``keep_best`` lowest evaluation
         losses; pinned ones stay, and do not count.
+
+        Args:
+            used: the step of one that is being read, which stays for now.
         """
         manifests = self.manifests()
         free = [step for step in sorted(manifests) if not self.is_pinned(step)]
         best = best_first(manifests[step] for step in free)[:keep_best]
         for step in free[:-keep]:
-            if manifests[step] not in best:
+            if manifests[step] not in best and step != used:
                 self.remove(step)
 
     def remove(self, step: int) -> None:
@@ -137,7 +143,7 @@ class CheckpointDirectory:
 
     def clean(self, last: int) -> None:
         """Delete unfinished saves, and checkpoints after the ``last`` step, which was resumed."""
-        for left in self.path.glob(".step-*.attempt-*"):
+        for left in self.path.glob(UNFINISHED):
             shutil.rmtree(left, ignore_errors=True)
         for step in self.manifests():
             if step > last and not self.is_pinned(step):

@@ -171,10 +171,10 @@ def _resume(observed: Observed) -> Criterion:
     if found.different:
         largest = f"by up to {found.largest_difference:.3g}"
         wrong.append(f"the losses differ from step {found.different[0]} on, {largest}")
-        if found.different_norms:
-            wrong.append(f"the gradient norms from step {found.different_norms[0]} on")
     equal = found.compared - len(found.different)
     figure = f"{equal} of {found.compared} losses equal after step {found.saved_step}"
+    if found.different_norms:
+        figure += f", gradient norms differ from step {found.different_norms[0]} on"
     value = found.largest_difference
     return asked.judged(not wrong, figure=figure, value=value, limit=0.0, why="; ".join(wrong))
 

@@ -17,7 +17,7 @@ BLOCK, SCALE_BYTES = 1024, 4
 SENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + SCALE_BYTES / BLOCK}
 """Bytes per value at a meeting of replicas."""
 
-_OF_MEETINGS = ("outer_learning_rate", "outer_momentum", "sync_dtype")
+OF_MEETINGS = ("outer_learning_rate", "outer_momentum", "sync_dtype")
 """Fields that nothing reads where replicas sum gradients in every step."""
 
 
@@ -81,7 +81,7 @@ def check_meetings(section: DataParallelSection, evaluation: EvaluationSection) 
         RecipeError: naming the field and what to change.
     """
     every, usual = section.sync_every, DataParallelSection()
-    of_meetings = [one for one in _OF_MEETINGS if getattr(section, one) != getattr(usual, one)]
+    of_meetings = [one for one in OF_MEETINGS if getattr(section, one) != getattr(usual, one)]
     given = f"data_parallel.sync_every = {every}"
     if section.replicas == 1 and (section.meets_rarely or of_meetings):
         fields = (["sync_every"] if section.meets_rarely else []) + of_meetings

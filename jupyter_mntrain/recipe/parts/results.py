@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import UserRecord
 from jupyter_mntrain.model.api import LAST_PORT
+from jupyter_mntrain.model.errors import RecipeError
 
 REPORT_PROJECT = "mntrain"
 """Of a report whose recipe names none."""
@@ -47,6 +49,27 @@ class CheckpointSection(UserRecord, frozen=True):
     def counts_time(self) -> bool:
         """Whether a checkpoint is due after some time, rather than after some steps."""
         return self.interval_minutes > 0 or self.failure_hours > 0
+
+
+def check_checkpoint(section: CheckpointSection) -> None:
+    """Refuse directories that are relative or the same, and two intervals.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    places = []
+    for field in ("directory", "copy_to"):
+        given = getattr(section, field)
+        if given is not None and not given.startswith(("/", "~")):
+            cause = f"checkpoint.{field} = {given!r}: a relative path is not allowed"
+            raise RecipeError(cause, fix="use an absolute path, from / or ~")
+        places.append(given and PurePath(given))
+    if places[0] is not None and places[0] == places[1]:
+        cause = "checkpoint.copy_to is checkpoint.directory: a copy there is none"
+        raise RecipeError(cause, fix="name another directory, or leave copy_to out")
+    if section.interval_minutes and section.failure_hours:
+        cause = "checkpoint.interval_minutes and checkpoint.failure_hours both say when to save"
+        raise RecipeError(cause, fix="set one of them to 0")
 
 
 class OutputSection(UserRecord, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
@@ -25,6 +25,7 @@ def find_beginning(
     own: CheckpointDirectory,
     environment: Mapping[str, str],
     copies: CheckpointDirectory | None = None,
+    say: Callable[[str], None] = lambda _line: None,
 ) -> Beginning | None:
     """Find the checkpoint to go on from; ``None`` to begin at step 1. Collective.
 
@@ -34,6 +35,7 @@ def find_beginning(
     Args:
         own: the run's directory.
         copies: the run's directory on durable storage.
+        say: prints a line to the job's log.
         environment: says what was promised to a person who resumed a job.
 
     Raises:
@@ -42,7 +44,7 @@ def find_beginning(
     """
     origin, told = environment.get(RESUME_FROM_VARIABLE), environment.get(RESUME_STEP_VARIABLE)
     promised = int(told) if told else None
-    begin = _newest(world, own, copies)
+    begin = _newest(world, own, copies, promised if origin is None else None, say)
     found = None if begin is None else begin.found
     if found is None and origin is not None:
         other = CheckpointDirectory(Path(origin).expanduser())
@@ -58,22 +60,48 @@ def find_beginning(
 
 
 def _newest(
-    world: World, own: CheckpointDirectory, copies: CheckpointDirectory | None
+    world: World,
+    own: CheckpointDirectory,
+    copies: CheckpointDirectory | None,
+    promised: int | None,
+    say: Callable[[str], None],
 ) -> Beginning | None:
-    """The newest of a run's complete checkpoints; its own rather than the copy. Collective."""
-    copy = None
-    if copies is not None and (copied := find_newest(world, copies, finishes=False)):
-        copy = Beginning(copies, copied)
+    """The newest of a run's complete checkpoints; its own rather than a copy, unless the copy is
+    newer, or alone is what was promised. Collective.
+    """
+    copy = None if copies is None else _copy(world, copies, promised, say)
     lost = None
     try:
         found = find_newest(world, own)
     except RecipeError as error:  # on every rank alike
         found, lost = None, error
-    if copy and (found is None or copy.found.manifest.age > found.manifest.age):
+    if copy is not None and (found is None or _is_better(copy.found, found, promised)):
         return copy
     if lost is not None:
         raise lost
     return None if found is None else Beginning(own, found)
+
+
+def _copy(
+    world: World,
+    copies: CheckpointDirectory,
+    promised: int | None,
+    say: Callable[[str], None],
+) -> Beginning | None:
+    """The newest complete copy, or that of the promised step. Collective."""
+    try:
+        found = find_newest(world, copies, step=promised, finishes=False)
+    except RecipeError as error:  # on every rank alike; what nodes have themselves may be whole
+        if world.is_head:
+            say(f"durable copies in {copies.path} are not used: {error.cause}")
+        return None
+    return None if found is None else Beginning(copies, found)
+
+
+def _is_better(copy: FoundCheckpoint, own: FoundCheckpoint, promised: int | None) -> bool:
+    if promised is not None:
+        return own.manifest.step != promised
+    return copy.manifest.age > own.manifest.age
 
 
 def _refuse_other_step(

@@ -14,15 +14,21 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.beginning import Beginning, find_beginning
 from jupyter_mntrain.train.checkpoint.copies.durable import DurableCopies, durable_copies
+from jupyter_mntrain.train.checkpoint.fitting import (
+    COMPARED,
+    refuse_apart,
+    refuse_other,
+    replicas_apart,
+)
 from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
 from jupyter_mntrain.train.checkpoint.random_state import random_state, set_random_state
 from jupyter_mntrain.train.checkpoint.resuming import load, name_of_rows
@@ -34,15 +40,7 @@ from jupyter_mntrain.train.optimizer.spikes import COUNTS, HISTORY, Spikes
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.world import World, agree
 
-_BASE = "base weights"
-_COMPARED = ("model", "batches", _BASE)
-"""Digests that must be unchanged for a resumed run to continue with the same losses."""
-
-_OTHER = {
-    "model": "another model",
-    "batches": "different data or batches",
-    _BASE: "adapters of other weights",
-}
+STOPPED_S = tunables.seconds("train.copy_after_stop_s")
 
 
 @dataclass
@@ -75,7 +73,7 @@ class Checkpointing:
     def __post_init__(self) -> None:
         attempt = int(os.environ.get(RUN_ATTEMPT_VARIABLE, "1"))
         path = directory_of(self.recipe, os.environ)
-        self._digests = {one: self.digests[one] for one in _COMPARED if one in self.digests}
+        self._digests = {one: self.digests[one] for one in COMPARED if one in self.digests}
         self._directory = None if path is None else CheckpointDirectory(path, attempt)
         self._saver: Saver | None = None
         if self._directory is not None:
@@ -92,7 +90,7 @@ class Checkpointing:
         self._durable: DurableCopies | None = None
         self._intervals = SaveIntervals(self.recipe.checkpoint)
         self._wishes = ControlReader()
-        self._still_writing = self._still_copying = 0.0
+        self._still_writing = 0.0
         self._is_time = False
         self._is_save_wanted = False
         self._is_stop_wanted = False
@@ -125,17 +123,20 @@ class Checkpointing:
             self.world, self.recipe, self._directory, self._saying, os.environ
         )
         copies = None if self._durable is None else self._durable.target
-        begin = find_beginning(self.world, self._directory, os.environ, copies)
+        begin = find_beginning(self.world, self._directory, os.environ, copies, self._saying)
         step = 0 if begin is None else begin.found.manifest.step
         if begin is not None:
             self.saved_step = step
-            self._refuse_other(begin)
+            refuse_other(begin, self._digests)
+            refuse_apart(begin, 0 if self.meetings.are_rare else self.grid.replicas)
             self._restore(begin, optimizer)
             if self.world.is_head:
                 self.say(f"checkpoint: resuming after step {step} of {begin.directory.path}")
         if self.world.local_rank == 0:
             self._directory.clean(last=step)
         dist.barrier()  # no rank saves into a directory that is still being cleaned
+        if begin is not None and self._durable is not None and begin.directory is self._directory:
+            self._durable.begin_missing(begin.found.manifest, self.recipe.checkpoint)
         return step
 
     def votes(self) -> Sequence[int]:
@@ -143,7 +144,7 @@ class Checkpointing:
         stop, is time).
         """
         is_writing = self._saver is not None and self._saver.is_writing
-        is_copying = self._durable is not None and self._durable.is_copying
+        is_copying = self._durable is not None and self._durable.vote()
         # Only rank 0 relays requests, and the time: they reach one node before another.
         save = self.world.is_head and self._wishes.wants_save()
         stop = self.world.is_head and self._wishes.wants_stop()
@@ -152,7 +153,9 @@ class Checkpointing:
 
     def count(self, sums: Sequence[float]) -> None:
         """Take the sums of all ranks' :meth:`votes`."""
-        self._still_writing, self._still_copying, save, stop, is_time = sums
+        self._still_writing, still_copying, save, stop, is_time = sums
+        if self._durable is not None:
+            self._durable.count(still_copying)
         self._is_save_wanted, self._is_stop_wanted = save > 0, stop > 0
         self._is_time = is_time > 0
 
@@ -187,7 +190,7 @@ class Checkpointing:
             return stops
         if self._saver.is_pending and not self._still_writing:
             self._finish(self._saver)
-        if self._durable is not None and self._durable.is_pending and not self._still_copying:
+        if self._durable is not None and self._durable.is_over:
             self._durable.finish()
         is_last = stops or step == self.recipe.steps
         is_kept = self._is_stop_wanted or self.recipe.checkpoint.at_end
@@ -212,11 +215,18 @@ class Checkpointing:
         return True
 
     def close(self) -> None:
-        """Wait for the last save, and for its durable copy. Collective."""
+        """Wait for the last save. Collective."""
         if self._saver is not None:
             self._finish(self._saver)
+
+    def finish_copies(self) -> None:
+        """Wait for the durable copy of the last save. Collective.
+
+        Not for long if the run was stopped: what stops it may not wait.
+        """
         if self._durable is not None:
-            self._durable.close()
+            most_s = STOPPED_S if self._is_stop_wanted else inf
+            self._durable.close(self.recorder.progress, most_s)
 
     def _begin(self, saver: Saver, step: int, optimizer: Optimizer, loss: float | None) -> None:
         begin_s = perf_counter()
@@ -270,6 +280,7 @@ class Checkpointing:
     def _finish(self, saver: Saver) -> None:
         if not saver.is_pending:
             return
+        saver.used = None if self._durable is None else self._durable.step
         saved = saver.finish()
         self.recorder.progress("saving a checkpoint", 1, 1)
         if saved is not None:
@@ -277,32 +288,10 @@ class Checkpointing:
             self.recorder.saved(saved.step, is_scheduled=self._is_scheduled)
             if self._durable is not None:
                 self._durable.begin(saved, self.recipe.checkpoint)
-                self._still_copying = 1.0
-
-    def _refuse_other(self, begin: Beginning) -> None:
-        manifest = begin.found.manifest
-        saved = _replicas_apart(manifest)
-        if saved and not self.meetings.are_rare and self.grid.replicas > 1:
-            cause = f"checkpoint {manifest.step} in {begin.directory.path} was made by {saved} "
-            cause += "replicas that meet rarely, each with weights of its own"
-            fix = "set data_parallel.sync_every, as they had it, or train a single replica"
-            raise RecipeError(cause, fix=fix)
-        for name in _COMPARED:
-            before, now = manifest.digests.get(name), self._digests.get(name)
-            if before != now:
-                what = _OTHER[name]
-                if name == _BASE and before is None:
-                    what = "no adapters: all weights were trained"
-                elif name == _BASE and now is None:
-                    what = "adapters"
-                raise RecipeError(
-                    f"checkpoint {manifest.step} in {begin.directory.path} was made with {what}",
-                    fix="set another checkpoint.directory, or use the recipe it was made with",
-                )
 
     def _restore(self, begin: Beginning, optimizer: Optimizer) -> None:
         found = begin.found
-        apart = _replicas_apart(found.manifest)
+        apart = replicas_apart(found.manifest)
         common, own = self._state(optimizer, apart)
         state = common | own
         random = random_state(self.world) if found.manifest.world_size == self.world.size else {}
@@ -335,9 +324,3 @@ class Checkpointing:
         optimizer.resume_after(found.manifest.step)
         self.spikes.restore(loaded)
         set_random_state(self.world, loaded)
-
-
-def _replicas_apart(manifest: Manifest) -> int:
-    """Replicas whose own weights a checkpoint has; 0 if all had the same."""
-    section = (manifest.recipe or {}).get("data_parallel", {})
-    return int(section.get("replicas", 1)) if section.get("sync_every") else 0

@@ -203,7 +203,8 @@ def test_a_time_below_a_heartbeat_is_not_told_as_zero() -> None:
 def test_where_losses_differ_it_is_told_since_when_norms_do() -> None:
     changes = {"different": (11,), "different_norms": (7, 8, 11), "largest_difference": 1e-7}
     found = verdicts(resumption=with_(GOOD.resumption, **changes))["resume-exact"]
-    assert says("from step 11 on, by up to 1e-07; the gradient norms from step 7 on", found.why)
+    assert says("the losses differ from step 11 on, by up to 1e-07", found.why)
+    assert says("gradient norms differ from step 7 on", found.figure)
 
 
 @pytest.mark.parametrize(

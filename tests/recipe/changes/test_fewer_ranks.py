@@ -6,6 +6,7 @@ import pytest
 
 from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
 from jupyter_mntrain.recipe.parse import check, parse_recipe
+from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.sections import Recipe
 
 
@@ -51,6 +52,24 @@ def test_what_has_all_its_ranks_or_no_replicas_stays() -> None:
 def test_replicas_that_cannot_divide_the_batch_are_not_chosen() -> None:
     recipe = recipe_of("data_parallel.replicas=4", "train.batch_size=16")
     assert on_fewer_ranks(recipe, 3, 4).data_parallel.replicas == 1
+
+
+def test_what_the_last_replica_needs_besides_meetings_stays() -> None:
+    settings = ("replicas=2", "shards=2", "sync_every=10", "outer_momentum=0.5", "sync_dtype=int8")
+    alone = on_fewer_ranks(
+        recipe_of(
+            *(f"data_parallel.{one}" for one in settings),
+            *("data_parallel.reshard_after_forward=true", "pipeline.microbatches=1"),
+        ),
+        *(2, 4),
+    )
+    expected = DataParallelSection(shards=2, reshard_after_forward=True)
+    assert alone.data_parallel == expected
+
+
+def test_no_number_is_chosen_that_the_model_is_too_small_for() -> None:
+    recipe = recipe_of("data_parallel.replicas=4", "train.batch_size=16", "model.layers=2")
+    assert on_fewer_ranks(recipe, 3, 4) is recipe, "three stages need three layers"
 
 
 def test_shards_that_do_not_fit_the_ranks_are_left_to_the_check() -> None:

@@ -63,6 +63,25 @@ def test_a_durable_copy_counts_where_it_is_newer_than_what_nodes_have(
     assert step_of(world, own, copies) == (copies.path, 6), "what nodes have lost their shards of"
 
 
+def test_what_was_promised_is_taken_though_a_copy_is_newer(world: World, tmp_path: Path) -> None:
+    own, copies = having(tmp_path / "own", 3, 6), having(tmp_path / "copies", 6, 9)
+    assert step_of(world, own, copies, RESUME_STEP=6) == (own.path, 6)
+    gone = having(tmp_path / "gone", 3)
+    assert step_of(world, gone, copies, RESUME_STEP=9) == (copies.path, 9)
+    with pytest.raises(RecipeError):
+        step_of(world, gone, copies, RESUME_STEP=12)
+
+
+def test_a_damaged_copy_does_not_stop_a_run_that_has_its_own(world: World, tmp_path: Path) -> None:
+    own, copies = having(tmp_path / "own", 3, 6), having(tmp_path / "copies", 9)
+    (copies.of(9) / shard_name(0)).write_bytes(b"x")
+    told: list[str] = []
+    found = find_beginning(world, own, {}, copies, told.append)
+    assert found is not None
+    assert found.directory.path == own.path
+    assert says("durable copies in", told[0])
+
+
 @pytest.mark.parametrize("there", [(), (3,), (3, 9)])
 def test_it_never_goes_on_from_another_step_than_was_promised(
     world: World, tmp_path: Path, there: tuple[int, ...]

@@ -58,6 +58,17 @@ def test_a_pinned_one_is_not_pruned_and_does_not_count(tmp_path: Path) -> None:
     assert sorted(directory.manifests()) == [9, 12]
 
 
+def test_one_that_is_being_read_is_not_pruned(tmp_path: Path) -> None:
+    directory = CheckpointDirectory(tmp_path)
+    for step in (3, 6, 9):
+        (directory.begin(step) / shard_name(0)).write_bytes(b"x" * 10)
+        directory.publish(manifest(step, world_size=1))
+    directory.prune(1, used=3)
+    assert sorted(directory.manifests()) == [3, 9]
+    directory.prune(1)
+    assert sorted(directory.manifests()) == [9]
+
+
 def test_the_best_are_not_pruned_and_the_newest_stay_beside_them(tmp_path: Path) -> None:
     directory = CheckpointDirectory(tmp_path)
     losses = {3: 2.0, 6: 1.5, 9: 1.9, 12: None, 15: 1.5, 18: 2.5, 21: 2.4}

@@ -17,10 +17,10 @@ from tests.train.forked import train
 from tests.wording import says
 
 SAVED = 4
-"""Between the meetings after steps 3 and 6."""
+"""Between the meetings after steps 3 and 6. The first save of an attempt is never left out."""
 SETTINGS = (
     *("data_parallel.replicas=3", "data_parallel.sync_every=3", "train.batch_size=12"),
-    *("checkpoint.interval_steps=2", "checkpoint.copies=2"),
+    *("checkpoint.interval_steps=4", "checkpoint.copies=2"),
 )
 
 
@@ -36,6 +36,11 @@ def noting(words: list[str]) -> None:
 
     Checkpointing.resume = resume  # type: ignore[method-assign]
     train(words)
+
+
+def later(disk: Path, step: int) -> list[int]:
+    """Steps of the checkpoints that came after this one."""
+    return [one for one in CheckpointDirectory(disk).manifests() if one > step]
 
 
 def saved_by(disks: list[Path], step: int, replica: int) -> dict[str, torch.Tensor]:
@@ -58,22 +63,22 @@ def test_a_lost_replica_ends_nobody_else_and_may_come_back(
     nodes = Nodes(text, tmp_path, 3, *SETTINGS)
     nodes.losses("three", "abc")
     for disk in nodes.disks:
-        forget(disk, 6, 8, 9)
+        forget(disk, *later(disk, SAVED))
     own = [saved_by(nodes.disks, SAVED, replica) for replica in range(3)]
     assert not same(own[0], own[1]), "they are apart"
     shutil.rmtree(nodes.disks[2])
 
-    monkeypatch.setenv("MNTRAIN_FIRST_WORLD_SIZE", "3")
+    monkeypatch.setenv("MNTRAIN_WHOLE_WORLD_SIZE", "3")
     left = nodes.run("two", "ab", program=noting)
     assert [one.exit_code for one in left] == [0, 0], left
-    assert says("2 of 3 ranks are left, so 2 of 3 replicas go on", left[0].out)
+    assert says("2 of 3 ranks are left, so 2 of 3 replicas go on, each of 1", left[0].out)
     for rank in (0, 1):
         assert same(load_file(tmp_path / f"resumed-{rank}.safetensors"), own[rank])
 
     for disk in nodes.disks[:2]:
-        forget(disk, 6, 9)
+        forget(disk, *later(disk, 8))
     now = [saved_by(nodes.disks[:2], 8, replica) for replica in range(2)]
-    monkeypatch.delenv("MNTRAIN_FIRST_WORLD_SIZE")
+    monkeypatch.delenv("MNTRAIN_WHOLE_WORLD_SIZE")
     again = nodes.run("back", "abc", program=noting)
     assert [one.exit_code for one in again] == [0, 0, 0], again
     for rank, replica in enumerate((0, 1, 0)):
@@ -87,17 +92,17 @@ def test_the_last_replica_goes_on_alone_until_another_comes(
     nodes = Nodes(text, tmp_path, 2, *SETTINGS, "data_parallel.replicas=2")
     nodes.losses("two", "ab")
     for disk in nodes.disks:
-        forget(disk, 6, 8, 9)
+        forget(disk, *later(disk, SAVED))
     own = saved_by(nodes.disks, SAVED, 0)
     shutil.rmtree(nodes.disks[1])
-    monkeypatch.setenv("MNTRAIN_FIRST_WORLD_SIZE", "2")
+    monkeypatch.setenv("MNTRAIN_WHOLE_WORLD_SIZE", "2")
     (alone,) = nodes.run("alone", "a", program=noting)
     assert alone.exit_code == 0, alone
-    assert says("1 of 2 ranks are left, so 1 of 2 replicas go on", alone.out)
+    assert says("so 1 of 2 replicas go on, each of 1, without meetings", alone.out)
     assert same(load_file(tmp_path / "resumed-0.safetensors"), own)
 
-    forget(nodes.disks[0], 9)
-    monkeypatch.delenv("MNTRAIN_FIRST_WORLD_SIZE")
+    forget(nodes.disks[0], *later(nodes.disks[0], 8))
+    monkeypatch.delenv("MNTRAIN_WHOLE_WORLD_SIZE")
     both = nodes.run("both", "ab", program=noting)
     assert [one.exit_code for one in both] == [0, 0], both
     resumed = [load_file(tmp_path / f"resumed-{rank}.safetensors") for rank in (0, 1)]

@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_mntrain.recipe.changes.exactness import changed_settings
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.train.checkpoint.policy import _COMPARED
+from jupyter_mntrain.train.checkpoint.fitting import COMPARED
 from jupyter_mntrain.train.prepare import prepare
 from jupyter_mntrain.train.world import join_world
 from tests.train.test_command import write_text
@@ -54,7 +54,7 @@ def test_what_is_refused_before_the_start_is_what_ranks_refuse(
         for one in changes:
             after = parse_recipe("", (source, *BASE, *base, one))
             found = prepare(after, world).digests
-            is_other = any(found.get(name) != known.get(name) for name in _COMPARED)
+            is_other = any(found.get(name) != known.get(name) for name in COMPARED)
             change, *_ = changed_settings(before, after, step=3)
             is_refused = change.effect == "refused" and change.name not in FITS_BY_STATE
             if is_other != is_refused:

@@ -19,6 +19,7 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import AchievedRate, DeviceMeasurement
 from jupyter_mntrain.plan.prediction.costs import stage_costs
 from jupyter_mntrain.plan.prediction.device_speeds import measurement_of, speed_of
+from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
 from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.rank_memory import Config, model_config
@@ -81,11 +82,11 @@ class _AchievedByRank(NamedTuple):
 
 def _of_ranks(job: LocalJob, spec: JobSpec) -> Iterator[_AchievedByRank]:
     """Ranks of this node that have made enough steps; none for a script."""
-    recipe = recipe_of(spec)
-    config = None if recipe is None else model_config(recipe)
-    if recipe is None or config is None:
+    written, world_size = recipe_of(spec), job.record.attempt.world_size
+    config = None if written is None else model_config(written)
+    if written is None or config is None:
         return
-    world_size = job.record.attempt.world_size
+    recipe = on_fewer_ranks(written, world_size, spec.world_size)
     grid = make_grid(recipe, world_size)
     layout = lay_out(recipe, world_size, shape_of(config).layers)
     placement = job.placement

@@ -7,12 +7,14 @@ last, once every rank's shard is proved.
 from __future__ import annotations
 
 import secrets
+import shutil
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
+from jupyter_mntrain.launch.checkpoints.directory import UNFINISHED, CheckpointDirectory, shard_name
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
@@ -21,6 +23,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.parts.results import CheckpointSection
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.train.checkpoint.copies.neighbors import refuse_to_fill
 from jupyter_mntrain.train.checkpoint.copies.proved import copy_description, copy_proved
 from jupyter_mntrain.train.checkpoint.places import copies_of, unwritable
@@ -28,6 +31,7 @@ from jupyter_mntrain.train.world import World, agree, gathered
 
 FIELD = "checkpoint.copy_to"
 
+LOOK_INTERVAL_S = tunables.seconds("train.copy_look_interval_s")
 SEEN_WITHIN_S = tunables.seconds("train.shared_folder_seen_s")
 """A network file system shows a new file to other nodes after some seconds."""
 
@@ -58,16 +62,36 @@ class DurableCopies:
         """That became complete while another was being copied."""
         self._error: str | None = None
         self._thread: threading.Thread | None = None
+        self._copied_bytes = 0
+        self._cast = self._counted = self._cast_before = 0
+        """Votes; and those that were cast before this copy began, which know nothing of it."""
+        self._still_copying = 0.0
 
     @property
-    def is_pending(self) -> bool:
-        """Whether a copy is being made: the same on every rank at every step."""
-        return self._now is not None
+    def step(self) -> int | None:
+        """Of the checkpoint that is being copied: the same on every rank at every step."""
+        return None if self._now is None else self._now.step
 
     @property
     def is_copying(self) -> bool:
         """Whether this rank is still copying its shard."""
         return self._thread is not None and self._thread.is_alive()
+
+    def vote(self) -> bool:
+        """This rank's part of a step's all-reduce: whether it is still copying."""
+        self._cast += 1
+        return self.is_copying
+
+    def count(self, still_copying: float) -> None:
+        """Take the sum of all ranks' votes. On a GPU, that is a step later than they were cast."""
+        self._counted += 1
+        self._still_copying = still_copying
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all ranks have copied theirs, by the votes counted so far."""
+        is_known = self._counted > self._cast_before
+        return self._now is not None and is_known and not self._still_copying
 
     def begin(self, manifest: Manifest, section: CheckpointSection) -> None:
         """Copy a complete checkpoint; after the one that is being copied, if there is one.
@@ -79,7 +103,8 @@ class DurableCopies:
         if self._now is not None:
             self._next = manifest
             return
-        self._now, self._error = manifest, None
+        self._now, self._error, self._copied_bytes = manifest, None, 0
+        self._cast_before = self._cast
         self._thread = threading.Thread(
             target=self._copy, args=(manifest,), name="durable copy", daemon=True
         )
@@ -103,10 +128,38 @@ class DurableCopies:
         if following is not None:
             self.begin(following, self._section)
 
-    def close(self) -> None:
-        """Wait until the newest is copied. Collective."""
-        while self.is_pending:
-            self.finish()
+    def begin_missing(self, manifest: Manifest, section: CheckpointSection) -> None:
+        """Copy the checkpoint that the run goes on from, if an attempt ended before. Collective.
+
+        Only where each rank has its own shard of it on its node.
+        """
+        has_shard = manifest.world_size == self._world.size
+        has_shard &= self._world.rank in self._source.shards(manifest)
+        is_copied = self._world.is_head and manifest.step in self.target.manifests()
+        told = gathered(self._world, (has_shard, is_copied))
+        if all(has for has, _ in told) and not told[0][1]:
+            self.begin(manifest, section)
+
+    def close(self, progress: ProgressWriter, most_s: float) -> None:
+        """Wait until the newest is copied. Collective.
+
+        Args:
+            progress: receives that of the copy: a slow disk takes minutes.
+            most_s: waits no longer; a resumed run copies what is missing.
+        """
+        until, copying = monotonic() + most_s, "copying the checkpoint"
+        while (manifest := self._now) is not None:
+            size = manifest.shard_bytes[self._world.rank]
+            told = gathered(self._world, (self.is_copying, monotonic() > until))
+            progress(copying, self._copied_bytes if self.is_copying else size, size, "B")
+            if not any(is_copying for is_copying, _ in told):
+                self.finish()
+            elif told[0][1]:
+                if self._world.is_head:
+                    self._say(f"step {manifest.step} is not copied yet: a resumed run does that")
+                return
+            else:
+                sleep(LOOK_INTERVAL_S)
 
     def _copy(self, manifest: Manifest) -> None:
         name, step = shard_name(self._world.rank), manifest.step
@@ -114,9 +167,12 @@ class DurableCopies:
         try:
             folder = self.target.begin(step)
             refuse_to_fill(folder, size)
-            copy_proved(self._source.of(step) / name, folder / name, size, lambda _: None)
+            copy_proved(self._source.of(step) / name, folder / name, size, self._tally)
         except Exception as trouble:  # noqa: BLE001 - all ranks must learn of any error
             self._error = str(trouble) or type(trouble).__name__
+
+    def _tally(self, copied_bytes: int) -> None:
+        self._copied_bytes += copied_bytes
 
     def _conclude(self, manifest: Manifest, error: str | None) -> None:
         """Publish, or leave nothing behind."""
@@ -144,14 +200,33 @@ def durable_copies(
     """Those of this run; ``None`` if the recipe names no place for them. Collective.
 
     Raises:
-        RecipeError: a node cannot write there, or has another directory there.
+        RecipeError: a node cannot write there, or has another directory there. A later attempt of a
+            run goes on without copies then.
     """
     path = copies_of(recipe, environment)
     if path is None:
         return None
-    refuse_separate(world, path)
     attempt = int(environment.get(RUN_ATTEMPT_VARIABLE, "1"))
+    try:
+        refuse_separate(world, path)
+    except RecipeError as error:  # the same on every rank
+        if attempt == 1:
+            raise
+        if world.is_head:
+            say(f"nothing is copied in this attempt: {error}")
+        return None
+    if world.is_head:
+        for left in path.glob(UNFINISHED):
+            shutil.rmtree(left, ignore_errors=True)
+        if _is_same_disk(path, source.path):
+            say(f"{path} is on the same disk as the checkpoints of this node: no copy outlives it")
     return DurableCopies(world, source, CheckpointDirectory(path, attempt), say)
+
+
+def _is_same_disk(path: Path, other: Path) -> bool:
+    with suppress(OSError):
+        return path.stat().st_dev == other.stat().st_dev
+    return False
 
 
 def refuse_separate(world: World, path: Path) -> None:

@@ -54,6 +54,7 @@ class Saver:
         attempt: number of this attempt.
         digests, recipe: for the manifest.
         say: prints one line per save.
+        used: the step of a checkpoint that is being read, and stays for now.
     """
 
     directory: CheckpointDirectory
@@ -65,6 +66,7 @@ class Saver:
     say: Callable[[str], None]
     recipe: dict[str, Any] | None = None
     keep_best: int = 0
+    used: int | None = None
     _step: int | None = None
     _loss: float | None = None
     _written: _Written | None = None
@@ -146,7 +148,7 @@ class Saver:
         if self.world.local_rank == 0:
             try:
                 self.directory.publish(manifest)
-                self.directory.prune(self.keep, self.keep_best)
+                self.directory.prune(self.keep, self.keep_best, used=self.used)
             except OSError as error:
                 problem = f"{self.world.host}: {error}"
         return next((one for one in gathered(self.world, problem) if one), None)
