@@ -89,6 +89,8 @@ class Stage(PipelineStage):
             return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
         module.set_is_last_backward(True)
         module.set_reshard_after_backward(True)
+        # Embedding and head stay: another microbatch's loss may use the head before it is gathered.
+        module.set_reshard_after_backward(False, recurse=False)
         module.set_requires_gradient_sync(True)
         outputs, gradients = bwd_kwargs["stage_output"], bwd_kwargs["output_grads"]
         return stage_backward(outputs, gradients, bwd_kwargs["input_values"]), None
