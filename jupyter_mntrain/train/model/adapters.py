@@ -47,14 +47,20 @@ def add_adapters(stage: StageModule, recipe: Recipe) -> None:
     does not depend on how the model is split. The second is zero.
 
     Raises:
-        RecipeError: the adapters do not fit the model, or peft is not installed.
+        RecipeError: the adapters do not fit the model, or peft is not installed, or not beside
+            this torchao.
     """
     config = lora_config(recipe.adapters, linears_among(stage.weights(), stage.family))
     config.fan_in_fan_out = stage.family.transposed
     from peft import inject_adapter_in_model
 
     with torch.random.fork_rng(devices=[]):  # what peft draws is replaced
-        inject_adapter_in_model(config, stage.causal, ADAPTER)
+        try:
+            inject_adapter_in_model(config, stage.causal, ADAPTER)
+        except ImportError as error:  # it looks for packages only now
+            cause = f"adapters.rank = {recipe.adapters.rank}: peft refuses a package: {error}"
+            fix = "pip install --upgrade peft torchao on every node, or use rank = 0"
+            raise RecipeError(cause, fix=fix) from error
     for name, one in stage.weights().items():
         if name.endswith(FIRST):
             one.data.copy_(first_values(name, one, recipe.train.seed))
@@ -171,8 +177,8 @@ def quantized(weight: torch.Tensor) -> torch.Tensor:
     try:
         try:
             from torchao.quantization import to_nf4
-        except ImportError:  # before torchao 0.17
-            from torchao.dtypes.nf4tensor import to_nf4
+        except ImportError:  # before torchao 0.18
+            from torchao.dtypes import to_nf4
     except ImportError as error:
         fix = "pip install 'jupyter-mntrain[memory]' on every node, or leave quantize_base out"
         cause = f'adapters.quantize_base = "nf4": no torchao: {error}'

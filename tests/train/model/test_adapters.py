@@ -146,9 +146,18 @@ def test_transposed_weights_are_refused_by_name(tmp_path: Path) -> None:
 
 def test_without_torchao_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchao.quantization", None)
-    monkeypatch.setitem(sys.modules, "torchao.dtypes.nf4tensor", None)
+    monkeypatch.setitem(sys.modules, "torchao.dtypes", None)
     with pytest.raises(RecipeError, match=r"jupyter-mntrain\[memory\]"):
         stages(recipe_of(*IN_4_BITS), 1)
+
+
+def test_a_torchao_that_is_too_old_for_peft_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from peft.import_utils import is_torchao_available
+
+    is_torchao_available.cache_clear()
+    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.13.0")
+    with pytest.raises(RecipeError, match=wording("--upgrade peft torchao")):
+        stages(recipe_of(), 1)
 
 
 def test_a_module_that_the_model_lacks_is_one_line() -> None:
