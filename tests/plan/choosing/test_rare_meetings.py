@@ -160,3 +160,13 @@ def test_the_row_of_fsdp_drops_weights_only_where_they_do_not_fit() -> None:
         check(recipe, 2)
         again = planned(recipe, config, devices([1e10] * 2, sizes), ETHERNET)
         assert again.step_s == pytest.approx(found.step_s, rel=0.02)
+
+
+def test_weights_in_4_bits_are_planned_but_not_sharded() -> None:
+    in_4_bits = ("adapters.rank=4", "adapters.quantize_base=nf4")
+    plan = planned(*job(*in_4_bits), devices([1e10] * 2), ETHERNET)
+    assert says("weights in 4 bits", fsdp(plan).obstacle)
+    whole = planned(*job(in_4_bits[0]), devices([1e10] * 2), ETHERNET)
+    assert max(one.memory_bytes for one in plan.ranks) < max(
+        one.memory_bytes for one in whole.ranks
+    )
