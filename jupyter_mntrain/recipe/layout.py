@@ -74,6 +74,12 @@ class Grid(Record, frozen=True):
         ring, place = self.replicas_of(rank), self.replica_of(rank)
         return ring[place - 1], ring[(place + 1) % len(ring)]
 
+    def shard_ring_of(self, rank: int) -> tuple[int, int]:
+        """Previous and next rank in the ring of those that share its weights."""
+        ring = self.shards_of(rank)
+        place = ring.index(rank)
+        return ring[place - 1], ring[(place + 1) % len(ring)]
+
     def place_of(self, rank: int) -> int:
         """Index in its pipeline."""
         return rank % self._each // self.shards if self.is_apart else rank // self.width

@@ -96,11 +96,12 @@ class Prepared:
 
     def _crossing(self, shared: Sequence[int], hosts: Sequence[str]) -> str:
         """What ranks of several nodes with the same sharded weights exchange."""
-        size = shard_bytes(self.recipe, self.config.to_dict(), self.layout)
+        config, places = self.config.to_dict(), range(self.layout.world_size)
+        size = max(shard_bytes(self.recipe, config, self.layout, one) for one in places)
         nodes = " and ".join(dict.fromkeys(hosts[rank] for rank in shared))
         return (
             f"sharded weights: ranks {', '.join(map(str, shared))} share theirs over the network, "
-            f"on {nodes}; a rank sends {shown_bytes(round(size))} in every step"
+            f"on {nodes}; a rank sends {shown_bytes(size)} in every step"
         )
 
     def flops_per_token(self, place: int) -> float:

@@ -168,7 +168,7 @@ def _expected_bytes(
     recipe: Recipe, config: Any, layout: Layout, grid: Grid, pipeline: Pipeline
 ) -> dict[int, int]:
     """By rank of the job: b x T x d x 4 bytes per boundary and microbatch, once a tied gradient,
-    and what a ring of replicas passes on of all gradients.
+    what a ring of replicas passes on of all gradients, and one of shards.
     """
     mine = dist.get_rank()
     ranks, rank = grid.pipeline_of(mine), grid.place_of(mine)
@@ -193,7 +193,22 @@ def _expected_bytes(
         held = sum(one.nbytes for one in pipeline.parameters().values())
         after = grid.ring_of(mine)[1]
         in_job[after] = 2 * held * (grid.replicas - 1) // grid.replicas
+    if grid.shards > 1:
+        after = grid.shard_ring_of(mine)[1]
+        in_job[after] = in_job.get(after, 0) + _sharded_bytes(recipe, grid, pipeline)
     return in_job
+
+
+def _sharded_bytes(recipe: Recipe, grid: Grid, pipeline: Pipeline) -> int:
+    """What a ring of shards passes on: all weights once per pass, or those of layers twice in each
+    microbatch, and as often all gradients.
+    """
+    drops = recipe.data_parallel.reshard_after_forward
+    weights = [item for stage in pipeline._modules.values() for item in stage.weights().items()]
+    passes = recipe.train.accumulation * (recipe.microbatches if drops else 1)
+    values = sum(one.numel() for _, one in weights) * 2
+    values += sum(one.numel() for name, one in weights if drops and len(one) != VOCABULARY)
+    return passes * values * 4 * (grid.shards - 1) // grid.shards
 
 
 def _gathered(mine: Outcome, world: World) -> Outcome:

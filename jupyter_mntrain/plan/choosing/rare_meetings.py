@@ -21,7 +21,7 @@ from jupyter_mntrain.plan.choosing.search import search
 from jupyter_mntrain.plan.choosing.setups import replaced
 from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.devices.settled import PLANNED
-from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
+from jupyter_mntrain.recipe.parts.data_parallel import OF_MEETINGS, DataParallelSection
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
 
@@ -184,6 +184,7 @@ def _differing(given: Task, found: _Found) -> dict[str, str]:
         "data_parallel.replicas": section.replicas,
         "data_parallel.shards": section.shards,
         "data_parallel.sync_every": section.sync_every,
+        **{f"data_parallel.{name}": getattr(section, name) for name in OF_MEETINGS},
         "data_parallel.reshard_after_forward": section.reshard_after_forward,
         "train.accumulation": recipe.train.accumulation,
         "evaluation.interval_steps": recipe.evaluation.interval_steps,

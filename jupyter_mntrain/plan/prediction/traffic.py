@@ -78,13 +78,15 @@ def passed_bytes(recipe: Recipe, weights: Shapes, trained: Shapes, vocabulary_si
     return passes * (gathered * width + _values(trained) * gradient_width(recipe))
 
 
-def shard_bytes(recipe: Recipe, config: Config, layout: Layout) -> float:
-    """Return the most bytes that a rank sends to others with the same sharded weights in a step,
-    and as many are received.
+def shard_bytes(recipe: Recipe, config: Config, layout: Layout, place: int) -> int:
+    """Return the bytes that a rank sends to others with the same sharded weights in a step, and as
+    many are received.
+
+    Args:
+        place: in its pipeline.
     """
     shards = recipe.data_parallel.shards
-    most = max(_passed_at(recipe, config, layout, one) for one in range(layout.world_size))
-    return most * (shards - 1) / shards
+    return int(_passed_at(recipe, config, layout, place) * (shards - 1) / shards)
 
 
 def _passed_at(recipe: Recipe, config: Config, layout: Layout, place: int) -> float:

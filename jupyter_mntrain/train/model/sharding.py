@@ -1,4 +1,4 @@
-"""Sharding: splits weights, gradients and optimizer state over a node's ranks with FSDP2."""
+"""Sharding: splits weights, gradients and optimizer state over ranks with FSDP2."""
 
 from __future__ import annotations
 

@@ -95,6 +95,9 @@ class Forwards:
         found = chosen[0] if chosen else torch.empty_like(last)
         source = self.groups.pipeline.in_job(self.layout.last_rank)
         dist.broadcast(found, source, group=self.groups.pipeline.group)
+        if self.groups.shards is not None:
+            # On unlike devices a near tie may fall otherwise, and all gather weights as often.
+            dist.broadcast(found, group=self.groups.shards, group_src=0)
         return found.cpu()
 
     def _choose(self, output: torch.Tensor, last: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from jupyter_mntrain.plan.prediction.traffic import shard_bytes
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.memory import StageShape
 from jupyter_mntrain.recipe.orders.counts import choose_counts, counts_without_links
@@ -72,6 +73,8 @@ class Pipeline:
             if groups.shards is not None
             else None
         )
+        place = self._world.rank
+        self._shard_bytes = shard_bytes(recipe, config.to_dict(), layout, place)
         self._config = config
         self._is_tied = bool(config.tie_word_embeddings)
         self._trains_tied = self._is_tied and not recipe.trains_adapters
@@ -141,7 +144,7 @@ class Pipeline:
         """Ranks, in the job, that this one exchanges activations or gradients with, ascending."""
         grid, rank = self._groups.grid, self._groups.rank
         beside = self._layout.neighbors(self._world.rank, tied=self._trains_tied)
-        ring = {*grid.ring_of(rank)} - {rank}
+        ring = {*grid.ring_of(rank), *grid.shard_ring_of(rank)} - {rank}
         return tuple(sorted({*map(self._world.in_job, beside), *ring}))
 
     def stage_shapes(self) -> list[StageShape]:
@@ -217,6 +220,8 @@ class Pipeline:
         """
         if self._shards is not None:
             self._shards.take_gradients()
+            before, after = self._groups.grid.shard_ring_of(self._groups.rank)
+            self._meter.passed_on(self._shard_bytes, sent_to=after, received_from=before)
         self._add_up_over_replicas()
         if self._tied is not None:
             # After the replicas' sums, which are bitwise equal, so that the copies stay equal.
