@@ -5,8 +5,9 @@ It holds a lock as long as it waits, which the kernel takes from one that is kil
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import platformdirs
@@ -18,6 +19,8 @@ from jupyter_mntrain.model.files import private_directory
 
 LAUNCHES = "launches"
 
+LOCKED_WITHIN_S = 1.0
+
 
 def launches_folder() -> Path:
     """What this user's launches that wait leave beside the book."""
@@ -27,11 +30,13 @@ def launches_folder() -> Path:
 @contextmanager
 def waiting_for(cluster: str) -> Iterator[None]:
     """Be the process that waits for the nodes of a cluster."""
-    path = _path(cluster)
+    path = lock_file(cluster)
     private_directory(path.parent)
     lock = FileLock(path)
-    with suppress(OSError, NotImplementedError, Timeout):  # on some disks there are no locks
-        lock.acquire(timeout=0)
+    try:
+        lock.acquire(timeout=LOCKED_WITHIN_S)  # somebody may just be looking
+    except (OSError, NotImplementedError, Timeout):  # on some disks there are no locks
+        forget_waiting(cluster)
     try:
         yield
     finally:
@@ -41,9 +46,10 @@ def waiting_for(cluster: str) -> Iterator[None]:
 
 def is_gone(cluster: str) -> bool:
     """Whether the process that waited for these nodes has ended without a word: it was killed, or
-    its machine has gone. ``False`` also if that is not known.
+    its machine was started anew. ``False`` also if that is not known, as on another machine: not
+    every file system that machines share tells of their locks.
     """
-    path = _path(cluster)
+    path = lock_file(cluster)
     if not path.exists():
         return False
     lock = FileLock(path)
@@ -56,7 +62,8 @@ def is_gone(cluster: str) -> bool:
 
 def forget_waiting(cluster: str) -> None:
     """Forget who has waited: nobody does any more."""
-    _path(cluster).unlink(missing_ok=True)
+    for path in launches_folder().glob(f"{cluster}.*.lock"):
+        path.unlink(missing_ok=True)
 
 
 def gone_error(cluster: str) -> RefusedError:
@@ -68,5 +75,6 @@ def gone_error(cluster: str) -> RefusedError:
     )
 
 
-def _path(cluster: str) -> Path:
-    return launches_folder() / f"{cluster}.lock"
+def lock_file(cluster: str) -> Path:
+    """Locked by the process of this machine that waits."""
+    return launches_folder() / f"{cluster}.{socket.gethostname()}.lock"

@@ -47,8 +47,9 @@ class StopVerb(Verb):
             refuse_own_nodes(args)
         if (ended := stopped_waiting(context, args)) is not None:
             return ended
-        ended = self._ended(context, args)
-        return given_back(context, args, ended) if args.give_back else ended
+        if args.give_back:
+            return given_back(context, args, lambda: self._ended(context, args))
+        return self._ended(context, args)
 
     def _ended(self, context: Context, args: Namespace) -> Outcome:
         job = running_job(context, args, self.name)

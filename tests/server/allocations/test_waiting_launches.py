@@ -24,7 +24,7 @@ from jupyter_mntrain.server.allocations.waiting_launches import WaitingLaunch, W
 from jupyter_mntrain.server.handlers.launch_route import cancel_launch
 from jupyter_mntrain.server.updates import PageUpdates
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
-from jupyter_mntrain.sources.awaited_launch import launch_log
+from jupyter_mntrain.sources.waiting_process import lock_file
 from tests.server.conftest import CLUSTER, put_job
 from tests.standin.elsewhere import Elsewhere
 from tests.standin.slurm_tools import SlurmTools
@@ -150,7 +150,7 @@ async def test_a_launch_whose_process_was_killed_is_told_as_such(
 ) -> None:
     remember()
     await coming(lambda: watched.shown)
-    lock = launch_log(NAME).with_suffix(".lock")
+    lock = lock_file(NAME)
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.touch()  # nobody holds it
     await coming(lambda: watched.shown[0].why and watched.shown[0].why.kind is Kind.NOT_STARTED)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Group
 from rich.text import Text
 
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.show import formats
@@ -20,6 +20,7 @@ from jupyter_mntrain.sources.allocation_book import follow_remembered
 from jupyter_mntrain.sources.awaited_launch import AwaitedLaunch
 from jupyter_mntrain.sources.registry import title_of
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.controlling.ending import ENDED_WITHIN_S
 from jupyter_mntrain.verbs.launching.allocations.telling import AllocationTeller
 from jupyter_mntrain.verbs.launching.allocations.words import called, granted_line, waiting_line
 from jupyter_mntrain.verbs.verb import Outcome
@@ -117,24 +118,64 @@ def refuse_own_nodes(args: Namespace) -> None:
         raise SpecError(cause, fix="leave it out")
 
 
-def given_back(context: Context, args: Namespace, ended: Outcome) -> Outcome:
-    """Give back the nodes of the named job, which has ended; others on them end, too.
+def given_back(context: Context, args: Namespace, end: Callable[[], Outcome]) -> Outcome:
+    """End the named job and the others on its nodes, and give these back: also where no job can be
+    reached, but not before one is saved that shall be.
 
     Args:
-        ended: how it has.
+        end: ends the named job, and tells how.
     """
     launch = AwaitedLaunch.named(args.cluster)
-    cluster = context.cluster(args)
-    for view in cluster.jobs():
-        if view.state not in TERMINAL:
-            cluster.job(view.job_id).stop(reason="its nodes are given back")
+    try:
+        ended = end()
+    except MntrainError as error:
+        if args.save:
+            raise
+        problem = msgspec.to_builtins(error.problem)
+        ended = Outcome(_warned(error), {"problem": problem}, exit_code=1)
+    if args.save and ended.exit_code:
+        line = Text(f"Its nodes stay. Without a checkpoint: {context.program} stop ")
+        line.append(f"{args.job} --give-back")
+        data = {**ended.data, "given_back": False}
+        return Outcome(Group(ended.renderable, line), data, exit_code=1, job=ended.job)
+    unreached = [_warned(error) for error in _end_others(context, args)]
     before = launch.give_back(with_jobs=True) if launch is not None else None
     if launch is None or before is None:
         line = Text(f"{args.cluster}: its nodes were given back before")
     else:
         line = Text(f"{launch.cluster}: {called(before)} of {title_of(before.source)} was ended")
     data = {**ended.data, "given_back": before is not None}
-    return Outcome(Group(ended.renderable, line), data, exit_code=ended.exit_code, job=ended.job)
+    code = max(ended.exit_code, int(bool(unreached)))
+    shown = Group(ended.renderable, *unreached, line)
+    return Outcome(shown, data, exit_code=code, job=ended.job)
+
+
+def _end_others(context: Context, args: Namespace) -> Iterator[MntrainError]:
+    """End the jobs that still run on the nodes; yield why one could not be asked to."""
+    ending = []
+    try:
+        cluster = context.cluster(args)
+        running = [one.job_id for one in cluster.jobs() if one.state not in TERMINAL]
+    except MntrainError as error:
+        yield error
+        return
+    for job_id in running:
+        try:
+            job = cluster.job(job_id)
+            job.stop(reason=f"{args.reason}, with its nodes", grace_s=args.grace)
+        except MntrainError as error:
+            yield error
+        else:
+            ending.append(job)
+    for job in ending:
+        try:
+            job.wait(args.grace + ENDED_WITHIN_S)
+        except MntrainError as error:
+            yield error
+
+
+def _warned(error: MntrainError) -> Text:
+    return problem_text(error.problem, mark="⚠", style="yellow")
 
 
 def _job_there(context: Context, args: Namespace, job: str) -> Job:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.model.errors import RefusedError, SpecError
+from jupyter_mntrain.model.errors import NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
+from jupyter_mntrain.verbs.controlling.stop import StopVerb
 from jupyter_mntrain.verbs.nodes.accept import AcceptVerb
 from jupyter_mntrain.verbs.verb import Outcome
 from tests.standin.cluster import StandInCluster
@@ -59,6 +60,42 @@ def test_nodes_are_given_back_after_a_job_ran_on_them_only_if_that_is_asked_for(
     assert (told["job_id"], told["given_back"]) == (cluster.to_launch.id, True)
     assert slurm.state == "CANCELLED"
     assert not run_words(["stop", left[0], "--give-back"], context).data["given_back"]
+
+
+def test_nodes_that_do_not_answer_are_given_back_and_that_is_told(
+    slurm: SlurmTools,
+    cluster: StandInCluster,
+    waits: Callable[[], None],
+    left: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def silent(*_: object, **__: object) -> None:
+        raise NodeError("node slurm-0 does not answer", fix="start it")
+
+    context = make_context(cluster)
+    slurm.state = "RUNNING"
+    waits()
+    monkeypatch.setattr(type(cluster.to_launch), "stop", silent)
+    outcome = run_words(["stop", left[0], "--give-back"], context)
+    assert (outcome.exit_code, outcome.data["given_back"]) == (1, True)
+    assert slurm.state == "CANCELLED"
+
+
+def test_nodes_are_not_given_back_before_the_job_is_saved(
+    slurm: SlurmTools,
+    cluster: StandInCluster,
+    waits: Callable[[], None],
+    left: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context = make_context(cluster)
+    slurm.state = "RUNNING"
+    waits()
+    still_saving = Outcome(data={"state": "running"}, exit_code=1)
+    monkeypatch.setattr(StopVerb, "_ended", lambda *_: still_saving)
+    outcome = run_words(["stop", left[0], "--save", "--give-back"], context)
+    assert (outcome.exit_code, outcome.data["given_back"]) == (1, False)
+    assert slurm.state == "RUNNING"
 
 
 def test_nodes_of_no_scheduler_are_not_given_back(

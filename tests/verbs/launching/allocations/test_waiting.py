@@ -17,6 +17,7 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.bundles import plain_text
 from jupyter_mntrain.sources.allocation_book import AllocationBook
 from jupyter_mntrain.sources.awaited_launch import launch_log
+from jupyter_mntrain.sources.waiting_process import lock_file
 from jupyter_mntrain.verbs.context import Clusters
 from jupyter_mntrain.verbs.launching.allocations.no_wait import TAKES_OVER
 from jupyter_mntrain.verbs.launching.allocations.words import asked_line
@@ -153,12 +154,13 @@ def test_a_launch_whose_process_was_killed_is_told_as_such_and_ended(
 ) -> None:
     context = make_context(cluster, sleep=InTurn())
     assert run_words(["status"], context).data["problem"] is None
-    lock = launch_log(left[0]).with_suffix(".lock")
+    lock = lock_file(left[0])
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.touch()
     status = run_words(["status"], context)
     assert status.data["problem"]["kind"] == Kind.NOT_STARTED
-    assert f"mntrain stop {left[0]}" in plain_text(status.renderable)
+    told = f"give them back with mntrain stop {left[0]}, and launch again"
+    assert says(told, " ".join(plain_text(status.renderable).split()))
     with pytest.raises(RefusedError) as raised:
         run_words(["attach", left[0]], context)
     assert raised.value.problem.kind is Kind.NOT_STARTED
