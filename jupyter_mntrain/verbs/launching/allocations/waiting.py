@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Group
 from rich.text import Text
 
-from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.sources.allocation import Allocation
 from jupyter_mntrain.show import formats
@@ -124,12 +124,15 @@ def given_back(context: Context, args: Namespace, end: Callable[[], Outcome]) ->
 
     Args:
         end: ends the named job, and tells how.
+
+    Raises:
+        MntrainError: no such job is known to be theirs, or it could not be told to save.
     """
     launch = AwaitedLaunch.named(args.cluster)
     try:
         ended = end()
     except MntrainError as error:
-        if args.save:
+        if args.save or not _may_be_there(error, args.job, launch):
             raise
         problem = msgspec.to_builtins(error.problem)
         ended = Outcome(_warned(error), {"problem": problem}, exit_code=1)
@@ -148,6 +151,15 @@ def given_back(context: Context, args: Namespace, end: Callable[[], Outcome]) ->
     code = max(ended.exit_code, int(bool(unreached)))
     shown = Group(ended.renderable, *unreached, line)
     return Outcome(shown, data, exit_code=code, job=ended.job)
+
+
+def _may_be_there(error: MntrainError, job: str, launch: AwaitedLaunch | None) -> bool:
+    """Whether nodes that could not end a job may run it. An id that nobody knows was misspelled,
+    and ends no allocation.
+    """
+    if not isinstance(error, JobNotFoundError):
+        return not isinstance(error, SpecError)
+    return launch is not None and any(known.startswith(job) for known in launch.note.jobs)
 
 
 def _end_others(context: Context, args: Namespace) -> Iterator[MntrainError]:

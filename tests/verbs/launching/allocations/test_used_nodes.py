@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from jupyter_mntrain.model.errors import NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
 from jupyter_mntrain.verbs.controlling.stop import StopVerb
 from jupyter_mntrain.verbs.nodes.accept import AcceptVerb
 from jupyter_mntrain.verbs.verb import Outcome
 from tests.standin.cluster import StandInCluster
+from tests.standin.job_handle import StandInJob
 from tests.standin.screen import make_context, run_words
 from tests.standin.slurm_tools import SlurmTools
+from tests.standin.training import sample_job
 
 LAUNCH = ("launch", "train.py", "--on", "slurm", "--nodes", "2")
 
@@ -96,6 +100,36 @@ def test_nodes_are_not_given_back_before_the_job_is_saved(
     outcome = run_words(["stop", left[0], "--save", "--give-back"], context)
     assert (outcome.exit_code, outcome.data["given_back"]) == (1, False)
     assert slurm.state == "RUNNING"
+
+
+def test_a_misspelled_job_gives_back_no_nodes_and_one_that_they_forgot_does(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    context = make_context(cluster)
+    slurm.state = "RUNNING"
+    waits()
+    cluster._jobs = {}
+    with pytest.raises(JobNotFoundError):
+        run_words(["stop", "j-typo", "--cluster", left[0], "--give-back"], context)
+    assert slurm.state == "RUNNING"
+    outcome = run_words(["stop", left[0], "--give-back"], context)
+    assert (outcome.exit_code, slurm.state) == (1, "CANCELLED")
+
+
+def test_other_jobs_on_the_nodes_end_within_the_same_grace(
+    slurm: SlurmTools, cluster: StandInCluster, waits: Callable[[], None], left: list[str]
+) -> None:
+    slurm.state = "RUNNING"
+    waits()
+    other = StandInJob(sample_job({"slurm-0": 1}), ends_as="canceled")
+    other.change_view(msgspec.structs.replace(other.view(), job_id=JobId("j-0000000f")))
+    other.id = other.view().job_id
+    other.become("running")
+    cluster._jobs = {**cluster._jobs, other.id: other}
+    words = ["stop", left[0], "--give-back", "--grace", "7", "--reason", "enough"]
+    run_words(words, make_context(cluster))
+    assert ("stop", ("enough, with its nodes", 7.0)) in other.calls
+    assert (other.state, slurm.state) == ("canceled", "CANCELLED")
 
 
 def test_nodes_of_no_scheduler_are_not_given_back(
