@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+KINDS = ("full", "LoRA", "QLoRA")
+
 
 @pytest.mark.slow
 def test_a_family_is_equal_on_every_number_of_stages_with_and_without_adapters() -> None:
@@ -14,5 +16,5 @@ def test_a_family_is_equal_on_every_number_of_stages_with_and_without_adapters()
     ended = subprocess.run(words, capture_output=True, text=True, timeout=500, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     rows = [line.split()[:3] for line in ended.stdout.splitlines() if line.startswith("granite")]
-    ways = [["granite", str(stages), kind] for stages in (1, 2, 3) for kind in ("full", "LoRA")]
+    ways = [["granite", str(stages), kind] for stages in (1, 2, 3) for kind in KINDS]
     assert rows == ways

@@ -13,6 +13,11 @@ from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.sources.slots import SLOT_FILE
 
 
+def is_of_allocation(node: LocalNode) -> bool:
+    """Whether a scheduler gave the node, and may give another machine in its place."""
+    return (node.state.path / SLOT_FILE).exists()
+
+
 def as_it_is_now(node: LocalNode, request: LeaseRequest) -> LeaseRequest:
     """The request for a further attempt, with the interface and GPUs that the node has now.
 
@@ -20,7 +25,7 @@ def as_it_is_now(node: LocalNode, request: LeaseRequest) -> LeaseRequest:
     one: all of them are there for its jobs, whatever their numbers and names. A machine that was
     joined by hand has the cards that a person chose from, so there nothing is changed.
     """
-    if not (node.state.path / SLOT_FILE).exists():
+    if not is_of_allocation(node):
         return request
     there = node.inventory.read().interfaces
     interface = interface_now(request.interface, request.address, there)
@@ -66,16 +71,27 @@ def gpus_now(asked: Sequence[int], there: Collection[int], free: Sequence[int]) 
 def as_granted(places: Sequence[Placement], grants: Sequence[LeaseGrant]) -> tuple[Placement, ...]:
     """The placements with what their nodes granted: GPUs, interfaces and addresses that may have
     changed.
+
+    Ports for RDMA were chosen on the machines before. Where one is another now, no node uses its:
+    NCCL waits for ever if some do and others do not.
     """
+    pairs = [*zip(places, grants, strict=True)]
+    has_moved = any(_is_elsewhere(place, grant) for place, grant in pairs)
     return tuple(
         msgspec.structs.replace(
             place,
             interface=grant.interface or place.interface,
             address=grant.address,
             gpus=_gpus(place, grant),
+            rdma_devices=() if has_moved else place.rdma_devices,
+            rdma_gid_index=None if has_moved else place.rdma_gid_index,
         )
-        for place, grant in zip(places, grants, strict=True)
+        for place, grant in pairs
     )
+
+
+def _is_elsewhere(place: Placement, grant: LeaseGrant) -> bool:
+    return grant.address != place.address or grant.interface not in {"", place.interface}
 
 
 def _gpus(place: Placement, grant: LeaseGrant) -> tuple[int, ...]:

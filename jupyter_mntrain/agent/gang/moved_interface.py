@@ -49,10 +49,15 @@ def interface_now(
         for one in there
         if one.is_up and one.addresses and one.kind != "loopback"
     }
-    near = [one for one, own in usable.items() if any(former in each.network for each in own)]
+    # Bridges of containers have the same networks everywhere: one is taken where it was asked for.
+    near = {
+        one.name: max(each.network.prefixlen for each in own if former in each.network)
+        for one, own in usable.items()
+        if one.name == asked or one.kind != "virtual"
+        if any(former in each.network for each in own)
+    }
     if near:
-        # The one asked for first, then cards.
-        return min(near, key=lambda one: (one.name != asked, one.kind == "virtual")).name
+        return min(near, key=lambda name: (name != asked, -near[name]))
     if asked in {one.name for one in usable}:
         return asked
     from_here = source(str(former))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tornado.web import HTTPError
 
-from jupyter_mntrain.agent.gang.moved_gpus import as_it_is_now
+from jupyter_mntrain.agent.gang.moved_gpus import as_it_is_now, is_of_allocation
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.launch.gang_start import workplace_of
 from jupyter_mntrain.model.api import LeaseRequest, StartRequest
@@ -70,9 +70,13 @@ class RestartHandler(AgentHandler):
             raise self.not_allowed() from None
         record = self.refuse_what_is_over(request.job_id)
         own = next(p for p in record.attempt.placements if p.node_id == self.node.node_id)
-        asked = (request.ranks, request.gpus, request.interface, request.hold_port)
-        granted = (own.nproc, own.gpus, own.interface, None)
-        if request.attempt < record.attempt.number or asked != granted:
+        asked = (request.ranks, len(request.gpus), request.hold_port)
+        granted = (own.nproc, len(own.gpus), None)
+        # Else the node itself says which it has now, whatever this attempt had.
+        is_same = is_of_allocation(self.node) or (
+            (request.gpus, request.interface) == (own.gpus, own.interface)
+        )
+        if not is_same or request.attempt < record.attempt.number or asked != granted:
             raise self.not_allowed()
         if request.workplace != workplace_of(record.spec):
             raise self.not_allowed()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.agent.gang.moved_gpus import as_granted, gpus_now
@@ -52,3 +53,13 @@ def test_an_attempt_is_placed_on_what_was_granted() -> None:
     assert [one.gpus for one in given] == [(4, 5), (1, 0), (0, 1), ()]
     assert {one.address for one in given} == {"10.0.0.9"}
     assert [one.interface for one in given] == ["eth1", "eth1", "eno2", "eth1"]
+
+
+def test_no_node_uses_rdma_where_one_is_another_machine_now() -> None:
+    had = {"rdma_devices": ("mlx5_0:1",), "rdma_gid_index": 3}
+    asked = [msgspec.structs.replace(place(number), **had) for number in (0, 1)]
+    here = [msgspec.structs.replace(grant(), address=one.address) for one in asked]
+    assert [one.rdma_devices for one in as_granted(asked, here)] == [("mlx5_0:1",)] * 2
+    for moved in ({"address": "10.0.0.77"}, {"interface": "ens9"}):
+        given = as_granted(asked, [here[0], msgspec.structs.replace(here[1], **moved)])
+        assert [(one.rdma_devices, one.rdma_gid_index) for one in given] == [((), None)] * 2

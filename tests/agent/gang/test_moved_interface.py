@@ -39,6 +39,12 @@ FAR = interface("eth0", "192.168.7.2/24")
         pytest.param(
             [interface("br0", "10.0.0.8/24", kind="virtual"), NEAR], "ens3", id="cards first"
         ),
+        pytest.param(
+            [interface("docker0", "10.0.0.1/16", kind="virtual"), FAR], "eth0", id="no bridge"
+        ),
+        pytest.param(
+            [interface("ens1", "10.0.3.3/16"), NEAR], "ens3", id="the smaller network is nearer"
+        ),
         pytest.param([LO, FAR], "eth0", id="it is routed, as asked for"),
         pytest.param([LO, interface("ens4", "172.16.0.2/24")], "ens4", id="another one is routed"),
         pytest.param([LO], "eth0", id="there is none: the node says so"),

@@ -27,6 +27,7 @@ from jupyter_mntrain.model.records.job import (
     Restart,
 )
 from jupyter_mntrain.model.records.origin import ChangedValue, Earlier, RunningChange
+from jupyter_mntrain.model.sources.slots import SLOT_FILE
 from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
 from tests.agent.live import LiveAgent, free_port, launch, two_agents
@@ -332,6 +333,8 @@ def test_a_head_cannot_start_what_no_driver_has_deposited(
     assert status("POST", "/v1/leases", {"job_id": job_id}) == 403
     assert status("DELETE", f"/v1/leases/{jobs['none']}/2") == 403
     assert status("POST", "/v1/leases", lease) == 200
+    (other.state / SLOT_FILE).touch()  # another attempt may have found it on another machine
+    assert status("POST", "/v1/leases", msgspec.structs.replace(lease, interface="eth0")) != 403
     assert start(job_id) == 409, "the attempt before it still runs"
     for job_id in jobs.values():
         for agent in agents:
