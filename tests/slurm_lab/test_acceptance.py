@@ -9,6 +9,7 @@ import pytest
 
 from tests.searches import runs_all
 from tests.slurm_lab import SlurmLab
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.netlab,
@@ -28,4 +29,4 @@ def test_nothing_fails_and_the_nodes_are_given_back(slurm: SlurmLab, tmp_path: P
     )
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)
-    assert slurm.queue() == {}
+    until(lambda: slurm.queue() == {}, 60.0)
