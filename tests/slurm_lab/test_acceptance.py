@@ -29,4 +29,4 @@ def test_nothing_fails_and_the_nodes_are_given_back(slurm: SlurmLab, tmp_path: P
     )
     assert done.returncode == 0, done.stdout + done.stderr
     print(done.stdout)
-    until(lambda: slurm.queue() == {}, 60.0)
+    until(lambda: slurm.queue() == {}, "SLURM completes the job")
