@@ -28,9 +28,6 @@ MANIFEST = "manifest.json"
 PINNED = "pinned"
 """Empty file in a checkpoint that is never pruned."""
 
-UNFINISHED = ".step-*.attempt-*"
-"""Names of the folders of saves that are not finished, as a glob."""
-
 _NAME = re.compile(r"step-(\d{8,})")
 _UNFINISHED = re.compile(r"\.step-(?P<step>\d{8,})\.attempt-(?P<attempt>\d+)")
 _SHARD = re.compile(r"rank-(?P<rank>\d+)\.safetensors")
@@ -141,10 +138,14 @@ class CheckpointDirectory:
         """Delete an unfinished save of this attempt."""
         shutil.rmtree(self._unfinished(step, self._attempt), ignore_errors=True)
 
+    def clean_unfinished(self) -> None:
+        """Delete unfinished saves, of all attempts."""
+        for left in self.path.glob(".step-*.attempt-*"):
+            shutil.rmtree(left, ignore_errors=True)
+
     def clean(self, last: int) -> None:
         """Delete unfinished saves, and checkpoints after the ``last`` step, which was resumed."""
-        for left in self.path.glob(UNFINISHED):
-            shutil.rmtree(left, ignore_errors=True)
+        self.clean_unfinished()
         for step in self.manifests():
             if step > last and not self.is_pinned(step):
                 self.remove(step)

@@ -7,14 +7,13 @@ last, once every rank's shard is proved.
 from __future__ import annotations
 
 import secrets
-import shutil
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 
-from jupyter_mntrain.launch.checkpoints.directory import UNFINISHED, CheckpointDirectory, shard_name
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
@@ -215,12 +214,12 @@ def durable_copies(
         if world.is_head:
             say(f"nothing is copied in this attempt: {error}")
         return None
+    target = CheckpointDirectory(path, attempt)
     if world.is_head:
-        for left in path.glob(UNFINISHED):
-            shutil.rmtree(left, ignore_errors=True)
+        target.clean_unfinished()
         if _is_same_disk(path, source.path):
             say(f"{path} is on the same disk as the checkpoints of this node: no copy outlives it")
-    return DurableCopies(world, source, CheckpointDirectory(path, attempt), say)
+    return DurableCopies(world, source, target, say)
 
 
 def _is_same_disk(path: Path, other: Path) -> bool:
