@@ -30,7 +30,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.train.loop import Trainer
 
 REQUIRED_SHARE = 0.005
 WARMUP_PAIRS = 5
@@ -61,11 +64,8 @@ def main() -> int:
     arguments = _arguments()
     os.environ["OMP_NUM_THREADS"] = "1"
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    import torch
-
     from jupyter_mntrain.recipe.parse import parse_recipe
     from jupyter_mntrain.telemetry import Recorder
-    from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
     from jupyter_mntrain.train.loop import Trainer
     from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
     from jupyter_mntrain.train.pipeline.tracing import actions_of
@@ -82,16 +82,7 @@ def main() -> int:
         trainer = Trainer(recipe, world, recorder)
 
         def bare(step: int) -> None:
-            batch = trainer.batches.batch(step)
-            loss = trainer.pipeline.forward_backward(batch, step)
-            trainer.pipeline.share_gradients()
-            squares = trainer.optimizer.gradient_squares()
-            wishes = (*trainer.checkpoints.votes(), trainer.changes.vote())
-            loss, norm, votes = trainer.optimizer.total(loss, squares, wishes)
-            if trainer.spikes.applies(step + 1, loss, norm):
-                trainer.optimizer.update(norm)
-            trainer.meetings.after(step + 1)
-            DeviceNumber(torch.cat([torch.stack([loss, norm]), votes])).read_all()
+            _bare_step(trainer, step)
 
         def measured(step: int) -> None:
             queued = trainer.begin(step)
@@ -121,6 +112,24 @@ def main() -> int:
 
         timed = _pairs(trainer.pipeline.measure, bare, measured, direct, arguments.pairs)
     return _report(timed, arguments)
+
+
+def _bare_step(trainer: Trainer, step: int) -> None:
+    """All that a step does besides recording."""
+    import torch
+
+    from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
+
+    batch = trainer.batches.batch(step)
+    loss = trainer.pipeline.forward_backward(batch, step)
+    trainer.pipeline.share_gradients()
+    squares = trainer.optimizer.gradient_squares()
+    wishes = (*trainer.checkpoints.votes(), trainer.changes.vote())
+    loss, norm, votes = trainer.optimizer.total(loss, squares, wishes)
+    if trainer.spikes.applies(step + 1, loss, norm):
+        trainer.optimizer.update(norm)
+    trainer.meetings.after(step + 1)
+    DeviceNumber(torch.cat([torch.stack([loss, norm]), votes])).read_all()
 
 
 def _pairs(
