@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model.failure.not_finite import Measure
+from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.device.gemm import device_name, device_peak
@@ -17,7 +18,6 @@ from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, ModelExport, describe
-from jupyter_mntrain.train.checkpoint.model_card import RunFigures
 from jupyter_mntrain.train.checkpoint.policy import Checkpointing
 from jupyter_mntrain.train.checkpoint.result import TrainResult
 from jupyter_mntrain.train.choosing import settle
@@ -122,17 +122,9 @@ class Trainer:
 
         # Resume from the newest checkpoint of an earlier attempt, if any.
         self.spikes = Spikes(recipe.train, say)
-        self.checkpoints = Checkpointing(
-            recipe,
-            world,
-            recorder,
-            digests=ready.digests,
-            grid=ready.grid,
-            model=self.pipeline,
-            meetings=self.meetings,
-            spikes=self.spikes,
-            say=say,
-        )
+        run = (recipe, world, recorder, ready.digests, ready.grid, self.pipeline)
+        learned = (self.meetings, self.spikes)
+        self.checkpoints = Checkpointing(*run, *learned, self._figures, say)
         users = (self.optimizer, self.meetings, self.checkpoints, self.evaluation, self.output)
         self.changes = SettingChanges(world, recorder, (self, *users), say)
         self.first_step = self.checkpoints.resume(self.optimizer)
@@ -186,7 +178,13 @@ class Trainer:
         self.checkpoints.close()
         if self.output.directory is not None:
             self.meetings.conclude(steps_done)  # what is written holds what all have learned
-        result = TrainResult(
+        figures = self.checkpoints.figures_after(steps_done)
+        self.output.write(self.pipeline.written_once(), figures, self.recorder.progress)
+        self.checkpoints.finish_copies()
+        return self._result()
+
+    def _result(self) -> TrainResult:
+        return TrainResult(
             rank=self.world.rank,
             world_size=self.world.size,
             tokens_per_step=self.recipe.tokens_per_step,
@@ -196,10 +194,9 @@ class Trainer:
             evaluations=self.evaluation.losses,
             samples=self.evaluation.samples,
         )
-        figures = RunFigures(steps=steps_done, data=self._summary, result=result)
-        self.output.write(self.pipeline.written_once(), figures, self.recorder.progress)
-        self.checkpoints.finish_copies()
-        return result
+
+    def _figures(self, step: int) -> RunFigures:
+        return self._result().figures(step, self._summary)
 
     def _begin_after(self, held: QueuedStep | None, step: int, reports: Reports) -> QueuedStep:
         """Queue a step; if that fails, tell the numbers of the one before if they are here."""

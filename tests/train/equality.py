@@ -16,12 +16,12 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.parts.results import OutputSection
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
 from jupyter_mntrain.train.checkpoint.export import ModelExport
-from jupyter_mntrain.train.checkpoint.model_card import RunFigures
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import HEAD, read_config

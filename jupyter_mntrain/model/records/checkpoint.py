@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from math import isfinite
 from typing import Any, Final, Literal
+
+import msgspec
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId
@@ -14,6 +17,45 @@ BEST: Final = "best"
 
 WantedStep = int | Literal["best"]
 """Which checkpoint of a run: of this step, or the one with the lowest evaluation loss."""
+
+
+class RunFigures(Record, frozen=True):
+    """Figures of a run after some of its steps, for its model's card.
+
+    Args:
+        steps: finished.
+        data: what became of the data, in lines.
+        loss: of the last step; ``None`` if none was made.
+        evaluations: the last loss and the lowest one, by finished steps.
+        tokens_per_s: of the last attempt.
+        world_size: its ranks.
+    """
+
+    steps: int
+    data: tuple[str, ...] = ()
+    loss: float | None = None
+    evaluations: dict[int, float] = {}
+    tokens_per_s: float | None = None
+    world_size: int = 0
+
+    def after(self, earlier: RunFigures | None) -> RunFigures:
+        """With what an earlier attempt of the run knew besides."""
+        if earlier is None:
+            return self
+        known = {step: loss for step, loss in earlier.evaluations.items() if step <= self.steps}
+        return msgspec.structs.replace(
+            self,
+            loss=earlier.loss if self.loss is None else self.loss,
+            evaluations=last_and_lowest(known | self.evaluations),
+        )
+
+
+def last_and_lowest(losses: Mapping[int, float]) -> dict[int, float]:
+    """Of losses by finished steps, those that are numbers."""
+    finite = {step: loss for step, loss in losses.items() if isfinite(loss)}
+    if not finite:
+        return {}
+    return {step: finite[step] for step in (min(finite, key=finite.__getitem__), max(finite))}
 
 
 class Manifest(Record, frozen=True):
@@ -29,6 +71,7 @@ class Manifest(Record, frozen=True):
         recipe: the settings that it was trained with, by section and field, without defaults;
             ``None`` if an older version saved it.
         evaluation_loss: after its step; ``None`` if nothing was evaluated then.
+        figures: for the card of its model; ``None`` if an older version saved it.
     """
 
     step: int
@@ -38,6 +81,7 @@ class Manifest(Record, frozen=True):
     hosts: tuple[str, ...] = ()
     recipe: dict[str, Any] | None = None
     evaluation_loss: float | None = None
+    figures: RunFigures | None = None
     format: int = FORMAT
 
     @property

@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.families import family_of
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
@@ -32,7 +33,7 @@ from jupyter_mntrain.train.checkpoint.copies.neighbors import (
     sync,
     take_file,
 )
-from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
+from jupyter_mntrain.train.checkpoint.model_card import CARD, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
 from jupyter_mntrain.train.data.tokens import Tokens

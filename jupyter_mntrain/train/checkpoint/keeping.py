@@ -16,13 +16,13 @@ from safetensors.torch import save_file
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.copies.neighbors import refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.copies.proved import copy_description, copy_proved
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
-from jupyter_mntrain.train.checkpoint.model_card import CARD, RunFigures, model_card
+from jupyter_mntrain.train.checkpoint.model_card import CARD, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.places import unwritable
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint
@@ -123,7 +123,8 @@ def export_checkpoint(
     if world.is_head and error is None:
         contents = ModelContents(step=found.manifest.step, files=files, run=run)
         _complete(folder, contents, weight_map)
-        card = model_card(recipe, directory.name, RunFigures(steps=found.manifest.step))
+        figures = found.manifest.figures or RunFigures(steps=found.manifest.step)
+        card = model_card(recipe, directory.name, figures)
         (folder / CARD).write_text(card, encoding="utf-8")
         folder.rename(directory)
     try:

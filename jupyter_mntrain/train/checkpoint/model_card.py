@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
-from statistics import median
 from typing import Any, Final
 
 import msgspec
@@ -17,10 +16,9 @@ import tomli_w
 import yaml
 
 from jupyter_mntrain.launch.files.hub_names import hub_copy
-from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.optimizer.duration import as_written
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.checkpoint.result import TrainResult
 
 CARD: Final = "README.md"
 
@@ -28,20 +26,6 @@ _NOT_SHOWN: Final = ("checkpoint", "output", "report")
 _PATHS: Final = frozenset({"path", "source", "evaluation_path", "chat_template"})
 _HUB_FOLDER: Final = re.compile(r"models--(?P<owner>[\w.-]+?)--(?P<name>[\w.-]+)")
 """Folder of the hub's cache."""
-
-
-class RunFigures(Record, frozen=True):
-    """Figures of a run, as far as they are known where its model is written.
-
-    Args:
-        steps: finished.
-        data: what became of the data, in lines.
-        result: of the last attempt.
-    """
-
-    steps: int
-    data: tuple[str, ...] = ()
-    result: TrainResult | None = None
 
 
 def model_card(recipe: Recipe, name: str, figures: RunFigures) -> str:
@@ -114,18 +98,14 @@ def _figures(recipe: Recipe, figures: RunFigures) -> Iterator[tuple[str, str]]:
     if epochs is not None:
         yield "epochs to make", f"{epochs:g}"
     yield "tokens per step", f"{recipe.tokens_per_step:,}"
-    result = figures.result
-    if result is None:
-        return
-    if result.losses:
-        yield "loss of the last step", f"{result.losses[-1]:.4f}"
-    if losses := result.evaluations:
+    if figures.loss is not None:
+        yield "loss of the last step", f"{figures.loss:.4f}"
+    if losses := figures.evaluations:
         last, best = max(losses), min(losses, key=losses.__getitem__)
         yield f"evaluation loss, step {last:,}", f"{losses[last]:.4f}"
         yield f"best evaluation loss, step {best:,}", f"{losses[best]:.4f}"
-    if len(result.step_s) > 1:
-        rate = result.tokens_per_step / median(result.step_s[1:])  # the first one also compiles
-        yield "tokens per second", f"{rate:,.0f} on {result.world_size:,} ranks"
+    if figures.tokens_per_s is not None:
+        yield "tokens per second", f"{figures.tokens_per_s:,.0f} on {figures.world_size:,} ranks"
 
 
 def _settings(recipe: Recipe) -> str:

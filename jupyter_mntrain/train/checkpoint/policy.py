@@ -17,6 +17,7 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.controls import ControlReader
@@ -57,6 +58,7 @@ class Checkpointing:
         model: holds the parameters to save.
         meetings: of replicas that meet rarely, each of which has weights of its own in between.
         spikes: whose state is saved, too.
+        figures: of this attempt after so many steps.
         say: prints a line to the job's log.
     """
 
@@ -68,6 +70,7 @@ class Checkpointing:
     model: Pipeline
     meetings: Meetings
     spikes: Spikes
+    figures: Callable[[int], RunFigures]
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
@@ -96,6 +99,7 @@ class Checkpointing:
         self._is_stop_wanted = False
         self._is_scheduled = False
         self._lowest = inf
+        self._earlier: RunFigures | None = None
         self.saved_step: int | None = None
         """Step of the newest complete checkpoint, the same on all ranks."""
 
@@ -127,6 +131,7 @@ class Checkpointing:
         step = 0 if begin is None else begin.found.manifest.step
         if begin is not None:
             self.saved_step = step
+            self._earlier = begin.found.manifest.figures
             refuse_other(begin, self._digests)
             refuse_apart(begin, 0 if self.meetings.are_rare else self.grid.replicas)
             self._restore(begin, optimizer)
@@ -214,6 +219,10 @@ class Checkpointing:
         self._lowest = loss
         return True
 
+    def figures_after(self, step: int) -> RunFigures:
+        """Of this attempt and those that it goes on from."""
+        return self.figures(step).after(self._earlier)
+
     def close(self) -> None:
         """Wait for the last save. Collective."""
         if self._saver is not None:
@@ -241,6 +250,7 @@ class Checkpointing:
         section = self.recipe.checkpoint
         saver.keep, saver.keep_best = section.keep, section.keep_best
         saver.recipe = msgspec.to_builtins(self.recipe)
+        saver.figures = self.figures_after(step)
         saver.begin(step, state, loss)
         self._intervals.saved(perf_counter() - begin_s)
         self._still_writing = 1.0  # until votes say otherwise that were cast after this

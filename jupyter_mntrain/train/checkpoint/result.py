@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from math import isfinite
+from statistics import median
+
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.records.checkpoint import RunFigures, last_and_lowest
 
 
 class TrainResult(Record, frozen=True):
@@ -20,3 +24,21 @@ class TrainResult(Record, frozen=True):
     """Finished steps → mean cross-entropy per token of the held-out text."""
     samples: dict[int, tuple[str, ...]] = {}
     """Finished steps → the model's continuation of each prompt."""
+
+    def figures(self, steps: int, data: tuple[str, ...]) -> RunFigures:
+        """For the model's card.
+
+        Args:
+            steps: finished.
+            data: what became of the data, in lines.
+        """
+        times = self.step_s[1:]  # the first one also compiles
+        loss = self.losses[-1] if self.losses else None
+        return RunFigures(
+            steps=steps,
+            data=data,
+            loss=loss if loss is not None and isfinite(loss) else None,
+            evaluations=last_and_lowest(self.evaluations),
+            tokens_per_s=self.tokens_per_step / median(times) if times else None,
+            world_size=self.world_size,
+        )

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import msgspec
 from huggingface_hub import ModelCard
 
+from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.train.checkpoint.model_card import RunFigures, model_card
+from jupyter_mntrain.train.checkpoint.model_card import model_card
 from jupyter_mntrain.train.checkpoint.result import TrainResult
 from tests.wording import says
 
 CACHE = "/home/me/.cache/huggingface/hub/models--meta-llama--Llama-3.2-1B/snapshots/abc"
 
-FIGURES = RunFigures(
-    steps=60,
-    data=("100.0% from /home/me/a.jsonl: 8 documents, 4,000 tokens",),
-    result=TrainResult(
-        rank=0,
-        world_size=2,
-        tokens_per_step=512,
-        losses=(3.0, 2.0, 1.25),
-        gradient_norms=(1.0, 1.0, 1.0),
-        step_s=(9.0, 0.5, 0.5),
-        evaluations={0: 3.5, 30: 1.5, 60: 1.75},
-    ),
+RESULT = TrainResult(
+    rank=0,
+    world_size=2,
+    tokens_per_step=512,
+    losses=(3.0, 2.0, 1.25),
+    gradient_norms=(1.0, 1.0, 1.0),
+    step_s=(9.0, 0.5, 0.5),
+    evaluations={0: 3.5, 30: 1.5, 40: float("nan"), 60: 1.75},
 )
+FIGURES = RESULT.figures(60, ("100.0% from /home/me/a.jsonl: 8 documents, 4,000 tokens",))
 
 
 def card_of(*changes: str, figures: RunFigures = FIGURES) -> ModelCard:
@@ -75,3 +74,14 @@ def test_what_is_not_known_is_left_out() -> None:
     assert "loss" not in card.text
     assert "second" not in card.text
     assert card_of("model.path=base", figures=RunFigures(steps=3)).data.base_model is None
+
+
+def test_figures_go_on_from_those_of_an_earlier_attempt() -> None:
+    earlier = RunFigures(20, loss=2.5, evaluations={10: 1.25, 20: 1.3, 70: 0.5})
+    assert FIGURES.after(earlier).evaluations == {10: 1.25, 60: 1.75}
+    assert FIGURES.after(earlier).loss == 1.25
+    nothing = msgspec.structs.replace(RESULT, losses=(), step_s=(), evaluations={})
+    again = nothing.figures(60, ()).after(earlier)
+    assert (again.loss, again.evaluations) == (2.5, {10: 1.25, 20: 1.3})
+    read = msgspec.json.decode(msgspec.json.encode(FIGURES), type=RunFigures)
+    assert read == FIGURES

@@ -15,13 +15,13 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.families import linears
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import ModelSection, Recipe
 from jupyter_mntrain.train.checkpoint.adapter_export import FOLDER
 from jupyter_mntrain.train.checkpoint.export import ModelExport
-from jupyter_mntrain.train.checkpoint.model_card import RunFigures
 from jupyter_mntrain.train.data.tokens import random_tokens, untrained_tokenizer
 from jupyter_mntrain.train.model import adapters
 from jupyter_mntrain.train.model.adapters import is_adapter, is_quantized, linears_among

@@ -20,7 +20,7 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, sh
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures
 from jupyter_mntrain.train.checkpoint.copies.neighbors import Neighbors, refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.saves.staging import staging
 from jupyter_mntrain.train.world import World, gathered
@@ -52,7 +52,7 @@ class Saver:
         keep_best: number of the best ones to keep, too.
         copies: 2 = each shard also goes to the next node.
         attempt: number of this attempt.
-        digests, recipe: for the manifest.
+        digests, recipe, figures: for the manifest; figures are the head's.
         say: prints one line per save.
         used: the step of a checkpoint that is being read, and stays for now.
     """
@@ -65,6 +65,7 @@ class Saver:
     digests: dict[str, str]
     say: Callable[[str], None]
     recipe: dict[str, Any] | None = None
+    figures: RunFigures | None = None
     keep_best: int = 0
     used: int | None = None
     _step: int | None = None
@@ -140,6 +141,7 @@ class Saver:
             hosts=self._hosts,
             recipe=self.recipe,
             evaluation_loss=self._loss,
+            figures=gathered(self.world, self.figures)[0],
         )
 
     def _publish(self, manifest: Manifest) -> str | None:
