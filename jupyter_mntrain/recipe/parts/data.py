@@ -12,7 +12,7 @@ from jupyter_mntrain.model._record import UserRecord
 
 PYTHON_LIBRARY = "python-library"
 TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
-COMPRESSIBLE_FILES = TEXT_FILES | {".jsonl", ".json", ".csv", ".tsv"}
+COMPRESSIBLE_FILES = TEXT_FILES | {".jsonl", ".ndjson", ".json", ".csv", ".tsv"}
 COMPRESSIONS = frozenset({".gz", ".zst"})
 DATA_FILES = COMPRESSIBLE_FILES | {".parquet", ".arrow"}
 """Suffixes of what is read from a folder of data."""

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train.data.bad_rows import RowError
-from jupyter_mntrain.train.data.conversations import ANSWERS, Message, Tool
+from jupyter_mntrain.train.data.conversations import ANSWERS, WEIGHT, Message, Tool
 from jupyter_mntrain.train.data.lost_parts import refuse_lost
 
 CHATML = (
@@ -159,9 +159,10 @@ class _Chat(NamedTuple):
         """Begin and end of each answer in the conversation's text."""
         spans = []
         for place, message in enumerate(self.messages):
-            if message["role"] != ANSWERS:
+            if message["role"] != ANSWERS or message.get(WEIGHT) == 0:
                 continue
-            upto = self.rendered(place + 1)
+            is_last = place + 1 == len(self.messages)
+            upto = text if is_last else self.rendered(place + 1)
             begin = self._begin(place, upto) if text.startswith(upto) else None
             if begin is None:
                 raise RowError(
@@ -170,6 +171,9 @@ class _Chat(NamedTuple):
                     fix="set data.answers_only = false, or another data.chat_template",
                 )
             spans.append((begin, len(upto)))
+        if not spans:
+            fix = "remove that conversation, or give one of its answers weight 1"
+            raise RowError(self.where, "all of its answers have weight 0", fix=fix)
         return tuple(spans)
 
     def _begin(self, place: int, upto: str) -> int | None:

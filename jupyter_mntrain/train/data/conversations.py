@@ -34,6 +34,9 @@ _ROLES = {
 }
 """Role names of OpenAI, ShareGPT and others, and the template's."""
 
+WEIGHT = "weight"
+"""0 in an answer that is only read, as OpenAI's data has it."""
+
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 
@@ -83,6 +86,9 @@ def _turns(fields: Mapping[str, Any], where: str) -> Sequence[Any]:
             more = fields.get("input") or ""
             question = f"{asked}\n\n{more}" if more else asked
             return [{"role": "user", "content": question}, {"role": ANSWERS, "content": said}]
+    if {"chosen", "rejected"} <= fields.keys():
+        fix = "leave out the rejected answer: give messages, or prompt and completion"
+        raise RowError(where, "two answers to choose from, and one is trained on", fix=fix)
     raise RowError(
         where,
         "not a conversation",
@@ -97,8 +103,9 @@ def _message(turn: Any, where: str) -> Message:
     role = turn.get("role") or turn.get("from")
     content = turn.get("content")
     content = turn.get("value") if content is None else content
-    if not isinstance(role, str) or role not in _ROLES:
+    if not isinstance(role, str) or role.lower() not in _ROLES:
         raise _no_message(turn, where)
+    role = role.lower()
     more: dict[str, Any] = {}
     if calls := _tool_calls(turn, where):
         more["tool_calls"] = calls
@@ -116,7 +123,17 @@ def _message(turn: Any, where: str) -> Message:
     if not isinstance(content, str):
         raise _no_message(turn, where)
     more |= {name: turn[name] for name in ("name", "tool_call_id") if turn.get(name)}
+    if _ROLES[role] == ANSWERS:
+        more |= _weight(turn, where)
     return {"role": _ROLES[role], "content": content, **more}
+
+
+def _weight(turn: Mapping[str, Any], where: str) -> dict[str, int]:
+    """Of an answer; 1 is not written."""
+    weight = turn.get(WEIGHT)
+    if weight not in (None, 0, 1):
+        raise RowError(where, "an answer with a weight other than 0 and 1", fix="use 0 or 1")
+    return {WEIGHT: 0} if weight == 0 else {}
 
 
 def _no_message(turn: Any, where: str) -> RowError:

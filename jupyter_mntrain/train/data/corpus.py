@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -39,6 +40,16 @@ _LIBRARY_LEFT_OUT = frozenset(
 )
 _MACHINE_PREFIXES = ("config-", "_sysconfigdata")
 """Generated when Python is built, with that machine's paths."""
+
+_ABOUT = frozenset(
+    {"readme.md", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"}
+)
+"""Beside files of rows these are about the data."""
+_TRAINED = re.compile(r"train(?![a-z])", re.IGNORECASE)
+_EVALUATED = re.compile(r"(test|validation|valid|val|dev|eval)(?![a-z])", re.IGNORECASE)
+
+LeftOut = dict[str, list[str]]
+"""Files that are not read, by the reason."""
 
 _MOST_NAMED = 3
 
@@ -131,7 +142,8 @@ def read_corpus(section: DataSection, progress: ProgressWriter = unwatched) -> C
         return _corpus(str(path), path.parent, [path], section, progress)
     if path.is_dir():
         root = _split(path, section.split)
-        return _corpus(str(path), root, _data_files(root, section), section, progress)
+        files, left_out = _data_files(root, section)
+        return _corpus(str(path), root, files, section, progress, left_out)
     cause = f"data.source = {section.source}: no such file or folder"
     raise RecipeError(cause, fix=f'use a path that exists on every node, or "{PYTHON_LIBRARY}"')
 
@@ -159,14 +171,39 @@ def _split(path: Path, split: str) -> Path:
     return path / split
 
 
-def _data_files(root: Path, section: DataSection) -> list[Path]:
-    suffixes = DATA_FILES
+def _data_files(root: Path, section: DataSection) -> tuple[list[Path], LeftOut]:
+    """The files of a folder to read, and what else is in it."""
     if (root / "dataset_info.json").is_file():
-        suffixes = frozenset({".arrow"})  # the .json files beside it are metadata
-    if section.format == "chat":
-        suffixes -= TEXT_FILES
-    return sorted(
-        one for one in root.rglob("*") if data_suffix(one.name) in suffixes and one.is_file()
+        return sorted(root.rglob("*.arrow")), {}  # the .json files beside them are metadata
+    suffixes = DATA_FILES - TEXT_FILES if section.format == "chat" else DATA_FILES
+    there = [(one, one.relative_to(root)) for one in sorted(root.rglob("*")) if one.is_file()]
+    has_rows = any(
+        data_suffix(one.name) not in TEXT_FILES | {""} and one.name not in _ABOUT
+        for one, below in there
+        if not _is_hidden(below)
+    )
+    files: list[Path] = []
+    left_out: LeftOut = {}
+    for one, below in there:
+        is_data = data_suffix(one.name) in suffixes
+        if _is_hidden(below):
+            why = "hidden" if is_data else None  # .git alone has hundreds of others
+        elif has_rows and one.name.lower() in _ABOUT:
+            why = "about the data"
+        elif not is_data:
+            why = "in no format that is read"
+        else:
+            files.append(one)
+            continue
+        if why is not None:
+            left_out.setdefault(why, []).append(below.as_posix())
+    return files, left_out
+
+
+def _is_hidden(below: Path) -> bool:
+    """Whether a path below the source has a folder or name that programs keep for themselves."""
+    return any(part.startswith(".") for part in below.parts) or any(
+        part.startswith("__") for part in below.parts[:-1]
     )
 
 
@@ -183,17 +220,27 @@ def _library_files(root: Path) -> list[Path]:
 
 
 def _corpus(
-    name: str, root: Path, files: list[Path], section: DataSection, progress: ProgressWriter
+    name: str,
+    root: Path,
+    files: list[Path],
+    section: DataSection,
+    progress: ProgressWriter,
+    known: LeftOut | None = None,
 ) -> Corpus:
     digest = hashlib.sha256()
     kept: list[Path] = []
-    left_out: list[str] = []
+    left_out = {} if known is None else dict(known)
     tally = Tally(progress, "reading the text", _size_bytes(files), "B")
     for path in files:
         size, below = path.stat().st_size, path.relative_to(root).as_posix()
         tally.add(size)
-        if data_suffix(path.name) in TEXT_FILES and not is_utf_8(path):
-            left_out.append(below)
+        why = None
+        if not size:
+            why = "empty"
+        elif data_suffix(path.name) in TEXT_FILES and not is_utf_8(path):
+            why = "not UTF-8"
+        if why is not None:
+            left_out.setdefault(why, []).append(below)
             continue
         kept.append(path)
         with path.open("rb") as file:
@@ -208,13 +255,24 @@ def _corpus(
         raise RecipeError(cause, fix=fix)
     digest.update(f"{section.format}\0{section.text_field}".encode())
     description = f"{name}, {len(kept)} file{'s' * (len(kept) > 1)}"
-    if left_out:
-        more = ", …" if len(left_out) > _MOST_NAMED else ""
-        named = ", ".join(left_out[:_MOST_NAMED]) + more
-        description += f"; {len(left_out)} left out, which are not UTF-8: {named}"
+    for why, names in left_out.items():
+        description += f"; {len(names)} left out, which are {why}: {_named(names)}"
+    if held := _held_out([path.relative_to(root) for path in kept]):
+        description += f"; trained on are also {_named(held)}"
     return Corpus(
         description=description, digest=digest.hexdigest(), files=tuple(kept), section=section
     )
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED)
+
+
+def _held_out(files: Sequence[Path]) -> list[str]:
+    """Files that are called so as if they were to be held out, beside those to train on."""
+    if not any(_TRAINED.match(part) for one in files for part in one.parts):
+        return []
+    return [one.as_posix() for one in files if any(map(_EVALUATED.match, one.parts))]
 
 
 def _size_bytes(files: Sequence[Path]) -> int:
@@ -228,6 +286,13 @@ def _document(row: SourceRow, section: DataSection, source: int) -> Located:
         messages, tools = messages_of(row.fields, row.where), tools_of(row.fields, row.where)
         return Located(messages, row.where, tools, source)
     text = row.fields.get(section.text_field)
+    if section.text_field in row.fields and not isinstance(text, str):
+        raise RowError(
+            row.where,
+            f'field "{section.text_field}" is not text',
+            detail=f" but {str(text)[:40]}" if text is not None else ": it has no value",
+            fix="write it as text, or remove that row",
+        )
     if not isinstance(text, str):
         known = ", ".join(row.fields) or "no fields"
         fix = f"set data.text_field to one of its fields: {known}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +16,8 @@ from jupyter_mntrain.train.data.opening import needs_pyarrow, open_text, unreada
 
 _LONGEST_FIELD = 2**31 - 1
 """Characters of a CSV field; Python's default ends at 128 KiB, and texts do not."""
+_UTF_16 = ("\udcff\udcfe", "\udcfe\udcff")
+"""Its byte order marks, read as UTF-8."""
 
 
 class SourceRow(NamedTuple):
@@ -49,6 +51,7 @@ def read_rows(path: Path, text_field: str) -> Iterator[SourceRow]:
         return
     readers: dict[str, Callable[[Path], Iterator[SourceRow]]] = {
         ".jsonl": _lines,
+        ".ndjson": _lines,
         ".json": _list,
         ".csv": _columns,
         ".tsv": _columns,
@@ -59,6 +62,8 @@ def read_rows(path: Path, text_field: str) -> Iterator[SourceRow]:
 def _lines(path: Path) -> Iterator[SourceRow]:
     with open_text(path) as (file, took):
         for number, line in enumerate(file, start=1):
+            if number == 1:
+                _refuse_utf_16(path, line)
             if not line.strip():
                 continue
             where, size = f"{path} line {number}", took(line)
@@ -72,7 +77,17 @@ def _lines(path: Path) -> Iterator[SourceRow]:
 
 def _list(path: Path) -> Iterator[SourceRow]:
     with open_text(path) as (file, _):
-        values = _decoded(file.read(), str(path))
+        text = file.read()
+    _refuse_utf_16(path, text)
+    try:
+        values = _decoded(text, str(path))
+    except RowError:
+        first, _, rest = text.lstrip().partition("\n")
+        if not (rest.strip() and _is_object(first)):
+            raise
+        del text, rest
+        yield from _lines(path)  # many call such a file .json, too
+        return
     if not isinstance(values, list):
         raise RecipeError(f"{path} is not a list of objects", fix="write [{…}, {…}], or .jsonl")
     for number, value in enumerate(values, start=1):
@@ -86,6 +101,7 @@ def _columns(path: Path) -> Iterator[SourceRow]:
     with open_text(path, newline="") as (file, took):
         reader = csv.DictReader(file, delimiter=delimiter, strict=True)
         try:
+            _refuse_names(path, reader.fieldnames or ())
             for values in reader:
                 where = f"{path} line {reader.line_num}"
                 fields = {name: value for name, value in values.items() if value is not None}
@@ -102,10 +118,40 @@ def _columns(path: Path) -> Iterator[SourceRow]:
             raise RecipeError(cause, fix="repair its quotes") from None
 
 
+def _refuse_names(path: Path, names: Sequence[str]) -> None:
+    """Check the first line of a table.
+
+    Raises:
+        RecipeError: two columns have one name, or the fields are not separated as they must be.
+    """
+    _refuse_utf_16(path, "".join(names[:1]))
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        cause = f'{path}: two of its columns are called "{twice}"'
+        raise RecipeError(cause, fix="give each column a name of its own in the first line")
+    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+        cause = f"{path}: its fields are not separated by commas"
+        raise RecipeError(cause, fix="save it with commas, or with tabs as .tsv")
+
+
+def _refuse_utf_16(path: Path, start: str) -> None:
+    if start.startswith(_UTF_16):
+        fix = f"save it as UTF-8: iconv -f UTF-16 -t UTF-8 {path.name}"
+        raise RecipeError(f"{path} is UTF-16, not UTF-8", fix=fix)
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(_decoded(line, ""), dict)
+    except RowError:
+        return False
+
+
 def _row(value: Any, where: str, size: float) -> SourceRow:
     if isinstance(value, dict):
         return SourceRow(value, where, size)
-    error = RowError(where, "not an object with fields", fix='write {"text": "…"}')
+    fix = 'write {"text": "…"}, each on a line of its own, or [{…}, {…}] in a .json file'
+    error = RowError(where, "not an object with fields", fix=fix)
     return SourceRow({}, where, size, error)
 
 
@@ -115,7 +161,8 @@ def _decoded(text: str, where: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise RowError(where, "not JSON", detail=f": {error.msg}", fix="repair it") from None
+        fix = "repair it: .jsonl has an object on each line, .json one list of objects"
+        raise RowError(where, "not JSON", detail=f": {error.msg}", fix=fix) from None
     except RecursionError:
         raise RowError(where, "JSON that is nested too deeply", fix="write it flat") from None
 

@@ -34,6 +34,8 @@ END_OF_TEXT_ID = 0
 
 _FORMAT = "3"
 """Part of every cache key: raise it when the format of the files changes."""
+_READING = "weights"
+"""Part of the key of tokens: change it when the same rows are read in another way."""
 
 
 @dataclass(frozen=True)
@@ -223,9 +225,8 @@ def _encoded(
     # The template already ends a conversation.
     end = None if is_chat else end_of_text
     digest = _digest(_FORMAT, fast.to_str(), str(end), template or "", str(marks))
-    folder = (
-        cache / f"tokens-{_digest(corpus.digest, _policy(section), _split(section), digest)[:32]}"
-    )
+    read = (corpus.digest, _policy(section), _split(section), _READING)
+    folder = cache / f"tokens-{_digest(*read, digest)[:32]}"
     with _locked(folder, progress):
         if not folder.exists():
             reading = Reading(corpus, writer, fitting(section, fast))
