@@ -176,8 +176,7 @@ class Trainer:
             if self.checkpoints.after(steps_done, self.optimizer, evaluated, is_last=is_over):
                 break
         self.checkpoints.close()
-        if self.output.directory is not None:
-            self.meetings.conclude(steps_done)  # what is written holds what all have learned
+        self.meetings.end(steps_done, is_written=self.output.directory is not None)
         figures = self.checkpoints.figures_after(steps_done)
         self.output.write(self.pipeline.written_once(), figures, self.recorder.progress)
         self.checkpoints.finish_copies()
@@ -307,9 +306,10 @@ class Trainer:
             say(said)
 
     def _evaluate(self, step: int) -> float:
-        loss = self.evaluation.measure(step)
-        self._refuse_nan("evaluation-loss", step, {"loss": loss, "grad_norm": 0.0})
-        self.evaluation.write_samples(step)
+        with self.meetings.common(step):
+            loss = self.evaluation.measure(step)
+            self._refuse_nan("evaluation-loss", step, {"loss": loss, "grad_norm": 0.0})
+            self.evaluation.write_samples(step)
         self._leave_out()
         return loss
 

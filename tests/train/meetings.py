@@ -39,6 +39,12 @@ from tests.train.test_command import write_text
 REPLICAS, EVERY, STEPS = 2, 2, 5
 """They meet after steps 2, 4 and 5, the last one."""
 
+IN_FRAGMENTS = {"sync_every": 4, "sync_fragments": 2}
+"""They meet in turn, after steps 2 and 4, and both after step 5."""
+
+LATE = {"sync_every": 4, "sync_fragments": 2, "sync_delay": 1}
+"""Likewise, and averages are taken after steps 3 and 5."""
+
 RATE = 1e-3
 
 SAVED_EVERY, TRAINED = 2, 7
@@ -50,6 +56,11 @@ SETTINGS = (
     *(f"data_parallel.replicas={REPLICAS}", f"data_parallel.sync_every={MET_EVERY}"),
     *("report.to=[]", "evaluation.interval_steps=3", "evaluation.sequences=4"),
 )
+FRAGMENTS = (
+    *("data_parallel.sync_every=4", "data_parallel.sync_fragments=2"),
+    *("data_parallel.sync_delay=1", "evaluation.interval_steps=4"),
+)
+"""After step 4 a checkpoint is saved while an average is under way."""
 NARROW = (
     *("model.dtype=bfloat16", "data_parallel.sync_dtype=int8"),
     *("train.skip_spikes=50", "adapters.rank=4"),
@@ -64,6 +75,8 @@ class Played:
         self.recipe = recipe
         self.replicas = [OneProcess(recipe, config) for _ in range(section.replicas)]
         self.met = [nn.Parameter(p.detach().clone()) for p in self._weights(0)]
+        self.names = [name for name, _ in self.replicas[0].model.named_parameters()]
+        self.late: tuple[Any, ...] = ()
         self.sgd = torch.optim.SGD(
             self.met,
             lr=section.outer_learning_rate,
@@ -89,19 +102,52 @@ class Played:
             nn.utils.clip_grad_norm_(one.model.parameters(), section.clip_norm)
             one.adamw.step()
             one.adamw.zero_grad()
-        if (step + 1) % self.recipe.data_parallel.sync_every == 0 or step + 1 == STEPS:
-            self._meet()
+        self._meet_after(step + 1)
         return total / len(self.replicas)
 
+    def _meet_after(self, done: int) -> None:
+        section = self.recipe.data_parallel
+        every = section.sync_every // section.sync_fragments
+        number = (done // every - 1) % section.sync_fragments
+        if self.late and (done == STEPS or done - self.late[0] == section.sync_delay):
+            self._apply(*self.late[1:], kept=0.5)
+            self.late = ()
+        if done == STEPS:
+            for one in range(section.sync_fragments):
+                self._apply(one, self._differences(one), kept=0.0)
+        elif done % every == 0 and section.sync_delay:
+            self.late = (done, number, self._differences(number))
+        elif done % every == 0:
+            self._apply(number, self._differences(number), kept=0.0)
+
+    def _fragment(self, number: int) -> list[int]:
+        """Places of its parameters: layers in turn, and all else first."""
+        found = []
+        for place, name in enumerate(self.names):
+            layer = next((int(part) for part in name.split(".") if part.isdigit()), 0)
+            if layer % self.recipe.data_parallel.sync_fragments == number:
+                found.append(place)
+        return found
+
     @torch.no_grad()
-    def _meet(self) -> None:
+    def _differences(self, number: int) -> list[torch.Tensor]:
         every = [self._weights(replica) for replica in range(len(self.replicas))]
-        for place, one in enumerate(self.met):
-            one.grad = sum((one - own[place] for own in every), torch.zeros(())) / len(every)
-        self.sgd.step()
-        for own in every:
-            for one, met in zip(own, self.met, strict=True):
-                one.copy_(met)
+        return [
+            sum((self.met[place] - own[place] for own in every), torch.zeros(())) / len(every)
+            for place in self._fragment(number)
+        ]
+
+    @torch.no_grad()
+    def _apply(self, number: int, means: Sequence[torch.Tensor], kept: float) -> None:
+        places = self._fragment(number)
+        for place, mean in zip(places, means, strict=True):
+            self.met[place].grad = mean
+        self.sgd.step()  # leaves out those without a gradient
+        self.sgd.zero_grad()
+        for replica in range(len(self.replicas)):
+            own = self._weights(replica)
+            for place in places:
+                own[place].copy_(kept * own[place] + (1 - kept) * self.met[place])
 
 
 def run_meetings(world: World, directory: Path) -> MeetingOutcome:
@@ -119,14 +165,19 @@ def run_meetings(world: World, directory: Path) -> MeetingOutcome:
 def _recipes(ranks: int) -> Iterator[Recipe]:
     """Replicas of whole weights and of adapters, or of two stages and of two shards."""
     low = AdaptersSection(rank=4, alpha=16.0)
-    kinds = (
-        [(1, NO_ADAPTERS), (1, low)] if ranks == REPLICAS else [(1, NO_ADAPTERS), (2, NO_ADAPTERS)]
-    )
-    for shards, adapters in kinds:
+    usual_meetings = {"sync_every": EVERY}
+    kinds: list[tuple[int, AdaptersSection, dict[str, int]]] = [
+        (1, NO_ADAPTERS, usual_meetings),
+        (1, NO_ADAPTERS, IN_FRAGMENTS),
+        (1, NO_ADAPTERS, LATE),
+        (1, low, usual_meetings) if ranks == REPLICAS else (2, NO_ADAPTERS, usual_meetings),
+        (1, low, LATE) if ranks == REPLICAS else (2, NO_ADAPTERS, LATE),
+    ]
+    for shards, adapters, meetings in kinds:
         usual = case(
             *("llama", "eager-1f1b", "uneven", 1, ranks),
             tied=True,
-            data_parallel=DataParallelSection(replicas=REPLICAS, shards=shards, sync_every=EVERY),
+            data_parallel=DataParallelSection(replicas=REPLICAS, shards=shards, **meetings),
             adapters=adapters,
         )
         yield replace(
@@ -169,7 +220,14 @@ def _averaged_error(
     recipe: Recipe, groups: Groups, pipeline: Pipeline, optimizer: Optimizer, batch: Batch
 ) -> float:
     """Without momentum, and by a learning rate of 1: the mean of what SGD makes of the same."""
-    plain = replace(recipe.data_parallel, sync_every=1, outer_learning_rate=1.0, outer_momentum=0.0)
+    plain = replace(
+        recipe.data_parallel,
+        sync_every=1,
+        sync_fragments=1,
+        sync_delay=0,
+        outer_learning_rate=1.0,
+        outer_momentum=0.0,
+    )
     meter = StageMeter(Stopwatch(groups.pipeline.device))
     every_step = replace(recipe, data_parallel=plain)
     meetings = Meetings(every_step, groups, pipeline, optimizer, meter, unwatched)
@@ -213,7 +271,12 @@ def _worst(pipeline: Pipeline, expected: Mapping[str, torch.Tensor]) -> float:
 def _differing(world: World, directory: Path) -> list[str]:
     """Train, and again from between two meetings, by what is sent. Collective."""
     found = []
-    for name, more in (("float32", ()), ("bfloat16 and int8", NARROW)):
+    for name, more in (
+        ("float32", ()),
+        ("bfloat16 and int8", NARROW),
+        ("fragments behind computing", FRAGMENTS),
+        ("int8 fragments behind computing", (*NARROW, *FRAGMENTS)),
+    ):
         folder = directory / f"meetings-{name}"
         if world.is_head:
             folder.mkdir()

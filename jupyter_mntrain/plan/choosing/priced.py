@@ -13,7 +13,7 @@ from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween
 from jupyter_mntrain.plan.choosing.pricing import Price
 from jupyter_mntrain.plan.choosing.room import Room, Shortfall
 from jupyter_mntrain.plan.choosing.setups import Setup, replaced
-from jupyter_mntrain.plan.choosing.update import agreement_seconds, end_seconds
+from jupyter_mntrain.plan.choosing.update import End, agreement_seconds, end_seconds
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.orders.counts import Counts
 from jupyter_mntrain.recipe.rank_memory import Config
@@ -107,7 +107,7 @@ class Priced:
         self.room = Room(setup, task.config, chain)
         self._cap = self.price.places
         self._agreement_s: float | None = None
-        self._ends: dict[tuple[tuple[int, ...], int], float] = {}
+        self._ends: dict[tuple[tuple[int, ...], int], End] = {}
         self._given = self._fixed_split()
 
     @property
@@ -272,16 +272,12 @@ class Priced:
 
     def _found(self, split: tuple[int, ...], counts: Counts | None) -> Choice:
         recipe = replaced(self.setup.recipe, split=split)
-        return Choice(
-            Setup(recipe),
-            split,
-            counts,
-            self.price.seconds(split, counts),
-            self._end(recipe),
-        )
+        pass_s = self.price.seconds(split, counts)
+        return Choice(Setup(recipe), split, counts, pass_s, self._end(recipe, pass_s))
 
-    def _end(self, recipe: Recipe) -> float:
+    def _end(self, recipe: Recipe, pass_s: float) -> float:
         """Seconds after the last backward pass, of the slowest place."""
+        computing_s = recipe.train.accumulation * pass_s
         if self._agreement_s is None:
             task = self._task
             self._agreement_s = agreement_seconds(
@@ -301,7 +297,7 @@ class Priced:
                     self._task.devices,
                     self._task.links,
                 )
-            slowest = max(slowest, self._ends[own, place])
+            slowest = max(slowest, self._ends[own, place].beside(computing_s, recipe))
         return slowest + self._agreement_s
 
     def _note_lack(self) -> None:

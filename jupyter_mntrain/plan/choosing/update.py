@@ -58,6 +58,28 @@ def update_seconds(
     return moved / speed.bytes_per_s
 
 
+class End(NamedTuple):
+    """Seconds of a place from the last backward pass to the end of the step.
+
+    Args:
+        own_s: of what all wait for.
+        meeting_s: of meetings of replicas: the mean of a step, as if none were behind computing.
+    """
+
+    own_s: float
+    meeting_s: float = 0.0
+
+    def beside(self, computing_s: float, recipe: Recipe) -> float:
+        """Return all of them, less what is hidden.
+
+        Args:
+            computing_s: of a step; averages that come later have several to arrive.
+        """
+        section = recipe.data_parallel
+        hidden = section.sync_delay / section.fragment_steps if section.meets_rarely else 0.0
+        return self.own_s + max(0.0, self.meeting_s - hidden * computing_s)
+
+
 def end_seconds(
     recipe: Recipe,
     config: Config,
@@ -66,11 +88,12 @@ def end_seconds(
     place: int,
     devices: Sequence[Device],
     links: LinkBetween,
-) -> float:
-    """Return the seconds of a place from the last backward pass to the end of the step."""
+) -> End:
+    """Return what a place takes from the last backward pass to the end of the step."""
     shapes = place_shapes(recipe, config, layout, place)
     speed, shards = chain.places[place].speed, recipe.data_parallel.shards
-    return update_seconds(recipe, shapes, speed, shards=shards) + sum_seconds(
+    update_s = update_seconds(recipe, shapes, speed, shards=shards)
+    summed = sum_seconds(
         recipe,
         shapes,
         passed_bytes(
@@ -84,6 +107,7 @@ def end_seconds(
         devices,
         links,
     )
+    return summed._replace(own_s=update_s + summed.own_s)
 
 
 def place_shapes(
@@ -146,7 +170,7 @@ def sum_seconds(
     rings: Rings,
     devices: Sequence[Device],
     links: LinkBetween,
-) -> float:
+) -> End:
     """Return the seconds in which replicas and shards exchange gradients and weights.
 
     Args:
@@ -156,18 +180,20 @@ def sum_seconds(
     """
     replicas, shards = recipe.data_parallel.replicas, recipe.data_parallel.shards
     values = sum(map(math.prod, shapes))
-    seconds = 0.0
+    passed_s, replicas_s = 0.0, 0.0
     if shards > 1:
         speed = ring_speed(devices, links, rings.shards[place])
-        seconds += ring_seconds(passed, shards, speed, rounds=1)
+        passed_s = ring_seconds(passed, shards, speed, rounds=1)
     if replicas > 1:
-        seconds += max(
+        replicas_s = max(
             replica_seconds(
                 recipe, values / shards, ring_speed(devices, links, ring, beside=rings.every)
             )
             for ring in rings.replicas[place]
         )
-    return seconds
+    if recipe.data_parallel.meets_rarely:
+        return End(passed_s, replicas_s)
+    return End(passed_s + replicas_s)
 
 
 def agreement_seconds(

@@ -40,6 +40,8 @@ EFFECTS: Final[dict[str, Effect]] = {
     "data_parallel.outer_learning_rate": "other",
     "data_parallel.outer_momentum": "other",
     "data_parallel.sync_dtype": "other",
+    "data_parallel.sync_fragments": "other",
+    "data_parallel.sync_delay": "other",
     "optimizer": "other",
     "optimizer.kind": "refused",
     "optimizer.precision": "refused",

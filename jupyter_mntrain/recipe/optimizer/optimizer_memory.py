@@ -61,13 +61,15 @@ def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
 
 def outer_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
     """Bytes in host memory of what replicas that meet rarely keep between meetings: the weights of
-    the last one, and their momentum, in float32.
+    the last one, and their momentum, in float32; and of a fragment that is under way.
     """
     section = recipe.data_parallel
     if not section.meets_rarely:
         return 0
+    values = sum(map(math.prod, parameters))
     copies = 2 if section.outer_momentum else 1
-    return copies * FLOAT32 * sum(map(math.prod, parameters))
+    held = math.ceil(values / section.sync_fragments) if section.sync_delay else 0
+    return FLOAT32 * (copies * values + held)
 
 
 def update_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:

@@ -17,7 +17,10 @@ BLOCK, SCALE_BYTES = 1024, 4
 SENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + SCALE_BYTES / BLOCK}
 """Bytes per value at a meeting of replicas."""
 
-OF_MEETINGS = ("outer_learning_rate", "outer_momentum", "sync_dtype")
+OF_MEETINGS = (
+    *("outer_learning_rate", "outer_momentum", "sync_dtype"),
+    *("sync_fragments", "sync_delay"),
+)
 """Fields that nothing reads where replicas sum gradients in every step."""
 
 
@@ -36,6 +39,10 @@ class DataParallelSection(UserRecord, frozen=True):
     ones. SGD with Nesterov momentum, by ``outer_learning_rate`` and ``outer_momentum``, takes the
     mean of the differences to the weights of the last meeting, which are sent in ``sync_dtype``:
     as ``int8``, with a scale for every :data:`BLOCK` of them.
+
+    With ``sync_fragments`` above 1, the weights meet in so many fragments one after another, each
+    once in ``sync_every`` steps (arXiv 2501.18512). With ``sync_delay`` above 0, an average is made
+    behind computing, and taken so many steps after the differences were.
     """
 
     replicas: Annotated[int, Meta(ge=1, le=1024)] = 1
@@ -45,6 +52,8 @@ class DataParallelSection(UserRecord, frozen=True):
     outer_learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 0.7
     outer_momentum: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
     sync_dtype: Literal["float32", "bfloat16", "int8"] = "float32"
+    sync_fragments: Annotated[int, Meta(ge=1, le=1024)] = 1
+    sync_delay: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
     @property
     def width(self) -> int:
@@ -55,6 +64,17 @@ class DataParallelSection(UserRecord, frozen=True):
     def meets_rarely(self) -> bool:
         """Whether replicas train apart between meetings; else they sum gradients in every step."""
         return self.sync_every > 0
+
+    @property
+    def fragment_steps(self) -> int:
+        """Steps from the meeting of one fragment to that of the next; 0 without rare meetings."""
+        return self.sync_every // self.sync_fragments
+
+    def fragment_due(self, step: int) -> int | None:
+        """Number of the fragment that meets after ``step`` steps, if one does."""
+        if not self.meets_rarely or step % self.fragment_steps:
+            return None
+        return (step // self.fragment_steps - 1) % self.sync_fragments
 
     @property
     def sent_bytes(self) -> float:
@@ -97,12 +117,32 @@ def check_meetings(section: DataParallelSection, evaluation: EvaluationSection) 
             fix = f"set sync_every, for example to 50, or leave {_listed(of_meetings)} out"
             raise RecipeError(cause, fix=fix)
         return
+    _check_fragments(section)
     between = evaluation.interval_steps
     if between % every:
         cause = f"evaluation.interval_steps = {between}: with {given} the replicas have different "
         cause += "weights between meetings"
         nearest = max(1, round(between / every)) * every
         raise RecipeError(cause, fix=f"use a multiple of {every}, for example {nearest}")
+
+
+def _check_fragments(section: DataParallelSection) -> None:
+    """Refuse fragments that do not share the steps evenly, and averages that are taken later than
+    the next fragment meets.
+    """
+    every, fragments, delay = section.sync_every, section.sync_fragments, section.sync_delay
+    given = f"data_parallel.sync_every = {every}"
+    if every % fragments:
+        cause = f"data_parallel.sync_fragments = {fragments}: {given} is no multiple of it, and "
+        cause += "fragments meet at equal intervals"
+        nearest = max(1, round(every / fragments)) * fragments
+        fitting = max(one for one in range(1, fragments) if every % one == 0)
+        raise RecipeError(cause, fix=f"use {fitting} fragments, or sync_every = {nearest}")
+    if delay >= section.fragment_steps:
+        cause = f"data_parallel.sync_delay = {delay}: the next fragment meets "
+        cause += f"{section.fragment_steps} step{'s' * (section.fragment_steps > 1)} later, with "
+        cause += f"{given} and sync_fragments = {fragments}"
+        raise RecipeError(cause, fix=f"use at most {section.fragment_steps - 1}")
 
 
 def _listed(fields: Sequence[str]) -> str:

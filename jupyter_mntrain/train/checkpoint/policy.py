@@ -303,13 +303,14 @@ class Checkpointing:
         found = begin.found
         apart = replicas_apart(found.manifest)
         common, own = self._state(optimizer, apart)
-        state = common | own
+        state, means = common | own, self.meetings.expected_means()
+        rows_of = dict(zip(means, self._by_rows(means), strict=True))
         random = random_state(self.world) if found.manifest.world_size == self.world.size else {}
         loaded = load(
             self.world,
             begin.directory,
             found,
-            [*state, *random, HISTORY, COUNTS],
+            [*state, *random, HISTORY, COUNTS, *rows_of.values()],
             progress=self.recorder.progress,
         )
         begins = [name for name in common if name.startswith(MOMENTUM)]
@@ -331,6 +332,8 @@ class Checkpointing:
                 one.copy_(loaded[name])
         if not apart:
             self.meetings.begin_at(found.manifest.step)
+        arrived = {name: loaded[rows] for name, rows in rows_of.items() if rows in loaded}
+        self.meetings.go_on(found.manifest.step, arrived)
         optimizer.resume_after(found.manifest.step)
         self.spikes.restore(loaded)
         set_random_state(self.world, loaded)

@@ -1,8 +1,13 @@
-"""Meetings: replicas that train apart average what they have learned, every so many steps."""
+"""Meetings: replicas that train apart average what they have learned, every so many steps.
+
+All weights at once, or one fragment after another; at once, or behind computing (streaming DiLoCo,
+arXiv 2501.18512).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -12,7 +17,8 @@ from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.optimizer.averaging import average
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
-from jupyter_mntrain.train.optimizer.outer import outer_buckets
+from jupyter_mntrain.train.optimizer.outer import OuterBucket, outer_fragments
+from jupyter_mntrain.train.optimizer.under_way import Averages, UnderWay
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
 from jupyter_mntrain.train.world import Groups
@@ -21,6 +27,13 @@ MEETING = "averaging the replicas"
 
 MOMENTUM = "outer/momentum/"
 """Before the name of a parameter, in a checkpoint."""
+
+MEAN = "outer/mean/"
+"""Likewise: the average of what replicas have learned, which is not applied yet."""
+
+KEPT = 0.5
+"""Of a replica's own weights where an average comes late, as in the paper: what it has learned
+meanwhile is not thrown away."""
 
 
 class Meetings:
@@ -50,12 +63,17 @@ class Meetings:
         self._optimizer = optimizer
         self._meter = meter
         self._progress = progress
-        kept = optimizer.kept() if self.are_rare else {}
-        self._buckets = outer_buckets(self._section, kept)
+        self._fragments: Sequence[Sequence[OuterBucket]] = ()
+        self._under_way: UnderWay | None = None
+        self._met: dict[int, int] = {}
+        """Steps at the last meeting of each fragment, by its number, as far as this process knows;
+        an average under way does not count."""
         self._last = torch.zeros((), dtype=torch.int64)
-        """Steps at the last meeting; a tensor, as a checkpoint has it."""
+        """Steps at which all weights were equal; a tensor, as a checkpoint has it."""
         self.are_held = True
         """Else each replica trains alone to the end, as where a step is only tried."""
+        if self.are_rare:
+            self._begin_with_own()
 
     @property
     def are_rare(self) -> bool:
@@ -71,34 +89,107 @@ class Meetings:
 
         That is after the last step, too: what is written then holds what all have learned.
         """
-        if step % max(1, self._section.sync_every) == 0 or step == self.recipe.steps:
+        if step == self.recipe.steps:
             self.conclude(step)
+        elif self.are_held and self.are_rare:
+            section, under_way = self._section, self._under_way
+            if under_way is not None and step >= under_way.step + section.sync_delay:
+                self._take()
+            fragment = section.fragment_due(step)
+            if fragment is not None and section.sync_delay:
+                self._send(fragment, step)
+            elif fragment is not None:
+                self._meet(fragment, step)
 
     def conclude(self, step: int) -> None:
-        """Meet if that has not been done after this step. Collective."""
+        """Meet with all weights that have not met after this step. Collective."""
         if self.are_held and not self.is_over(step):
-            self._meet()
+            self._take()
+            for fragment in range(self._section.sync_fragments):
+                if self._met.get(fragment) != step:
+                    self._meet(fragment, step)
             self._last.fill_(step)
+
+    def end(self, step: int, *, is_written: bool) -> None:
+        """Meet a last time, if the model is written: it then holds what all have learned. Else only
+        wait for what is under way: its group is about to be closed. Collective.
+        """
+        if is_written:
+            self.conclude(step)
+        elif self._under_way is not None:
+            self._under_way.wait(MEETING, self._progress)
 
     def begin_at(self, step: int) -> None:
         """Take the weights that all replicas have after ``step`` steps for those of a meeting."""
         if self.are_rare:
-            self._buckets = outer_buckets(self._section, self._optimizer.kept())
+            self._begin_with_own()
             self._last.fill_(step)
+
+    @contextmanager
+    def common(self, step: int) -> Iterator[None]:
+        """Have the weights of the last meetings in place of a replica's own, to evaluate them."""
+        if self.is_over(step):
+            yield
+            return
+        kept = self._optimizer.kept()
+        own = {name: one.detach().clone() for name, one in kept.items()}
+        self._put(self._weights())
+        try:
+            yield
+        finally:
+            self._put(own)
 
     def state(self) -> dict[str, torch.Tensor]:
         """What all replicas have in common, by its names in a checkpoint: ``model/NAME`` in the
         dtype of the model, as everybody reads it who wants one, and with less than float32 beside
         it what that was rounded from. Views, but for what is rounded.
+
+        Waits for an average that is under way.
         """
         weights = self._weights()
         dtype = DTYPES[self.recipe.dtype]
         found = {f"model/{name}": one.to(dtype) for name, one in weights.items()}
         if dtype != torch.float32:
             found |= {f"outer/weights/{name}": one for name, one in weights.items()}
-        for bucket in self._buckets:
+        for bucket in self._buckets():
             found |= {f"{MOMENTUM}{name}": one for name, one in bucket.momentum().items()}
+        found |= self._means()
         return found | {"outer/step": self._last}
+
+    def expected_means(self) -> dict[str, torch.Tensor]:
+        """What :meth:`state` may have of an average that is under way: names and shapes, for
+        :meth:`go_on`.
+        """
+        if not self._section.sync_delay:
+            return {}
+        shapes = {name: one.shape for name, one in self._weights().items()}
+        return {f"{MEAN}{name}": torch.zeros(()).expand(one) for name, one in shapes.items()}
+
+    def go_on(self, step: int, means: Mapping[str, torch.Tensor]) -> None:
+        """Go on after a checkpoint, once the tensors of :meth:`state` are restored.
+
+        Args:
+            step: of the checkpoint.
+            means: those of :meth:`expected_means` that it has. If fragments have been other ones,
+                they are left out: what they hold is sent again at the next meeting.
+        """
+        if not self.are_rare:
+            return
+        section = self._section
+        for back in range(section.sync_delay + 1) if section.sync_delay else ():
+            fragment = section.fragment_due(step - back) if step > back else None
+            if fragment is None:
+                continue
+            buckets = self._fragments[fragment]
+            names = {f"{MEAN}{name}" for bucket in buckets for name in bucket.weights}
+            if names and names == means.keys():
+                self._under_way = UnderWay(fragment, step - back)
+                arrived = [bucket.joined(means, MEAN) for bucket in buckets]
+                self._under_way.averages.set_result(Averages(arrived))
+            return
+        fragment = section.fragment_due(step)
+        if fragment is not None and not section.sync_delay:
+            self._met[fragment] = step
 
     def __str__(self) -> str:
         """What the log says of them behind the replicas; empty if there are none."""
@@ -107,36 +198,107 @@ class Meetings:
         section = self._section
         values = sum(one.numel() for one in self._weights().values())
         size = shown_bytes(round(values * section.sent_bytes))
+        parts, delay = section.sync_fragments, section.sync_delay
+        how = f", in {parts} fragments" if parts > 1 else ""
+        how += f", taken {delay} step{'s' * (delay > 1)} later" if delay else ""
         return (
             f"; replicas meet every {section.sync_every} steps: {size} per rank in "
-            f"{section.sync_dtype}; outer learning rate {section.outer_learning_rate:g}, "
+            f"{section.sync_dtype}{how}; outer learning rate {section.outer_learning_rate:g}, "
             f"momentum {section.outer_momentum:g}"
         )
+
+    def _begin_with_own(self) -> None:
+        counted = self._pipeline.counted_once()
+        self._fragments = outer_fragments(self._section, self._optimizer.kept(), counted)
+        self._under_way = None
+
+    def _buckets(self) -> Iterator[OuterBucket]:
+        for fragment in self._fragments:
+            yield from fragment
 
     def _weights(self) -> Mapping[str, torch.Tensor]:
         """Those of the last meeting."""
         return {
-            name: one.detach() for bucket in self._buckets for name, one in bucket.weights.items()
+            name: one.detach() for bucket in self._buckets() for name, one in bucket.weights.items()
         }
 
+    def _means(self) -> dict[str, torch.Tensor]:
+        """The average that is under way, by its names in a checkpoint."""
+        if self._under_way is None:
+            return {}
+        arrived = self._under_way.wait(MEETING, self._progress).means
+        buckets = self._fragments[self._under_way.fragment]
+        return {
+            f"{MEAN}{name}": part
+            for bucket, mean in zip(buckets, arrived, strict=True)
+            for name, part in bucket.parts(mean).items()
+        }
+
+    def _meet(self, fragment: int, step: int) -> None:
+        """Average a fragment now; all replicas have its weights then."""
+        self._average(fragment)
+        self._met[fragment] = step
+        if all(self._met.get(one) == step for one in range(self._section.sync_fragments)):
+            self._last.fill_(step)
+
     @torch.no_grad()
-    def _meet(self) -> None:
-        group, kept, total = self._groups.replicas, self._optimizer.kept(), 0
+    def _average(self, fragment: int) -> None:
+        group, kept = self._groups.replicas, self._optimizer.kept()
         assert group is not None  # noqa: S101
-        values = sum(one.numel() for one in kept.values())
-        size = round(values * self._section.sent_bytes)
-        tally = Tally(self._progress, MEETING, size, "B")
-        for bucket in self._buckets:
+        buckets, each = self._fragments[fragment], self._section.sent_bytes
+        values = sum(one.numel() for bucket in buckets for one in bucket.weights.values())
+        tally, total = Tally(self._progress, MEETING, round(values * each), "B"), 0
+        for bucket in buckets:
             learned = bucket.learned(kept)
             mean, sent = average(learned, self._section.sync_dtype, group)
             bucket.step(mean)
             total += sent
-            tally.add(round(learned.numel() * self._section.sent_bytes))
+            tally.add(round(learned.numel() * each))
         tally.end()
-        before, after = self._groups.grid.ring_of(self._groups.rank)
-        self._meter.passed_on(total, sent_to=after, received_from=before)
-        weights = self._weights()
-        self._pipeline.even_out_tied(weights)
-        for name, one in kept.items():
-            one.copy_(weights[name])
+        self._count(total)
+        self._put(self._evened(fragment))
+
+    @torch.no_grad()
+    def _send(self, fragment: int, step: int) -> None:
+        """Begin to average a fragment."""
+        group, kept = self._groups.replicas, self._optimizer.kept()
+        assert group is not None  # noqa: S101
+        learned = [bucket.learned(kept).cpu() for bucket in self._fragments[fragment]]
+        self._under_way = UnderWay(fragment, step)
+        self._under_way.begin(learned, self._section.sync_dtype, group)
+
+    @torch.no_grad()
+    def _take(self) -> None:
+        """Take the average that is under way, if one is; wait for it if need be."""
+        under_way, self._under_way = self._under_way, None
+        if under_way is None:
+            return
+        arrived = under_way.wait(MEETING, self._progress)
+        for bucket, mean in zip(self._fragments[under_way.fragment], arrived.means, strict=True):
+            bucket.step(mean)
+        self._count(arrived.sent_bytes)
+        kept, met = self._optimizer.kept(), self._evened(under_way.fragment)
+        for name, one in met.items():
+            own = kept[name].float()
+            met[name] = torch.lerp(one.to(own.device), own, KEPT)
+        self._put(met)
+
+    def _evened(self, fragment: int) -> dict[str, torch.Tensor]:
+        """Weights of a fragment after its meeting; collective where it has a tied embedding."""
+        buckets = self._fragments[fragment]
+        weights = {name: one.detach() for bucket in buckets for name, one in bucket.weights.items()}
+        if fragment == 0:  # which has both copies
+            self._pipeline.even_out_tied(weights)
+        return weights
+
+    @torch.no_grad()
+    def _put(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Have a replica go on with these weights in place of its own."""
+        kept = self._optimizer.kept()
+        for name, one in weights.items():
+            kept[name].copy_(one)
         self._optimizer.renew()
+
+    def _count(self, sent_bytes: int) -> None:
+        before, after = self._groups.grid.ring_of(self._groups.rank)
+        self._meter.passed_on(sent_bytes, sent_to=after, received_from=before)

@@ -6,14 +6,21 @@ replica has now is its gradient, and SGD with Nesterov momentum takes the mean o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Container, Mapping, Sequence
 
 import torch
 from torch import nn
 
 from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
+from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.model.weight_files import by_size
 from jupyter_mntrain.train.pipeline.replicas import BUCKET_BYTES
+
+_LAYER = re.compile(r"\.(\d+)\.")
+"""The number of a layer, in the name of a parameter."""
+
+_FLOAT32 = torch.float32.itemsize
 
 
 class OuterBucket:
@@ -58,31 +65,62 @@ class OuterBucket:
         """
         sizes = [one.numel() for one in self.weights.values()]
         flat = torch.empty(sum(sizes), device=next(iter(kept.values())).device)
-        for part, (name, one) in zip(torch.split(flat, sizes), self.weights.items(), strict=True):
+        for name, part in self.parts(flat).items():
             own = kept[name].detach()
             # In place: of an embedding there would be several gigabytes otherwise.
-            part.view_as(own).copy_(one.detach().to(own.dtype)).sub_(own)
+            part.copy_(self.weights[name].detach().to(own.dtype)).sub_(own)
         return flat
+
+    def parts(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Views of what is flat, like the weights and by their names."""
+        held = self.weights
+        parts = torch.split(flat, [one.numel() for one in held.values()])
+        return {name: part.view_as(held[name]) for name, part in zip(held, parts, strict=True)}
+
+    def joined(self, parts: Mapping[str, torch.Tensor], before: str) -> torch.Tensor:
+        """What is like the weights, flat.
+
+        Args:
+            parts: by a weight's name with ``before`` in front.
+        """
+        return torch.cat([parts[f"{before}{name}"].reshape(-1) for name in self.weights])
 
     def step(self, mean: torch.Tensor) -> None:
         """Update the weights by the mean of all replicas' differences."""
-        held = list(self.weights.values())
-        parts = torch.split(mean.to("cpu"), [one.numel() for one in held])
-        for one, part in zip(held, parts, strict=True):
-            one.grad = part.view_as(one)
+        for name, part in self.parts(mean.to("cpu")).items():
+            self.weights[name].grad = part
         self._sgd.step()
-        for one in held:
+        for one in self.weights.values():
             one.grad = None
 
 
-def outer_buckets(
-    section: DataParallelSection, kept: Mapping[str, torch.Tensor]
-) -> Sequence[OuterBucket]:
-    """Make the buckets of a replica's parameters, with the weights that it has now."""
-    size_of = {name: one.numel() * torch.float32.itemsize for name, one in kept.items()}
+def outer_fragments(
+    section: DataParallelSection,
+    kept: Mapping[str, torch.Tensor],
+    counted_once: Container[str],
+) -> Sequence[Sequence[OuterBucket]]:
+    """Make the buckets of a replica's parameters, with the weights that it has now, by fragment.
+
+    Layers are dealt to fragments in turn, as in the paper of streaming DiLoCo, so that it depends
+    on no split. Both copies of a tied embedding are in the first one.
+
+    Args:
+        counted_once: names of the parameters but for a tied copy.
+    """
+    dealt: list[dict[str, torch.Tensor]] = [{} for _ in range(section.sync_fragments)]
+    for name, one in kept.items():
+        layer = _LAYER.search(name)
+        if layer is not None:
+            dealt[int(layer.group(1)) % len(dealt)][name] = one
+        else:
+            is_last = name == HEAD and name in counted_once
+            dealt[-1 if is_last else 0][name] = one
     return [
-        OuterBucket(section, {name: _copied(kept[name]) for name in names})
-        for names in by_size(kept, size_of.__getitem__, BUCKET_BYTES)
+        [
+            OuterBucket(section, {name: _copied(some[name]) for name in names})
+            for names in by_size(some, lambda name: _FLOAT32 * kept[name].numel(), BUCKET_BYTES)
+        ]
+        for some in dealt
     ]
 
 

@@ -44,6 +44,10 @@ def test_what_is_kept_between_meetings_counts_on_a_cpu_and_is_named_beside_a_gpu
     recipe, config = job(*rarely, "pipeline.microbatches=1", "memory.checkpointing=none")
     (estimate,) = forecast(recipe, config, 2)
     assert estimate.host > 50e6, "weights and momentum"
+    late = (*rarely, "data_parallel.sync_fragments=2", "data_parallel.sync_delay=1")
+    given = job(*late, "pipeline.microbatches=1", "memory.checkpointing=none")
+    (behind,) = forecast(*given, 2)
+    assert behind.host == pytest.approx(1.25 * estimate.host), "half of the weights are under way"
     (rank,) = planned(recipe, config, devices([1e10, 1e10])).ranks
     assert rank.memory_bytes == estimate.total + estimate.host
     given = devices([1e10, 1e10])

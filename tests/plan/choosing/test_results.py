@@ -213,6 +213,21 @@ def test_replicas_that_meet_rarely_share_a_slow_link_by_their_steps() -> None:
     assert other(mine, "data parallel, meeting every 10 steps").step_s == pytest.approx(mine.step_s)
 
 
+def test_an_average_that_comes_later_arrives_behind_computing() -> None:
+    recipe = ("data_parallel.replicas=2", "data_parallel.sync_every=10")
+    link = LinkSpeed(3e7, 0.0, is_measured=True)
+    given = devices([1e10, 1e10])
+    at_once = planned(*job(*recipe), given, link).step_s
+    alone = planned(*job(*recipe), given, LinkSpeed(1e12, 0.0, is_measured=True)).step_s
+    sent_s = at_once - alone
+    assert sent_s > 0
+    for delay, fragments in ((1, 1), (4, 1), (4, 2), (9, 1)):
+        late = (f"data_parallel.sync_delay={delay}", f"data_parallel.sync_fragments={fragments}")
+        found = planned(*job(*recipe, *late), given, link).step_s
+        hidden_s = delay * fragments / 10 * alone
+        assert found == pytest.approx(alone + max(0.0, sent_s - hidden_s), rel=0.05)
+
+
 def test_a_replica_that_meets_rarely_is_on_a_node_of_its_own() -> None:
     rarely = ("data_parallel.replicas=2", "data_parallel.sync_every=10")
     fixed = ["pipeline.schedule", "pipeline.microbatches", "pipeline.split"]
