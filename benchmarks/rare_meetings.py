@@ -1,10 +1,12 @@
 """Replicas that meet rarely against one node, and against replicas that meet in every step.
 
     python -m benchmarks.rare_meetings [--repeats 3] [--steps 400] [--every 50] [--json FILE]
+        [--fragments 5] [--delay 4]
 
 Needs root, for the simulated cluster, and two cores. Two hosts, a core each, at 100 Mbit/s; one of
 them alone has half the batch. All read the same text in the same order, so after as many steps both
-runs of two replicas have seen the same tokens. Runs alternate; throughput is that of whole rounds
+runs of two replicas have seen the same tokens. Rare meetings are also held in fragments, of which
+each is averaged behind computing. Runs alternate; throughput is that of whole rounds
 of steps, each with one meeting, after the first.
 """
 
@@ -41,6 +43,7 @@ vocabulary_size = 2048
 [data_parallel]
 replicas = {replicas}
 sync_every = {every}
+{more}
 [train]
 steps = {steps}
 batch_size = {batch}
@@ -65,16 +68,21 @@ class Run:
     loss: float
 
 
-def run(hosts: Sequence[Host], every: int, steps: int, round_steps: int, directory: Path) -> Run:
+def run(
+    hosts: Sequence[Host], every: int, more: str, steps: int, round_steps: int, directory: Path
+) -> Run:
     """Train on these hosts.
 
     Args:
         every: steps between meetings; 0 sums gradients in every step.
+        more: further settings of replicas, in TOML.
         round_steps: of which whole rounds are timed.
     """
     recipe = directory / "recipe.toml"
     count = len(hosts)
-    recipe.write_text(RECIPE.format(replicas=count, every=every, steps=steps, batch=BATCH * count))
+    recipe.write_text(
+        RECIPE.format(replicas=count, every=every, more=more, steps=steps, batch=BATCH * count)
+    )
     metrics = Path(tempfile.mkdtemp(dir=directory))
     processes = []
     for rank, host in enumerate(hosts):
@@ -108,25 +116,27 @@ def main() -> int:
     if steps < 2 * every:
         print(f"rare_meetings: --steps {steps} has no round of {every} to time", file=sys.stderr)
         return 2
-    found: dict[str, list[Run]] = {"one node": [], "rare meetings": [], "every step": []}
+    late = f"sync_fragments = {arguments.fragments}\nsync_delay = {arguments.delay}"
+    found: dict[str, list[Run]] = {}
     with tempfile.TemporaryDirectory() as name, own_lab(2) as lab:
         lab.reshape(DATA, LINK)
         for _ in range(arguments.repeats):
-            for kind, hosts, between in (
-                ("one node", lab.hosts[:1], 0),
-                ("rare meetings", lab.hosts, every),
-                ("every step", lab.hosts, 0),
+            for kind, hosts, between, more in (
+                ("one node", lab.hosts[:1], 0, ""),
+                ("rare meetings", lab.hosts, every, ""),
+                ("in fragments", lab.hosts, every, late),
+                ("every step", lab.hosts, 0, ""),
             ):
-                one = run(hosts, between, steps, every, Path(name))
-                found[kind].append(one)
+                one = run(hosts, between, more, steps, every, Path(name))
+                found.setdefault(kind, []).append(one)
                 shown = f"{kind:14} {one.tokens_per_s:,.0f} tok/s"
                 print(f"{shown}, loss {one.loss:.4f} at the end", flush=True)
     rate = {kind: median(one.tokens_per_s for one in runs) for kind, runs in found.items()}
     loss = {kind: median(one.loss for one in runs) for kind, runs in found.items()}
-    gain = rate["rare meetings"] / rate["one node"]
-    cost = loss["rare meetings"] / loss["every step"]
-    print(f"meeting every {every} steps: {gain:.2f} x one node (limit {SPEEDUP}),")
-    print(f"loss {cost:.3f} x that of meeting in every step (limit {MOST_LOSS})")
+    for kind in ("in fragments", "rare meetings"):  # the limits are for the latter
+        gain, cost = rate[kind] / rate["one node"], loss[kind] / loss["every step"]
+        print(f"{kind} every {every} steps: {gain:.2f} x one node (limit {SPEEDUP}),")
+        print(f"loss {cost:.3f} x that of meeting in every step (limit {MOST_LOSS})")
     if arguments.json:
         written = {kind: [vars(one) for one in runs] for kind, runs in found.items()}
         arguments.json.write_text(json.dumps(written))
@@ -140,6 +150,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--every", type=int, default=50, help="steps between two meetings")
+    parser.add_argument("--fragments", type=int, default=5, help="that meet one after another")
+    parser.add_argument("--delay", type=int, default=4, help="steps until an average is taken")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
