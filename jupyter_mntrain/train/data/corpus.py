@@ -258,7 +258,7 @@ def _corpus(
     for why, names in left_out.items():
         description += f"; {len(names)} left out, which are {why}: {_named(names)}"
     if held := _held_out([path.relative_to(root) for path in kept]):
-        description += f"; trained on are also {_named(held)}"
+        description += f"; also trained on: {_named(held)}"
     return Corpus(
         description=description, digest=digest.hexdigest(), files=tuple(kept), section=section
     )

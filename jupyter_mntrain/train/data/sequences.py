@@ -144,7 +144,7 @@ def rows_of(tokens: Tokens, section: DataSection) -> Rows:
             cause = f'data.too_long = "drop": all documents are longer than {length} tokens'
             raise RecipeError(cause, fix="use longer sequences, or another too_long")
         cause = f"data.sequence_length = {length}: the text has {count} tokens"
-        raise RecipeError(cause, fix=f"use at most {max(1, count - 1)} or more text")
+        raise RecipeError(cause, fix=f"use at most {max(1, count - 1)}, or more text")
     return rows
 
 

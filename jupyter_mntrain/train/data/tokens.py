@@ -119,7 +119,7 @@ def trained_tokens(
     if len(tokenizer) != size:
         cause = f"data.vocabulary_size = {size}: the text of {corpus.description}"
         cause = f"{cause} yields only {len(tokenizer)} tokens"
-        raise RecipeError(cause, fix=f"use at most {len(tokenizer)} or more text")
+        raise RecipeError(cause, fix=f"use at most {len(tokenizer)}, or more text")
     add_tokens(tokenizer, added)
     return _encoded(corpus, section, tokenizer, END_OF_TEXT_ID, cache, progress)
 

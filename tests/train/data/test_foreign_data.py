@@ -101,7 +101,7 @@ def test_files_that_are_called_like_held_out_ones_are_said(tmp_path: Path) -> No
     for name in ("train-00000-of-1.jsonl", "test-00000-of-1.jsonl", "testimony.jsonl"):
         (tmp_path / name).write_text(LINES)
     said = corpus_of(tmp_path).description
-    assert said.endswith("3 files; trained on are also test-00000-of-1.jsonl")
+    assert said.endswith("3 files; also trained on: test-00000-of-1.jsonl")
     (tmp_path / "train-00000-of-1.jsonl").rename(tmp_path / "a.jsonl")
     assert "trained on" not in corpus_of(tmp_path).description
 
