@@ -234,10 +234,10 @@ def _corpus(
     for path in files:
         size, below = path.stat().st_size, path.relative_to(root).as_posix()
         tally.add(size)
-        why = None
-        if not size:
+        is_text, why = data_suffix(path.name) in TEXT_FILES, None
+        if not size and not is_text:
             why = "empty"
-        elif data_suffix(path.name) in TEXT_FILES and not is_utf_8(path):
+        elif is_text and not is_utf_8(path):
             why = "not UTF-8"
         if why is not None:
             left_out.setdefault(why, []).append(below)

@@ -132,7 +132,8 @@ class Meetings:
             yield
             return
         kept = self._optimizer.kept()
-        own = {name: one.detach().clone() for name, one in kept.items()}
+        # A GPU may have no room for both.
+        own = {name: one.detach().to("cpu", copy=True) for name, one in kept.items()}
         self._put(self._weights())
         try:
             yield
