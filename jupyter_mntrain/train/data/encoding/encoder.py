@@ -114,8 +114,11 @@ class Encoder:
 
     def _encode(self, batch: Sequence[_Part]) -> _EncodedBatch:
         texts = [part.piece.text for part in batch]
+        is_fast = all(part.answers is None for part in batch)
+        # The fast one leaves out offsets, which only answers need.
+        encode = self._tokenizer.encode_batch_fast if is_fast else self._tokenizer.encode_batch
         # Most of its time this is in the tokenizer's threads, and other threads of Python run.
-        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        encodings = encode(texts, add_special_tokens=False)
         ids: list[int] = []
         ends: list[int] = []
         answered: list[NDArray[np.bool_]] = []
