@@ -36,7 +36,9 @@ LIMIT = 1.05
 """Loss of adapters over that of full finetuning, at most."""
 NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "finetune.ipynb"
 TASK, TEXT = "samantha.jsonl", "text.jsonl"
-RATES = {"full": (5e-4, 1e-3), "LoRA": (2e-3, 5e-3)}
+WHOLE = "LoRA, ends whole"
+"""Embedding and head are trained beside the adapters."""
+RATES = {"full": (5e-4, 1e-3), "LoRA": (2e-3, 5e-3), WHOLE: (1e-3, 2e-3, 5e-3)}
 """That each method tries: adapters usually take several times the rate of all weights."""
 TURNS = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}<|im_end|>"
 BASE = """
@@ -72,6 +74,7 @@ answers_only = true
 sequence_length = 128
 [adapters]
 rank = {rank}
+train_whole = {whole}
 [optimizer]
 learning_rate = {rate}
 [train]
@@ -172,16 +175,22 @@ def main() -> int:
         base = base_of(arguments.cache, folder)
         for method, rates in RATES.items():
             for rate in rates:
-                rank = arguments.rank if method == "LoRA" else 0
-                settings = {"base": json.dumps(str(base)), "rank": rank, "rate": rate}
+                settings = {
+                    "base": json.dumps(str(base)),
+                    "rank": 0 if method == "full" else arguments.rank,
+                    "whole": '["embedding", "head"]' if method == WHOLE else "[]",
+                    "rate": rate,
+                }
                 told = train(folder, FINETUNE.format(**settings, steps=arguments.steps))
                 one = Run(method, rate, told[0].loss, told[-1].loss)
                 found.setdefault(method, []).append(one)
-                shown = f"{method:4} at {rate:.0e}: loss {one.loss:.4f}"
+                shown = f"{method:16} at {rate:.0e}: loss {one.loss:.4f}"
                 print(f"{shown}, {one.before:.3f} before", flush=True)
     best = {method: min(runs, key=lambda one: one.loss) for method, runs in found.items()}
-    ratio = best["LoRA"].loss / best["full"].loss
-    print(f"LoRA of rank {arguments.rank}: {ratio:.3f} x the loss of all weights (limit {LIMIT})")
+    for method in ("LoRA", WHOLE):
+        ratio = best[method].loss / best["full"].loss
+        print(f"{method}, rank {arguments.rank}: {ratio:.3f} x the loss of all weights")
+    print(f"(limit {LIMIT} for the last)")
     if arguments.json:
         written = {method: [asdict(one) for one in runs] for method, runs in found.items()}
         arguments.json.write_text(json.dumps(written))

@@ -102,9 +102,13 @@ def check_data(recipe: Recipe) -> None:
     twice = next((one for one in added if added.count(one) > 1), None)
     if twice is not None:
         raise RecipeError(f"tokens.add: {twice} is there twice", fix="name each token once")
-    if added and recipe.trains_adapters:
+    whole = {*recipe.adapters.train_whole}
+    if added and recipe.trains_adapters and whole != {"embedding", "head"}:
         cause = "tokens.add: beside adapters the rows of added tokens would not be trained"
-        raise RecipeError(cause, fix="use a model that has these tokens, or adapters.rank = 0")
+        fix = (
+            'set adapters.train_whole = ["embedding", "head"], or use a model that has these tokens'
+        )
+        raise RecipeError(cause, fix=fix)
     if section.sources and section.source != PYTHON_LIBRARY:
         cause = "data.source and data.sources are both given"
         raise RecipeError(cause, fix="remove source, and list its path in sources")
@@ -310,8 +314,7 @@ def _check_float32_gradients(recipe: Recipe) -> None:
 
 def check_tied(recipe: Recipe, stages: int, *, is_tied: bool) -> None:
     """Refuse ``fused_backward`` with a tied embedding, whose gradients are summed too late."""
-    is_trained = is_tied and not recipe.trains_adapters
-    if recipe.memory.fused_backward and is_trained and stages > 1:
+    if recipe.memory.fused_backward and is_tied and recipe.trains_tied and stages > 1:
         cause = (
             "memory.fused_backward = true: the embedding is tied, and its gradient is complete "
             "only after the backward pass"

@@ -52,14 +52,30 @@ class StageShape(Record, frozen=True):
     kept_back: int = 0
     """Most microbatches whose gradients of weights are put off at once."""
     adapted: tuple[LinearShape, ...] | None = None
-    """Shapes of linear layers with an adapter, beside which all parameters are frozen."""
+    """Shapes of linear layers with an adapter, beside which other parameters are frozen."""
+    whole: tuple[tuple[int, ...], ...] = ()
+    """Shapes of embedding and head, where these are trained beside adapters."""
+    trains_head: bool = False
+    """Whether the head is; likewise."""
+
+    @property
+    def freezes_head(self) -> bool:
+        return self.adapted is not None and not self.trains_head
+
+    @property
+    def frozen(self) -> tuple[tuple[int, ...], ...]:
+        """Shapes of the parameters that have no gradients."""
+        if self.adapted is None:
+            return ()
+        return tuple((Counter(self.parameters) - Counter(self.whole)).elements())
 
     def trained(self, recipe: Recipe) -> tuple[tuple[int, ...], ...]:
         """Shapes of the parameters that have gradients."""
         if self.adapted is None:
             return self.parameters
         rank = recipe.adapters.rank
-        return tuple(one for linear in self.adapted for one in adapter_shapes(rank, linear))
+        beside = (one for linear in self.adapted for one in adapter_shapes(rank, linear))
+        return (*beside, *self.whole)
 
 
 def memory_estimate(
@@ -68,7 +84,7 @@ def memory_estimate(
     """Estimate a rank's memory at the peak of a step, from the stages it holds."""
     stages = list(stages)
     trained = [one for stage in stages for one in stage.trained(recipe)]
-    frozen = [one for stage in stages if stage.adapted is not None for one in stage.parameters]
+    frozen = [one for stage in stages for one in stage.frozen]
     parameters = frozen + trained
     of_gradients = [math.prod(one) * gradient_width(recipe) for one in trained]
     waiting = {
@@ -174,7 +190,7 @@ def put_off_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
     queries, keys = shape.heads * shape.head_dim, shape.key_value_heads * shape.head_dim
     inputs = 2 * shape.hidden_size + queries + shape.intermediate_size
     outputs = queries + 2 * keys + 2 * shape.hidden_size + shape.mlp_outputs
-    has_head = stage.has_last and stage.loss == "plain" and stage.adapted is None
+    has_head = stage.has_last and stage.loss == "plain" and not stage.freezes_head
     head = shape.hidden_size + shape.vocabulary_size if has_head else 0
     ranks = 2 * recipe.adapters.rank * len(stage.adapted or ())
     values = stage.layers * (inputs + outputs) + head + ranks
@@ -275,7 +291,7 @@ def _loss_bytes(shape: ModelShape, recipe: Recipe, stage: StageShape) -> int:
         logits, gradients = (2 * FLOAT32 + 1) * vocabulary, 0
     # A microbatch's gradient of the head, before it is added to that of the others; none of a
     # frozen one.
-    added = head if _backwards(recipe) > 1 and stage.adapted is None else 0
+    added = head if _backwards(recipe) > 1 and not stage.freezes_head else 0
     return stage.in_flight * tokens * normed + chunk * (logits + gradients) + added
 
 

@@ -84,7 +84,7 @@ def gpu_overhead(
     groups += parallel.meets_rarely and parallel.shards > 1
     # One communicator per direction with each neighbor, where there are any.
     is_batched = recipe.schedule in BATCHED
-    trains_tied = is_tied and not recipe.trains_adapters
+    trains_tied = is_tied and recipe.trains_tied
     pairs = 0 if is_batched else 2 * len(layout.neighbors(place, tied=trains_tied))
     channels = groups * GROUP_CHANNELS + pairs * PAIR_CHANNELS
     return GpuOverhead(
@@ -170,6 +170,8 @@ def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageS
     return StageShape(
         parameters=parameters(config, layers, is_first=is_first, is_last=is_last),
         adapted=adapted_linears(recipe, config) * layers if recipe.trains_adapters else None,
+        whole=_trained_whole(recipe, config, is_first=is_first, is_last=is_last),
+        trains_head=is_last and trains_head(recipe, config),
         layers=layers,
         has_first=is_first,
         has_last=is_last,
@@ -198,17 +200,39 @@ def adapter_values(recipe: Recipe, config: Config) -> int | None:
     return recipe.adapters.rank * sum(map(sum, adapted_linears(recipe, config)))
 
 
+def trains_head(recipe: Recipe, config: Config) -> bool:
+    """Whether the output projection has gradients."""
+    return recipe.adapters.trains("head", is_tied=bool(config.get("tie_word_embeddings")))
+
+
+def _trained_whole(
+    recipe: Recipe, config: Config, *, is_first: bool, is_last: bool
+) -> tuple[tuple[int, ...], ...]:
+    """Shapes of a stage's embedding and head that are trained in full beside adapters."""
+    if not recipe.trains_adapters:
+        return ()
+    shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
+    is_shared = is_tied and is_first
+    count = int(is_first and recipe.adapters.trains("embedding", is_tied=is_tied))
+    count += is_last and not is_shared and trains_head(recipe, config)
+    return ((shape.vocabulary_size, shape.hidden_size),) * count
+
+
 def shown_adapters(recipe: Recipe, config: Config) -> tuple[str, ...]:
     """Return a line about the adapters of a model, if the recipe has some."""
     if not recipe.trains_adapters:
         return ()
     shape, section = shape_of(config), recipe.adapters
     everything = parameters(config, shape.layers, is_first=True, is_last=True)
-    trained = shape.layers * (adapter_values(recipe, config) or 0)
-    share = trained / (trained + sum(map(math.prod, everything)))
+    beside = shape.layers * (adapter_values(recipe, config) or 0)
+    whole = _trained_whole(recipe, config, is_first=True, is_last=True)
+    trained = beside + sum(map(math.prod, whole))
+    share = trained / (beside + sum(map(math.prod, everything)))
     names = ", ".join(name.rpartition(".")[2] for name in adapted(section, linears(config)))
     line = f"adapters: {trained:,} parameters are trained, {share:.2%} of all: rank {section.rank}"
     line += f", alpha {section.chosen_alpha:g}, of {names}"
+    if section.train_whole:
+        line += f", and the whole {' and '.join(dict.fromkeys(section.train_whole))}"
     if section.quantizes:
         line += ", whose frozen weights are kept in 4 bits (NF4)"
     return (line,)
@@ -217,9 +241,12 @@ def shown_adapters(recipe: Recipe, config: Config) -> tuple[str, ...]:
 def trained_parameters(
     recipe: Recipe, config: Config, layers: int, *, is_first: bool, is_last: bool
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of the parameters of a stage that have gradients: of adapters, or all."""
+    """Return the shapes of the parameters of a stage that have gradients: of adapters and of what
+    is trained whole beside them, or all.
+    """
     if not recipe.trains_adapters:
         return parameters(config, layers, is_first=is_first, is_last=is_last)
     rank = recipe.adapters.rank
     layer = (adapter_shapes(rank, one) for one in adapted_linears(recipe, config))
-    return tuple(one for both in layer for one in both) * layers
+    beside = tuple(one for both in layer for one in both) * layers
+    return beside + _trained_whole(recipe, config, is_first=is_first, is_last=is_last)

@@ -291,8 +291,15 @@ class Recipe(UserRecord, frozen=True):
 
     @property
     def trains_adapters(self) -> bool:
-        """Whether adapters are trained, and the weights beside them are frozen."""
+        """Whether adapters are trained, and the weights beside them are frozen, but for
+        ``adapters.train_whole``.
+        """
         return self.adapters.rank > 0
+
+    @property
+    def trains_tied(self) -> bool:
+        """Whether an embedding that is tied is trained."""
+        return self.adapters.trains("embedding", is_tied=True)
 
     def pipeline_ranks(self, world_size: int) -> int:
         """Ranks per pipeline."""

@@ -79,18 +79,20 @@ def stage_flops_per_token(
     layers: int,
     has_head: bool,
     adapter_values: int | None = None,
+    trains_head: bool = False,
 ) -> float:
     """FLOPs of a pipeline stage of ``layers`` layers for one token, forward and backward.
 
     Args:
         adapter_values: of a layer's adapters, beside which no gradient of a weight is computed;
             ``None`` where all weights are trained.
+        trains_head: whether the gradient of the head is computed beside adapters.
     """
     head = head_flops_per_token(shape) if has_head else 0.0
     whole = layers * layer_flops_per_token(shape, sequence_length) + head
     if adapter_values is None:
         return whole
-    of_frozen = layers * layer_flops_per_token(shape, 0.0) + head
+    of_frozen = layers * layer_flops_per_token(shape, 0.0) + (0.0 if trains_head else head)
     of_adapters = layers * 2 * FORWARD_AND_BACKWARD * adapter_values
     return whole - of_frozen / FORWARD_AND_BACKWARD + of_adapters
 

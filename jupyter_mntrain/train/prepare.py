@@ -17,7 +17,7 @@ from jupyter_mntrain.recipe.families import family_of, normal
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import check
-from jupyter_mntrain.recipe.rank_memory import adapter_values, shown_adapters
+from jupyter_mntrain.recipe.rank_memory import adapter_values, shown_adapters, trains_head
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
@@ -112,6 +112,7 @@ class Prepared:
             layers=len(self.layout.layers_of(place)),
             has_head=place == self.layout.last_rank,
             adapter_values=adapter_values(self.recipe, self.config.to_dict()),
+            trains_head=trains_head(self.recipe, self.config.to_dict()),
         )
 
 
@@ -303,7 +304,7 @@ def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens, None]:
 
 
 def _base_digest(recipe: Recipe) -> dict[str, str]:
-    """Of the weights beside adapters, which no checkpoint holds."""
+    """Of the model beside whose weights adapters are trained; no checkpoint holds them."""
     if not recipe.trains_adapters:
         return {}
     if recipe.model.path is None:

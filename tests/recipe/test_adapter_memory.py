@@ -15,7 +15,14 @@ from tests.recipe.test_memory import HALF, Peak, built, held_bytes, parts_of
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("adapters.dropout=0.1",), ("adapters.quantize_base=nf4",), HALF]
+    "more",
+    [
+        (),
+        ("adapters.dropout=0.1",),
+        ("adapters.quantize_base=nf4",),
+        ('adapters.train_whole=["embedding", "head"]',),
+        HALF,
+    ],
 )
 @pytest.mark.parametrize("checkpointing", ["auto", "full", "selective"])
 def test_activations_of_adapters_are_close(checkpointing: str, more: tuple[str, ...]) -> None:

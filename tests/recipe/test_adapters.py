@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
@@ -38,7 +39,12 @@ LINEARS = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (32, 64), "mlp.down
             ("adapters.rank=4", "adapters.quantize_base=nf4", "data_parallel.shards=2"),
             "use data_parallel.replicas, or leave quantize_base out",
         ),
+        (('adapters.train_whole=["head"]',), "rank, for example 16, or leave train_whole out"),
         (("adapters.rank=4", 'tokens.add=["<|im_start|>"]'), "rows of added tokens would not be"),
+        (
+            ("adapters.rank=4", 'adapters.train_whole=["head"]', 'tokens.add=["<a>"]'),
+            "set adapters.train_whole = .*, or use a model",
+        ),
         (("adapters.rank=4", "adapters.modules=q_proj"), "a list, each text in quotes"),
     ],
 )
@@ -100,6 +106,37 @@ def test_only_adapters_have_gradients_and_a_state() -> None:
     assert trained_parameters(whole, config, layers, is_first=True, is_last=True) == parameters(
         config, layers, is_first=True, is_last=True
     )
+
+
+@pytest.mark.parametrize(
+    ("is_tied", "ends", "count"),
+    [
+        (True, ["head"], 1),
+        (True, ["embedding", "head"], 1),
+        (False, ["embedding"], 1),
+        (False, ["embedding", "head"], 2),
+    ],
+)
+def test_ends_that_are_trained_whole_have_gradients_and_a_state(
+    ends: list[str], count: int, *, is_tied: bool
+) -> None:
+    tied = f"model.tie_embeddings={str(is_tied).lower()}"
+    changes = ["model.preset=llama-tiny", "model.dtype=float32", "adapters.rank=4", tied]
+    low = parse_recipe("", changes)
+    whole = parse_recipe("", [*changes, f"adapters.train_whole={json.dumps(ends)}"])
+    config = model_config(low)
+    assert config is not None
+    end = count * config["vocab_size"] * config["hidden_size"]
+    before, after = (forecast(one, config, 1)[0] for one in (low, whole))
+    assert after.weights == before.weights
+    assert after.gradients == before.gradients + 4 * end
+    assert after.optimizer == before.optimizer + 2 * 4 * end + 4 * count
+    assert says("whole", shown_adapters(whole, config)[0])
+    for ranks in (1, 2):
+        places = [place_forecast(whole, config, lay_out(whole, ranks, 4), n) for n in range(ranks)]
+        copies = ranks if is_tied else 1  # both stages have one
+        gradients = sum(one.gradients for one in places)
+        assert gradients == before.gradients + 4 * end * copies
 
 
 def test_weights_that_are_no_whole_blocks_are_refused_by_name() -> None:

@@ -24,7 +24,7 @@ from jupyter_mntrain.recipe.orders.zero_bubble import zero_bubble_slots
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
-from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter, is_quantized
+from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter, is_quantized, whole_in
 from jupyter_mntrain.train.model.decoder import StageModule, model_shape, read_config
 from jupyter_mntrain.train.model.losses import from_logits, make_loss
 from jupyter_mntrain.train.model.putting_off import WeightGradients
@@ -48,6 +48,8 @@ def built(*overrides: str) -> tuple[Recipe, ModelShape, StageModule, StageShape]
     stage = StageShape(
         parameters=tuple(tuple(one.shape) for name, one in names.items() if not is_adapter(name)),
         adapted=adapted_in(module) if recipe.trains_adapters else None,
+        whole=whole_in(module) if recipe.trains_adapters else (),
+        trains_head=module.causal.lm_head.weight.requires_grad,
         layers=len(module.layers),
         has_first=True,
         has_last=True,

@@ -182,7 +182,7 @@ def _expected_bytes(
                 if peer != rank:  # in a V two stages that follow each other are on one rank
                     expected[peer] = expected.get(peer, 0) + once
     peer_of_copy = layout.tied_peer(rank)
-    is_shared = config.tie_word_embeddings and not recipe.trains_adapters
+    is_shared = config.tie_word_embeddings and recipe.trains_tied
     if is_shared and peer_of_copy is not None:
         size = pipeline.parameters()[
             embedding_of(config) if rank == layout.rank_of(0) else HEAD

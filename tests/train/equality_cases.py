@@ -232,6 +232,11 @@ def adapter_cases(world_size: int) -> dict[str, Recipe]:
         )
         for schedule in chosen
     }
+    ends = AdaptersSection(rank=4, alpha=16.0, train_whole=("embedding", "head"))
+    for schedule in chosen if runs_all() else chosen[: world_size - 1]:
+        found[f"{schedule} adapters beside whole ends"] = case(
+            *("llama", schedule, "uneven", 2, world_size), tied=True, memory=chunked, adapters=ends
+        )
     if world_size < 3:
         full = MemorySection(checkpointing="full")
         way, memory = ("1f1b", PLAIN) if world_size == 1 else ("zbv", full)
@@ -250,6 +255,12 @@ def adapter_cases(world_size: int) -> dict[str, Recipe]:
                 data_parallel=parallel,
                 adapters=some,
             )
+    found["replicas adapters beside whole ends"] = case(
+        *("llama", "eager-1f1b", "uneven", 2, world_size),
+        tied=True,
+        data_parallel=DataParallelSection(replicas=2),
+        adapters=ends,
+    )
     return found
 
 

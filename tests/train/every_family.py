@@ -43,10 +43,14 @@ STEPS = 4
 KINDS: dict[str, tuple[str, AdaptersSection]] = {
     "full": ("best-fit", NO_ADAPTERS),
     "LoRA": ("auto", AdaptersSection(rank=4, alpha=16.0)),
+    "LoRA-whole": (
+        "auto",
+        AdaptersSection(rank=4, alpha=16.0, train_whole=("embedding", "head")),
+    ),
     "QLoRA": ("auto", AdaptersSection(rank=4, alpha=16.0, quantize_base="nf4")),
 }
-"""Packed documents, and one long text; the last of all families but those whose weights are
-transposed."""
+"""Packed documents, and one long text; embedding and head whole beside adapters; the last of all
+families but those whose weights are transposed."""
 
 WIDTH = 9
 

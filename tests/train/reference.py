@@ -21,7 +21,7 @@ from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch, Batches
 from jupyter_mntrain.train.data.sequences import rows_of
 from jupyter_mntrain.train.data.tokens import Tokens
-from jupyter_mntrain.train.model.adapters import first_values
+from jupyter_mntrain.train.model.adapters import first_values, trained_whole
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, read_config
 from jupyter_mntrain.train.model.weights import seeded_weights
 from jupyter_mntrain.train.world import World
@@ -120,17 +120,20 @@ def embedding_of(config: Any) -> str:
     return family_of(config.to_dict()).embedding_weight
 
 
-def _with_adapters(model: nn.Module, recipe: Recipe) -> Any:
+def _with_adapters(model: Any, recipe: Recipe) -> Any:
     """peft's own model, with our first values; it draws them in an order of its own."""
     from peft import LoraConfig, get_peft_model
 
     section = recipe.adapters
     modules = section.modules if isinstance(section.modules, str) else list(section.modules)
+    whole = trained_whole(section, model.config)
     config = LoraConfig(
         r=section.rank,
         lora_alpha=section.chosen_alpha,
         lora_dropout=section.dropout,
         target_modules=modules,
+        modules_to_save=[one.rpartition(".")[2] for one in whole.values()] or None,
+        ensure_weight_tying=bool(whole) and bool(model.config.tie_word_embeddings),
         task_type="CAUSAL_LM",
     )
     made: Any = get_peft_model(model, config)
@@ -154,7 +157,8 @@ def _round_to_nf4(model: nn.Module) -> None:
 
 def _plain(name: str) -> str:
     """A parameter's name without what peft adds to it."""
-    return name.removeprefix("base_model.model.").replace(".base_layer", "").replace(".default", "")
+    name = name.removeprefix("base_model.model.").replace(".modules_to_save", "")
+    return name.replace(".base_layer", "").replace(".default", "")
 
 
 class Reference:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-KINDS = ("full", "LoRA", "QLoRA")
+KINDS = ("full", "LoRA", "LoRA-whole", "QLoRA")
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from jupyter_mntrain.plan.prediction.simulated import StageTimes
 from jupyter_mntrain.recipe.families import parameters, shape_of
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.memory import StageShape, saved_bytes
-from jupyter_mntrain.recipe.rank_memory import Config, adapter_values
+from jupyter_mntrain.recipe.rank_memory import Config, adapter_values, trains_head
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import (
@@ -121,8 +121,9 @@ def stage_cost(
     attended = layers * layer_flops_per_token(shape, length) / FORWARD_AND_BACKWARD - products
     head = head_flops_per_token(shape) / FORWARD_AND_BACKWARD if is_last else 0.0
     beside = adapter_values(recipe, config)
-    # A multiply-add is 2 FLOPs; beside adapters no gradients of weights are computed.
+    # A multiply-add is 2 FLOPs; beside adapters no gradients of frozen weights are computed.
     low = 2.0 * layers * (beside or 0)
+    of_layers = products if beside is None else low
     again = {"none": 0.0, "full": products + attended + low, "selective": 0.0}
     kept = StageShape(
         parameters=parameters(config, layers, is_first=is_first, is_last=is_last),
@@ -137,7 +138,7 @@ def stage_cost(
     return StageCost(
         forward=tokens * (products + attended + head + low),
         inputs=tokens * (products + 2 * attended + head + low),
-        weights=tokens * (products + head if beside is None else low),
+        weights=tokens * (of_layers + (head if trains_head(recipe, config) else 0.0)),
         again=tokens * again[recipe.checkpointing] * recipe.recomputed(layers) / max(1, layers),
         saved_bytes=saved,
         again_bytes=saved - saved_bytes(shape, recipe, kept),

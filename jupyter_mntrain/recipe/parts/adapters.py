@@ -12,6 +12,8 @@ from jupyter_mntrain.model._record import UserRecord
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.spelling import use_nearest
 
+End = Literal["embedding", "head"]
+"""Of a model: its token embedding, or its output projection."""
 LinearShape = tuple[int, int]
 """Of a linear layer's weight: values that it gives, and values that it takes."""
 
@@ -34,7 +36,9 @@ class AdaptersSection(UserRecord, frozen=True):
     that of its adapter; ``alpha`` defaults to twice the rank. ``dropout`` applies to the adapters'
     inputs. ``modules`` is a list of linear layers like ``["q_proj", "v_proj"]``, or
     ``"all-linear"``: all but the output projection. ``quantize_base = "nf4"`` keeps the frozen
-    weights of these layers in 4 bits (QLoRA, arXiv 2305.14314), by torchao.
+    weights of these layers in 4 bits (QLoRA, arXiv 2305.14314), by torchao. ``train_whole`` lists
+    what is trained in full beside adapters, as with peft's ``modules_to_save``: ``embedding`` and
+    ``head``, of which a tied model has one for both.
     """
 
     rank: Annotated[int, Meta(ge=0, le=65536)] = 0
@@ -42,6 +46,7 @@ class AdaptersSection(UserRecord, frozen=True):
     dropout: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.0
     modules: Literal["all-linear"] | tuple[Annotated[str, Meta(min_length=1)], ...] = "all-linear"
     quantize_base: Literal["none", "nf4"] = "none"
+    train_whole: tuple[End, ...] = ()
 
     @property
     def chosen_alpha(self) -> float:
@@ -57,6 +62,10 @@ class AdaptersSection(UserRecord, frozen=True):
         """Whether weights beside adapters are kept in 4 bits."""
         return self.quantize_base != "none"
 
+    def trains(self, end: End, *, is_tied: bool) -> bool:
+        """Whether the embedding or the head has gradients."""
+        return not self.rank or (bool(self.train_whole) if is_tied else end in self.train_whole)
+
 
 def check_adapters(section: AdaptersSection) -> None:
     """Refuse fields of adapters that there are none of.
@@ -65,7 +74,7 @@ def check_adapters(section: AdaptersSection) -> None:
         RecipeError: naming the field and what to change.
     """
     usual = AdaptersSection()
-    for field in ("alpha", "dropout", "modules", "quantize_base"):
+    for field in ("alpha", "dropout", "modules", "quantize_base", "train_whole"):
         if not section.rank and getattr(section, field) != getattr(usual, field):
             cause = f"adapters.{field}: there are no adapters, because adapters.rank is 0"
             raise RecipeError(cause, fix=f"set a rank, for example 16, or leave {field} out")

@@ -1,15 +1,18 @@
-"""Adapter export: writes trained adapters as peft's two files, on the head's node."""
+"""Adapter export: writes trained adapters, and what was trained whole beside them, as peft's two
+files, on the head's node.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
 
-from jupyter_mntrain.recipe.families import Family
+from jupyter_mntrain.recipe.families import family_of
 from jupyter_mntrain.recipe.parts.adapters import LinearShape
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.checkpoint.copies.neighbors import (
@@ -18,7 +21,12 @@ from jupyter_mntrain.train.checkpoint.copies.neighbors import (
     sync,
     take_file,
 )
-from jupyter_mntrain.train.model.adapters import is_adapter, linears_among, lora_config
+from jupyter_mntrain.train.model.adapters import (
+    is_adapter,
+    linears_among,
+    lora_config,
+    trained_whole,
+)
 from jupyter_mntrain.train.world import World, gathered
 
 FOLDER = "adapter"
@@ -31,7 +39,7 @@ _PREFIX = "base_model.model."
 def write_adapter(
     folder: Path,
     weights: Mapping[str, torch.Tensor],
-    family: Family,
+    config: Any,
     recipe: Recipe,
     world: World,
 ) -> str | None:
@@ -39,14 +47,16 @@ def write_adapter(
 
     Args:
         folder: the model's, on this node; may be shared with the others.
-        weights: this rank's, by name, with its adapters.
+        weights: this rank's, by name, with its adapters; a tied one only once in the whole model.
+        config: the model's.
 
     Returns:
         Why it failed on this rank, or ``None``.
     """
     directory = folder / FOLDER
     own = directory / _part(world.rank)
-    adapters = {name: one for name, one in weights.items() if is_adapter(name)}
+    whole = trained_whole(recipe.adapters, config)
+    adapters = {name: one for name, one in weights.items() if is_adapter(name) or name in whole}
     # Those of a replica are written by the first one.
     problem = _write(own, adapters) if adapters else None
     have = gathered(world, problem is None and bool(adapters))
@@ -59,7 +69,8 @@ def write_adapter(
             failed = take_file(lambda: directory, _part(rank), rank)
             problem = problem or failed
     if world.is_head and problem is None:
-        problem = _join(directory, [0, *senders], linears_among(weights, family), family, recipe)
+        linears = linears_among(weights, family_of(config.to_dict()))
+        problem = _join(directory, [0, *senders], linears, config, recipe)
     gathered(world, None)  # the head has read what others wrote into a shared directory
     own.unlink(missing_ok=True)
     with suppress(OSError):  # not empty where it is the head's
@@ -86,7 +97,7 @@ def _join(
     directory: Path,
     ranks: Sequence[int],
     linears: Mapping[str, LinearShape],
-    family: Family,
+    model: Any,
     recipe: Recipe,
 ) -> str | None:
     try:
@@ -95,12 +106,20 @@ def _join(
             path = directory / _part(rank)
             tensors |= load_file(path)
             path.unlink()
+        whole = trained_whole(recipe.adapters, model)
+        held = [f"{_PREFIX}{name}" for name in whole]
+        for name in held:  # peft expects a tied weight under both of its names
+            if name not in tensors:
+                tensors[name] = next(tensors[one] for one in held if one in tensors).clone()
         save_file(tensors, directory / WEIGHTS, metadata={"format": "pt"})
         sync(directory / WEIGHTS)
         config = lora_config(recipe.adapters, linears)
         config.base_model_name_or_path = recipe.model.path
         config.inference_mode = True
-        config.fan_in_fan_out = family.transposed
+        config.fan_in_fan_out = family_of(model.to_dict()).transposed
+        if whole:
+            config.modules_to_save = [one.rpartition(".")[2] for one in whole.values()]
+            config.ensure_weight_tying = bool(model.tie_word_embeddings)
         config.save_pretrained(directory)
     except Exception as error:  # noqa: BLE001 - all ranks must learn of any error
         return str(error) or type(error).__name__

@@ -145,8 +145,7 @@ class ModelExport:
     ) -> None:
         folder = directory.with_name(f".{directory.name}.attempt-{self._attempt}")
         if self.recipe.trains_adapters:
-            family = family_of(self.config.to_dict())
-            problem = write_adapter(folder, parameters, family, self.recipe, self.world)
+            problem = write_adapter(folder, parameters, self.config, self.recipe, self.world)
             problem = problem and f"{self.world.host}: {problem}"
             self._agree(Part(problem=problem), folder)
         parts = self._agree(self._write_shards(folder, parameters, progress), folder)

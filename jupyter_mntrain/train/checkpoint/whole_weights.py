@@ -10,7 +10,14 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, unwatched
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, load
-from jupyter_mntrain.train.model.adapters import BASE, FIRST, SECOND, is_adapter, merged
+from jupyter_mntrain.train.model.adapters import (
+    BASE,
+    FIRST,
+    SECOND,
+    is_adapter,
+    merged,
+    trained_whole,
+)
 from jupyter_mntrain.train.model.decoder import StageModule
 from jupyter_mntrain.train.model.stages import base_weights
 from jupyter_mntrain.train.world import World
@@ -27,8 +34,8 @@ def load_whole(
 ) -> dict[str, torch.Tensor]:
     """Load weights by their names in the whole model, in host memory. Collective.
 
-    Where adapters were trained, the recipe's own weights are read, and the checkpoint's adapters
-    merged into them.
+    Where adapters were trained, the recipe's own weights are read but for those that were trained
+    whole, and the checkpoint's adapters merged into them.
 
     Args:
         stage: the whole model, on the meta device; not needed by a rank that wants no weights.
@@ -42,14 +49,17 @@ def load_whole(
         RecipeError: a shard is damaged, or the recipe's weights cannot be read.
     """
     wanted = list(names)
-    if recipe.trains_adapters:
+    if recipe.trains_adapters and names and stage is not None:
+        whole = trained_whole(recipe.adapters, stage.causal.config)
         layers = [name.removesuffix(BASE) for name in names if name.endswith(BASE)]
         wanted = [f"{layer}{ending}" for layer in layers for ending in (FIRST, SECOND)]
+        wanted += [name for name in names if name in whole]
     loaded = load(world, directory, found, [f"model/{one}" for one in wanted], progress=progress)
     weights = {name.removeprefix("model/"): one for name, one in loaded.items()}
     if recipe.trains_adapters and names and stage is not None:
-        weights |= base_weights(recipe, stage.causal.config, stage, torch.device("cpu"), names)
-        section, family = recipe.adapters, stage.family
-        whole = [name for name in weights if not is_adapter(name)]
-        weights = {name: merged(weights, name, section, family) for name in whole}
+        config, section, family = stage.causal.config, recipe.adapters, stage.family
+        frozen = [name for name in names if name not in weights]
+        weights |= base_weights(recipe, config, stage, torch.device("cpu"), frozen)
+        plain = [name for name in weights if not is_adapter(name)]
+        weights = {name: merged(weights, name, section, family) for name in plain}
     return weights

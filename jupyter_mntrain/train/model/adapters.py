@@ -1,5 +1,5 @@
 """Adapters: peft's LoRA layers in a stage, their first values, and merging them into its weights,
-which may be in 4 bits beside them (QLoRA).
+which may be in 4 bits beside them (QLoRA). Embedding and head may be trained whole beside them.
 
 That of ``X.weight`` is ``X.lora_A.weight`` (rank, in) and ``X.lora_B.weight`` (out, rank), as in
 peft's files.
@@ -14,17 +14,18 @@ from typing import Any
 import torch
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families import Family
+from jupyter_mntrain.recipe.families import Family, family_of
 from jupyter_mntrain.recipe.parts.adapters import (
     NF4_BLOCK,
     AdaptersSection,
+    End,
     LinearShape,
     adapted,
     check_base,
     nf4_scale_block,
 )
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.model.decoder import ADAPTER, StageModule
+from jupyter_mntrain.train.model.decoder import ADAPTER, HEAD, StageModule
 from jupyter_mntrain.train.model.weight_files import by_size
 from jupyter_mntrain.train.model.weights import PART_BYTES, generator_of
 
@@ -40,8 +41,22 @@ def is_adapter(name: str) -> bool:
     return name.endswith((FIRST, SECOND))
 
 
+def trained_whole(section: AdaptersSection, config: Any) -> dict[str, str]:
+    """Embedding and head, if they are trained beside adapters: their modules, by the names of their
+    weights. A tied one has both names.
+
+    Args:
+        config: the model's.
+    """
+    family, is_tied = family_of(config.to_dict()), bool(config.tie_word_embeddings)
+    names: dict[End, str] = {"embedding": family.embedding_weight, "head": HEAD}
+    chosen = (name for end, name in names.items() if section.trains(end, is_tied=is_tied))
+    return {name: name.removesuffix(BASE) for name in chosen}
+
+
 def add_adapters(stage: StageModule, recipe: Recipe) -> None:
-    """Freeze a stage's weights, and put adapters beside its linear layers.
+    """Freeze a stage's weights but those that are trained whole, and put adapters beside its linear
+    layers.
 
     The first matrix is uniform, as peft draws it, but by a generator of its own for each name: it
     does not depend on how the model is split. The second is zero.
@@ -61,10 +76,11 @@ def add_adapters(stage: StageModule, recipe: Recipe) -> None:
             cause = f"adapters.rank = {recipe.adapters.rank}: peft refuses a package: {error}"
             fix = "pip install --upgrade peft torchao on every node, or use rank = 0"
             raise RecipeError(cause, fix=fix) from error
+    whole = trained_whole(recipe.adapters, stage.causal.config)
     for name, one in stage.weights().items():
         if name.endswith(FIRST):
             one.data.copy_(first_values(name, one, recipe.train.seed))
-        one.requires_grad = is_adapter(name)
+        one.requires_grad = is_adapter(name) or name in whole
 
 
 def first_values(name: str, like: torch.Tensor, seed: int) -> torch.Tensor:
@@ -120,6 +136,11 @@ def adapted_in(stage: StageModule) -> tuple[LinearShape, ...]:
     weights = stage.weights()
     names = (name for name in weights if name.endswith(FIRST))
     return tuple(_shape(weights[one.removesuffix(FIRST) + BASE], stage.family) for one in names)
+
+
+def whole_in(stage: StageModule) -> tuple[tuple[int, ...], ...]:
+    """Shapes of a stage's weights that are trained whole beside adapters."""
+    return tuple(tuple(one.shape) for name, one in stage.trained().items() if not is_adapter(name))
 
 
 @torch.no_grad()

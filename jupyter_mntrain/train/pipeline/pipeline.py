@@ -16,7 +16,7 @@ from jupyter_mntrain.recipe.orders.counts import choose_counts, counts_without_l
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch
-from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter
+from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter, whole_in
 from jupyter_mntrain.train.model.decoder import HEAD, StageModule
 from jupyter_mntrain.train.model.losses import Loss, choose_loss, from_logits, make_loss
 from jupyter_mntrain.train.model.offloading import Offload
@@ -77,7 +77,7 @@ class Pipeline:
         self._shard_bytes = shard_bytes(recipe, config.to_dict(), layout, place)
         self._config = config
         self._is_tied = bool(config.tie_word_embeddings)
-        self._trains_tied = self._is_tied and not recipe.trains_adapters
+        self._trains_tied = self._is_tied and recipe.trains_tied
         self._tied: TiedEmbedding | None = None
         if self._trains_tied:
             name = next(iter(modules.values())).family.embedding_weight
@@ -102,7 +102,7 @@ class Pipeline:
     def parameters(self) -> dict[str, nn.Parameter]:
         """Parameters that this rank updates, by name in the whole model; its rows if sharded.
 
-        Those of adapters, if the recipe has some.
+        Those of adapters and what is trained whole beside them, if the recipe has some.
         """
         if self._shards is not None:
             return self._shards.parts
@@ -161,6 +161,8 @@ class Pipeline:
                     if not is_adapter(name)
                 ),
                 adapted=adapted_in(module) if self._recipe.trains_adapters else None,
+                whole=whole_in(module) if self._recipe.trains_adapters else (),
+                trains_head=module.last and module.causal.lm_head.weight.requires_grad,
                 layers=len(module.layers),
                 has_first=module.first,
                 has_last=module.last,

@@ -56,6 +56,7 @@ def test_every_setting_has_an_effect_and_no_effect_is_of_nothing() -> None:
         (("adapters.rank=4", "model.path=/models/a"), ("train.seed=7",), "none"),
         (("adapters.rank=4",), ("adapters.rank=8",), "refused"),
         (("adapters.rank=4",), ("adapters.quantize_base=nf4",), "other"),
+        (("adapters.rank=4",), ('adapters.train_whole=["head"]',), "refused"),
         ((), ("train.detect_anomaly=true",), "none"),
         ((), ("train.overfit_batch=true",), "other"),
         ((), ("model.layers=3",), "refused"),
