@@ -3,10 +3,10 @@
     python -m benchmarks.adapters [--rank 16] [--steps 120] [--cache FOLDER] [--json FILE]
 
 The task is the conversations that notebooks/finetune.ipynb writes. The base is trained here, on
-the manual of Python and on sentences and turns of the task's words in random order, so that LoRA,
-which leaves embedding and output projection as they are, meets no words and marks that the base
-never said; it is kept in a cache. Then both methods train on the same conversations in the same
-order for as many tokens, each at its own learning rates.
+the manual of Python and on sentences and turns of the task's words in random order; it is kept in a
+cache. Then all methods train on the same conversations in the same order for as many tokens, each
+at several learning rates: all weights, LoRA, and LoRA with embedding and output projection trained
+whole beside it, as usual where a base has hardly said the words of a task. The last one is judged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NOTEBOOK = Path(__file__).parent.parent / "notebooks" / "finetune.ipynb"
 TASK, TEXT = "samantha.jsonl", "text.jsonl"
 WHOLE = "LoRA, ends whole"
 """Embedding and head are trained beside the adapters."""
-RATES = {"full": (5e-4, 1e-3), "LoRA": (2e-3, 5e-3), WHOLE: (1e-3, 2e-3, 5e-3)}
+RATES = {"full": (1e-3, 2e-3, 5e-3), "LoRA": (2e-3, 5e-3), WHOLE: (1e-3, 2e-3, 5e-3)}
 """That each method tries: adapters usually take several times the rate of all weights."""
 TURNS = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n{}<|im_end|>"
 BASE = """
@@ -184,7 +184,7 @@ def main() -> int:
                 told = train(folder, FINETUNE.format(**settings, steps=arguments.steps))
                 one = Run(method, rate, told[0].loss, told[-1].loss)
                 found.setdefault(method, []).append(one)
-                shown = f"{method:16} at {rate:.0e}: loss {one.loss:.4f}"
+                shown = f"{method:16} at {rate:.0e}: loss {one.loss:.5f}"
                 print(f"{shown}, {one.before:.3f} before", flush=True)
     best = {method: min(runs, key=lambda one: one.loss) for method, runs in found.items()}
     for method in ("LoRA", WHOLE):
