@@ -4,8 +4,10 @@ Every byte that is read or written takes its share of the memory's bandwidth; ar
 beside it. Gradients: read for their norm, read and written as they are clipped, read by the
 optimizer, written as they are cleared. Weights and the optimizer's state: read and written.
 Replicas sum gradients in a ring (each link carries ``2 (n - 1) / n`` of them); shards gather
-weights once and scatter gradients once (``(n - 1) / n`` each). Rings that use a node's network card
-at the same time share it. All ranks wait for the slowest: the norm of the gradient is that of all.
+weights once and scatter gradients once (``(n - 1) / n`` each), layer by layer: each layer waits for
+its own messages. Over Gloo, shards send gradients to each other directly. Rings that use a node's
+network card at the same time share it. All ranks wait for the slowest: the norm of the gradient is
+that of all.
 They agree on it, on the loss and on what is to be saved in one small all-reduce per step, of which
 the latency counts; replicas that meet rarely first agree on a norm of their own.
 """
@@ -14,13 +16,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween, slowest_link
-from jupyter_mntrain.plan.prediction.traffic import passed_bytes
+from jupyter_mntrain.plan.prediction.traffic import Passed, passed_in_step
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
@@ -96,12 +97,7 @@ def end_seconds(
     summed = sum_seconds(
         recipe,
         shapes,
-        passed_bytes(
-            recipe,
-            _place_shapes(parameters, config, layout, place),
-            shapes,
-            config["vocab_size"],
-        ),
+        passed_in_step(recipe, config, layout, place),
         place,
         Rings.of(recipe, chain),
         devices,
@@ -114,19 +110,11 @@ def place_shapes(
     recipe: Recipe, config: Config, layout: Layout, place: int
 ) -> list[tuple[int, ...]]:
     """Shapes of the parameters of a place that have gradients."""
-    return _place_shapes(partial(trained_parameters, recipe), config, layout, place)
-
-
-def _place_shapes(
-    shapes_of: Callable[..., tuple[tuple[int, ...], ...]],
-    config: Config,
-    layout: Layout,
-    place: int,
-) -> list[tuple[int, ...]]:
     return [
         shape
         for stage in layout.stages_of(place)
-        for shape in shapes_of(
+        for shape in trained_parameters(
+            recipe,
             config,
             len(layout.stages[stage]),
             is_first=stage == 0,
@@ -165,7 +153,7 @@ class Rings(NamedTuple):
 def sum_seconds(
     recipe: Recipe,
     shapes: Sequence[tuple[int, ...]],
-    passed: float,
+    passed: Passed,
     place: int,
     rings: Rings,
     devices: Sequence[Device],
@@ -175,15 +163,14 @@ def sum_seconds(
 
     Args:
         shapes: of the parameters that have gradients.
-        passed: bytes that go around the ring of shards once.
+        passed: what shards gather and scatter.
         place: that holds these parameters.
     """
     replicas, shards = recipe.data_parallel.replicas, recipe.data_parallel.shards
     values = sum(map(math.prod, shapes))
     passed_s, replicas_s = 0.0, 0.0
     if shards > 1:
-        speed = ring_speed(devices, links, rings.shards[place])
-        passed_s = ring_seconds(passed, shards, speed, rounds=1)
+        passed_s = shard_seconds(passed, rings.shards[place], devices, links)
     if replicas > 1:
         replicas_s = max(
             replica_seconds(
@@ -194,6 +181,28 @@ def sum_seconds(
     if recipe.data_parallel.meets_rarely:
         return End(passed_s, replicas_s)
     return End(passed_s + replicas_s)
+
+
+def shard_seconds(
+    passed: Passed, ring: Sequence[int], devices: Sequence[Device], links: LinkBetween
+) -> float:
+    """Return the seconds in which shards gather weights and scatter gradients in a step.
+
+    NCCL does both in rings (its performance notes count ``(n - 1) / n`` of the bytes for each). So
+    does our gather over Gloo; our scatter has one round, in which each rank sends to all others:
+    with several ranks on a node, more crosses its interface.
+    """
+    speed, ranks = ring_speed(devices, links, ring), len(ring)
+    seconds = ring_seconds(passed.gathered, ranks, speed, rounds=1)
+    late_s = (passed.gathers - 1) * (ranks - 1) * speed.latency_s
+    if any(devices[one].is_gpu for one in ring):
+        seconds += ring_seconds(passed.scattered, ranks, speed, rounds=1)
+        return seconds + late_s + (passed.scatters - 1) * (ranks - 1) * speed.latency_s
+    on_nodes = Counter(devices[one].node for one in ring).values()
+    # Within a node each rank sends by itself.
+    sent = max(own * (ranks - own) if own < ranks else ranks - 1 for own in on_nodes) / ranks
+    seconds += sent * passed.scattered / speed.bytes_per_s
+    return seconds + late_s + passed.scatters * speed.latency_s
 
 
 def agreement_seconds(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Layout
@@ -59,8 +60,30 @@ def ring_traffic(nodes: Sequence[str], size_bytes: float) -> dict[tuple[str, str
     return found
 
 
-def passed_bytes(recipe: Recipe, weights: Shapes, trained: Shapes, vocabulary_size: int) -> float:
-    """Return the bytes that go around a ring of shards once in a step.
+class Passed(NamedTuple):
+    """What goes around a ring of shards once in a step.
+
+    Args:
+        gathered: bytes of weights.
+        scattered: bytes of gradients.
+        gathers, scatters: how many there are: one for each layer, and one for the rest of a stage.
+    """
+
+    gathered: float
+    scattered: float
+    gathers: int
+    scatters: int
+
+    @property
+    def size(self) -> float:
+        """All of its bytes."""
+        return self.gathered + self.scattered
+
+
+def passed_by(
+    recipe: Recipe, weights: Shapes, trained: Shapes, vocabulary_size: int, layers: int, stages: int
+) -> Passed:
+    """Return what shards gather and scatter of these layers and stages.
 
     Weights are gathered before the first microbatch of each pass over the schedule, and gradients
     scattered after its last. With ``reshard_after_forward``, all is done for each microbatch, and
@@ -75,7 +98,12 @@ def passed_bytes(recipe: Recipe, weights: Shapes, trained: Shapes, vocabulary_si
     gathered = _values(weights)
     if again:
         gathered += gathered - end_values(weights, vocabulary_size)
-    return passes * (gathered * width + _values(trained) * gradient_width(recipe))
+    return Passed(
+        gathered=passes * gathered * width,
+        scattered=passes * _values(trained) * gradient_width(recipe),
+        gathers=passes * (layers * (1 + again) + stages),
+        scatters=passes * (layers + stages),
+    )
 
 
 def shard_bytes(recipe: Recipe, config: Config, layout: Layout, place: int) -> int:
@@ -86,18 +114,21 @@ def shard_bytes(recipe: Recipe, config: Config, layout: Layout, place: int) -> i
         place: in its pipeline.
     """
     shards = recipe.data_parallel.shards
-    return int(_passed_at(recipe, config, layout, place) * (shards - 1) / shards)
+    return int(passed_in_step(recipe, config, layout, place).size * (shards - 1) / shards)
 
 
-def _passed_at(recipe: Recipe, config: Config, layout: Layout, place: int) -> float:
+def passed_in_step(recipe: Recipe, config: Config, layout: Layout, place: int) -> Passed:
+    """Return what shards of this place in a pipeline gather and scatter."""
     weights: list[tuple[int, ...]] = []
     trained: list[tuple[int, ...]] = []
-    for stage in layout.stages_of(place):
+    stages = layout.stages_of(place)
+    for stage in stages:
         layers, last = len(layout.stages[stage]), layout.last_stage
         ends = {"is_first": stage == 0, "is_last": stage == last}
         weights += parameters(config, layers, **ends)
         trained += trained_parameters(recipe, config, layers, **ends)
-    return passed_bytes(recipe, weights, trained, config["vocab_size"])
+    layers = sum(len(layout.stages[stage]) for stage in stages)
+    return passed_by(recipe, weights, trained, config["vocab_size"], layers, len(stages))
 
 
 def _values(shapes: Shapes) -> int:

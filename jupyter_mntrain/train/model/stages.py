@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
-from torch.distributed.pipelining._backward import stage_backward
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.devices.choices import attention_for
@@ -74,7 +73,7 @@ class Stage(PipelineStage):
             group=groups.pipeline.group,
             dw_builder=None if module.weight_gradients is None else module.weight_gradients.build,
         )
-        self._drops_weights = drops_weights
+        self._backward = _stage_backward() if drops_weights else None
         self._directions = groups.directions
         self.receiving: ReceiveStream | None = None
         """Set by a schedule that exchanges by direction: one that never batches a send with a
@@ -85,7 +84,8 @@ class Stage(PipelineStage):
     ) -> Any:
         """Torch's keeps all gradients whole until the last microbatch, and all weights gathered."""
         module = self.submod
-        if not (self._drops_weights and isinstance(module, FSDPModule) and backward_type == "full"):
+        backward = self._backward if backward_type == "full" else None
+        if backward is None or not isinstance(module, FSDPModule):
             return super().backward_maybe_with_nosync(backward_type, bwd_kwargs, last_backward)
         module.set_is_last_backward(True)
         module.set_reshard_after_backward(True)
@@ -93,7 +93,7 @@ class Stage(PipelineStage):
         module.set_reshard_after_backward(False, recurse=False)
         module.set_requires_gradient_sync(True)
         outputs, gradients = bwd_kwargs["stage_output"], bwd_kwargs["output_grads"]
-        return stage_backward(outputs, gradients, bwd_kwargs["input_values"]), None
+        return backward(outputs, gradients, bwd_kwargs["input_values"]), None
 
     def clear_runtime_states(self) -> None:
         super().clear_runtime_states()
@@ -124,6 +124,22 @@ class Stage(PipelineStage):
     def _directed(self, operations: list[dist.P2POp]) -> list[dist.P2POp]:
         by_direction = self.receiving is not None and self._directions
         return directed(operations, self._directions) if by_direction else operations
+
+
+def _stage_backward() -> Callable[..., Any]:
+    """Torch's backward pass of a stage, which is private.
+
+    Raises:
+        RecipeError: this torch has none.
+    """
+    try:
+        from torch.distributed.pipelining._backward import stage_backward
+    except ImportError as error:
+        cause = "data_parallel.reshard_after_forward = true: "
+        cause += f"torch {torch.__version__} has no stage_backward"
+        fix = "use the torch that this version was tested with, or set it to false"
+        raise RecipeError(cause, fix=fix) from error
+    return stage_backward
 
 
 def build_modules(

@@ -68,6 +68,7 @@ class Pipeline:
                 modules.values(),
                 groups.shards,
                 groups.pipeline.device,
+                meter,
                 drops=recipe.data_parallel.reshard_after_forward,
             )
             if groups.shards is not None

@@ -71,7 +71,7 @@ class QueuedStep:
         seconds, marks = stopwatch.seconds, self.marks
         loss, norm, *votes = self.numbers.read_all()
         stopwatch.wait(marks.end)
-        compute_s = stopwatch.total(self.metered.timed)
+        compute_s = self.metered.compute_s(stopwatch)
         waited_s = max(0.0, seconds(marks.begin, marks.passed) - compute_s)
         waited_s += seconds(marks.squared, marks.agreed) + seconds(marks.updated, marks.end)
         optimizer_s = seconds(marks.passed, marks.squared) + seconds(marks.agreed, marks.updated)

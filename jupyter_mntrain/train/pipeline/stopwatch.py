@@ -90,16 +90,35 @@ class Posted(NamedTuple):
 
 
 class Metered(NamedTuple):
-    """What a rank computed and exchanged in a step; bytes are by peer."""
+    """What a rank computed and exchanged in a step; bytes are by peer.
+
+    Args:
+        left_out: begin and end of what is no computing, within what was timed.
+    """
 
     timed: list[Timed]
     posted: list[Posted]
     sent_bytes: dict[int, int]
     received_bytes: dict[int, int]
+    left_out: list[tuple[Mark, Mark]]
+
+    def compute_s(self, stopwatch: Stopwatch) -> float:
+        """Seconds computed, once the device has passed all marks."""
+        return computed_s(stopwatch, self.timed, self.left_out)
+
+
+def computed_s(
+    stopwatch: Stopwatch, timed: Iterable[Timed], left_out: Iterable[tuple[Mark, Mark]]
+) -> float:
+    """Seconds of what was timed, without what is left out of it."""
+    return stopwatch.total(timed) - sum(stopwatch.seconds(*marks) for marks in left_out)
 
 
 class StageMeter:
-    """Counts seconds computed and bytes exchanged by this rank's stages since :meth:`reset`."""
+    """Counts seconds computed and bytes exchanged by this rank's stages since :meth:`reset`.
+
+    What is left out is no computing: ranks gather and scatter sharded weights within a pass.
+    """
 
     def __init__(self, stopwatch: Stopwatch) -> None:
         self.sent_bytes: dict[int, int] = {}
@@ -107,6 +126,9 @@ class StageMeter:
         self._stopwatch = stopwatch
         self._timed: list[Timed] = []
         self._posted: list[Posted] = []
+        self._left_out: list[tuple[Mark, Mark]] = []
+        self._computing = 0
+        self._exchange_begin: Mark | None = None
 
     def attach(self, stage: PipelineStage) -> None:
         """Start measuring ``stage``."""
@@ -128,11 +150,11 @@ class StageMeter:
 
         @wraps(function)
         def measured(*args: P.args, **kwargs: P.kwargs) -> R:
-            begin = self._stopwatch.mark()
+            begin = self._begin()
             try:
                 return function(*args, **kwargs)
             finally:
-                self._timed.append(Timed(begin, self._stopwatch.mark()))
+                self._timed.append(Timed(begin, self._end()))
 
         return measured
 
@@ -146,13 +168,32 @@ class StageMeter:
             done: Computing = kind
             if not full_backward:
                 done, kwargs["full_backward"] = "I", False
-            begin = self._stopwatch.mark()
+            begin = self._begin()
             try:
                 return function(microbatch, *args, **kwargs)
             finally:
-                self._timed.append(Timed(begin, self._stopwatch.mark(), done, stage, microbatch))
+                self._timed.append(Timed(begin, self._end(), done, stage, microbatch))
 
         return measured
+
+    def _begin(self) -> Mark:
+        self._computing += 1
+        return self._stopwatch.mark()
+
+    def _end(self) -> Mark:
+        self._computing -= 1
+        return self._stopwatch.mark()
+
+    def begin_exchange(self) -> None:
+        """From here on this rank waits for others, until :meth:`end_exchange`."""
+        if self._computing and self._exchange_begin is None:
+            self._exchange_begin = self._stopwatch.mark()
+
+    def end_exchange(self) -> None:
+        """What was done since :meth:`begin_exchange` is left out of what was computed."""
+        if self._exchange_begin is not None:
+            self._left_out.append((self._exchange_begin, self._stopwatch.mark()))
+            self._exchange_begin = None
 
     def _sent(
         self, operations: Callable[..., Any], kind: Sending, stage: int
@@ -180,18 +221,20 @@ class StageMeter:
         self.passed_on(size_bytes, sent_to=peer, received_from=peer)
 
     def compute_s(self) -> float:
-        return self._stopwatch.total(self._timed)
+        return computed_s(self._stopwatch, self._timed, self._left_out)
 
     def take(self) -> Metered:
         """Return what was counted, to be read once the device has passed it, and reset."""
-        taken = Metered(self._timed, self._posted, dict(self.sent_bytes), dict(self.received_bytes))
-        self._timed, self._posted = [], []
+        counts = dict(self.sent_bytes), dict(self.received_bytes)
+        taken = Metered(self._timed, self._posted, *counts, self._left_out)
+        self._timed, self._posted, self._left_out = [], [], []
         self.reset()
         return taken
 
     def reset(self) -> None:
         self._timed.clear()
         self._posted.clear()
+        self._left_out.clear()
         self.sent_bytes.clear()
         self.received_bytes.clear()
 

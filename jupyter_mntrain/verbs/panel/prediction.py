@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.node import Capacity, NodeInfo
 from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.plan.prediction.step_time import LeastStep, least_step
-from jupyter_mntrain.plan.prediction.traffic import passed_bytes, ring_traffic, step_traffic
+from jupyter_mntrain.plan.prediction.traffic import passed_by, ring_traffic, step_traffic
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import make_grid
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
@@ -191,8 +191,8 @@ def _traffic(
     for ring in {grid.replicas_of(rank) for rank in range(len(nodes))}:
         yield ring_traffic([nodes[rank] for rank in ring], each)
     everything = parameters(config, layers, is_first=True, is_last=True)
-    passed = passed_bytes(recipe, everything, shapes, config["vocab_size"])
+    passed = passed_by(recipe, everything, shapes, config["vocab_size"], layers, 1)
     # An all-reduce takes two rounds, a gather or a scatter one.
-    each = passed / recipe.pipeline_ranks(len(nodes)) / 2
+    each = passed.size / recipe.pipeline_ranks(len(nodes)) / 2
     for ring in {grid.shards_of(rank) for rank in range(len(nodes))}:
         yield ring_traffic([nodes[rank] for rank in ring], each)

@@ -87,8 +87,6 @@ def _of_ranks(job: LocalJob, spec: JobSpec) -> Iterator[_AchievedByRank]:
     if written is None or config is None:
         return
     recipe = on_fewer_ranks(written, world_size, spec.world_size)
-    if recipe.data_parallel.shards > 1:
-        return  # gathering weights, over whatever network, is in what they tell of computing
     grid = make_grid(recipe, world_size)
     layout = lay_out(recipe, world_size, shape_of(config).layers)
     placement = job.placement

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,16 +44,19 @@ batch_size = 4
 LAYERS = (layer(32, 4e-3), layer(256, 2e-2))
 
 
-def expected_s(info: NodeInfo, ranks: int, on: int | None = None) -> list[float]:
+def expected_s(
+    info: NodeInfo, ranks: int, on: int | None = None, *, text: str = RECIPE
+) -> list[float]:
     """Seconds that each of two ranks computes in a step, as measured."""
-    recipe = parse_recipe(RECIPE)
+    recipe = parse_recipe(text)
     config = model_config(recipe)
     assert config is not None
-    speed = speed_of(info, on, "float32", ranks=ranks, hidden_size=256, tokens=256)
+    tokens = 256 * recipe.microbatch_size
+    speed = speed_of(info, on, "float32", ranks=ranks, hidden_size=256, tokens=tokens)
     assert speed is not None
     costs = stage_costs(recipe, config, lay_out(recipe, 2, shape_of(config).layers))
     times = [cost.times(speed) for cost in costs]
-    return [4 * (one.forward + one.backward) for one in times]
+    return [recipe.microbatches * (one.forward + one.backward) for one in times]
 
 
 @dataclass
@@ -88,9 +92,18 @@ class Node:
         return [one.achieved and one.achieved.slower for one in devices]
 
     def run(
-        self, computing: list[list[float]], first: int = 0, recipe: str | None = RECIPE
+        self,
+        computing: list[list[float]],
+        first: int = 0,
+        recipe: str | None = RECIPE,
+        nodes: Sequence[str] = ("a",),
     ) -> None:
-        """A job that has ended. Args: computing: seconds of each step of each rank of this node."""
+        """A job that has ended.
+
+        Args:
+            computing: seconds of each step of each rank of this node.
+            nodes: with which it began.
+        """
         placement = Placement(
             node_id=NodeId("a"),
             node="a",
@@ -114,9 +127,10 @@ class Node:
             (self.path / "metrics" / f"rank-{rank}.ndjson").write_bytes(text)
         entry = ("-m", TRAINER, "recipe.toml") if recipe else ("script.py",)
         files = {"recipe.toml": recipe} if recipe else {"script.py": ""}
+        participants = tuple(Participant(node=one) for one in nodes)
         record = SimpleNamespace(
             job_id=JobId("j-1"),
-            spec=JobSpec(participants=(Participant(node="a"),), entry=entry, files=files),
+            spec=JobSpec(participants=participants, entry=entry, files=files),
             attempt=SimpleNamespace(number=1, world_size=2),
             is_queued=False,
         )
@@ -139,6 +153,25 @@ def test_ranks_of_a_cpu_are_as_much_slower_as_they_were_on_average(tmp_path: Pat
     assert here.slower == [None, pytest.approx(1.2)]
     assert here.changes == 1
     assert expected_s(here.info(), 2) == pytest.approx([1.2 * one for one in before])
+
+
+def test_ranks_with_sharded_weights_are_as_much_slower_as_they_were(tmp_path: Path) -> None:
+    text = RECIPE.replace("microbatches = 4", "microbatches = 2")
+    text += "[data_parallel]\nshards = 2\n"
+    here = Node(tmp_path, (device(layers=LAYERS),))
+    (before,) = expected_s(here.info(), 1, text=text)
+    here.run([[1.2 * before] * 20], recipe=text)
+    assert here.slower == [pytest.approx(1.2)]
+
+
+def test_ranks_of_the_replica_that_is_left_compute_what_it_computes(tmp_path: Path) -> None:
+    text = RECIPE.replace("batch_size = 4", "batch_size = 8").replace("= 4", "= 2", 1)
+    text += "[data_parallel]\nreplicas = 2\n"
+    here = Node(tmp_path, (device(layers=LAYERS),))
+    left = text.replace("replicas = 2", "replicas = 1")
+    first, _ = expected_s(here.info(), 1, text=left)
+    here.run([[1.2 * first] * 20], recipe=text, nodes="abcd")
+    assert here.slower == [pytest.approx(1.2)]
 
 
 def test_each_card_has_its_own_rate(tmp_path: Path) -> None:
