@@ -149,7 +149,7 @@ def test_ranks_of_several_pipelines_are_counted_as_the_job_counts_them() -> None
 
 def test_fsdp_is_called_better_where_it_is_so_beyond_what_its_prediction_is_off() -> None:
     chosen = {"data_parallel.shards": "2"}
-    for share, is_better in ((0.5, True), (0.8, False), (2.0, False)):
+    for share, is_better in ((0.5, True), (0.9, False), (2.0, False)):
         other = OtherPlan(name="FSDP", chosen=chosen, step_s=share * PLAN.step_s)
         plan = msgspec.structs.replace(PLAN, others=(other,))
         said = printed(plan_view(plan, "Plan for r", program="mntrain"))
