@@ -66,21 +66,19 @@ def fully_sharded(task: Task, chain: Chain) -> OtherPlan:
     Args:
         chain: whose order the ranks keep.
     """
+    return _fastest("FSDP", task, chain, with_shards(task))
+
+
+def with_shards(task: Task) -> Iterator[Task]:
+    """With weights sharded over all ranks in place of a pipeline; then also dropped after each
+    layer.
+    """
     apart, ranks = _without_pipeline(task), len(task.devices)
-    sections = [
-        DataParallelSection(shards=ranks, reshard_after_forward=again) for again in (False, True)
-    ]
-    return _fastest(
-        "FSDP",
-        task,
-        chain,
-        (
-            msgspec.structs.replace(
-                apart, recipe=msgspec.structs.replace(apart.recipe, data_parallel=section)
-            )
-            for section in sections
-        ),
-    )
+    for again in (False, True):
+        section = DataParallelSection(shards=ranks, reshard_after_forward=again)
+        yield msgspec.structs.replace(
+            apart, recipe=msgspec.structs.replace(apart.recipe, data_parallel=section)
+        )
 
 
 def _fastest(name: str, task: Task, chain: Chain, tried: Iterable[Task]) -> OtherPlan:

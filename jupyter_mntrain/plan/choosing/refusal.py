@@ -12,8 +12,10 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain, make_chain, participants
 from jupyter_mntrain.plan.choosing.priced import Task
+from jupyter_mntrain.plan.choosing.rare_meetings import with_shards
 from jupyter_mntrain.plan.choosing.room import Shortfall
 from jupyter_mntrain.plan.choosing.search import fits
+from jupyter_mntrain.recipe.combinations import check_memory
 from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.sections import OptimizerKind, Recipe
 
@@ -65,6 +67,10 @@ def _changes(task: Task, chain: Chain) -> Iterator[_Change]:
     if everything.opened != opened:
         what = "leave pipeline.split, pipeline.microbatches and memory.checkpointing out"
         yield _Change(what, everything)
+    # Sharded replicas learn the same; shards in place of a pipeline send much more.
+    has_replicas = recipe.data_parallel.replicas > 1
+    if has_replicas:
+        yield from _sharded(everything, "replicas")
     if recipe.precision == "float32-master":
         yield _Change(
             'use optimizer.precision = "stochastic-rounding"',
@@ -75,7 +81,22 @@ def _changes(task: Task, chain: Chain) -> Iterator[_Change]:
             yield _Change(
                 f'use optimizer.kind = "{kind}"', _with_optimizer(everything, recipe, kind=kind)
             )
+    if not has_replicas:
+        yield from _sharded(everything, "a pipeline")
     yield from _more_ranks(everything, chain)
+
+
+def _sharded(task: Task, replaced: str) -> Iterator[_Change]:
+    if len(task.devices) < 2:
+        return
+    for tried in with_shards(task):
+        section = tried.recipe.data_parallel
+        what = f"use data_parallel.shards = {section.shards} in place of {replaced}"
+        if section.reshard_after_forward:
+            what += ", with reshard_after_forward = true"
+        with suppress(RecipeError):
+            check_memory(tried.recipe)
+            yield _Change(what, tried)
 
 
 _ANY_LINK = LinkSpeed(bytes_per_s=1e8, source="assumed")

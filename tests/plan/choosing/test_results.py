@@ -124,6 +124,24 @@ def test_what_fits_nowhere_is_refused_with_the_smallest_change(
     assert says(fix, caught.value.fix)
 
 
+@pytest.mark.parametrize(
+    ("more", "fix"),
+    [
+        (
+            (),
+            "use data_parallel.shards = 2 in place of replicas, with reshard_after_forward = true",
+        ),
+        (("memory.compile=true",), "use optimizer.kind = .adamw-8bit"),
+    ],
+)
+def test_shards_are_proposed_where_replicas_do_not_fit(more: tuple[str, ...], fix: str) -> None:
+    """They learn the same; but not where a recipe has what excludes them."""
+    recipe, config = job("data_parallel.replicas=2", "train.batch_size=4", *more)
+    with pytest.raises(RecipeError) as caught:
+        planned(recipe, config, devices([1e10, 1e10], [80e6, 80e6]), advises=True)
+    assert says(fix, caught.value.fix)
+
+
 def test_one_more_rank_is_proposed_where_nothing_else_fits() -> None:
     recipe, config = job("optimizer.kind=adafactor", "train.batch_size=4")
     with pytest.raises(RecipeError) as caught:
