@@ -33,7 +33,7 @@ class RingGather(_OnHost):
 
     Gloo tells a sender that it may send by a message on the same connection. Posted after a send,
     that message waits behind what is sent, and a link carries one direction at a time: between two
-    hosts at 200 Mbit/s, Gloo's own all-gather of 20 MB took 1.59 times bytes / rate, this 1.04
+    hosts at 200 Mbit/s, Gloo's own all-gather of 20 MB took 1.59 times bytes / rate, this 1.05
     times (torch 2.13).
     """
 
@@ -60,7 +60,7 @@ class RingGather(_OnHost):
 class DirectScatter(_OnHost):
     """Sends each rank its rows of the gradients, all receives posted before the first send: see
     :class:`RingGather`. Gloo's own reduce-scatter is an all-reduce, which sends twice as much, and
-    its all-to-all posts receives last: 2.17 and 2.09 times bytes / rate, this 1.06 times.
+    its all-to-all posts receives last: 2.17 and 2.09 times bytes / rate, this 1.17 times.
 
     Args:
         meter: is told, as a rank that scatters does not compute.
