@@ -14,6 +14,7 @@ from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.data.conversations import messages_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
 from jupyter_mntrain.train.data.tokens import untrained_tokenizer
+from tests.train.data.test_records import found
 from tests.wording import says, wording
 
 TEXTS = [f"{n} machines" for n in range(4)]
@@ -24,10 +25,6 @@ SAID = {"role": "assistant", "content": "Samantha."}
 
 def corpus_of(source: Path, **more: Any) -> Corpus:
     return read_corpus(DataSection(source=str(source), **more))
-
-
-def found(source: Path) -> list[object]:
-    return [one.document for one in corpus_of(source).documents()]
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.ndjson", "a.jsonl"])
@@ -43,6 +40,11 @@ def test_an_object_on_each_line_is_read_whatever_the_file_is_called(
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
+        ("a.json", b'{"text": "x"}', "not a list of objects"),
+        ("a.json", b"[1, 2]", "entry 1: not an object"),
+        ("a.json", b"[", "not JSON"),
+        ("a.jsonl", b'["text"]', "line 1: not an object"),
+        ("a.parquet", b"PAR1 and then nothing", "cannot be read"),
         ("a.csv", b"text,text\nx,y\n", 'two of its columns are called "text"'),
         ("a.csv", b"text;label\nx;y\n", "not separated by commas.*commas, or with tabs"),
         ("a.csv", "text,n\nx,1\n".encode("utf-16"), r"is UTF-16.*iconv"),

@@ -51,25 +51,6 @@ def test_what_datasets_saves(tmp_path: Path) -> None:
         found(tmp_path / "both", split="dev")
 
 
-@pytest.mark.wording
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("a.json", b'{"text": "x"}', "not a list of objects"),
-        ("a.json", b"[1, 2]", "entry 1: not an object"),
-        ("a.json", b"[", "not JSON"),
-        ("a.jsonl", b'["text"]', "line 1: not an object"),
-        ("a.parquet", b"PAR1 and then nothing", "cannot be read"),
-    ],
-)
-def test_files_that_are_not_what_they_say(
-    name: str, content: bytes, says: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(RecipeError, match=says):
-        found(tmp_path / name)
-
-
 def test_only_files_with_conversations_are_read_for_chat(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("about")
     with pytest.raises(RecipeError, match=wording("contains no UTF-8 text")):
