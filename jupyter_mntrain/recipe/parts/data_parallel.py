@@ -72,7 +72,7 @@ class DataParallelSection(UserRecord, frozen=True):
 
     def fragment_due(self, step: int) -> int | None:
         """Number of the fragment that meets after ``step`` steps, if one does."""
-        if not self.meets_rarely or step % self.fragment_steps:
+        if not (self.meets_rarely and step) or step % self.fragment_steps:
             return None
         return (step // self.fragment_steps - 1) % self.sync_fragments
 

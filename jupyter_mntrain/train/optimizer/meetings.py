@@ -6,7 +6,7 @@ arXiv 2501.18512).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -108,7 +108,6 @@ class Meetings:
             for fragment in range(self._section.sync_fragments):
                 if self._met.get(fragment) != step:
                     self._meet(fragment, step)
-            self._last.fill_(step)
 
     def end(self, step: int, *, is_written: bool) -> None:
         """Meet a last time, if the model is written: it then holds what all have learned. Else only
@@ -177,20 +176,19 @@ class Meetings:
         if not self.are_rare:
             return
         section = self._section
-        for back in range(section.sync_delay + 1) if section.sync_delay else ():
-            fragment = section.fragment_due(step - back) if step > back else None
-            if fragment is None:
-                continue
-            buckets = self._fragments[fragment]
-            names = {f"{MEAN}{name}" for bucket in buckets for name in bucket.weights}
-            if names and names == means.keys():
-                self._under_way = UnderWay(fragment, step - back)
-                arrived = [bucket.joined(means, MEAN) for bucket in buckets]
-                self._under_way.averages.set_result(Averages(arrived))
+        since = step % section.fragment_steps
+        fragment = section.fragment_due(step - since)
+        if fragment is None or since > section.sync_delay:
             return
-        fragment = section.fragment_due(step)
-        if fragment is not None and not section.sync_delay:
+        if not section.sync_delay:
             self._met[fragment] = step
+            return
+        buckets = self._fragments[fragment]
+        names = {f"{MEAN}{name}" for bucket in buckets for name in bucket.weights}
+        if names and names == means.keys():
+            self._under_way = UnderWay(fragment, step - since)
+            arrived = [bucket.joined(means, MEAN) for bucket in buckets]
+            self._under_way.averages.set_result(Averages(arrived))
 
     def __str__(self) -> str:
         """What the log says of them behind the replicas; empty if there are none."""
@@ -217,11 +215,9 @@ class Meetings:
         for fragment in self._fragments:
             yield from fragment
 
-    def _weights(self) -> Mapping[str, torch.Tensor]:
-        """Those of the last meeting."""
-        return {
-            name: one.detach() for bucket in self._buckets() for name, one in bucket.weights.items()
-        }
+    def _weights(self) -> dict[str, torch.Tensor]:
+        """Those of the last meetings."""
+        return _weights_of(self._buckets())
 
     def _means(self) -> dict[str, torch.Tensor]:
         """The average that is under way, by its names in a checkpoint."""
@@ -286,8 +282,7 @@ class Meetings:
 
     def _evened(self, fragment: int) -> dict[str, torch.Tensor]:
         """Weights of a fragment after its meeting; collective where it has a tied embedding."""
-        buckets = self._fragments[fragment]
-        weights = {name: one.detach() for bucket in buckets for name, one in bucket.weights.items()}
+        weights = _weights_of(self._fragments[fragment])
         if fragment == 0:  # which has both copies
             self._pipeline.even_out_tied(weights)
         return weights
@@ -303,3 +298,7 @@ class Meetings:
     def _count(self, sent_bytes: int) -> None:
         before, after = self._groups.grid.ring_of(self._groups.rank)
         self._meter.passed_on(sent_bytes, sent_to=after, received_from=before)
+
+
+def _weights_of(buckets: Iterable[OuterBucket]) -> dict[str, torch.Tensor]:
+    return {name: one.detach() for bucket in buckets for name, one in bucket.weights.items()}
