@@ -250,7 +250,8 @@ class Checkpointing:
         section = self.recipe.checkpoint
         saver.keep, saver.keep_best = section.keep, section.keep_best
         saver.recipe = msgspec.to_builtins(self.recipe)
-        saver.figures = self.figures_after(step)
+        # Only the head's are kept; the median of all steps takes time.
+        saver.figures = self.figures_after(step) if self.world.is_head else None
         saver.begin(step, state, loss)
         self._intervals.saved(perf_counter() - begin_s)
         self._still_writing = 1.0  # until votes say otherwise that were cast after this
