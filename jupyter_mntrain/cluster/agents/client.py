@@ -161,10 +161,8 @@ class AgentClient(AgentCalls):
         if info.protocol != api.PROTOCOL:
             is_old = info.protocol < api.PROTOCOL
             age = "older" if is_old else "newer"
-            there = (
-                f"mntrain upgrade USER@HOST, or there: pip install jupyter-mntrain=={__version__}"
-            )
-            here = "upgrade it here: pip install --upgrade jupyter-mntrain"
+            there = f"mntrain upgrade USER@HOST, or there: pip install the wheel of {__version__}"
+            here = "upgrade it here: pip install the wheel that the node has"
             raise NodeError(
                 f"its agent speaks protocol {info.protocol}, {age} than our {api.PROTOCOL}",
                 fix=there if is_old else here,

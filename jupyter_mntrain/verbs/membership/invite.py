@@ -92,6 +92,7 @@ class InviteVerb(Verb):
         return (
             f"It needs TCP port {DEFAULT_PORT} open to the notebook machine, and these versions: "
             + versions,
+            "The wheel: in a clone of jupyter_mntrain, scripts/wheel builds it.",
             "--service: the agent outlives your login; without it, it ends with the ssh session.",
             "Where ssh reaches it, all of that in one, from here: mntrain install USER@HOST",
         )
@@ -103,7 +104,7 @@ class InviteVerb(Verb):
         needs = [Text(f"{line}\n", style="dim") for line in self._needs()]
         return Group(
             Text(self.where, style="bold"),
-            Text(f"\n    pip install jupyter-mntrain && {piped(token, self.joins)}\n"),
+            Text(f"\n    pip install jupyter_mntrain-*.whl && {piped(token, self.joins)}\n"),
             *needs,
             Text(
                 f"Valid for {args.uses} {noun}, for {formats.duration(args.expires)}. Anyone with "

@@ -24,7 +24,7 @@ function Explained(props: { invitation: Invitation }): JSX.Element {
   return (
     <>
       <p>{trans.__('On each machine that will be a node, run:')}</p>
-      <Copyable text="pip install jupyter-mntrain" />
+      <Copyable text="pip install jupyter_mntrain-*.whl" />
       <Copyable text={invitation.command} />
       <p className="s">
         {trans.__(

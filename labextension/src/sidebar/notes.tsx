@@ -42,7 +42,7 @@ export function Missing(props: IContext): JSX.Element {
           'Install it in the environment that starts JupyterLab, then restart JupyterLab:'
         )}
       </p>
-      <Copyable text="pip install jupyter-mntrain" />
+      <Copyable text="pip install jupyter_mntrain-*.whl" />
       <p className="m s">
         {trans.__(
           'Running jobs are not affected. %mntrain in notebooks keeps working.'

@@ -130,7 +130,7 @@ def _lacking(python: str, installed: Installed, asked: Workplace) -> list[Proble
         found.append(_missing("torch", python, "torch"))
     if asked.trains and not installed.has_package:
         what = "jupyter-mntrain, which the built-in trainer is part of,"
-        found.append(_missing(what, python, f"jupyter-mntrain=={__version__}"))
+        found.append(_missing(what, python, f"jupyter_mntrain-{__version__}-py3-none-any.whl"))
     return found
 
 

@@ -45,7 +45,7 @@ function problem(
         'Not live: jupyter_mntrain is not installed on the Jupyter server'
       ),
       fix: trans.__(
-        'pip install jupyter_mntrain in the environment that starts it, then restart it'
+        'install jupyter_mntrain in the environment that starts it, then restart it'
       )
     },
     forbidden: {
