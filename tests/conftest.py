@@ -14,6 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from tests import progress
 from tests.longest import longest_first
 from tests.scrambling import scrambled_words
 from tests.scrambling.missed import missed
@@ -79,6 +80,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def pytest_addoption(parser: pytest.Parser) -> None:
     text = "scramble every cause and fix; tests of wording are skipped"
     parser.addoption("--scramble-words", action="store_true", help=text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    progress.register(config)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 import jupyter_mntrain
+from scripts import run_tests
 from tests import longest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,7 +75,50 @@ def test_the_first_screen_of_the_readme_has_a_picture_and_two_commands():
     screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:30])
     assert len(re.findall(r"^!\[.+\]\(docs/images/.+\)$", screen, re.MULTILINE)) == 1
     (commands,) = re.findall(r"^```\n(.*?)^```$", screen, re.MULTILINE | re.DOTALL)
-    assert len(commands.splitlines()) == 2
+    scripts = [line.split()[0] for line in commands.splitlines()]
+    assert scripts == ["scripts/demo", "scripts/test"]
+    assert all(os.access(ROOT / script, os.X_OK) for script in scripts)
+
+
+def test_ci_runs_the_test_command_of_the_readme():
+    assert (ROOT / ".ci/run").read_text().splitlines()[
+        -1
+    ] == 'exec "$(dirname "$0")/../scripts/test"'
+
+
+FROM_AN_INDEX = re.compile(
+    r"pip (?:install|download)\b(?!.*--no-index)[^\n`&]*"
+    r"\bjupyter[-_]mntrain(?!\[|-\*\.whl|-[\w.{}-]+\.whl)"
+)
+"""Such a command fails for everybody until there is a release. With an extra it is for those who
+have the package already: pip takes that one."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_guide_installs_what_can_be_had(page):
+    released = re.search(r"^## \[[\d.]+\] - \d", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    if not released:
+        assert FROM_AN_INDEX.findall(page.read_text()) == [], (
+            "Fix: the wheel, as installing.md says"
+        )
+
+
+def test_what_people_are_told_to_install_can_be_had():
+    sources = [
+        *(ROOT / "jupyter_mntrain").rglob("*.py"),
+        *(ROOT / "labextension/src").rglob("*.ts*"),
+    ]
+    told = {str(path): FROM_AN_INDEX.findall(path.read_text()) for path in sources}
+    assert {path: found for path, found in told.items() if found} == {}
+
+
+def test_the_search_for_such_commands_finds_them():
+    assert FROM_AN_INDEX.search("`pip install jupyter-mntrain`")
+    assert FROM_AN_INDEX.search("pip install --upgrade jupyter_mntrain==1")
+    assert FROM_AN_INDEX.search("pip install jupyterlab jupyter-mntrain torch")
+    assert not FROM_AN_INDEX.search("pip install 'jupyter-mntrain[serve]'")
+    assert not FROM_AN_INDEX.search("pip install --no-deps jupyter_mntrain-*.whl")
+    assert not FROM_AN_INDEX.search("pip install --no-index --find-links wheels jupyter-mntrain")
 
 
 def test_the_index_of_the_documentation_leads_to_every_page():
@@ -146,7 +190,7 @@ def test_a_workflow_runs_nothing_but_the_scripts_that_are_run_here(workflow):
         assert os.access(ROOT / script, os.X_OK)
         assert not set(command) & set(";&|`\n"), "one script, no shell of its own"
         assert "${{" not in command, "what others can name is no part of a command"
-        assert set(arguments) <= {"fast", "$LAYER", "--dry-run"}
+        assert set(arguments) <= {"fast", "$LAYER", "$FORM", "--dry-run"}
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
@@ -161,10 +205,15 @@ def test_a_workflow_may_do_little_and_names_no_host(workflow):
 
 
 def test_every_layer_of_tests_has_a_job():
-    (layers,) = re.findall(r'^all="(.+)"$', (ROOT / "scripts/test").read_text(), re.MULTILINE)
     check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
     named = [job.get("env", {}).get("LAYER") for job in check["jobs"].values()]
-    assert {*filter(None, named), "fast"} == set(layers.split())
+    assert {*filter(None, named), "fast"} == {*run_tests.LAYERS}
+
+
+def test_every_long_form_has_a_job_of_the_week():
+    weekly = yaml.safe_load((ROOT / ".github/workflows/weekly.yml").read_text())
+    (job,) = weekly["jobs"].values()
+    assert job["strategy"]["matrix"]["form"] == [*run_tests.LONG]
 
 
 def test_versions_are_tried_from_the_oldest_that_is_allowed() -> None:

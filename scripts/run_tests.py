@@ -1,0 +1,574 @@
+"""Run the checks of ``scripts/test``, several at once, and say what happens when it happens.
+
+A layer consists of steps. A step is one command with a log of its own in ``build/tests``; steps run
+side by side as far as the machine's cores allow. A failure is shown when it happens, the result of a
+step when it ends, and once a minute what is running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "tests"
+BROWSER = ROOT / "labextension" / "ui-tests"
+BIN = Path(sys.executable).parent
+CORES = max(2, os.cpu_count() or 2)
+SLOTS = 2 * CORES
+"""Half of the time a step waits for what it started, so twice as many run as there are cores."""
+REPORT_S = 60.0
+POLL_S = 0.2
+END_S = 60.0
+"""How long a step that is interrupted has to say what failed until then."""
+LONGEST_MINUTES = 80
+"""A run that hangs is ended and named before CI gives up; long forms have no limit."""
+SHOWN_FAILURES = 3
+SHOWN_LINES = 60
+INTERRUPTED = 130
+
+FAST = "not slow and not agents and not netlab"
+WITH_TORCH = ("tests/train", "tests/recipe", "tests/telemetry", "tests/own_scripts")
+"""Their tests import torch, which takes seconds: in one process of their own."""
+PLAYWRIGHT = re.compile(r"^\s+(?P<mark>✓|✘|-|ok|x)\s+\d+ (?P<name>.+)$")
+JEST_TOTAL = re.compile(
+    r"^Tests:\s+(?:(\d+) failed, )?(?:(\d+) skipped, )?(?:(\d+) passed, )?", re.MULTILINE
+)
+TOLD = re.compile(r"^(?:FAILED|ERROR) |: error: |^ +\d+\) |●|^E  ")
+"""Lines of a log that say what failed."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a layer.
+
+    Args:
+        slots: how many of ``SLOTS`` it takes: about how many processes of it compute at a time.
+        needs: a program without which it is skipped.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    slots: int = 1
+    folder: Path = ROOT
+    variables: tuple[tuple[str, str], ...] = ()
+    needs: str = ""
+
+    @property
+    def log(self) -> Path:
+        return LOGS / f"{self.name.replace(' ', '-')}.log"
+
+
+def pytest(name: str, marks: str, *arguments: str, workers: int = 0, **others: Any) -> Step:
+    """A step of pytest; ``workers`` of pytest-xdist, 0 without it."""
+    many = ("-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder") if workers else ()
+    # Steps run at the same time and would overwrite each other's cache.
+    command = ("pytest", "-q", "-p", "no:cacheprovider", *many, "-m", marks, *arguments)
+    return Step(name, command, **others)
+
+
+def page(name: str, *command: str, **others: Any) -> Step:
+    return Step(name, ("jlpm", *command), folder=ROOT / "labextension", **others)
+
+
+LAYERS: dict[str, tuple[Step, ...]] = {
+    "fast": (
+        pytest(
+            "unit tests", FAST, *(f"--ignore={one}" for one in WITH_TORCH), workers=CORES, slots=2
+        ),
+        pytest("unit tests with torch", FAST, *WITH_TORCH),
+        Step("types", ("mypy",)),
+        page("unit tests of the page", "test", "--silent"),
+        page("style of the page", "lint:check"),
+        Step("generated types", ("scripts/types", "--check")),
+        Step("style", ("ruff", "check", ".")),
+        Step("format", ("ruff", "format", "--check", ".")),
+        Step("import arrows", ("lint-imports",)),
+        Step("spelling", ("codespell",)),
+    ),
+    "torchrun": (
+        pytest(
+            "torchrun",
+            "(slow or agents) and not netlab",
+            "--durations=25",
+            workers=CORES + 1,
+            slots=2,
+        ),
+    ),
+    "cluster": (pytest("simulated cluster", "netlab", "--durations=25", workers=CORES),),
+    "browser": (
+        Step(
+            "browser",
+            ("jlpm", "test"),
+            folder=BROWSER,
+            needs="chromium chromium-browser google-chrome",
+        ),
+        Step("types of the browser tests", ("jlpm", "check"), folder=BROWSER),
+    ),
+}
+ABOUT = {
+    "fast": "unit tests, types, style, the page's unit tests",
+    "torchrun": "real agents and torchrun jobs on loopback",
+    "cluster": "a simulated cluster, as root",
+    "browser": "the page in Chromium",
+}
+
+ALL_CASES = (("MNTRAIN_ALL_CASES", "1"),)
+LONG: dict[str, Step] = {
+    "cases": pytest(
+        "all cases", "not netlab", "tests", workers=CORES, slots=SLOTS, variables=ALL_CASES
+    ),
+    "lab-cases": pytest(
+        "all cases of the simulated cluster", "netlab", "tests", slots=SLOTS, variables=ALL_CASES
+    ),
+    "families": Step(
+        "every family", (sys.executable, "-m", "tests.train.every_family"), slots=SLOTS
+    ),
+    "scrambled": pytest(
+        "scrambled words", "not gpu", "--scramble-words", "tests", workers=CORES, slots=SLOTS
+    ),
+    "chaos": Step(
+        "chaos", (sys.executable, "-m", "tests.faults.chaos", "--runs", "200"), slots=SLOTS
+    ),
+    "kills": Step(
+        "kills",
+        (
+            *(sys.executable, "-m", "tests.cluster.kills", "--runs", "20", "--first", "1"),
+            *("--file", str(LOGS / "kills.json")),
+        ),
+        slots=SLOTS,
+    ),
+    "search": Step(
+        "search",
+        (sys.executable, "-m", "tests.faults.search", "--runs", "300", "--first", "1"),
+        slots=SLOTS,
+    ),
+}
+"""Long forms of random searches and combinations; each takes the machine for itself."""
+
+
+@dataclass
+class Run:
+    """A step that has been started."""
+
+    step: Step
+    process: subprocess.Popen[bytes]
+    events: Path
+    begun_s: float = field(default_factory=time.monotonic)
+    total: int = 0
+    ended: int = 0
+    passed: int = 0
+    skipped: int = 0
+    failures: list[str] = field(default_factory=list)
+    running: dict[str, float] = field(default_factory=dict)
+    code: int | None = None
+    cpu_s: float = 0.0
+    took_s: float = 0.0
+    _read: int = 0
+    _logged: int = 0
+
+    def update(self) -> None:
+        """Read what is new in its progress and its log, and show failures."""
+        for event in self._new_events():
+            self._take(json.loads(event))
+        if not self.total:
+            self._take_log()
+
+    def _new_events(self) -> list[str]:
+        with self.events.open("rb") as file:
+            file.seek(self._read)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        return whole.decode().splitlines()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        ((kind, value),) = [(kind, value) for kind, value in event.items() if kind != "text"]
+        match kind:
+            case "total":
+                self.total = value
+            case "started":
+                self.running[value] = time.monotonic()
+            case "ended":
+                self.ended += 1
+                self.running.pop(value, None)
+            case "passed":
+                self.passed += 1
+            case "skipped":
+                self.skipped += 1
+            case "failed":
+                self._fail(value, event["text"])
+
+    def _take_log(self) -> None:
+        """Playwright's list: a line per test."""
+        text = self.step.log.read_text(errors="replace")
+        lines = text[: text.rfind("\n") + 1].splitlines()
+        for line in lines[self._logged :]:
+            if found := PLAYWRIGHT.match(line):
+                if found["mark"] in ("✘", "x"):
+                    self._fail(found["name"], "")
+                else:
+                    self.passed += 1
+                self.ended += 1
+        self._logged = len(lines)
+
+    def _fail(self, name: str, text: str) -> None:
+        self.failures.append(name)
+        say(f"FAILED  {self.step.name}: {name}")
+        if len(self.failures) <= SHOWN_FAILURES and text:
+            lines = text.splitlines()
+            if (before := len(lines) - SHOWN_LINES) > 0:
+                lines = [f"[{before} lines before these: {self.step.log}]", *lines[before:]]
+            print(*(f"        {line}" for line in lines), sep="\n", flush=True)
+
+    def has_ended(self) -> bool:
+        if self.code is None:
+            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+            if not pid:
+                return False
+            self.code = self.process.returncode = os.waitstatus_to_exitcode(status)
+            self.cpu_s = usage.ru_utime + usage.ru_stime
+            self.took_s = time.monotonic() - self.begun_s
+        return True
+
+    def conclude(self) -> None:
+        """Say how it ended."""
+        self.update()
+        if not self.total and (
+            found := JEST_TOTAL.search(self.step.log.read_text(errors="replace"))
+        ):
+            failed, self.skipped, self.passed = (int(one or 0) for one in found.groups())
+            self.failures += [f"{failed} tests of jest: {self.step.log}"] if failed else []
+        if self.code and not self.failures:
+            self._fail(f"exit code {self.code}", told(self.step.log))
+        counts = {"failed": len(self.failures), "passed": self.passed, "skipped": self.skipped}
+        counted = (
+            ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "passed"
+        )
+        word = "FAILED" if self.code else "ok"
+        took = f"{clock(self.took_s)}, {self.cpu_s:.0f} s of CPU"
+        say(f"{word:7} {self.step.name}: {counted} in {took}")
+
+    def now(self) -> str:
+        """What it is doing, in a few words."""
+        text = self.step.name
+        if self.total:
+            text += f" {self.ended} of {self.total}"
+        elif self.ended:
+            text += f" {self.ended}"
+        if self.running:
+            name, since = min(self.running.items(), key=lambda one: one[1])
+            if (taken := time.monotonic() - since) > REPORT_S / 2:
+                text += f" ({name.rpartition('/')[2]} for {taken:.0f} s)"
+        return text
+
+    def end(self, number: int) -> None:
+        """Send a signal to it and to all that it started."""
+        if self.code is None:
+            os.killpg(self.process.pid, number)
+
+
+BEGUN_S = time.monotonic()
+
+
+def say(text: str) -> None:
+    if sys.stdout.isatty():
+        print("\r\033[K", end="")
+    print(f"{clock(time.monotonic() - BEGUN_S):>6}  {text}", flush=True)
+
+
+def clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+def told(log: Path) -> str:
+    """Lines of a log about failures, or its last ones."""
+    lines = log.read_text(errors="replace").splitlines()
+    return "\n".join([line for line in lines if TOLD.search(line)][:20] or lines[-20:])
+
+
+class Runner:
+    """Runs steps side by side.
+
+    Args:
+        steps: in the order in which they are started.
+        minutes: after which what still runs is ended; 0 for no limit.
+    """
+
+    def __init__(self, steps: Sequence[Step], cache: Path, minutes: int) -> None:
+        self._waiting = list(steps)
+        self._cache = cache
+        self._minutes = minutes
+        self._runs: list[Run] = []
+        self.failed: list[str] = []
+        self.passed = self.skipped = 0
+
+    def run(self) -> None:
+        reported = time.monotonic()
+        try:
+            while self._waiting or self._runs:
+                self._start()
+                time.sleep(POLL_S)
+                self._look()
+                now = ", ".join(run.now() for run in self._runs)
+                if sys.stdout.isatty():
+                    width = shutil.get_terminal_size().columns
+                    print(f"\r\033[K{now[: width - 1]}", end="", flush=True)
+                elif self._runs and time.monotonic() - reported > REPORT_S:
+                    reported = time.monotonic()
+                    say(f"running {now}")
+                if self._minutes and time.monotonic() - BEGUN_S > 60 * self._minutes:
+                    self._waiting.clear()
+                    say(f"ended: the {self._minutes} minutes for all tests are over")
+                    self.end()
+        except KeyboardInterrupt:
+            self.end()
+            raise
+
+    def _start(self) -> None:
+        taken = sum(run.step.slots for run in self._runs)
+        for step in list(self._waiting):
+            if self._runs and taken + step.slots > SLOTS:
+                continue
+            self._waiting.remove(step)
+            if step.needs and not any(map(shutil.which, step.needs.split())):
+                say(f"skipped {step.name}: no {step.needs.split()[0]} here")
+                continue
+            taken += step.slots
+            self._runs.append(started(step, self._cache))
+
+    def _look(self) -> None:
+        for run in list(self._runs):
+            run.update()
+            if run.has_ended():
+                run.conclude()
+                self._runs.remove(run)
+                self.failed += [f"{run.step.name}: {one}" for one in run.failures]
+                self.passed += run.passed
+                self.skipped += run.skipped
+
+    def end(self) -> None:
+        """End what runs; pytest says what failed until now."""
+        for run in self._runs:
+            run.end(signal.SIGINT)
+        deadline = time.monotonic() + END_S
+        while self._runs and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+            self._look()
+        for run in self._runs:
+            run.end(signal.SIGKILL)
+            self.failed.append(f"{run.step.name}: ended, it was running {run.now()}")
+        self._runs.clear()
+
+
+def started(step: Step, cache: Path) -> Run:
+    step.log.parent.mkdir(parents=True, exist_ok=True)
+    events = step.log.with_suffix(".events")
+    events.write_text("")
+    variables = dict(os.environ, MNTRAIN_TESTS_PROGRESS=str(events), MNTRAIN_TESTS_CACHE=str(cache))
+    # Tests start hundreds of processes, which share compiled bytecode.
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    with step.log.open("wb") as log:
+        process = subprocess.Popen(
+            step.command,
+            cwd=step.folder,
+            env=variables | dict(step.variables),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # ended whole
+        )
+    return Run(step, process, events)
+
+
+def git(*arguments: str) -> list[str]:
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
+    )
+    return done.stdout.splitlines()
+
+
+def changed_files(since: str | None) -> tuple[str, list[str]]:
+    """The commit that the change is measured from, and the files that differ from it.
+
+    By default since the branch left its upstream or ``main``. If that is the commit that is checked
+    out, what is not committed; if nothing is, the last commit.
+    """
+    uncommitted = [line[3:].rpartition(" -> ")[2] for line in git("status", "--porcelain", "-uall")]
+    if since is None:
+        bases = (git("merge-base", "HEAD", one) for one in ("@{upstream}", "main", "origin/main"))
+        since = next((base[0] for base in bases if base), "HEAD")
+        if not uncommitted and [since] == git("rev-parse", "HEAD"):
+            since = "HEAD~1"
+    elif not git("rev-parse", "--verify", "--quiet", f"{since}^{{commit}}"):
+        sys.exit(f"scripts/test: no commit {since!r}. Fix: name one that git log shows.")
+    return since, sorted({*git("diff", "--name-only", since), *uncommitted})
+
+
+def reached_tests(changed: Iterable[str]) -> list[str]:
+    """Test files that import what changed, directly or not, the nearest first.
+
+    A file that is no Python module reaches the tests whose text names it.
+    """
+    import grimp
+
+    graph = grimp.build_graph("jupyter_mntrain", "tests")
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+        for path in (ROOT / "tests").rglob("test_*.py")
+    }
+    modules: set[str] = set()
+    named: set[str] = set()
+    for name in changed:
+        path = Path(name)
+        module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        if path.suffix == ".py" and module in graph.modules:
+            modules.add(module)
+        elif path.name == "conftest.py":
+            named.update(one for one in files if one.startswith(f"{module.rpartition('.')[0]}."))
+        else:
+            named.update(one for one, test in files.items() if path.name in test.read_text())
+    distances: dict[str, int] = {}
+    level, distance = modules | named, 0
+    while level:
+        distances |= dict.fromkeys(level, distance)
+        distance += 1
+        level = {
+            importer
+            for module in level
+            if module in graph.modules
+            for importer in graph.find_modules_that_directly_import(module)
+        } - distances.keys()
+    reached = sorted((at, module) for module, at in distances.items() if module in files)
+    return [str(files[module].relative_to(ROOT)) for _, module in reached]
+
+
+def changed_steps(since: str | None) -> list[Step]:
+    """What a change can reach, without tests that start agents or torchrun."""
+    base, changed = changed_files(since)
+    there = [name for name in changed if (ROOT / name).is_file()]
+    python = [name for name in there if name.endswith(".py")]
+    tests = reached_tests(changed)
+    says = f"{len(changed)} files differ from {base[:10]}; {len(tests)} files of tests can see that"
+    print(f"scripts/test: {says}", flush=True)
+    steps: list[Step] = []
+    plain = [one for one in tests if not one.startswith(WITH_TORCH)]
+    torch = [one for one in tests if one.startswith(WITH_TORCH)]
+    if plain:
+        steps.append(pytest("unit tests", FAST, *plain, workers=CORES, slots=2))
+    if torch:
+        steps.append(pytest("unit tests with torch", FAST, *torch))
+    if python:
+        steps.append(Step("style", ("ruff", "check", "--force-exclude", *python)))
+        steps.append(Step("format", ("ruff", "format", "--check", "--force-exclude", *python)))
+    if any(name.startswith("jupyter_mntrain/") for name in python):
+        steps += [step for step in LAYERS["fast"] if step.name in ("types", "import arrows")]
+    if there:
+        steps.append(Step("spelling", ("codespell", *there)))
+    if any(name.startswith("labextension/") for name in changed):
+        steps.append(page("unit tests of the page", "test", "--silent", f"--changedSince={base}"))
+        steps += [
+            step for step in LAYERS["fast"] if step.name in ("style of the page", "generated types")
+        ]
+    return steps
+
+
+def interrupted(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="scripts/test",
+        usage="scripts/test [--fast | --changed [COMMIT] | --all] [NAME …]",
+        description="Install what the tests need, and run them.",
+        epilog="Layers: "
+        + "; ".join(f"{name}: {about}" for name, about in ABOUT.items())
+        + f". Long forms, which only --all includes: {', '.join(LONG)}.",
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="layers or long forms (all layers)"
+    )
+    parser.add_argument("--fast", action="store_true", help="the layer fast")
+    parser.add_argument(
+        "--changed",
+        nargs="?",
+        const="",
+        metavar="COMMIT",
+        help="only what files that differ from COMMIT can reach by imports, without real jobs "
+        "(COMMIT: where the branch began)",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="all layers, and then every long form: hours"
+    )
+    parser.add_argument("--list", action="store_true", help="print the commands, and run nothing")
+    arguments = parser.parse_args()
+    if arguments.fast:
+        arguments.names.append("fast")
+    for name in arguments.names:
+        if name not in LAYERS and name not in LONG:
+            known = ", ".join([*LAYERS, *LONG])
+            parser.error(f"no layer or long form {name!r}. Fix: name some of {known}.")
+    return arguments
+
+
+def main() -> int:
+    arguments = parsed()
+    os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupted)
+    if arguments.changed is not None:
+        groups = [changed_steps(arguments.changed or None)]
+    else:
+        names = arguments.names or list(LAYERS)
+        # The fast layer first: it is what people wait for.
+        groups = [list(LAYERS["fast"])] if "fast" in names else []
+        groups.append(
+            [step for name in LAYERS if name in names and name != "fast" for step in LAYERS[name]]
+        )
+        groups += [[step] for name, step in LONG.items() if arguments.all or name in names]
+    if arguments.list:
+        for step in (step for steps in groups for step in steps):
+            print(f"{step.name}: {shlex.join(step.command)}")
+        return 0
+    has_long = arguments.all or not {*LONG}.isdisjoint(arguments.names)
+    print(f"scripts/test: logs in {LOGS.relative_to(ROOT)}/", flush=True)
+    shutil.rmtree(LOGS, ignore_errors=True)
+    failed: list[str] = []
+    passed = skipped = 0
+    try:
+        with tempfile.TemporaryDirectory() as cache:
+            for steps in groups:
+                runner = Runner(steps, Path(cache), 0 if has_long else LONGEST_MINUTES)
+                try:
+                    runner.run()
+                finally:
+                    failed += runner.failed
+                    passed += runner.passed
+                    skipped += runner.skipped
+    except KeyboardInterrupt:
+        print("\nscripts/test: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    finally:
+        print(*(f"FAILED  {one}" for one in failed), sep="\n")
+        print(f"total: {passed} passed, {len(failed)} failed, {skipped} skipped")
+    say("failed" if failed else "passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
