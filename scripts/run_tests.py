@@ -1,8 +1,8 @@
 """Run the checks of ``scripts/test``, several at once, and say what happens when it happens.
 
 A layer consists of steps. A step is one command with a log of its own in ``build/tests``; steps run
-side by side as far as the machine's cores allow. A failure is shown when it happens, the result of a
-step when it ends, and once a minute what is running.
+side by side as far as the machine's cores allow. A failure is shown when it happens, a result when
+its step ends, and once a minute what is running.
 """
 
 from __future__ import annotations
@@ -422,39 +422,47 @@ def changed_files(since: str | None) -> tuple[str, list[str]]:
 def reached_tests(changed: Iterable[str]) -> list[str]:
     """Test files that import what changed, directly or not, the nearest first.
 
-    A file that is no Python module reaches the tests whose text names it.
+    A conftest.py reaches the tests below it. A file that is no Python module reaches the modules
+    whose text names it, and those beside it.
     """
     import grimp
 
     graph = grimp.build_graph("jupyter_mntrain", "tests")
-    files = {
-        ".".join(path.relative_to(ROOT).with_suffix("").parts): path
-        for path in (ROOT / "tests").rglob("test_*.py")
+    paths = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for top in ("jupyter_mntrain", "tests")
+        for path in (ROOT / top).rglob("*.py")
     }
-    modules: set[str] = set()
-    named: set[str] = set()
+    tests = {module for module, path in paths.items() if path.name.startswith("test_")}
+    level: set[str] = set()
     for name in changed:
         path = Path(name)
         module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+        if path.name == "conftest.py":
+            level |= {one for one in tests if one.startswith(module.removesuffix("conftest"))}
         if path.suffix == ".py" and module in graph.modules:
-            modules.add(module)
-        elif path.name == "conftest.py":
-            named.update(one for one in files if one.startswith(f"{module.rpartition('.')[0]}."))
+            level.add(module)
         else:
-            named.update(one for one, test in files.items() if path.name in test.read_text())
+            # Only tests read pages and scripts; the package reads its own data.
+            top = "jupyter_mntrain" if path.parts[0] == "jupyter_mntrain" else "tests"
+            texts = {one: paths[one].read_text() for one in paths if one.startswith((top, "tests"))}
+            level |= {
+                one
+                for one, text in texts.items()
+                if path.name in text or paths[one].parent == ROOT / path.parent
+            }
     distances: dict[str, int] = {}
-    level, distance = modules | named, 0
+    distance = 0
     while level:
         distances |= dict.fromkeys(level, distance)
         distance += 1
         level = {
             importer
-            for module in level
-            if module in graph.modules
+            for module in level & graph.modules
             for importer in graph.find_modules_that_directly_import(module)
         } - distances.keys()
-    reached = sorted((at, module) for module, at in distances.items() if module in files)
-    return [str(files[module].relative_to(ROOT)) for _, module in reached]
+    reached = sorted((at, module) for module, at in distances.items() if module in tests)
+    return [str(paths[module].relative_to(ROOT)) for _, module in reached]
 
 
 def changed_steps(since: str | None) -> list[Step]:
