@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -96,7 +97,9 @@ def test_nccl_is_the_one_that_is_loaded_once_that_is_known(tmp_path: Path) -> No
     """Asked of a job's own interpreter in the background, when a launch first names it."""
     program = tmp_path / "python"
     asked, may_answer = tmp_path / "asked", tmp_path / "may-answer"
-    answer = '{"site": "/tmp", "torch": "2.13.0", "nccl": "2.99.1"}'
+    # A folder of its own: an answer is forgotten when that of the packages changes, as /tmp does.
+    (tmp_path / "site").mkdir()
+    answer = json.dumps({"site": str(tmp_path / "site"), "torch": "2.13.0", "nccl": "2.99.1"})
     program.write_text(
         f"""#!/bin/sh
 case "$*" in
