@@ -65,7 +65,6 @@ export default defineConfig([
       ],
       curly: ['error', 'all'],
       eqeqeq: 'error',
-      'max-lines-per-function': ['error', 60],
       'prefer-arrow-callback': 'error'
     }
   },
