@@ -18,6 +18,7 @@ import yaml
 import jupyter_mntrain
 from scripts import run_tests
 from tests import longest
+from tests.rows import has_rows_for, same_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -123,7 +124,8 @@ def test_the_search_for_such_commands_finds_them():
 
 def test_the_index_of_the_documentation_leads_to_every_page():
     pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"}
-    assert pages <= set(LINK.findall((ROOT / "docs" / "README.md").read_text()))
+    linked = LINK.findall((ROOT / "docs" / "README.md").read_text())
+    has_rows_for(pages, linked, "docs/{} is in no menu: link it in its section of docs/README.md")
 
 
 def test_the_citation_and_the_extension_are_of_this_version():
@@ -145,7 +147,13 @@ def test_classifiers_name_what_the_workflow_tests():
     check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
     tested = check["jobs"]["fast"]["strategy"]["matrix"]["python"]
     named = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
-    assert named == tested
+    same_rows(
+        tested,
+        named,
+        "Python {} is tested, and no classifier names it: add it to pyproject.toml",
+        "a classifier names Python {}, which the job 'fast' of .github/workflows/check.yml does not"
+        " test: add it to its matrix",
+    )
     assert PROJECT["requires-python"] == f">={tested[0]}"
 
 
@@ -163,7 +171,8 @@ def test_hooks_run_the_checks_of_the_fast_layer_with_tools_of_the_environment():
 
 
 def test_every_file_that_is_begun_first_exists():
-    assert [file for file in longest.FILES if not (ROOT / file).is_file()] == []
+    gone = [file for file in longest.FILES if not (ROOT / file).is_file()]
+    assert gone == [], "take them from FILES in tests/longest.py, or name what they became"
     assert len({*longest.FILES}) == len(longest.FILES)
 
 
@@ -207,13 +216,24 @@ def test_a_workflow_may_do_little_and_names_no_host(workflow):
 def test_every_layer_of_tests_has_a_job():
     check = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text())
     named = [job.get("env", {}).get("LAYER") for job in check["jobs"].values()]
-    assert {*filter(None, named), "fast"} == {*run_tests.LAYERS}
+    same_rows(
+        run_tests.LAYERS,
+        {*filter(None, named), "fast"},
+        "layer '{}' of scripts/test runs in no job: add one with LAYER to"
+        " .github/workflows/check.yml",
+        ".github/workflows/check.yml runs layer '{}', which scripts/test has not",
+    )
 
 
 def test_every_long_form_has_a_job_of_the_week():
     weekly = yaml.safe_load((ROOT / ".github/workflows/weekly.yml").read_text())
     (job,) = weekly["jobs"].values()
-    assert job["strategy"]["matrix"]["form"] == [*run_tests.LONG]
+    same_rows(
+        run_tests.LONG,
+        job["strategy"]["matrix"]["form"],
+        "long form '{}' of scripts/test runs in no job: add it to .github/workflows/weekly.yml",
+        ".github/workflows/weekly.yml runs '{}', which scripts/test has not",
+    )
 
 
 def test_versions_are_tried_from_the_oldest_that_is_allowed() -> None:

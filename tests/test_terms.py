@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -11,11 +12,13 @@ ROOT = Path(__file__).resolve().parents[1]
 TERM = re.compile(r"^    (?:'([^']+)'|(\w+)): trans\.__\(\s*'([^']*)'\s*\)", re.MULTILINE)
 
 
+@functools.cache
 def terms() -> dict[str, str]:
     text = (ROOT / "labextension/src/terms.tsx").read_text(encoding="utf-8")
     return {quoted or bare: meaning for quoted, bare, meaning in TERM.findall(text)}
 
 
+@functools.cache
 def glossary() -> dict[str, str]:
     """The rows of its tables, without Markdown, with the page's apostrophes."""
     rows: dict[str, str] = {}
@@ -28,7 +31,9 @@ def glossary() -> dict[str, str]:
 
 @pytest.mark.parametrize("word", terms())
 def test_a_tooltip_says_what_the_glossary_says(word: str) -> None:
-    assert terms()[word] == glossary().get(word)
+    row = glossary().get(word)
+    assert row is not None, f"'{word}' has no row in docs/glossary.md: add it to its table"
+    assert terms()[word] == row, "labextension/src/terms.tsx and docs/glossary.md differ"
 
 
 def test_every_term_of_the_page_is_found() -> None:

@@ -16,6 +16,7 @@ from scripts.website.assembly import Assembly, place
 from scripts.website.loaded import check_loaded
 from scripts.website.reference import REFERENCE
 from scripts.website.sections import INDEX, sections
+from tests.rows import has_rows_for
 
 ROOT = Path(__file__).resolve().parents[1]
 BADGE = '<a href="../../actions"><img alt="Checks" src="../../actions/badge.svg"></a>'
@@ -26,7 +27,9 @@ def test_the_site_has_every_page_and_every_notebook_once() -> None:
     pages = [page for section in FOUND for page in section.pages]
     folders = [*(ROOT / "docs").glob("*.md"), *(ROOT / "notebooks").glob("*.ipynb")]
     wanted = {PurePosixPath(path.relative_to(ROOT)) for path in folders} - {INDEX}
-    assert wanted <= {*pages}
+    has_rows_for(
+        wanted, pages, "{} is on no page of the site: link it in a section of docs/README.md"
+    )
     assert len({*map(place, pages)}) == len(pages), "listed twice, or two pages at one place"
 
 
@@ -134,10 +137,11 @@ def test_a_page_that_only_links_elsewhere_is_fine(tmp_path: Path) -> None:
 def test_the_reference_has_every_verb_kind_and_setting() -> None:
     pages = {name: written() for name, written in REFERENCE.items()}
     headings = {line for page in pages.values() for line in page.splitlines() if line[:1] == "#"}
-    assert {f"## {name}" for name in TABLE} <= headings
-    assert {f"### {kind.value}" for kind in Kind} <= headings
+    unwritten = "the site's reference has no heading '{}': scripts/website/reference/ writes it"
+    has_rows_for({f"## {name}" for name in TABLE}, headings, unwritten)
+    has_rows_for({f"### {kind.value}" for kind in Kind}, headings, unwritten)
     sections = [line for line in SHIPPED.read_text().splitlines() if line.startswith("[")]
-    assert {f"## {line.strip('[]')}" for line in sections} <= headings
+    has_rows_for({f"## {line.strip('[]')}" for line in sections}, headings, unwritten)
     assert {"### JobEntry", "### Snapshot", "### Problem"} <= headings
     assert {"## Cluster", "## JobSpec"} <= headings
     assert "`MNTRAIN_CHECKPOINT_DIR`" in pages["variables.md"]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import permutations
+from typing import get_args
+
 import msgspec
 import pytest
 
-from jupyter_mntrain.doctor.check import Case
+from jupyter_mntrain.doctor.check import Case, Check
 from jupyter_mntrain.doctor.every import EVERY, examine
+from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.doctor.node.clock import ClockCheck
 from tests.doctor.faults import FAULTS
 from tests.doctor.faults.fault import Fault
 from tests.doctor.healthy import changed, healthy, with_inventory, with_node
+from tests.rows import same_rows
 
 
 def test_nothing_is_said_of_healthy_nodes():
@@ -28,17 +34,39 @@ def test_a_fault_is_named_by_its_check_alone(fault: Fault):
 
 
 def test_every_check_has_a_fault():
-    assert {fault.check for fault in FAULTS} == {check.id for check in EVERY}
+    same_rows(
+        {check.id for check in EVERY},
+        {fault.check for fault in FAULTS},
+        "check '{}' is never seen to find anything: make its fault in tests/doctor/faults/",
+        "tests/doctor/faults/ makes a fault of check '{}', which EVERY of doctor/every.py has not:"
+        " add the check there, or remove the fault",
+    )
 
 
 def test_ids_and_titles_are_unique():
     assert len({check.id for check in EVERY}) == len({check.title for check in EVERY}) == len(EVERY)
 
 
+class Saying(Check):
+    """A check that says what it is given."""
+
+    def __init__(self, said: Sequence[Finding]) -> None:
+        self._said = said
+
+    def findings(self, case: Case) -> Sequence[Finding]:
+        return self._said
+
+
 def test_the_worst_comes_first():
-    slows = next(one for one in FAULTS if one.level == "slows")
-    case = FAULTS[0].make(slows.make(healthy()))
-    assert [one.level for one in examine(case)][:3] == ["stops", "slows", "passed"]
+    findings = [Finding("a-check", "muthur", one, "said") for one in get_args(Level)]
+    for said in permutations(findings):
+        found = examine(Case(nodes=()), [Saying(said)])
+        assert [one.level for one in found] == ["stops", "slows", "unknown", "passed"]
+
+
+def test_equally_bad_findings_stay_in_the_order_of_the_checks():
+    said = tuple(Finding(name, "muthur", "slows", "said") for name in ("z-check", "a-check"))
+    assert examine(Case(nodes=()), [Saying((one,)) for one in said]) == said
 
 
 def test_of_an_agent_that_does_not_tell_all_facts_are_unknown():

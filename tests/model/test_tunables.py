@@ -12,6 +12,7 @@ import pytest
 import jupyter_mntrain
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
+from tests.rows import same_rows
 from tests.wording import says
 
 PACKAGE = Path(jupyter_mntrain.__file__).parent
@@ -36,14 +37,27 @@ def test_every_shipped_setting_has_a_reason_and_is_used_once():
         for path in PACKAGE.rglob("*.py")
         for key in re.findall(r'tunables\.\w+\(\s*"([\w.]+)"', path.read_text())
     ]
-    assert sorted(used) == sorted(tunables.load({}).by_key)
+    same_rows(
+        tunables.load({}).by_key,
+        used,
+        "no code reads the setting {}: remove it from jupyter_mntrain/tunables.toml",
+        "code reads {}, which jupyter_mntrain/tunables.toml has not: add it with unit and reason",
+    )
+    assert [key for key in set(used) if used.count(key) > 1] == [], "read at two places: pass it on"
 
 
 def test_the_page_of_settings_says_which_program_reads_each_section():
     page = (PACKAGE.parent / "docs" / "configuration.md").read_text()
     rows = re.findall(r"^\|[^|]*\|[^|]*\| ([a-z, ]+) \|$", page, re.MULTILINE)
     told = [section for row in rows for section in row.split(", ") if row != "sections"]
-    assert sorted(told) == sorted({one.section for one in tunables.load({}).by_key.values()})
+    same_rows(
+        {one.section for one in tunables.load({}).by_key.values()},
+        told,
+        "section '{}' has no row in docs/configuration.md: add it to that of the program that reads"
+        " it, in the table with the column 'sections'",
+        "docs/configuration.md names section '{}', which jupyter_mntrain/tunables.toml has not",
+    )
+    assert len({*told}) == len(told), "docs/configuration.md names a section twice"
 
 
 def test_a_file_changes_what_it_names_and_nothing_else(own_file):

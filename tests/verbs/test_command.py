@@ -13,6 +13,7 @@ from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.verbs.command import parse, split_line
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb, VerbGroup
+from tests.rows import same_rows
 from tests.wording import says
 
 
@@ -27,7 +28,13 @@ def test_the_table_has_every_promised_verb():
         "resume checkpoints tensorboard recipe settings install upgrade rename note rm history "
         "compare plan trace doctor bench accept push pull du gc chat serve set"
     )
-    assert set(TABLE) == set(promised.split())
+    same_rows(
+        TABLE,
+        promised.split(),
+        "verb '{}' is promised nowhere: add its name to `promised` in tests/verbs/test_command.py",
+        "verb '{}' is promised in tests/verbs/test_command.py, and VERBS of verbs/table.py has none"
+        " of that name: add its class there, or take the name from `promised`",
+    )
 
 
 def kinds(base: type[Verb]) -> set[type[Verb]]:
@@ -39,14 +46,24 @@ def test_the_table_has_every_verb():
         importlib.import_module(module.name)
     ours = {one for one in kinds(Verb) if one.__module__.startswith(verbs.__name__)}
     listed = {type(one) for verb in TABLE.values() for one in (verb, *verb.actions.values())}
-    assert ours - {Verb, VerbGroup} == listed
+    same_rows(
+        {one.__qualname__ for one in ours - {Verb, VerbGroup}},
+        {one.__qualname__ for one in listed},
+        "class {} is a verb that nobody can call: add it to VERBS in verbs/table.py",
+        "class {} is in VERBS of verbs/table.py, and is no verb of ours: take it out",
+    )
 
 
 def test_the_page_of_commands_names_every_verb():
     page = (Path(__file__).parents[2] / "docs" / "commands.md").read_text()
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([a-z-]+)", row)}
-    assert set(TABLE) == named
+    same_rows(
+        TABLE,
+        named,
+        "verb '{}' has no row in docs/commands.md: add one to the table of its section",
+        "docs/commands.md has a row of '{}', which is no verb: remove it",
+    )
 
 
 def test_common_options_stand_before_and_after_the_verb():
