@@ -25,5 +25,13 @@ module.exports = {
   modulePathIgnorePatterns: ['<rootDir>/lib', '<rootDir>/ui-tests'],
   testRegex:
     'src/.*/__tests__/.*\\.spec\\.tsx?$|src/__tests__/.*\\.spec\\.tsx?$',
+  // File by file and without types: `jlpm tsc --noEmit` checks those, of all files at once.
+  transform: {
+    '\\.svg$': baseConfig.transform['\\.svg$'],
+    '^.+\\.[jt]sx?$': [
+      'ts-jest/legacy',
+      { tsconfig: './tsconfig.test.json', isolatedModules: true }
+    ]
+  },
   transformIgnorePatterns: [`/node_modules/(?!${esModules}).+`]
 };
