@@ -1,7 +1,7 @@
 import js from '@eslint/js';
 import { defineConfig } from 'eslint/config';
 import tseslint from 'typescript-eslint';
-import prettierRecommended from 'eslint-plugin-prettier/recommended';
+import prettier from 'eslint-config-prettier';
 import globals from 'globals';
 import jupyterPlugin from '@jupyter/eslint-plugin';
 
@@ -68,5 +68,6 @@ export default defineConfig([
       'prefer-arrow-callback': 'error'
     }
   },
-  prettierRecommended
+  // What prettier formats it checks itself.
+  prettier
 ]);
