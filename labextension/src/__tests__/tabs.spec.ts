@@ -28,7 +28,7 @@ function opened(command: 'a-job' | 'some-jobs') {
     command,
     options: { label: command },
     icon: infoIcon,
-    make: () => new Widget(),
+    make: async () => new Widget(),
     entitle: (title: Widget['title'], args: object) =>
       (title.label = JSON.stringify(args))
   };

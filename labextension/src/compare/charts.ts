@@ -7,9 +7,6 @@ import { DASHES, type ITheme } from '../liveview/charts/theme';
 import { trans } from '../trans';
 import { axisOf, type IRunSeries } from './run_series';
 
-/** At most four runs: as many as there are colors and dashes to tell them apart. */
-export const LETTERS = ['A', 'B', 'C', 'D'] as const;
-
 export interface ILettered {
   letter: string;
   /** Its place among all compared runs: hidden ones keep theirs. */

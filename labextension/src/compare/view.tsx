@@ -18,11 +18,13 @@ import { Stack, wholeRange } from '../liveview/stack/stack';
 import { type ChartLook, LookChoices } from '../liveview/toolbar';
 import { turned } from '../runs/grid';
 import type { IRun } from '../runs/run';
+import type { IClusterModel } from '../tokens';
 import { trans } from '../trans';
-import { comparedCharts, type ILettered, LETTERS } from './charts';
-import type { Comparison } from './controller';
+import { comparedCharts, type ILettered } from './charts';
+import { Comparison } from './controller';
 import { Differences } from './differences';
 import { Legend } from './legend';
+import { LETTERS } from './letters';
 import { COLUMNS, rowsOf } from './rows';
 import { axisKinds, axisOf, sharedAxis } from './run_series';
 import { Tables } from './tables';
@@ -41,6 +43,14 @@ export class CompareWidget extends ReactWidget {
     this.comparison.dispose();
     super.dispose();
   }
+}
+
+/** @param jobIds a job of each run. */
+export function compareWidget(
+  model: IClusterModel,
+  jobIds: string[]
+): CompareWidget {
+  return new CompareWidget(new Comparison(model, jobIds));
 }
 
 type Compared = ILettered & { run: IRun };

@@ -49,6 +49,13 @@ export class LiveWidget extends ReactWidget {
   }
 }
 
+/** The live view of a job as a tab. */
+export function liveTab(jobId: string, services: IServices): LiveWidget {
+  const { model, hertz } = services;
+  const controller = new LiveController(jobId, model, hertz());
+  return new LiveWidget(controller, services, true);
+}
+
 /** Renders a job saved in a notebook, live if the server knows it. */
 export class JobRenderer extends Panel implements IRenderMime.IRenderer {
   constructor(private services: IServices) {

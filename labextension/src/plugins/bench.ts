@@ -2,7 +2,6 @@
 
 import { numberingIcon } from '@jupyterlab/ui-components';
 
-import { benchWidget } from '../bench/view';
 import { CommandIDs } from '../tokens';
 import { tabPlugin } from './tabs';
 import { trans } from '../trans';
@@ -23,7 +22,10 @@ export const benchPlugin = tabPlugin(
         described: { nodes: ['strings', 'Names; default: all nodes.'] },
         read: ({ nodes }) => ({ nodes: (nodes as string[] | undefined) ?? [] })
       },
-      make: ({ nodes }) => benchWidget({ model, nodes }),
+      make: async ({ nodes }) => {
+        const { benchWidget } = await import('../bench/view');
+        return benchWidget({ model, nodes });
+      },
       entitle: (title, { nodes }) => {
         title.label = nodes.length
           ? trans.__('Collectives: %1', nodes.join(', '))

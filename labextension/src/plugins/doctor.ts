@@ -2,7 +2,6 @@
 
 import { checkIcon } from '@jupyterlab/ui-components';
 
-import { doctorWidget } from '../doctor/view';
 import { CommandIDs } from '../tokens';
 import { tabPlugin } from './tabs';
 import { trans } from '../trans';
@@ -31,7 +30,10 @@ export const doctorPlugin = tabPlugin(
           jobId: jobId as string | undefined
         })
       },
-      make: ({ nodes, jobId }) => doctorWidget({ model, nodes, jobId }),
+      make: async ({ nodes, jobId }) => {
+        const { doctorWidget } = await import('../doctor/view');
+        return doctorWidget({ model, nodes, jobId });
+      },
       entitle: (title, { nodes, jobId }) => {
         const about = nodes.join(', ') || jobId;
         title.label = about

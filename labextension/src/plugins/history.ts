@@ -2,7 +2,6 @@
 
 import { historyIcon } from '@jupyterlab/ui-components';
 
-import { historyWidget } from '../history/view';
 import { CommandIDs } from '../tokens';
 import { tabPlugin } from './tabs';
 import { trans } from '../trans';
@@ -27,7 +26,10 @@ export const historyPlugin = tabPlugin(
           return key ? { key } : null;
         }
       },
-      make: ({ key }) => historyWidget({ model, commands, nodeKey: key }),
+      make: async ({ key }) => {
+        const { historyWidget } = await import('../history/view');
+        return historyWidget({ model, commands, nodeKey: key });
+      },
       entitle: (title, { key }) => {
         const node = model.nodes.find(one => one.key === key);
         title.label = trans.__('%1: history', node?.name ?? key);

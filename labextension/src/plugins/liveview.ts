@@ -6,13 +6,14 @@ import {
   type JupyterFrontEndPlugin
 } from '@jupyterlab/application';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator } from '@jupyterlab/translation';
 
 import { mntrainIcon } from '../icons';
+import { LazyWidget } from '../lazy';
 import { JOB_MIME } from '../liveview/bundle';
-import { LiveController } from '../liveview/controller';
-import { type IServices, JobRenderer, LiveWidget } from '../liveview/widget';
+import type { IServices, JobRenderer, LiveWidget } from '../liveview/widget';
 import { CommandIDs, IClusterModel } from '../tokens';
 import { setting } from './setting';
 import { addTabs, jobArguments } from './tabs';
@@ -47,7 +48,7 @@ export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
         safe: true,
         mimeTypes: [JOB_MIME],
         defaultRank: 20,
-        createRenderer: () => new JobRenderer(services)
+        createRenderer: () => new JobOutput(services)
       },
       20
     );
@@ -65,18 +66,21 @@ export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
       },
       icon: mntrainIcon,
       takes: jobArguments(model),
-      make: ({ jobId }) => {
-        const controller = new LiveController(jobId, model, hertz());
-        return new LiveWidget(controller, services, true);
+      make: async ({ jobId }) => {
+        const { liveTab } = await import('../liveview/widget');
+        return liveTab(jobId, services);
       },
-      entitle: (title, { jobId }, { controller }) => {
+      entitle: (title, { jobId }) => {
+        title.label = model?.job(jobId)?.name ?? jobId;
+        title.caption = jobId;
+      },
+      keepTitle: (title, { jobId }, { controller }: LiveWidget) => {
         const name = () => {
           const { job } = controller;
           const isOneOfMany = job && hasNamesake(job, model?.jobs ?? []);
           title.label = isOneOfMany
             ? `${job.name} ${jobId}`
             : (job?.name ?? jobId);
-          title.caption = jobId;
         };
         controller.changed.connect(name);
         name();
@@ -84,3 +88,29 @@ export const liveviewPlugin: JupyterFrontEndPlugin<void> = {
     });
   }
 };
+
+/** A job in an output: drawn once what draws it is loaded, as the notebook has it by then. */
+class JobOutput
+  extends LazyWidget<JobRenderer>
+  implements IRenderMime.IRenderer
+{
+  constructor(private services: IServices) {
+    super();
+  }
+
+  async renderModel(mime: IRenderMime.IMimeModel): Promise<void> {
+    this.mime = mime;
+    await (this.content?.renderModel(mime) ?? this.load());
+  }
+
+  protected async make(): Promise<JobRenderer> {
+    const { JobRenderer } = await import('../liveview/widget');
+    const renderer = new JobRenderer(this.services);
+    if (this.mime) {
+      await renderer.renderModel(this.mime);
+    }
+    return renderer;
+  }
+
+  private mime: IRenderMime.IMimeModel | null = null;
+}

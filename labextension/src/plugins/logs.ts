@@ -2,7 +2,6 @@
 
 import { textEditorIcon } from '@jupyterlab/ui-components';
 
-import { logWidget } from '../logs/view';
 import { CommandIDs } from '../tokens';
 import { jobArguments, tabPlugin } from './tabs';
 import { trans } from '../trans';
@@ -15,7 +14,10 @@ export const logsPlugin = tabPlugin('logs', 'Logs of jobs.', (add, model) => {
     icon: textEditorIcon,
     mode: 'split-bottom',
     takes: jobArguments(model),
-    make: args => logWidget({ model, ...args }),
+    make: async args => {
+      const { logWidget } = await import('../logs/view');
+      return logWidget({ model, ...args });
+    },
     entitle: (title, { jobId, rank }) => {
       const name = model.job(jobId)?.name ?? jobId;
       title.label =

@@ -1,11 +1,7 @@
 /** Runs plugin: the list of all runs, and comparisons of some, in tabs. */
 
-import { LETTERS } from '../compare/charts';
-import { Comparison } from '../compare/controller';
-import { CompareWidget } from '../compare/view';
+import { LETTERS } from '../compare/letters';
 import { mntrainIcon } from '../icons';
-import { RunListWidget } from '../runs/list';
-import { RunListing } from '../runs/listing';
 import { CommandIDs } from '../tokens';
 import { tabPlugin } from './tabs';
 import { trans } from '../trans';
@@ -23,7 +19,10 @@ export const runsPlugin = tabPlugin(
       },
       icon: mntrainIcon,
       takes: { described: {}, read: () => ({}) },
-      make: () => new RunListWidget(new RunListing(model), app.commands),
+      make: async () => {
+        const { runListWidget } = await import('../runs/list');
+        return runListWidget(model, app.commands);
+      },
       entitle: title => {
         title.label = trans.__('Runs');
       }
@@ -47,7 +46,10 @@ export const runsPlugin = tabPlugin(
             : null;
         }
       },
-      make: ({ jobIds }) => new CompareWidget(new Comparison(model, jobIds)),
+      make: async ({ jobIds }) => {
+        const { compareWidget } = await import('../compare/view');
+        return compareWidget(model, jobIds);
+      },
       entitle: (title, { jobIds }) => {
         title.label = trans.__('Compare %1 runs', jobIds.length);
       }

@@ -2,7 +2,6 @@
 
 import { listIcon } from '@jupyterlab/ui-components';
 
-import { stacksWidget } from '../stacks/view';
 import { CommandIDs } from '../tokens';
 import { jobArguments, tabPlugin } from './tabs';
 import { trans } from '../trans';
@@ -18,7 +17,10 @@ export const stacksPlugin = tabPlugin(
       icon: listIcon,
       mode: 'split-bottom',
       takes: jobArguments(model),
-      make: args => stacksWidget({ model, ...args }),
+      make: async args => {
+        const { stacksWidget } = await import('../stacks/view');
+        return stacksWidget({ model, ...args });
+      },
       entitle: (title, { jobId, rank }) => {
         const name = model.job(jobId)?.name ?? jobId;
         title.label =

@@ -12,6 +12,7 @@ import type { CommandRegistry } from '@lumino/commands';
 import type { ReadonlyPartialJSONObject } from '@lumino/coreutils';
 import type { Widget } from '@lumino/widgets';
 
+import { LazyWidget } from '../lazy';
 import { IClusterModel } from '../tokens';
 import { useLanguage } from '../trans';
 import { describe } from './commands/context';
@@ -34,9 +35,12 @@ export interface ITabKind<Args, Content extends Widget> {
   icon: LabIcon;
   mode?: 'split-bottom';
   takes: ITabArguments<Args>;
-  make: (args: Args) => Content;
-  /** Keep the title of a new tab. */
-  entitle: (title: Widget['title'], args: Args, content: Content) => void;
+  /** Loads the part that draws it. */
+  make: (args: Args) => Promise<Content>;
+  /** The title of a new tab. */
+  entitle: (title: Widget['title'], args: Args) => void;
+  /** Keep the title of a tab as what it shows says it. */
+  keepTitle?: (title: Widget['title'], args: Args, content: Content) => void;
 }
 
 /** Adds a kind of tab. */
@@ -81,7 +85,9 @@ export function addTabs<
   kind: ITabKind<Args, Content>
 ): void {
   const { namespace, command } = kind;
-  const tracker = new WidgetTracker<MainAreaWidget<Content>>({ namespace });
+  const tracker = new WidgetTracker<MainAreaWidget<Tab<Args, Content>>>({
+    namespace
+  });
   const shown = new WeakMap<Widget, Args>();
   app.commands.addCommand(command, {
     ...kind.options,
@@ -132,16 +138,35 @@ export function jobArguments(
   };
 }
 
+/** A tab: its title is there at once, what it shows once that is loaded. */
+class Tab<Args, Content extends Widget> extends LazyWidget<Content> {
+  constructor(
+    private kind: ITabKind<Args, Content>,
+    private args: Args
+  ) {
+    super();
+    this.addClass('mnt-tab');
+  }
+
+  protected async make(): Promise<Content> {
+    const { kind, args } = this;
+    const content = await kind.make(args);
+    kind.keepTitle?.(this.title, args, content);
+    return content;
+  }
+}
+
 function newTab<Args, Content extends Widget>(
   kind: ITabKind<Args, Content>,
   id: string,
   args: Args
-): MainAreaWidget<Content> {
-  const content = kind.make(args);
-  const widget = new MainAreaWidget({ content });
+): MainAreaWidget<Tab<Args, Content>> {
+  const tab = new Tab(kind, args);
+  const widget = new MainAreaWidget({ content: tab });
   widget.id = id;
   widget.title.icon = kind.icon;
   widget.title.closable = true;
-  kind.entitle(widget.title, args, content);
+  kind.entitle(widget.title, args);
+  void tab.load();
   return widget;
 }

@@ -5,13 +5,14 @@ import type { CommandRegistry } from '@lumino/commands';
 import * as React from 'react';
 
 import { Alert } from '../alert';
-import { LETTERS } from '../compare/charts';
+import { LETTERS } from '../compare/letters';
 import { Button } from '../controls';
+import type { IClusterModel } from '../tokens';
 import { trans } from '../trans';
 import { RunActions } from './actions';
 import { Grid } from './grid';
 import { Head } from './head';
-import type { RunListing } from './listing';
+import { RunListing } from './listing';
 import { Nothing } from './nothing';
 import { FIRST_QUERY, type IQuery, shownRuns } from './query';
 import { MOST_IN_PAGE, rowsOf } from './rows';
@@ -34,6 +35,13 @@ export class RunListWidget extends ReactWidget {
     this.listing.dispose();
     super.dispose();
   }
+}
+
+export function runListWidget(
+  model: IClusterModel,
+  commands: CommandRegistry
+): RunListWidget {
+  return new RunListWidget(new RunListing(model), commands);
 }
 
 const LEAST_COMPARED = 2;
