@@ -17,6 +17,7 @@ from jupyter_mntrain.model.environment import FIRST_STEP_VARIABLE, WHOLE_WORLD_S
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.lazy import heavy_imports
 from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
+from jupyter_mntrain.recipe.devices.limits import needs_torchao
 from jupyter_mntrain.recipe.parse import check, load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.problem_file import hand_over
@@ -54,6 +55,10 @@ def _run(argv: list[str] | None) -> None:
     arguments = _parser().parse_args(argv)
     chosen = dict(one.partition("=")[::2] for one in arguments.auto)
     recipe = _for_these_ranks(load_recipe(arguments.recipe, arguments.set))
+    if not needs_torchao(recipe):
+        # transformers and peft import it wherever it is installed: 0.5 of the 4.4 s of a processor
+        # that importing the trainer takes.
+        sys.modules.setdefault("torchao", None)  # type: ignore[arg-type]
 
     # torch and transformers take seconds
     if FIRST_STEP_VARIABLE in os.environ:

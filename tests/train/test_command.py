@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -220,14 +221,17 @@ def test_data_missing_on_one_node_ends_all_of_them(recipe: Path, tmp_path: Path)
     assert says("n2: rank 1: data.source = text: no such file or folder", line)
 
 
-def test_a_signal_dumps_every_stack_and_training_goes_on(
+def test_it_imports_no_torchao_and_a_signal_dumps_every_stack_while_training_goes_on(
     recipe: Path, text: Path, tmp_path: Path
 ) -> None:
+    environment = os.environ | {"PYTHONPROFILEIMPORTTIME": "1"}
     command = [sys.executable, "-m", "jupyter_mntrain.train", str(recipe)]
     command += ["--set", f"data.source={text}", "--set", "train.steps=1000000"]
     with (
         (tmp_path / "err").open("w") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as child,
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as child,
     ):
         assert child.stdout is not None
         try:
@@ -240,7 +244,10 @@ def test_a_signal_dumps_every_stack_and_training_goes_on(
             wait_for_step(child, "step ")
         finally:
             child.kill()
-    assert "loop.py" in (tmp_path / "err").read_text()
+    told = (tmp_path / "err").read_text()
+    assert "loop.py" in told
+    assert " transformers\n" in told
+    assert " torchao\n" not in told, "where the recipe does not need it"
 
 
 def wait_for_step(child: subprocess.Popen[str], begins: str) -> None:

@@ -104,6 +104,10 @@ def can_do(name: str, recipe: Recipe, seats: Sequence[Seat]) -> bool:
     return True
 
 
+def needs_torchao(recipe: Recipe) -> bool:
+    return any(need.package == "torchao" for need in _needs(recipe))
+
+
 def _needs(recipe: Recipe) -> Iterator[_Need]:
     yield from _attention_needs(recipe)
     kind = recipe.optimizer.kind
