@@ -11,6 +11,7 @@ import json
 import platform
 import subprocess
 import sys
+from importlib.metadata import version
 from typing import Any
 
 from tests.gpu.ranks import ROOT
@@ -42,7 +43,6 @@ def own_facts() -> dict[str, Any]:
     reader = GpuReader()
     gpus = reader.read()  # before torch, which loads NVML's module where there is no driver
     import torch
-    import transformers
 
     has_cuda = torch.cuda.is_available()
     nccl = torch.cuda.nccl.version() if has_cuda else ()
@@ -53,7 +53,7 @@ def own_facts() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "rocm": torch.version.hip,
         "nccl": ".".join(map(str, nccl)) or None,
-        "transformers": transformers.__version__,
+        "transformers": version("transformers"),
         "driver": reader.driver.version if reader.driver else None,
         "driver_note": reader.note,
         "others": sorted({p.pid for gpu in gpus for p in gpu.processes}),

@@ -26,8 +26,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.metrics import RankStep, sample_decoder
 
 
-def main() -> int:
-    directory = Path(sys.argv[1])
+def main(directory: Path) -> int:
     plan = json.loads((directory / "plan.json").read_text())
     rank = int(os.environ["RANK"])
     with (directory / f"rank-{rank}.ndjson").open("w", buffering=1) as file:
@@ -146,4 +145,4 @@ def card_case(case: dict[str, Any], rank: int, directory: Path) -> dict[str, Any
 KINDS = {"train": train_case, "collective": collective_case, "card": card_case}
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,4 +1,7 @@
-"""Ranks of the GPU acceptance: started without torchrun, with a time limit, and ended by pid."""
+"""Ranks of the GPU acceptance: started without torchrun, with a time limit, and ended by pid.
+
+Where a CPU tries the checks, they are forked from a process that has imported the trainer.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.findings import Bench
+from tests.searches import runs_all
+from tests.train import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 POLL_S = 0.05
@@ -93,7 +98,7 @@ def _run_once(
     ported = [case | {"port": port} for case, port in zip(cases, _ports(len(cases)), strict=True)]
     (directory / "plan.json").write_text(json.dumps({"cases": ported, "before": bench.before}))
     processes = [
-        _begin(directory, rank, _of_rank(bench, rank, ranks) | dict(environment))
+        _begin(bench, directory, rank, _of_rank(bench, rank, ranks) | dict(environment))
         for rank in range(ranks)
     ]
     try:
@@ -104,24 +109,63 @@ def _run_once(
     return _answers(directory, cases, processes, hung)
 
 
-def _begin(directory: Path, rank: int, own: Mapping[str, str]) -> subprocess.Popen[bytes]:
+class Forked:
+    """A rank that has imported the trainer before it began, with what ranks need of ``Popen``."""
+
+    def __init__(self, directory: Path, environment: Mapping[str, str], log: Path) -> None:
+        self._process = forked.begin(
+            _lead, str(directory), environment=environment, log=log, directory=ROOT
+        )
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> None:
+        self._process.join()
+
+
+def _lead(directory: str) -> None:
+    """Be a session's leader, as what ``Popen`` starts below."""
+    os.setsid()
+    from tests.gpu.program import main
+
+    sys.exit(main(Path(directory)))
+
+
+Process = subprocess.Popen[Any] | Forked
+
+
+def _begin(bench: Bench, directory: Path, rank: int, own: Mapping[str, str]) -> Process:
+    environment, log = _base() | dict(own), directory / f"rank-{rank}.log"
+    if not bench.is_real and not runs_all():
+        return Forked(directory, environment, log)
     command = [sys.executable, "-m", "tests.gpu.program", str(directory)]
-    with (directory / f"rank-{rank}.log").open("wb") as log:
+    with log.open("wb") as file:
         return subprocess.Popen(
             command,
             cwd=ROOT,
-            env=_base() | dict(own),
+            env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
 
 
-def end(process: subprocess.Popen[Any]) -> None:
+def end(process: Process) -> None:
     """Kill a process and all that it started: it has a session of its own."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    process.kill()  # it may lead no session yet
     process.wait()
 
 
@@ -170,7 +214,7 @@ def _ports(count: int) -> list[int]:
 
 
 def _wait(
-    processes: Sequence[subprocess.Popen[bytes]],
+    processes: Sequence[Process],
     directory: Path,
     case_s: float,
     start_s: float,
@@ -197,7 +241,7 @@ def _wait(
 def _answers(
     directory: Path,
     cases: Sequence[Case],
-    processes: Sequence[subprocess.Popen[bytes]],
+    processes: Sequence[Process],
     hung: bool,
 ) -> dict[str, Answer]:
     told = [_lines(directory / f"rank-{rank}.ndjson") for rank in range(len(processes))]
@@ -224,7 +268,7 @@ def _worst(errors: Sequence[str]) -> str:
 
 def _silence(
     directory: Path,
-    processes: Sequence[subprocess.Popen[bytes]],
+    processes: Sequence[Process],
     results: Sequence[dict[str, Any] | None],
     hung: bool,
 ) -> str:

@@ -152,20 +152,24 @@ def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
     assert "scripts/install test" in done.stderr
 
 
-def pytest_words(*words: str) -> Done:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/gpu"]
+def pytest_words(directory: Path, *words: str) -> Done:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    # In pytest's usual place it would first remove what earlier runs have left there.
+    command += ["--basetemp", str(directory)]
     return subprocess.run([*command, *words], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @needs_no_card
-def test_under_pytest_each_check_is_skipped_with_the_reason_where_there_is_no_card() -> None:
-    done = pytest_words("-m", "gpu")
+def test_under_pytest_each_check_is_skipped_with_the_reason_where_there_is_no_card(
+    tmp_path: Path,
+) -> None:
+    done = pytest_words(tmp_path / "base", "tests/gpu/test_gpu.py", "-m", "gpu")
     assert done.returncode == 0, done.stdout
     assert f"{len(CHECKS)} skipped" in done.stdout
     assert "finds no CUDA device" in done.stdout
 
 
-def test_other_runs_leave_the_acceptance_out() -> None:
-    done = pytest_words("-m", "slow", "--collect-only")
+def test_other_runs_leave_the_acceptance_out(tmp_path: Path) -> None:
+    done = pytest_words(tmp_path / "base", "tests/gpu", "-m", "slow", "--collect-only")
     assert "test_gpu.py" not in done.stdout
     assert "test_stand_in.py" in done.stdout
