@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -20,11 +21,14 @@ def new_agent(
         cluster: str = "test",
         environment: Mapping[str, str] = {},
         slot: str = "",
+        python: str = sys.executable,
     ) -> LiveAgent:
         name = slot or f"node{len(agents) + 1}"
         address = next(loopback_addresses)
         port = 0 if slot else free_port(address)
-        agent = LiveAgent(name, address, port, tmp_path / name, cluster, is_slot=bool(slot))
+        agent = LiveAgent(
+            name, address, port, tmp_path / name, cluster, python=python, is_slot=bool(slot)
+        )
         agents.append(agent)
         return agent.start(*options, environment=environment)
 

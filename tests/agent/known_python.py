@@ -1,4 +1,4 @@
-"""Known python: what this interpreter loads, as one agent of a run has learned for all of them.
+"""Known python: what an interpreter loads, as one agent of a run has learned for all of them.
 
 An agent has torch imported when a driver first looks at it, and keeps the answer in its state
 directory until something is installed. Nearly every file of tests has agents of its own, whose
@@ -8,8 +8,8 @@ nothing.
 
 from __future__ import annotations
 
+import hashlib
 import os
-import sys
 from pathlib import Path
 
 from jupyter_mntrain.agent.machine.software.loaded_book import LoadedBook
@@ -18,24 +18,25 @@ from jupyter_mntrain.model.files import write_atomically
 FILE = "loaded.json"
 
 
-def give_known_python(state: Path) -> None:
+def give_known_python(state: Path, python: str) -> None:
     """Put what another agent has learned where this one keeps it, if it has nothing of its own."""
-    shared = _shared()
+    shared = _shared(python)
     if shared is not None and shared.exists() and not (state / FILE).exists():
         write_atomically(state / FILE, shared.read_bytes())
 
 
-def keep_known_python(state: Path) -> None:
+def keep_known_python(state: Path, python: str) -> None:
     """For the others, if it holds for them."""
-    shared, own = _shared(), state / FILE
+    shared, own = _shared(python), state / FILE
     if shared is None or shared.exists() or not own.exists():
         return
-    known = LoadedBook(own).known(sys.executable)
+    known = LoadedBook(own).known(python)
     if known is not None and known.is_whole:
         shared.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(shared, own.read_bytes())
 
 
-def _shared() -> Path | None:
+def _shared(python: str) -> Path | None:
     cache = os.environ.get("XDG_CACHE_HOME")  # of this run: tests/conftest.py
-    return Path(cache) / "mntrain-tests" / FILE if cache else None
+    name = f"{hashlib.sha256(python.encode()).hexdigest()[:8]}-{FILE}"
+    return Path(cache) / "mntrain-tests" / name if cache else None

@@ -9,8 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
 from pathlib import Path
@@ -81,6 +81,7 @@ class LiveAgent:
     """Of the ranks."""
     is_slot: bool = False
     """Whether its state directory is a place in an allocation."""
+    _client: httpx.Client | None = field(default=None, repr=False, compare=False)
 
     def start(
         self,
@@ -103,7 +104,7 @@ class LiveAgent:
             python=self.python,
         )
         trusted.join(self.state, settings, self.cluster)
-        give_known_python(self.state)
+        give_known_python(self.state, self.python)
         command = [sys.executable, "-m", "jupyter_mntrain.agent", "run"]
         command += ["--slot" if self.is_slot else "--state-dir", str(self.state), *options]
         if core is not None:
@@ -146,15 +147,17 @@ class LiveAgent:
 
     def kill(self) -> None:
         assert self.process is not None
+        self._hang_up()
         self.process.kill()
         self.process.wait()
 
     def end(self) -> None:
         """The agent and everything it ever started."""
+        self._hang_up()
         if self.process is not None and self.process.poll() is None:
             self.process.terminate()
             self.process.wait(PATIENCE_S)
-        keep_known_python(self.state)
+        keep_known_python(self.state, self.python)
         for attempt in self.state.glob("jobs/*/attempt-*"):
             kill_all(partial(marked, attempt))
 
@@ -167,10 +170,27 @@ class LiveAgent:
         return f"https://{self.where}"
 
     def get(self, path: str) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", verify=trusted.driver_context(), timeout=10)
+        """Over a connection that is kept: a handshake takes an agent longer than most answers."""
+        if self._client is not None:
+            with suppress(httpx.TransportError):  # the agent was restarted, or hung up
+                return self._client.get(f"{self.url}{path}")
+            self._hang_up()
+        self._client = httpx.Client(verify=trusted.driver_context(), timeout=PATIENCE_S)
+        try:
+            return self._client.get(f"{self.url}{path}")
+        except httpx.TransportError:
+            self._hang_up()
+            raise
+
+    def _hang_up(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
     def stream(self, path: str = "/v1/stream") -> AbstractContextManager[httpx.Response]:
-        return httpx.stream("GET", f"{self.url}{path}", verify=trusted.driver_context(), timeout=20)
+        return httpx.stream(
+            "GET", f"{self.url}{path}", verify=trusted.driver_context(), timeout=PATIENCE_S
+        )
 
     def connect(self) -> ssl.SSLSocket:
         """A driver's connection, for what no library sends."""
@@ -287,7 +307,11 @@ def start_request(
 
 @contextmanager
 def two_agents(
-    network: str, state: Path, cluster: str, environment: Mapping[str, str] = {}
+    network: str,
+    state: Path,
+    cluster: str,
+    environment: Mapping[str, str] = {},
+    python: str = sys.executable,
 ) -> Iterator[list[LiveAgent]]:
     """node1 and node2 of a cluster, on ``network``'s addresses .1 and .2, with a core each.
 
@@ -296,7 +320,8 @@ def two_agents(
     made = []
     for number in (1, 2):
         name, address = f"node{number}", f"{network}.{number}"
-        made.append(LiveAgent(name, address, free_port(address), state / name, cluster))
+        port = free_port(address)
+        made.append(LiveAgent(name, address, port, state / name, cluster, python=python))
     try:
         for agent, core in zip(made, cycle(os.sched_getaffinity(0)), strict=False):
             agent.start(core=core, environment=environment)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
 from tests.standin.elsewhere import Elsewhere
 from tests.train.test_command import write_text
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, pauses
 
 
 class FakeClock:
@@ -43,11 +44,17 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture(scope="module")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+def python() -> str:
+    """With which the agents run jobs."""
+    return sys.executable
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory, python: str) -> Iterator[list[LiveAgent]]:
     """Two real ones, for all tests of a file."""
     # Addresses of this run's own: what runs beside it, here or elsewhere, is told apart.
     network = f"127.{150 + os.getpid() % 100}.{secrets.randbelow(250)}"
-    with two_agents(network, tmp_path_factory.mktemp("state"), "test") as made:
+    with two_agents(network, tmp_path_factory.mktemp("state"), "test", python=python) as made:
         yield made
 
 
@@ -92,10 +99,10 @@ def elsewhere(loopback_addresses: Iterator[str]) -> Iterator[Elsewhere]:
 
 def wait_for(is_true: Callable[[], Any]) -> Any:
     """The first true value, waited for."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline, pause = time.monotonic() + PATIENCE_S, pauses()
     while not (value := is_true()):
         assert time.monotonic() < deadline, "never came true"
-        time.sleep(0.005)
+        time.sleep(next(pause))
     return value
 
 

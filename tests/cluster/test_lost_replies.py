@@ -9,14 +9,22 @@ import pytest
 from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.records.job import JobSpec
+from tests.agent.light import is_torchrun, light_python
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 from tests.cluster.losing_proxy import LosingProxy, Lost, losing
 from tests.cluster.test_real_agents import processes_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
 SCRIPT = "import time; print('runs', flush=True); time.sleep(600)"
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    """What is tested does not depend on torchrun."""
+    return light_python()
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +53,7 @@ def launch(cluster: Cluster) -> Job:
 
 
 def torchruns(job_id: str) -> int:
-    return sum("torch.distributed.run" in one.cmdline() for one in processes_of(job_id))
+    return sum(is_torchrun(one.cmdline()) for one in processes_of(job_id))
 
 
 def nothing_is_left(agents: list[LiveAgent], known: set[str]) -> None:
@@ -74,7 +82,7 @@ def test_what_is_lost_is_asked_again_and_done_once(
             one.lose["stop"] = [lost]
     finally:
         job.kill()
-    assert job.wait(60).state == "canceled"
+    assert job.wait(PATIENCE_S).state == "canceled"
     wait_for(lambda: not processes_of(job.id))
     wait_for(lambda: not any(agent.info().leases for agent in agents))
 

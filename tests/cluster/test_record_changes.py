@@ -11,13 +11,21 @@ from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.slow
 
 SCRIPT = "import sys, time\nwhile len(sys.argv) > 1: time.sleep(1)\n"
 Do = Callable[..., dict[str, object]]
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    """What is tested does not depend on torchrun."""
+    return light_python()
 
 
 @pytest.fixture
@@ -70,4 +78,4 @@ def test_a_live_job_is_refused(cluster: Cluster, do: Do) -> None:
     refused = do("rm", job.id, "--yes", exit_code=RefusedError.exit_code)
     assert refused["kind"] == "still-running"
     job.kill()
-    job.wait(60)
+    job.wait(PATIENCE_S)

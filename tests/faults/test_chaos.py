@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.agent.light import light_python
 from tests.faults.chaos import search
 
 SEEDS = (7, 13, 17)
@@ -12,4 +13,4 @@ SEEDS = (7, 13, 17)
 
 @pytest.mark.slow
 def test_whatever_happens_a_job_ends_as_it_had_to_and_leaves_nothing() -> None:
-    assert search(SEEDS) == {}
+    assert search(SEEDS, light_python()) == {}

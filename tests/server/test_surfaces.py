@@ -25,6 +25,7 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.notebook.liveview import LiveView
 from jupyter_mntrain.show.bundles import text_bundle
 from jupyter_mntrain.show.tables.job import status_view
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 from tests.server.live_server import LiveServer
@@ -94,11 +95,11 @@ async def told_to_page(server: LiveServer, job_id: str) -> dict[str, Any]:
     return told
 
 
-async def test_one_failure_has_one_cause_and_one_fix_on_every_surface(
+async def test_one_failure_or_error_has_one_cause_and_one_fix_on_every_surface(
     new_agent: Callable[..., LiveAgent],
     new_server: Callable[..., LiveServer],
 ) -> None:
-    agent = new_agent()
+    agent = new_agent(python=light_python())
     server = new_server(agent.where, cluster=agent.cluster)
     with Cluster(agent.cluster, addresses=[agent.where]) as cluster:
         wait_for(lambda: [node.liveness for node in cluster.nodes()] == ["up"])
@@ -136,15 +137,7 @@ async def test_one_failure_has_one_cause_and_one_fix_on_every_surface(
                 assert one_line(str(problem)) in one_line(text)
                 assert one_line(text).count(problem.fix) == 1
 
-
-async def test_one_error_has_one_kind_and_one_cause_for_every_program(
-    new_agent: Callable[..., LiveAgent],
-    new_server: Callable[..., LiveServer],
-) -> None:
-    agent = new_agent()
-    server = new_server(agent.where, cluster=agent.cluster)
-    with Cluster(agent.cluster, addresses=[agent.where]) as cluster:
-        wait_for(lambda: [node.liveness for node in cluster.nodes()] == ["up"])
+        # And an error of ours, to every program.
         with pytest.raises(JobNotFoundError) as raised:
             cluster.job("j-00000000")
     problem = raised.value.problem

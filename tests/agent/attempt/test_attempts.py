@@ -1,4 +1,8 @@
-"""Attempts under real agents and torchrun: start, end, failure, restarted agent."""
+"""Attempts under real agents: start, end, failure, restarted agent.
+
+Where the end of torchrun itself matters, it is the real one; else a light one, as its import takes
+longer than most of these tests.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,9 @@ from jupyter_mntrain.model.api import KillRequest, LeaseRequest, StopRequest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.records.metrics import RankEnd, RankStep, journal_decoder
-from tests.agent.live import free_port, launch, start_request
-from tests.waiting import until
+from tests.agent.light import light_python
+from tests.agent.live import free_port, launch, start_request, two_agents
+from tests.waiting import PATIENCE_S, until
 from tests.wording import says
 
 pytestmark = pytest.mark.slow
@@ -35,6 +40,19 @@ with Recorder() as recorder:
 SHORT, LONG = STEPS.format(steps=40), STEPS.format(steps=100_000)
 
 
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """Two agents with the real torchrun, for tests that leave them as they were."""
+    with two_agents("127.92.8", tmp_path_factory.mktemp("pair"), "test") as made:
+        yield made
+
+
+@pytest.fixture
+def light(new_agent):
+    """Makes agents with a light torchrun."""
+    return partial(new_agent, python=light_python())
+
+
 def journal(agent, job_id, since=0):
     content = agent.get(f"/v1/jobs/{job_id}/journal?since={since}").content
     return [journal_decoder.decode(line) for line in content.splitlines()]
@@ -49,9 +67,9 @@ def running(agent, job_id):
     until(lambda: agent.record(job_id).part.ranks[0].step, "a first step")
 
 
-def test_only_this_user_can_read_a_job_even_where_the_directory_was_open(new_agent):
+def test_only_this_user_can_read_a_job_even_where_the_directory_was_open(light):
     """Its record holds the environment, where tokens are."""
-    agent = new_agent()
+    agent = light()
     agent.end()
     old = agent.state / "jobs" / "j-old"
     old.mkdir()
@@ -81,10 +99,9 @@ def test_only_this_user_can_read_a_job_even_where_the_directory_was_open(new_age
     assert {"command.json", "status.json", "rank-0.ndjson", "links.json"} <= found | {"links.json"}
 
 
-def test_two_nodes_run_and_leave_nothing(new_agent):
-    agents = [new_agent(), new_agent()]
-    job_id = launch(agents, SHORT)
-    for rank, agent in enumerate(agents):
+def test_two_nodes_run_and_leave_nothing(pair):
+    job_id = launch(pair, SHORT)
+    for rank, agent in enumerate(pair):
         record = agent.ended(job_id)
         assert record.part.state == "succeeded", record.part
         assert [(r.rank, r.state, r.step) for r in record.part.ranks] == [(rank, "succeeded", 40)]
@@ -96,24 +113,13 @@ def test_two_nodes_run_and_leave_nothing(new_agent):
         assert agent.info().leases == ()
 
 
-def test_starting_twice_starts_once_and_stopping_needs_no_second_try(new_agent):
-    agent = new_agent()
-    job_id = launch([agent], LONG)
-    running(agent, job_id)
-    pid = agent.record(job_id).part.ranks[0].pid
-    launch([agent], LONG, job_id=job_id)
-    assert agent.record(job_id).part.ranks[0].pid == pid
-    for _ in range(2):
-        agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
-    part = agent.ended(job_id).part
-    assert (part.state, part.stop_reason, part.problem) == ("canceled", "enough", None)
-    assert processes(agent, job_id) == {}
-
-
-def test_a_killed_agent_comes_back_to_a_running_job_with_nothing_missing(new_agent):
-    agent = new_agent()
+def test_starting_twice_starts_once_and_a_killed_agent_comes_back_with_nothing_missing(light):
+    agent = light()
     job_id = launch([agent], STEPS.format(steps=200))
     running(agent, job_id)
+    pid = agent.record(job_id).part.ranks[0].pid
+    launch([agent], STEPS.format(steps=200), job_id=job_id)
+    assert agent.record(job_id).part.ranks[0].pid == pid
     port = agent.record(job_id).attempt.master_port
     agent.kill()
     assert processes(agent, job_id)
@@ -130,8 +136,8 @@ def test_a_killed_agent_comes_back_to_a_running_job_with_nothing_missing(new_age
     assert any(isinstance(line.body, RankEnd) for line in lines)
 
 
-def test_an_agent_that_was_away_at_the_end_still_tells_it(new_agent):
-    agent = new_agent()
+def test_an_agent_that_was_away_at_the_end_still_tells_it(light):
+    agent = light()
     job_id = launch([agent], STEPS.format(steps=60) + "raise SystemExit(3)\n")
     running(agent, job_id)
     agent.kill()
@@ -141,8 +147,8 @@ def test_an_agent_that_was_away_at_the_end_still_tells_it(new_agent):
     assert part.ranks[0].exit_code == 3
 
 
-def test_ranks_that_torchrun_leaves_behind_are_ended(new_agent):
-    agent = new_agent()
+def test_ranks_that_torchrun_leaves_behind_are_ended(pair):
+    agent = pair[0]
     job_id = launch([agent], LONG)
     running(agent, job_id)
     ranks = {rank.pid for rank in agent.record(job_id).part.ranks}
@@ -157,8 +163,8 @@ def test_ranks_that_torchrun_leaves_behind_are_ended(new_agent):
     assert processes(agent, job_id) == {}
 
 
-def test_one_rank_can_be_killed_and_the_cause_says_by_whom(new_agent):
-    head, other = new_agent(), new_agent()
+def test_one_rank_can_be_killed_and_the_cause_says_by_whom(pair):
+    head, other = pair
     job_id = launch([head, other], LONG)
     running(head, job_id)
     running(other, job_id)
@@ -179,39 +185,30 @@ def test_one_rank_can_be_killed_and_the_cause_says_by_whom(new_agent):
     kills = [line for line in noted if line["what"] == "kill rank"]
     assert {line["rank"] for line in kills} == {"1"}
     assert "done" in {line["outcome"] for line in kills}
-    assert says("node2: rank 1 failed: killed by a test", head.ended(job_id).part.stop_reason)
-
-
-def test_one_part_s_failure_ends_the_other_and_is_its_reason(new_agent):
-    head, other = new_agent(), new_agent()
-    job_id = launch([head, other], LONG)
-    running(head, job_id)
-    running(other, job_id)
-    os.kill(other.record(job_id).part.ranks[0].pid, signal.SIGKILL)
-    assert other.ended(job_id).part.ranks[0].exit_code == -signal.SIGKILL
-    part = head.ended(job_id).part
-    assert part.state == "canceled"
-    assert part.stop_reason.startswith("node2: ")
-    assert "SIGKILL" in part.stop_reason
-    assert says("rank 1 failed: killed by SIGKILL", part.stop_reason)
+    ended = head.ended(job_id).part
+    assert ended.state == "canceled"
+    assert says("node2: rank 1 failed: killed by a test", ended.stop_reason)
     assert processes(head, job_id) == {}
 
 
-def test_without_the_head_the_next_participant_ends_the_rest(new_agent):
-    head, second, third = new_agent(), new_agent(), new_agent()
+def test_without_the_head_the_next_participant_ends_the_rest(light):
+    head, second, third = light(), light(), light()
     job_id = launch([head, second, third], LONG)
     for agent in (head, second, third):
         running(agent, job_id)
     head.kill()
     os.kill(third.record(job_id).part.ranks[0].pid, signal.SIGKILL)
-    reason = second.ended(job_id).part.stop_reason
-    assert reason.startswith("node3: ")
-    assert says("rank 2 failed: killed", reason)
+    assert third.ended(job_id).part.ranks[0].exit_code == -signal.SIGKILL
+    part = second.ended(job_id).part
+    assert part.state == "canceled"
+    assert part.stop_reason.startswith("node3: ")
+    assert says("rank 2 failed: killed by SIGKILL", part.stop_reason)
+    assert processes(second, job_id) == {}
 
 
-def test_a_node_that_lost_its_jobs_ends_the_job_as_failed(new_agent):
+def test_a_node_that_lost_its_jobs_ends_the_job_as_failed(light):
     soon = {"MNTRAIN_LAUNCH_START_PATIENCE_S": "1"}
-    head, other = new_agent(environment=soon), new_agent(environment=soon)
+    head, other = light(environment=soon), light(environment=soon)
     job_id = launch([head, other], LONG)
     running(head, job_id)
     running(other, job_id)
@@ -231,10 +228,15 @@ def test_a_node_that_lost_its_jobs_ends_the_job_as_failed(new_agent):
     assert processes(head, job_id) == {}
 
 
-def test_a_second_attempt_goes_on_with_the_numbers_of_the_first(new_agent):
-    agent = new_agent()
-    job_id = launch([agent], "raise SystemExit(3)\n")
-    assert agent.ended(job_id).part.state == "failed"
+def test_a_second_attempt_of_a_script_that_failed_goes_on_with_the_numbers_of_the_first(light):
+    agent = light()
+    job_id = launch([agent], "import json\nimport not_there\n")
+    part = agent.ended(job_id).part
+    assert part.state == "failed"
+    assert part.problem.cause == (
+        "ModuleNotFoundError: No module named 'not_there' (script.py, line 2)"
+    )
+    assert (part.problem.kind, part.problem.rank) == (Kind.NO_MODULE, 0)
     before = journal(agent, job_id)
     launch([agent], SHORT, job_id=job_id, attempt=2)
     assert agent.ended(job_id).part.state == "succeeded"
@@ -249,8 +251,8 @@ def test_a_second_attempt_goes_on_with_the_numbers_of_the_first(new_agent):
     assert agent.record(job_id).attempt.number == 2
 
 
-def test_a_port_of_the_user_s_own_choice_and_a_script_without_telemetry(new_agent):
-    agent = new_agent()
+def test_a_port_of_the_user_s_own_choice_and_a_script_without_telemetry(pair):
+    agent = pair[0]
     port = free_port(agent.address)
     job_id = launch([agent], "import time; time.sleep(600)", port=port)
     until(lambda: agent.record(job_id).part.state == "running", "a rank seen without telemetry")
@@ -264,21 +266,6 @@ def test_a_port_of_the_user_s_own_choice_and_a_script_without_telemetry(new_agen
     assert agent.ended(job_id).part.state == "canceled"
 
 
-def test_an_agent_that_is_stopped_leaves_its_jobs_running(new_agent):
-    agent = new_agent()
-    job_id = launch([agent], LONG)
-    running(agent, job_id)
-    agent.process.terminate()
-    assert agent.process.wait(60) == 0
-    alive = processes(agent, job_id)
-    assert alive
-    agent.start()
-    assert processes(agent, job_id).keys() == alive.keys()
-    agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
-    assert agent.ended(job_id).part.state == "canceled"
-    assert processes(agent, job_id) == {}
-
-
 def old_version(tmp_path):
     """What makes a process use another version of this package: its environment."""
     ours = Path(jupyter_mntrain.__file__).parent
@@ -290,9 +277,9 @@ def old_version(tmp_path):
     return {"PYTHONPATH": str(theirs.parent), "PYTHONSAFEPATH": "1"}
 
 
-def test_an_upgraded_agent_takes_up_the_jobs_of_the_version_before(new_agent, tmp_path):
-    """As when systemd restarts it: SIGTERM to the agent alone."""
-    agent = new_agent()
+def test_a_stopped_agent_leaves_its_jobs_running_and_an_upgraded_one_takes_them_up(light, tmp_path):
+    """As when systemd restarts it: SIGTERM to the agent alone. Stopping needs no second try."""
+    agent = light()
     agent.kill()
     agent.start(environment=old_version(tmp_path))
     assert agent.info().inventory.versions.mntrain == "0.0.1"
@@ -300,7 +287,9 @@ def test_an_upgraded_agent_takes_up_the_jobs_of_the_version_before(new_agent, tm
     running(agent, job_id)
     alive = processes(agent, job_id)
     agent.process.terminate()
-    assert agent.process.wait(60) == 0
+    assert agent.process.wait(PATIENCE_S) == 0
+    assert alive
+    assert processes(agent, job_id).keys() == alive.keys()
     agent.start()
     assert agent.info().inventory.versions.mntrain == jupyter_mntrain.__version__
     assert processes(agent, job_id).keys() == alive.keys()
@@ -308,13 +297,15 @@ def test_an_upgraded_agent_takes_up_the_jobs_of_the_version_before(new_agent, tm
     until(lambda: (agent.record(job_id).part.ranks[0].step or 0) > before, "its steps to be seen")
     numbers = [line.seq for line in journal(agent, job_id)]
     assert numbers == list(range(1, len(numbers) + 1)), "nothing is lost or doubled"
-    agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
-    assert agent.ended(job_id).part.state == "canceled"
+    for _ in range(2):
+        agent.send("POST", f"/v1/jobs/{job_id}/stop", StopRequest(reason="enough"))
+    part = agent.ended(job_id).part
+    assert (part.state, part.stop_reason, part.problem) == ("canceled", "enough", None)
     assert processes(agent, job_id) == {}
 
 
-def test_a_killed_keeper_s_duty_falls_to_the_agent(new_agent):
-    agent = new_agent()
+def test_a_killed_keeper_s_duty_falls_to_the_agent(light):
+    agent = light()
     job_id = launch([agent], LONG)
     running(agent, job_id)
     keeper = json.loads((agent.state / "jobs" / job_id / "attempt-1/keeper.json").read_text())
@@ -323,13 +314,3 @@ def test_a_killed_keeper_s_duty_falls_to_the_agent(new_agent):
     assert (part.state, part.exit_code, part.leftovers) == ("failed", None, ())
     assert part.problem.kind is Kind.KEEPER_LOST
     assert processes(agent, job_id) == {}
-
-
-def test_a_script_that_fails_at_import_is_named_with_its_line(new_agent):
-    agent = new_agent()
-    job_id = launch([agent], "import json\nimport not_there\n")
-    part = agent.ended(job_id).part
-    assert part.problem.cause == (
-        "ModuleNotFoundError: No module named 'not_there' (script.py, line 2)"
-    )
-    assert (part.problem.kind, part.problem.rank) == (Kind.NO_MODULE, 0)

@@ -16,13 +16,15 @@ from jupyter_mntrain.model.records.job import (
     TERMINAL,
     JobState,
 )
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, free_port, start_request, two_agents
 from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    with two_agents("127.95.0", tmp_path_factory.mktemp("queue"), "test") as both:
+    state = tmp_path_factory.mktemp("queue")
+    with two_agents("127.95.0", state, "test", python=light_python()) as both:
         yield both
 
 
@@ -67,7 +69,7 @@ def test_three_jobs_that_want_the_same_run_one_after_the_other(agents: list[Live
         )
         return all(one in TERMINAL for one in states)
 
-    until(are_over, "all three to end", 120)
+    until(are_over, "all three to end")
     assert [state(agents, job_id) for job_id in jobs] == ["succeeded"] * 3
     # One after another: on the head each began when the one before had ended.
     parts = [agents[0].record(job_id).part for job_id in jobs]
@@ -94,7 +96,7 @@ def test_a_job_that_waits_survives_its_agents_and_can_be_stopped(
     assert state(agents, third) == "canceled"
     for agent in agents:
         agent.send("POST", f"/v1/jobs/{first}/stop", {"reason": "enough", "grace_s": 0})
-    until(lambda: state(agents, second) == "succeeded", "the second one's turn", 60)
+    until(lambda: state(agents, second) == "succeeded", "the second one's turn")
     assert state(agents, third) == "canceled"
 
 

@@ -1,4 +1,8 @@
-"""Verdicts on real ranks, of scripts without a Recorder: who failed, and how."""
+"""Verdicts on real ranks, of scripts without a Recorder: who failed, and how.
+
+Each way in which a process ends is seen through the real torchrun; where only what scripts do with
+it differs, a light one is enough.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ import pytest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import JobView
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, launch, two_agents
 from tests.waiting import until
 from tests.wording import says
@@ -51,14 +56,15 @@ class Case(NamedTuple):
     kind: Kind
     names: str
     exchange: str = EXCHANGE
+    is_light: bool = True
 
 
 CASES = {
-    "a script ends at once": Case("os._exit(77)", Kind.EXIT_CODE, "exit code 77"),
+    "a script ends at once": Case("os._exit(77)", Kind.EXIT_CODE, "exit code 77", is_light=False),
     "an error was handled before": Case(
         "print('KeyError: handled'); os._exit(78)", Kind.EXIT_CODE, "exit code 78"
     ),
-    "a rank ends normally, too early": Case("sys.exit(0)", Kind.ENDED_EARLY, ""),
+    "a rank ends normally, too early": Case("sys.exit(0)", Kind.ENDED_EARLY, "", is_light=False),
     "a rank ends too early, and crashes in a library after its end": Case(
         "import ctypes as c; libc = c.CDLL(None); "
         "libc.__cxa_atexit(c.cast(libc.abort, c.c_void_p), None, None); sys.exit(0)",
@@ -66,7 +72,10 @@ CASES = {
         "",
     ),
     "a crash in C": Case(
-        "import ctypes; ctypes.string_at(0)", Kind.CRASHED, "SIGSEGV in <module> (script.py:8)"
+        "import ctypes; ctypes.string_at(0)",
+        Kind.CRASHED,
+        "SIGSEGV in <module> (script.py:8)",
+        is_light=False,
     ),
     "another excepthook": Case(
         "sys.excepthook = lambda *_: None; raise KeyError('label')",
@@ -74,7 +83,11 @@ CASES = {
         "KeyError: 'label' (script.py, line 8)",
     ),
     "the other rank exits by itself": Case(
-        "raise OverflowError('too large')", Kind.EXCEPTION, "OverflowError", PATIENT
+        "raise OverflowError('too large')",
+        Kind.EXCEPTION,
+        "OverflowError",
+        PATIENT,
+        is_light=False,
     ),
     "the other rank wraps its error": Case("os._exit(9)", Kind.EXIT_CODE, "exit code 9", WRAPPING),
 }
@@ -87,8 +100,19 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]
         yield made
 
 
+@pytest.fixture(scope="module")
+def light_agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+    state: Path = tmp_path_factory.mktemp("light")
+    with two_agents("127.97.1", state, "test", python=light_python()) as made:
+        yield made
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_verdict_names_the_rank_and_how_it_ended(agents: list[LiveAgent], case: Case) -> None:
+def test_the_verdict_names_the_rank_and_how_it_ended(
+    request: pytest.FixtureRequest, case: Case
+) -> None:
+    fixture = "light_agents" if case.is_light else "agents"
+    agents: list[LiveAgent] = request.getfixturevalue(fixture)
     script = TRAINING.format(fault=case.fault, exchange=case.exchange)
     job_id = launch(agents, script)
 

@@ -110,12 +110,11 @@ def test_a_queued_job_does_not_start_on_nodes_that_differ_meanwhile(
         restart = agents[0].record(held).restart
         return restart.waits_for.kind if restart and restart.waits_for else None
 
-    until(lambda: waits_for() is Kind.MIXED_VERSIONS, "the reason", 30)
+    until(lambda: waits_for() is Kind.MIXED_VERSIONS, "the reason")
     started = leave(agents, mixed_versions=True)
     until(
         lambda: roll_up([agent.record(started) for agent in agents]).state == "succeeded",
         "the acknowledged job to end",
-        90,
     )
     assert agents[0].record(held).attempt.number == 0
     assert not any(agent.info().leases for agent in agents)
@@ -145,7 +144,7 @@ def reason(agent: LiveAgent, job_id: JobId) -> Problem:
         restart = agent.record(job_id).restart
         return restart.waits_for if restart else None
 
-    until(lambda: found() is not None, "the reason", 30)
+    until(lambda: found() is not None, "the reason")
     problem = found()
     assert problem is not None
     return problem

@@ -9,6 +9,7 @@ import pytest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, launch, start_request, two_agents
 from tests.waiting import until
 
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    with two_agents("127.93.8", tmp_path_factory.mktemp("limits"), "test") as both:
+    state = tmp_path_factory.mktemp("limits")
+    with two_agents("127.93.8", state, "test", python=light_python()) as both:
         yield both
 
 
@@ -26,7 +28,7 @@ def test_a_queued_job_ends_at_its_limit_on_all_of_its_nodes(agents: list[LiveAge
     request = start_request(agents, "pass", job_id, 0, 0, python="/gone/python", queue_limit_s=1.0)
     for agent in reversed(agents):
         assert agent.send("PUT", f"/v1/jobs/{job_id}", request).status_code == 200
-    until(lambda: not any(agent.record(job_id).is_live for agent in agents), "its end", 90)
+    until(lambda: not any(agent.record(job_id).is_live for agent in agents), "its end")
     view = roll_up([agent.record(job_id) for agent in agents])
     assert view.state == "failed"
     assert view.problem is not None
@@ -36,9 +38,9 @@ def test_a_queued_job_ends_at_its_limit_on_all_of_its_nodes(agents: list[LiveAge
 
 def test_a_job_gives_up_on_a_node_that_stays_lost(agents: list[LiveAgent]) -> None:
     job_id = launch(agents, "import os; os.abort()", max_restarts=3, lost_limit_s=1.0)
-    until(lambda: agents[0].record(job_id).restart is not None, "an attempt to be planned", 90)
+    until(lambda: agents[0].record(job_id).restart is not None, "an attempt to be planned")
     agents[1].kill()
-    until(lambda: agents[0].record(job_id).is_over, "the head to give up", 120)
+    until(lambda: agents[0].record(job_id).is_over, "the head to give up")
     view = roll_up([agents[0].record(job_id)])
     assert [one.kind for one in view.warnings] == [Kind.WAITED_TOO_LONG]
     assert agents[0].record(job_id).restart is None

@@ -20,8 +20,9 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.metrics import PartChange, journal_decoder
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_slots, write_allocation
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, launch
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +88,10 @@ def test_the_record_says_that_the_allocation_ended(
     new_agent: Callable[..., LiveAgent], tmp_path: Path, script: str
 ) -> None:
     brief = {**OF_SLURM, "MNTRAIN_ALLOCATION_RANK_GRACE_S": "1"}
-    agents = [new_agent(slot=f"slurm-{number}", environment=brief) for number in range(2)]
+    python = light_python()
+    agents = [
+        new_agent(slot=f"slurm-{number}", environment=brief, python=python) for number in range(2)
+    ]
     job_id = running(agents, script)
     log = agents[0].state / "jobs" / job_id / "attempt-1" / "log"
     until(lambda: "slurm ['SLURM_JOB_ID']" in log.read_text(), "ranks hear of no other launcher")
@@ -95,7 +99,7 @@ def test_the_record_says_that_the_allocation_ended(
     end_step(agents)
     for agent in agents:
         assert agent.process is not None
-        assert agent.process.wait(60) == 0, agent.log()
+        assert agent.process.wait(PATIENCE_S) == 0, agent.log()
         part = left(agent, job_id)
         assert part.state == "failed"
         assert part.problem is not None
@@ -110,13 +114,13 @@ def test_the_record_says_that_the_allocation_ended(
 def test_what_a_person_ended_has_not_failed(
     new_agent: Callable[..., LiveAgent], tmp_path: Path
 ) -> None:
-    agent = new_agent(slot="slurm-0")
+    agent = new_agent(slot="slurm-0", python=light_python())
     job_id = running([agent], STEPS)
     canceled = msgspec.structs.replace(PREEMPTED, kind=Kind.NODES_TAKEN)
     write_allocation(tmp_path, AllocationFile(ending=canceled, is_canceled=True))
     end_step([agent])
     assert agent.process is not None
-    agent.process.wait(60)
+    agent.process.wait(PATIENCE_S)
     part = left(agent, job_id)
     assert (part.state, part.problem, part.stop_reason) == ("canceled", None, canceled.cause)
 
@@ -144,11 +148,12 @@ def test_an_agent_that_is_told_early_has_jobs_save_first_if_they_can(
     wish = tmp_path / "save"
     wish.touch()  # of before its machine was taken
     given = {"MNTRAIN_NOTICE_S": "600", "PYTHONPATH": str(CARDS)}
-    agent = new_agent(slot="slurm-0", environment=given | {"CUDA_VISIBLE_DEVICES": "0"})
+    first = given | {"CUDA_VISIBLE_DEVICES": "0"}
+    agent = new_agent(slot="slurm-0", environment=first, python=light_python())
     job_id = running([agent], SAVES if can_save else STEPS, 0)
     assert agent.process is not None
     agent.process.terminate()  # alone, as process 1 of a container
-    assert agent.process.wait(60) == 0, agent.log()
+    assert agent.process.wait(PATIENCE_S) == 0, agent.log()
     part = left(agent, job_id)
     log = (agent.state / "jobs" / job_id / "attempt-1" / "log").read_text()
     assert ("saved at" in log) == can_save

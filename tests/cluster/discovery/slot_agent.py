@@ -18,9 +18,14 @@ class SlotAgent:
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, state: Path, token: Path, address: str) -> SlotAgent:
+    def start(
+        cls, state: Path, token: Path, address: str, python: str = sys.executable
+    ) -> SlotAgent:
+        """Args:
+        python: of its jobs.
+        """
         command = [sys.executable, "-m", "jupyter_mntrain.agent", "join", "--slot", str(state)]
-        command += ["--token-file", str(token), "--listen", address]
+        command += ["--token-file", str(token), "--listen", address, "--python", python]
         with (state.parent / f"{state.name}.log").open("ab") as log:
             return cls(state, subprocess.Popen(command, stdout=log, stderr=log))
 

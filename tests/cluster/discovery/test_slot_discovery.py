@@ -16,6 +16,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_slots, write_allocation
+from tests.agent.light import light_python
 from tests.cluster.discovery.slot_agent import SlotAgent
 from tests.waiting import until
 
@@ -53,7 +54,8 @@ def start(
     agents: list[SlotAgent] = []
 
     def begin(slot: str) -> SlotAgent:
-        agent = SlotAgent.start(allocation / slot, token, next(loopback_addresses))
+        address = next(loopback_addresses)
+        agent = SlotAgent.start(allocation / slot, token, address, light_python())
         agents.append(agent)
         return agent
 

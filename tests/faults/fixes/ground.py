@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,16 +17,10 @@ from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
+from tests.agent.light import write_light_python
 from tests.agent.live import LiveAgent, free_port
 
 MEBIBYTE = 1 << 20
-LIGHT = Path(__file__).with_name("light_torchrun.py")
-
-_PYTHON = """#!/bin/sh
-if [ "$2" = torch.distributed.run ]; then shift 2; exec {python} {light} "$@"; fi
-exec {python} "$@"
-"""
-
 APART = ("unshare", "--user", "--map-root-user", "--mount", "--propagation", "private")
 """In namespaces of its own, without the right to change anything outside."""
 
@@ -72,12 +65,10 @@ class Ground:
     def __post_init__(self) -> None:
         for name in ("small", "sealed", "state"):
             (self.directory / name).mkdir()
-        python = self.directory / "python"
-        python.write_text(_PYTHON.format(python=sys.executable, light=LIGHT))
-        python.chmod(0o755)
+        python = write_light_python(self.directory / "python")
         network = f"127.{100 + os.getpid() % 50}.77.1"
         state = self.directory / "state"
-        self.agent = LiveAgent("node1", network, free_port(network), state, python=str(python))
+        self.agent = LiveAgent("node1", network, free_port(network), state, python=python)
 
     def start(self) -> None:
         mounts = _MOUNTS.format(small=self.directory / "small", sealed=self.directory / "sealed")

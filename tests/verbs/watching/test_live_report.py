@@ -12,8 +12,9 @@ import pytest
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.verbs.watching.report import write_report
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, free_port
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ raise ValueError("rejected: " + os.environ["DB_PASSWORD"])
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAgent]:
     state = tmp_path_factory.mktemp("reported")
-    made = LiveAgent("node1", "127.88.2.1", free_port("127.88.2.1"), state)
+    made = LiveAgent("node1", "127.88.2.1", free_port("127.88.2.1"), state, python=light_python())
     programs = state / "programs"
     programs.mkdir()
     (programs / "nvidia-smi").write_text(SMI)
@@ -57,7 +58,7 @@ def test_the_archive_of_a_failed_job_has_its_evidence_and_no_secret(agent: LiveA
             environment={"DB_PASSWORD": PASSWORD},
         )
         job = cluster.launch(spec)
-        assert job.wait(120).state == "failed"
+        assert job.wait(PATIENCE_S).state == "failed"
         packed = io.BytesIO()
         write_report(packed, job, cluster)
     with zipfile.ZipFile(packed) as archive:

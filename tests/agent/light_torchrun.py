@@ -1,6 +1,11 @@
-"""Stands in for torchrun on one node, without importing torch: sixty starts of the real one take
-minutes. It starts ranks as torchrun does, ends them all when one has failed, and labels what they
-print. How the real one ends is proved by ``tests/agent/gang/test_verdicts.py`` and others.
+"""Stands in for torchrun without importing torch, which takes 2 s of a processor on every node.
+
+It starts ranks as torchrun does, ends those of its node when one of them has failed, and labels
+what they print. It is for tests of what stands around torchrun: the agents. That agents start,
+watch and end the real one, and what its ends look like, is proved by
+``tests/agent/attempt/test_attempts.py``, ``tests/agent/gang/test_verdicts.py``,
+``tests/cluster/test_real_agents.py`` and everything that trains. With ``MNTRAIN_ALL_CASES`` every
+test of agents has the real one.
 """
 
 from __future__ import annotations
@@ -20,10 +25,7 @@ GRACE_S = 3.0
 def main(words: list[str]) -> int:
     options = dict(word.removeprefix("--").split("=", 1) for word in words if "=" in word[:24])
     first = next(at for at, word in enumerate(words) if not word.startswith("--"))
-    ranks = [
-        _start(words[first:], rank, int(options["nproc-per-node"]), options)
-        for rank in range(int(options["nproc-per-node"]))
-    ]
+    ranks = [_start(words[first:], rank, options) for rank in range(int(options["nproc-per-node"]))]
     while any(rank.poll() is None for rank in ranks):
         if any(rank.poll() for rank in ranks):
             _end(ranks)
@@ -31,14 +33,15 @@ def main(words: list[str]) -> int:
     return 1 if any(rank.returncode for rank in ranks) else 0
 
 
-def _start(
-    entry: list[str], rank: int, count: int, options: dict[str, str]
-) -> subprocess.Popen[Any]:
+def _start(entry: list[str], local_rank: int, options: dict[str, str]) -> subprocess.Popen[Any]:
+    """A rank, where every node has as many."""
+    count = int(options["nproc-per-node"])
+    rank = int(options["node-rank"]) * count + local_rank
     environment = {
         **os.environ,
         "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "WORLD_SIZE": str(count),
+        "LOCAL_RANK": str(local_rank),
+        "WORLD_SIZE": str(int(options["nnodes"]) * count),
         "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": options["master-addr"],
         "MASTER_PORT": options["master-port"],
