@@ -81,6 +81,7 @@ class LiveAgent:
     """Of the ranks."""
     is_slot: bool = False
     """Whether its state directory is a place in an allocation."""
+    _core: int | None = field(default=None, repr=False, compare=False)
     _client: httpx.Client | None = field(default=None, repr=False, compare=False)
 
     def start(
@@ -91,7 +92,8 @@ class LiveAgent:
         environment: Mapping[str, str] = {},
     ) -> LiveAgent:
         """Args:
-        core: it may use, with all that it starts.
+        core: it may use, with all that it starts, also when it is started again: ranks that
+            each count on all cores spin while they wait for one another's threads.
         under: a command that runs it, in the same process.
         environment: beside this process's own.
         """
@@ -107,8 +109,9 @@ class LiveAgent:
         give_known_python(self.state, self.python)
         command = [sys.executable, "-m", "jupyter_mntrain.agent", "run"]
         command += ["--slot" if self.is_slot else "--state-dir", str(self.state), *options]
-        if core is not None:
-            command = ["taskset", "--cpu-list", str(core), *command]
+        self._core = self._core if core is None else core
+        if self._core is not None:
+            command = ["taskset", "--cpu-list", str(self._core), *command]
         command = [*under, *command]
         with (self.state / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
