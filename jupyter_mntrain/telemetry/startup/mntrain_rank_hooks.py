@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
+import gc
 import json
 import os
 import signal
@@ -38,6 +39,10 @@ EXITS_FILE = "exits.ndjson"
 CRASH_FILE = "crash-{}.txt"
 STACK_FILE = "stacks-{}.txt"
 
+OBJECTS_OF_IMPORTS = 100_000
+"""Made by torchrun before it looks for garbage: what importing torch makes stays, and looking at it
+every 700 objects took a tenth of the 1.6 s of a processor (medians of 4)."""
+
 MOST_MESSAGE = 2000
 MOST_FRAMES = 30
 MOST_THREADS = 3
@@ -51,6 +56,7 @@ def install(environment: MutableMapping[str, str]) -> None:
         return
     if not (rank and "LOCAL_RANK" in environment):
         _note_exits(os.path.join(directory, EXITS_FILE))
+        gc.set_threshold(OBJECTS_OF_IMPORTS, 50, 100)
         return
     environment[OWNER_VARIABLE] = str(os.getpid())
     _ExitRecord(os.path.join(directory, EXIT_FILE.format(rank))).install()
