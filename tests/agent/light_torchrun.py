@@ -10,12 +10,14 @@ test of agents has the real one.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 LOOK_S = 0.02
@@ -34,15 +36,19 @@ def main(words: list[str]) -> int:
 
 
 def _start(entry: list[str], local_rank: int, options: dict[str, str]) -> subprocess.Popen[Any]:
-    """A rank, where every node has as many."""
-    count = int(options["nproc-per-node"])
-    rank = int(options["node-rank"]) * count + local_rank
+    """A rank, with the number that its agent has noted: nodes may have more or fewer ranks."""
+    logs = Path(options["log-dir"])
+    placements = json.loads((logs.parents[1] / "record.json").read_text())["attempt"]["placements"]
+    rank = placements[int(options["node-rank"])]["first_rank"] + local_rank
+    own = logs / "light" / "attempt_0" / str(local_rank)
+    own.mkdir(parents=True)
     environment = {
         **os.environ,
         "RANK": str(rank),
         "LOCAL_RANK": str(local_rank),
-        "WORLD_SIZE": str(int(options["nnodes"]) * count),
-        "LOCAL_WORLD_SIZE": str(count),
+        "WORLD_SIZE": str(sum(place["nproc"] for place in placements)),
+        "LOCAL_WORLD_SIZE": options["nproc-per-node"],
+        "TORCHELASTIC_ERROR_FILE": str(own / "error.json"),
         "MASTER_ADDR": options["master-addr"],
         "MASTER_PORT": options["master-port"],
     }
