@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 import pytest
+from rich.console import Console
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.workload.workload import from_path
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
+from tests.standin.screen import make_context, run_words
+from tests.waiting import PATIENCE_S
 from tests.wording import says
 
 SENTENCE = "The agent on each node launches one stage. "
@@ -38,6 +43,12 @@ Say = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")
+def python() -> str:
+    """What is tested does not depend on torchrun."""
+    return light_python()
+
+
+@pytest.fixture(scope="module")
 def known() -> dict[str, str]:
     """The job, once it has been trained: one is enough for all tests."""
     return {}
@@ -53,7 +64,7 @@ def trained(cluster: Cluster, known: dict[str, str], tmp_path: Path) -> str:
         made = from_path(recipe)
         nodes = tuple(Participant(node=node.name) for node in cluster.nodes())
         job = cluster.launch(JobSpec(entry=made.entry, participants=nodes, files=made.files))
-        view = job.wait(120)
+        view = job.wait(PATIENCE_S)
         assert view.state == "succeeded", job.logs()
         assert [part.saved_step for part in view.parts] == [60, 60]
         known["job"] = job.id
@@ -72,15 +83,16 @@ def say(agents: list[LiveAgent], capsys: pytest.CaptureFixture[str]) -> Say:
 
 
 @pytest.mark.slow
-def test_it_goes_on_as_it_was_taught(say: Say, trained: str) -> None:
+def test_it_goes_on_as_it_was_taught(cluster: Cluster, trained: str) -> None:
     words = ("generate", trained, "The agent on", "--tokens", "20", "--temperature", "0")
-    code, out, err = say("--json", *words)
-    assert code == 0, err
-    found = json.loads(out)
+    outcome = run_words(words, make_context(cluster))  # type: ignore[arg-type]
+    found = outcome.data
     assert (found["job_id"], found["step"], found["prompt"]) == (trained, 60, "The agent on")
     assert (SENTENCE * 3).startswith(f"The agent on{found['text']}")
     assert len(found["text"]) > 20
-    code, out, _ = say(*words)
+    console = Console(file=io.StringIO())
+    console.print(outcome.renderable)
+    out = console.file.getvalue()  # type: ignore[attr-defined]
     assert f"{trained}, step 60" in out
     assert f"The agent on{found['text'].rstrip()}" in " ".join(out.split())
 
@@ -97,8 +109,8 @@ def test_what_cannot_be_generated_is_one_line(say: Say, trained: str, cluster: C
         files={"x.py": "print(1)"},
     )
     job = cluster.launch(script)
-    job.wait(60)
     code, _, err = say("generate", job.id, "Hello")
+    job.kill()
     assert code == SpecError.exit_code
     assert says("not a recipe of the built-in trainer", err)
 
@@ -120,7 +132,7 @@ def test_a_chat_has_several_turns_and_its_job_ends_with_it(
     assert len(second) < len(first)
     assert says("There is no /nothing", out)
     [job] = [one for one in cluster.jobs() if one.spec.name == f"chat {trained}"]
-    assert cluster.job(job.job_id).wait(60).state == "succeeded"
+    assert cluster.job(job.job_id).wait(PATIENCE_S).state == "succeeded"
     code, _, err = say("chat", trained)
     assert code == RefusedError.exit_code
     assert says("this model has no chat template", err)
@@ -135,15 +147,15 @@ def test_a_checkpoint_is_served_until_its_job_is_stopped(
     assert code == 0, err
     found = json.loads(out)
     serving = cluster.job(found["job_id"])
-    assert serving.serving_url(30) == found["url"]
+    assert serving.serving_url(PATIENCE_S) == found["url"]
     asked = {"prompt": "The agent on", "max_tokens": 20, "temperature": 0.0}
-    answer = httpx.post(f"{found['url']}/completions", json=asked, timeout=60)
+    answer = httpx.post(f"{found['url']}/completions", json=asked, timeout=PATIENCE_S)
     assert answer.status_code == 200, answer.text
     said = f"The agent on{answer.json()['choices'][0]['text']}"
     assert (SENTENCE * 3).startswith(said)
     assert found["url"] in say("status", found["job_id"])[1]
     assert say("stop", found["job_id"])[0] == 0
-    assert serving.wait(60).state == "canceled"
+    assert serving.wait(PATIENCE_S).state == "canceled"
     assert serving.serving_url() is None
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{found['url']}/models")

@@ -13,6 +13,7 @@ import pytest
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.conftest import wait_for
 from tests.train.test_loop import saved_model
@@ -66,7 +67,8 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]
     (modules / f"{MODULE}.py").write_text(BROKEN)
     network = f"127.{150 + os.getpid() % 100}.{secrets.randbelow(250)}"
     state = tmp_path_factory.mktemp("state")
-    with two_agents(network, state, "test", {"PYTHONPATH": str(modules)}) as made:
+    environment = {"PYTHONPATH": str(modules)}
+    with two_agents(network, state, "test", environment, light_python()) as made:
         yield made
 
 
@@ -139,7 +141,7 @@ def test_weights_of_another_model_are_named(doctor: Doctor, tmp_path: Path):
     config.save_pretrained(model)
     named = RECIPE.replace('preset = "llama-tiny"', f'path = "{model}"')
     (tmp_path / "recipe.toml").write_text(named)
-    code, report = doctor("recipe.toml")
+    code, report = doctor("recipe.toml", "--member", "node1:1")
     assert code == 1
     assert {one["check"] for one in report["findings"] if one["level"] == "stops"} == {"deep-step"}
     (one, *_) = deep(report)

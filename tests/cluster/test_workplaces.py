@@ -23,6 +23,7 @@ from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.verbs.verb import Outcome
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, free_port, start_request
 from tests.standin.screen import make_context, run_words
 from tests.waiting import until
@@ -31,7 +32,6 @@ pytestmark = pytest.mark.slow
 
 JOB_S = 240.0
 SCRIPT = "import os\nprint('TOLD', os.environ.get('CONDA_PREFIX'), os.getcwd(), flush=True)\n"
-PYTHON = f'#!/bin/sh\nexec {sys.executable} "$@"\n'
 
 
 def environment(folder: Path) -> Path:
@@ -39,7 +39,7 @@ def environment(folder: Path) -> Path:
     (folder / "conda-meta").mkdir(parents=True)
     python = folder / "bin" / "python"
     python.parent.mkdir()
-    python.write_text(PYTHON)
+    python.write_text(f'#!/bin/sh\nexec {light_python()} "$@"\n')
     python.chmod(0o755)
     return folder
 
@@ -137,10 +137,10 @@ def test_a_queued_job_waits_for_an_interpreter_that_is_gone_meanwhile(
         restart = agents[0].record(job_id).restart
         return restart.waits_for.kind if restart and restart.waits_for else None
 
-    until(lambda: waits_for() is Kind.NO_PYTHON, "the reason", 60)
+    until(lambda: waits_for() is Kind.NO_PYTHON, "the reason")
     assert not any(agent.info().leases for agent in agents)
     environment(tmp_path / "env")
-    until(lambda: agents[1].record(job_id).part.state == "succeeded", "the job to end", 120)
+    until(lambda: agents[1].record(job_id).part.state == "succeeded", "the job to end")
 
 
 def test_an_agent_whose_interpreter_lacks_torch_leases_nothing(tmp_path: Path) -> None:

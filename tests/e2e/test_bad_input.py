@@ -12,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.cli import main
 from tests.agent.live import LiveAgent, two_agents
 from tests.wording import says
 
 pytestmark = pytest.mark.slow
 
 RECIPE = '[model]\npreset = "llama-tiny"\n[train]\nsteps = 2\nbatch_size = 8\n'
+ONE = ("--member", "node1:1")
 FEW_MICROBATCHES = RECIPE + '[pipeline]\nschedule = "1f1b"\nmicrobatches = 1\n'
 
 
@@ -28,19 +30,21 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]
 
 
 @pytest.fixture
-def mntrain(agents: list[LiveAgent], mntrain: str, tmp_path: Path):
+def mntrain(
+    agents: list[LiveAgent],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    """The command line, in this process: starting another takes longer than what it does here."""
     (tmp_path / "recipe.toml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)
 
-    def run(*words: str, timeout_s: float = 120.0) -> subprocess.CompletedProcess[str]:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
         known = [w for agent in agents for w in ("--agent", f"{agent.address}:{agent.port}")]
-        return subprocess.run(
-            [mntrain, "--cluster", "bad", *known, *words],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            cwd=tmp_path,
-            check=False,
-        )
+        code = main(["--cluster", "bad", *known, *words])
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(words, code, said.out, said.err)
 
     return run
 
@@ -133,7 +137,7 @@ def test_a_script_whose_module_no_node_has_is_refused(agents, mntrain, tmp_path)
 )
 def test_a_script_that_fails_at_start_says_so_first(agents, mntrain, tmp_path, script, named):
     (tmp_path / "bad.py").write_text(script)
-    done = mntrain("launch", "bad.py", "--wait", "--skip-doctor")
+    done = mntrain("launch", "bad.py", "--wait", "--skip-doctor", *ONE)
     assert done.returncode == 1
     assert named in done.stdout + done.stderr
     nothing_left(agents)
@@ -167,7 +171,7 @@ def test_a_model_that_nobody_has_looked_at_is_named_by_the_ranks(
     agents, mntrain, tmp_path, model, named
 ):
     write_model(tmp_path, model)
-    done = mntrain("launch", "model.toml", "--wait", "--skip-doctor")
+    done = mntrain("launch", "model.toml", "--wait", "--skip-doctor", *ONE)
     assert done.returncode in {1, 2}
     assert named in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
