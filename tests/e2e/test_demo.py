@@ -13,12 +13,16 @@ import nbformat
 import pytest
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 DEMO = Path(__file__).parents[2] / "scripts" / "demo.py"
-DEMO_S = 400.0
+DEMO_S = 1000.0
+"""On a machine that is busy with other work; alone it takes about a minute."""
+
+QUICK = {"MNTRAIN_DEVICES_PIECE_S": "0.01", "MNTRAIN_DEVICES_LONGEST_ROUND_S": "0.1"}
+"""Measuring CPUs takes 15 s of each; how well that is done is no subject of these tests."""
 MARK = "MNTRAIN_TEST_OF_THE_DEMO"
 
 
@@ -28,7 +32,7 @@ def start(output: Path, *options: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, MARK: str(output)},
+        env={**os.environ, **QUICK, MARK: str(output)},
     )
 
 
@@ -71,16 +75,18 @@ def test_it_trains_across_two_nodes_and_keeps_the_plots(tmp_path):
     until(lambda: not left(tmp_path), f"nothing to be left of the demo: {left(tmp_path)}")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_leaves_nothing(tmp_path, number):
+@pytest.mark.parametrize(
+    ("number", "when"), [(signal.SIGINT, "have joined"), (signal.SIGTERM, "%%mntrain launch")]
+)
+def test_interrupted_it_leaves_nothing(tmp_path, number, when):
     demo = start(tmp_path)
     assert demo.stdout is not None
     for line in demo.stdout:
-        if "launch" in line:
+        if when in line:
             break
     else:
-        pytest.fail("the demo ended before it launched anything")
+        pytest.fail(f"the demo ended before it said {when!r}")
     demo.send_signal(number)
-    demo.communicate(timeout=60)
+    demo.communicate(timeout=PATIENCE_S)
     assert demo.returncode == 130
     until(lambda: not left(tmp_path), f"nothing to be left of the demo: {left(tmp_path)}")
