@@ -22,9 +22,10 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::RuntimeWarning:zmq"),
 ]
 
-CELL_TIMEOUT_S = 180
+CELL_TIMEOUT_S = 1000
+"""On a machine that is busy with other work."""
 
-ENDLESS = """%%mntrain launch --env OMP_NUM_THREADS=1
+ENDLESS = """%%mntrain launch --env OMP_NUM_THREADS=1 -o job
 [model]
 preset = "llama-tiny"
 [pipeline]
@@ -33,16 +34,16 @@ microbatches = 4
 steps = 100000
 batch_size = 8"""
 
-SHORT = ENDLESS.replace("100000", "12")
+SHORT = ENDLESS.replace("100000", "12").replace("launch", "launch --member node1:1")
 
 WAIT_FOR_STEPS = """import time
-deadline = time.monotonic() + 150
+deadline = time.monotonic() + 900
 while time.monotonic() < deadline and not ((job.summary().step or 0) >= 4):
     time.sleep(0.2)
 print(job.id, job.summary().step)"""
 
 WAIT_FOR_HISTORY = """import time
-deadline = time.monotonic() + 150
+deadline = time.monotonic() + 900
 while time.monotonic() < deadline and not (
     len(job.history().ranks) == 2 and all(series.steps for series in job.history().ranks.values())
 ):
@@ -51,6 +52,13 @@ while time.monotonic() < deadline and not (
 FAILING = """%%mntrain launch
 import os
 raise ValueError("no data on " + os.environ["MNTRAIN_NODE"])"""
+
+
+BAD = (
+    "%mntrain launch gone.toml",
+    "%%mntrain launch\n[train]\nstesp = 3",
+    "%mntrain status j-nope",
+)
 
 
 @pytest.fixture(scope="module")
@@ -98,15 +106,20 @@ def text(cell: nbformat.NotebookNode) -> str:
 
 
 def test_a_job_is_launched_in_one_kernel_and_ended_in_another(execute, agents):
+    """Whoever interrupts a wait in the first one leaves it running, too."""
+    interrupt = "import _thread, threading; threading.Timer(6, _thread.interrupt_main).start()"
     first = execute(
         "%load_ext jupyter_mntrain",
         ENDLESS,
-        "job = %mntrain attach",
         WAIT_FOR_STEPS,
+        f"{interrupt}\njob = %mntrain attach --wait",
+        "print(job.state)",
         "time.sleep(6)",
     )
-    job_id, steps = text(first[3]).split()
+    job_id, steps = text(first[2]).split()
     assert int(steps) >= 4, text(first[1])
+    assert "continues" in text(first[3])
+    assert text(first[4]).strip() == "running"
     # The kernel that launched it has ended; its output went on changing while it lived.
     assert "running" in picture(first[1])[1]
 
@@ -139,40 +152,17 @@ def test_the_final_picture_stays_in_the_saved_notebook(execute):
     assert "✓ succeeded" in text(cells[3])
 
 
-def test_a_script_that_fails_names_node_and_cause_first(execute, agents):
-    cells = execute("%load_ext jupyter_mntrain", FAILING, "%mntrain attach --wait")
+def test_a_script_that_fails_names_node_and_cause_first_and_bad_input_is_one_line(execute, agents):
+    cells = execute("%load_ext jupyter_mntrain", FAILING, "%mntrain attach --wait", *BAD)
     words = picture(cells[2])[1]
     assert words.splitlines()[0].startswith("✕ node")
     assert "ValueError: no data on node" in words.splitlines()[0]
     found = error(cells[2])
     assert "ValueError: no data on node" in found.evalue
     assert len(found.traceback) == 1
-    for agent in agents:
-        assert agent.info().leases == ()
-
-
-def test_an_interrupted_wait_leaves_the_job_running(execute):
-    interrupt = "import _thread, threading; threading.Timer(8, _thread.interrupt_main).start()"
-    cells = execute(
-        "%load_ext jupyter_mntrain",
-        ENDLESS,
-        f"{interrupt}\njob = %mntrain attach --wait",
-        "print(job.state)",
-        "%mntrain kill $job.id",
-    )
-    assert "continues" in text(cells[2])
-    assert text(cells[3]).strip() in {"running", "starting"}
-    assert "canceled" in text(cells[4])
-
-
-def test_bad_input_is_one_line_in_a_real_kernel(execute):
-    cells = execute(
-        "%load_ext jupyter_mntrain",
-        "%mntrain launch gone.toml",
-        "%%mntrain launch\n[train]\nstesp = 3",
-        "%mntrain status j-nope",
-    )
-    for cell in cells[1:]:
+    for cell in cells[3:]:
         found = error(cell)
         assert len(found.traceback) == 1
         assert says("Fix: ", found.evalue)
+    for agent in agents:
+        assert agent.info().leases == ()

@@ -18,10 +18,12 @@ from tests.wording import says
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.timeout(1800),
     pytest.mark.filterwarnings("ignore::RuntimeWarning:zmq"),
 ]
 
-CELL_TIMEOUT_S = 400
+CELL_TIMEOUT_S = 1000
+"""On a machine that is busy with other work."""
 
 
 @pytest.mark.parametrize("name", BOOKS)
@@ -89,9 +91,8 @@ def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed
     assert "is at step" in cells["import time"]
     assert "long" in cells["%mntrain jobs"]
     assert "canceled" in cells["%mntrain stop {job.id}"]
-    assert (
-        "succeeded" in cells["%mntrain launch long.toml --name again --set train.steps=12 --wait"]
-    )
+    shorter = "%mntrain launch long.toml --name unbroken --set train.steps=40 --wait -o unbroken"
+    assert "succeeded" in cells[shorter]
     resumed = cells["%mntrain resume {first.id} --wait -o second"]
     assert "succeeded" in resumed
     assert says("resumed after step", resumed)
@@ -108,7 +109,6 @@ def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed
         assert says("node2: rank 1: FileNotFoundError: no shard 7 in /data", text)
 
 
-@pytest.mark.timeout(900)
 def test_a_model_learns_who_it_is_and_says_so_wherever_it_is_loaded(executed):
     cells = executed("finetune")
     asked = '%mntrain generate {samantha.id} "Who are you?" --chat --temperature 0 --tokens 40'
