@@ -13,6 +13,7 @@ import msgspec
 import psutil
 import pytest
 
+from jupyter_mntrain.agent.machine.software import torch_question
 from jupyter_mntrain.agent.machine.software.loaded_book import MOST_OF_JOBS, LoadedBook
 from jupyter_mntrain.agent.machine.software.torch_question import (
     Loaded,
@@ -105,6 +106,17 @@ def test_a_hang_is_given_up_with_its_children(tmp_path: Path) -> None:
         return not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie"
 
     until(is_over, "its child ends", SLOW_S)
+
+
+def test_time_in_which_it_waits_for_a_cpu_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = interpreter(tmp_path, f'sleep 1; exec {sys.executable} "$@"')
+    environment = with_torch(
+        tmp_path, "__version__ = '2.9'; import types\nversion = types\ntypes.cuda = None\n"
+    )
+    monkeypatch.setattr(torch_question, "waited_for_cpu_s", lambda _: 3600.0)
+    assert load(python, environment, patience_s=0.1).software.torch == "2.9"
 
 
 def test_what_is_no_interpreter_has_a_reason(tmp_path: Path) -> None:
@@ -216,20 +228,6 @@ def test_a_damaged_file_counts_as_none(tmp_path: Path, site: Path) -> None:
     path = tmp_path / "loaded.json"
     path.write_text("{")
     assert LoadedBook(path, {}, ask=Asked(site)).ask(sys.executable, SLOW_S) is not None
-
-
-def test_an_interpreter_that_gets_no_cpu_time_is_unknown_and_asked_again(tmp_path: Path) -> None:
-    asked = threading.Semaphore(0)
-
-    def starved(*_: object) -> Loaded:
-        asked.release()
-        raise TimeoutError("it got too little CPU time beside other programs")
-
-    book = LoadedBook(tmp_path / "loaded.json", {}, ask=starved)
-    for _ in range(2):
-        assert book.ask(sys.executable, SLOW_S) is None
-        assert asked.acquire(timeout=SLOW_S)
-    assert book.known(sys.executable) is None
 
 
 def test_the_wait_for_cpu_time_is_read(tmp_path: Path) -> None:
