@@ -12,6 +12,7 @@ import pytest
 
 from jupyter_mntrain.trust.joining.token import PREFIX
 from tests.netlab import Host, HostProcess, Lab, missing, own_lab
+from tests.netlab.terminal import type_on
 from tests.waiting import until
 
 _outlived: list[HostProcess] = []
@@ -62,7 +63,8 @@ def ours(
     host: Host, mntrain: str, *words: str, cluster: str = CLUSTER, timeout_s: float = 60
 ) -> Any:
     """What a command answers on a host, as data."""
-    done = host.run([mntrain, "--cluster", cluster, "--json", *words], timeout_s=timeout_s)
+    del mntrain  # the host's terminal has it
+    done = type_on(host, ["--cluster", cluster, "--json", *words], timeout_s=timeout_s)
     assert done.returncode == 0, f"{words}: {done.stdout}\n{done.stderr}"
     return json.loads(done.stdout)
 

@@ -20,6 +20,7 @@ import psutil
 from jupyter_mntrain.agent.attempt.processes import environment_of
 from tests.e2e.conftest import CLUSTER, start
 from tests.netlab import Host, HostProcess, Lab
+from tests.netlab.terminal import type_on
 from tests.waiting import until
 
 STARTED_S = 240.0
@@ -77,15 +78,14 @@ class Bench:
         until(lambda: self.has_stepped(self.first), "the first steps", STARTED_S)
 
     def run(self, *words: str, code: int = 0) -> Any:
-        command = [self.mntrain, "--cluster", CLUSTER, "--json", *words]
-        done = self.driver.run(command, timeout_s=120)
+        done = type_on(self.driver, ["--cluster", CLUSTER, "--json", *words], timeout_s=120)
         assert done.returncode == code, f"{words}: {done.stdout}\n{done.stderr}"
         return json.loads(done.stderr if code else done.stdout)
 
     def doctor(self) -> list[tuple[str, str]]:
         """What the doctor finds on both nodes, where no launch has asked it: checks and nodes."""
-        command = [self.mntrain, "--cluster", CLUSTER, "--json", "doctor", "node1", "node2"]
-        done = self.driver.run(command, timeout_s=120)
+        words = ["--cluster", CLUSTER, "--json", "doctor", "node1", "node2"]
+        done = type_on(self.driver, words, timeout_s=120)
         assert done.returncode in (0, 1), done.stderr
         found = json.loads(done.stdout)["findings"]
         return [(one["check"], one["node"]) for one in found if one["level"] in ("stops", "slows")]
@@ -97,9 +97,17 @@ class Bench:
         """Lines that ranks on a host have written of this job."""
         return sum(log.read_text().count("step of rank") for log in self._attempts(host, "log"))
 
-    def goes_on(self) -> None:
-        before = self.steps(self.first)
-        until(lambda: self.steps(self.first) > before, "it to go on")
+    def goes_on(self, steps: int = 1) -> None:
+        """Both ranks make so many steps."""
+        for host in (self.first, self.second):
+            aim = self.steps(host) + steps
+            until(lambda h=host, aim=aim: self.steps(h) >= aim, "it to go on")
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every node is up, and nothing is said of one."""
+        nodes = [self.node(host) for host in self.lab.hosts]
+        return all(one.get("liveness") == "up" and not one.get("reason") for one in nodes)
 
     def types(self, fix: str) -> None:
         """Type the command of a fix on the nodes that it names: it goes on."""
@@ -204,11 +212,10 @@ class Bench:
         ]
 
     def nothing_is_left(self) -> None:
-        until(lambda: not self.left(), f"nothing to be left: {self.left()}", 15)
+        until(lambda: not self.left(), f"nothing to be left: {self.left()}")
         until(
             lambda: not any(self.node(host).get("leases") for host in (self.first, self.second)),
             "no lease to be left",
-            15,
         )
 
     def jobs_directory(self, host: Host) -> Path:
@@ -228,11 +235,15 @@ class Bench:
             self._end()
 
     @contextmanager
-    def left_running(self) -> Iterator[None]:
-        """A job that makes steps, also after the block: it is the next test's as well."""
-        if self.latest.get("state") != "running" or self.latest["stall"]:
+    def left_running(self, begin: Callable[[], object] | None = None) -> Iterator[None]:
+        """A job that makes steps, also after the block: it is the next test's as well.
+
+        Args:
+            begin: has another one make steps, whatever runs.
+        """
+        if begin or self.latest.get("state") != "running" or self.latest["stall"]:
             self._end()
-            self.launch_and_step()
+            (begin or self.launch_and_step)()
         try:
             yield
         except BaseException:
@@ -240,10 +251,9 @@ class Bench:
             raise
 
     def _end(self) -> None:
-        if self.job:
+        if self.job and self.latest.get("state") not in OVER:
             with suppress(AssertionError, subprocess.TimeoutExpired):
-                words = [self.mntrain, "--cluster", CLUSTER, "kill", self.job]
-                self.driver.run(words, timeout_s=60)
+                type_on(self.driver, ["--cluster", CLUSTER, "kill", self.job], timeout_s=60)
         self.job = ""
 
     def _attempts(self, host: Host, name: str) -> list[Path]:

@@ -98,6 +98,10 @@ def main(cluster: str) -> None:
                     + others(node.info, frozenset(), node.name),
                     "instance": node.info.instance if node.info else "",
                     "leases": len(node.info.leases) if node.info else 0,
+                    "addresses": {
+                        one.name: list(one.addresses)
+                        for one in (node.info.inventory.interfaces if node.info else ())
+                    },
                 }
             for key, value in now.items():
                 if known.get(key) != value:

@@ -79,7 +79,7 @@ UNTRIED: dict[Kind, str] = {
 
 
 IN_THE_LAB = frozenset({Kind.LINK_DOWN, Kind.LINK_BLOCKED, Kind.LINK_SLOW, Kind.DUPLICATE_ADDRESS})
-"""Tried by ``test_faults.py``, ``test_slowdowns.py`` and ``test_addresses.py``, on a lab."""
+"""Tried by ``test_lasting.py`` and ``test_slowdowns.py``, on a lab."""
 
 BEFORE: dict[Kind, Kind] = {
     **{

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from jupyter_mntrain.agent.attempt.processes import environment_of
 from jupyter_mntrain.launch.spec_file import write_spec
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from tests.faults.bench import Bench
 from tests.faults.limits import PATIENCE_S
 from tests.faults.table import Outcome, note, report
-from tests.netlab import Host
+from tests.netlab import DATA, Host
 from tests.waiting import until
 from tests.wording import says
 
@@ -230,52 +231,97 @@ def train(bench: Bench, where: Path, *words: str, code: int = 0) -> dict[str, An
 # Clocks and names
 
 
-@pytest.mark.parametrize("jump_s", [3600, -3600])
-def test_a_clock_that_jumps_changes_nothing(bench: Bench, tmp_path: Path, jump_s: int) -> None:
+JUMPS_S = (3600, -3600)
+ELSEWHERE = "192.168.77.1/24"
+
+
+def test_clocks_that_jump_and_another_address_change_nothing_of_any_attempt(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """node2's clock jumps in each of two attempts, and then its rank is killed; node1 has another
+    address on its data network, before the one that the nodes share.
+    """
     if shutil.which("gcc") is None:
         pytest.skip("no C compiler. Fix: apt-get install gcc libc6-dev")
     library, ahead = tmp_path / "clock.so", tmp_path / "ahead"
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, CLOCK, "-ldl"], check=True)
     ahead.write_text("0")
     preloaded = {"LD_PRELOAD": str(library), "CLOCK_AHEAD": str(ahead)}
-    with bench.cleaned_up(), bench.agent_with(bench.second, **preloaded):
-        bench.launch_and_step("--restarts", "1", finds=["node"])  # LD_PRELOAD, on one alone
-        ahead.write_text(str(jump_s))
-        before = bench.steps(bench.second)
-        until(lambda: bench.steps(bench.second) > before + 50, "the job to go on", PATIENCE_S)
-        assert bench.node(bench.second)["liveness"] == "up"
-        assert bench.latest["state"] == "running"
-        assert bench.latest["stall"] is None
-        # Who was first is known, although the guilty node's clock says otherwise.
-        since_s = time.time()
-        bench.signal(bench.rank(bench.second), signal.SIGKILL)
-        _, seen = bench.first_time(
-            since_s,
-            lambda o: (
-                o.get("job") == bench.job
-                and (o["cause_kind"], o.get("cause_rank")) == ("killed", 1)
-            ),
-            PATIENCE_S,
-        )
-        assert seen["cause_node"] == "node2"
-        assert abs(seen["cause_time_s"] - since_s) < 30
-        until(lambda: bench.latest["attempt"] == 2, "the next attempt", PATIENCE_S)
+    with (
+        bench.cleaned_up(),
+        elsewhere_first(bench, bench.first),
+        bench.agent_with(bench.second, **preloaded),
+    ):
+        # LD_PRELOAD, on one alone
+        bench.launch_and_step("--restarts", str(len(JUMPS_S)), finds=["node"])
+        for attempt, jump_s in enumerate(JUMPS_S, 1):
+            assert master(bench) == bench.first.data_address
+            ahead.write_text(str(jump_s))
+            bench.goes_on(50)
+            assert bench.node(bench.second)["liveness"] == "up"
+            assert (bench.latest["state"], bench.latest["attempt"]) == ("running", attempt)
+            assert bench.latest["stall"] is None
+            # Who was first is known, although the guilty node's clock says otherwise.
+            since_s = time.time()
+            bench.signal(bench.rank(bench.second), signal.SIGKILL)
+            _, seen = bench.first_time(
+                since_s,
+                lambda o: (
+                    o.get("job") == bench.job
+                    and (o["cause_kind"], o.get("cause_rank")) == ("killed", 1)
+                ),
+                PATIENCE_S,
+            )
+            assert seen["cause_node"] == "node2"
+            assert abs(seen["cause_time_s"] - since_s) < 30
+            until(
+                lambda attempt=attempt: (
+                    (bench.latest["attempt"], bench.latest["state"]) == (attempt + 1, "running")
+                ),
+                "the next attempt",
+                PATIENCE_S,
+            )
+            bench.goes_on()
+        assert master(bench) == bench.first.data_address
         bench.run("stop", bench.job)
         until(lambda: bench.latest["state"] == "canceled", "the end", PATIENCE_S)
         bench.nothing_is_left()
     said = "nothing: steps, heartbeats, restart and the order of causes are unaffected"
-    note(
-        Outcome(
-            f"a node's clock jumps by {jump_s / 3600:+.0f} h",
-            None,
-            said,
-            "",
-            "logs in the wrong order",
+    for jump_s in JUMPS_S:
+        note(
+            Outcome(
+                f"a node's clock jumps by {jump_s / 3600:+.0f} h",
+                None,
+                said,
+                "",
+                "logs in the wrong order",
+            )
         )
-    )
 
 
-def test_a_name_server_that_is_silent_costs_seconds_and_no_job(bench: Bench) -> None:
+@contextmanager
+def elsewhere_first(bench: Bench, host: Host) -> Iterator[None]:
+    """The host has another address on its data network, before that of the lab."""
+    own = f"{host.data_address}/24"
+    for words in (("add", ELSEWHERE), ("del", own), ("add", own)):
+        host.run(["ip", "address", *words, "dev", DATA])
+    try:
+        until(
+            lambda: bench.node(host)["addresses"][DATA] == [ELSEWHERE, own],
+            "both addresses to be known",
+        )
+        yield
+    finally:
+        host.run(["ip", "address", "del", ELSEWHERE, "dev", DATA])
+
+
+def master(bench: Bench) -> str:
+    return environment_of(bench.rank(bench.first))["MASTER_ADDR"]
+
+
+def test_a_slow_network_is_taken_if_it_is_named_and_a_silent_name_server_costs_no_job(
+    bench: Bench,
+) -> None:
     files = [Path("/etc/netns") / host.namespace / "resolv.conf" for host in bench.lab.hosts[:2]]
     before = [path.read_text() for path in files]
     try:
@@ -285,7 +331,22 @@ def test_a_name_server_that_is_silent_costs_seconds_and_no_job(bench: Bench) -> 
             # A launch does not wait for it: the ranks do.
             assert sorted(bench.doctor()) == [("reverse-dns", "node1"), ("reverse-dns", "node2")]
             since_s = time.time()
-            bench.launch_and_step()
+            members = ("--member", "node1:1:eth0", "--member", "node2:1:eth0")
+            (warning,) = bench.launch(*members, finds=["slow-link"])["warnings"]
+            assert says("the ranks use eth0 (100", warning["cause"])
+            assert says("these nodes also share eth1 (1", warning["cause"])
+            assert says("omit the interface to use eth1", warning["fix"])
+            report(
+                Outcome(
+                    "the slow management network is chosen",
+                    0.0,
+                    warning["cause"],
+                    warning["fix"],
+                    "a slow job",
+                ),
+                0.0,
+            )
+            until(lambda: bench.has_stepped(bench.first), "the first steps", PATIENCE_S)
             took_s = time.time() - since_s
             assert took_s <= STARTED_WITHIN_S
             bench.run("stop", bench.job)
@@ -320,27 +381,6 @@ def test_a_node_with_another_torch_is_refused_before_anything_runs(bench: Bench)
                 problem["cause"],
                 problem["fix"],
                 "works or hangs, unpredictably",
-            ),
-            0.0,
-        )
-
-
-def test_the_slow_network_is_taken_if_it_is_named_and_that_is_told(bench: Bench) -> None:
-    with bench.cleaned_up():
-        members = ("--member", "node1:1:eth0", "--member", "node2:1:eth0")
-        said = bench.launch(*members, finds=["slow-link"])
-        (warning,) = said["warnings"]
-        assert warning["kind"] == "slow-link"
-        assert says("the ranks use eth0 (100", warning["cause"])
-        assert says("these nodes also share eth1 (1", warning["cause"])
-        assert says("omit the interface to use eth1", warning["fix"])
-        report(
-            Outcome(
-                "the slow management network is chosen",
-                0.0,
-                warning["cause"],
-                warning["fix"],
-                "a slow job",
             ),
             0.0,
         )

@@ -48,10 +48,12 @@ class Stage:
     Args:
         mntrain: the command.
         patience: how many times longer things may take than on a quiet machine.
+        bench: of a lab that is there already; if it breaks, the stage makes one of its own.
     """
 
-    def __init__(self, mntrain: str, patience: float = 1.0) -> None:
+    def __init__(self, mntrain: str, patience: float = 1.0, bench: Bench | None = None) -> None:
         self.mntrain = mntrain
+        self._given = bench
         self.patience = patience
         self._started_s = STARTED_S * patience
         self.said: list[Statement] = []
@@ -274,15 +276,11 @@ class Stage:
                 for left in host.home.glob("fault-*"):
                     left.unlink()
             if not self._is_broken:
-                until(self._is_whole, "a whole lab", MENDED_S * self.patience)
+                until(lambda: self.bench.is_whole, "a whole lab", MENDED_S * self.patience)
                 return
         except (AssertionError, LabError, psutil.Error, OSError, ValueError):
             pass
         self._rebuild()
-
-    def _is_whole(self) -> bool:
-        nodes = [self.bench.node(host) for host in self.bench.lab.hosts]
-        return all(one.get("liveness") == "up" and not one.get("reason") for one in nodes)
 
     def _sweep(self) -> None:
         """Processes that a frozen keeper or the like has left."""
@@ -304,10 +302,13 @@ class Stage:
         self._stack = ExitStack()
         self.rebuilds += 1
         self._is_broken, self._played = False, None
-        lab = self._stack.enter_context(joined_lab(self.mntrain))
-        self.bench = Bench(lab, self.mntrain)
-        self._stack.callback(self.bench.close)
-        until(self._is_whole, "the nodes to be seen", self._started_s)
+        if self._given is not None:
+            self.bench, self._given = self._given, None
+        else:
+            lab = self._stack.enter_context(joined_lab(self.mntrain))
+            self.bench = Bench(lab, self.mntrain)
+            self._stack.callback(self.bench.close)
+        until(lambda: self.bench.is_whole, "the nodes to be seen", self._started_s)
 
     def _hosts(self) -> list[Host]:
         assert self._played is not None

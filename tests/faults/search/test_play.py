@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests.faults.bench import Bench
 from tests.faults.search.case import Case
 from tests.faults.search.grammar import draw
-from tests.faults.search.play import play
+from tests.faults.search.play import play, style_of
 from tests.faults.search.stage import Stage
 from tests.netlab import missing
 
@@ -21,14 +20,19 @@ pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no lab: {missing()}"),
 ]
 
+STYLE = "ring"
+"""Of both cases, so that the second one has the job of the first."""
+
 PATIENCE = 3.0
 """Another lab uses the same cores."""
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    made = Stage(str(Path(sys.executable).with_name("mntrain")), PATIENCE)
+def stage(bench: Bench, mntrain: str) -> Iterator[Stage]:
+    made = Stage(mntrain, PATIENCE, bench)
+    made.end_job()
     yield made
+    made.end_job()
     made.close()
 
 
@@ -42,6 +46,7 @@ def drawn(mechanism: str) -> Case:
         and case.moment == "steps"
         and case.layout.names == ("node1", "node2")
         and case.layout.world_size == 2
+        and style_of(case) == STYLE
     )
 
 
