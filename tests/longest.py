@@ -40,7 +40,6 @@ FILES = (
     "tests/e2e/test_netlab.py",
     "tests/slurm_lab/test_launch_on_slurm.py",
     "tests/e2e/test_clusters.py",
-    "tests/e2e/test_doctor_network.py",
     "tests/slurm_lab/test_slurm_source.py",
     "tests/e2e/test_install.py",
     "tests/kubernetes_lab/test_agents_in_pods.py",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import CLUSTER, invite, join, ours, up
+from tests.faults.bench import SCRIPT
 from tests.netlab import DATA, Host, Lab, missing, own_lab
 from tests.waiting import until
 
@@ -21,24 +21,9 @@ pytestmark = [
 MBIT_PER_S = {"node1": 100, "node2": 20}
 """What each of the two hosts can send."""
 
-ONE_THREAD = "--env=OMP_NUM_THREADS=1"
-
 MEMBERS = [f"--member={name}:1:{DATA}" for name in MBIT_PER_S]
 
-RECIPE = """
-[model]
-preset = "llama-tiny"
-
-[data]
-sequence_length = 64
-
-[pipeline]
-microbatches = 2
-
-[train]
-steps = {steps}
-batch_size = 8
-"""
+STEPS = 12
 
 
 @pytest.fixture(scope="module")
@@ -80,27 +65,25 @@ def test_each_direction_is_measured_and_kept_by_its_sender(driver: Host, mntrain
         assert interfaces[DATA]["links"] == [links[node["name"]]]
 
 
-def test_each_direction_of_a_job_is_divided_by_its_own_capacity(driver: Host, mntrain: str) -> None:
-    recipe = write(driver, steps=12)
-    summary = ours(driver, mntrain, "launch", recipe, *MEMBERS, ONE_THREAD, "--wait", timeout_s=240)
-    senders = {("node1", "sent"): "node1", ("node2", "received"): "node1"}
-    for link in summary["links"]:
-        sender = senders.get((link["node"], link["direction"]), "node2")
-        capacity = link["capacity"]["bytes_per_s"]
-        assert capacity == expected(sender), (link["node"], link["direction"])
-        assert link["utilization"] == pytest.approx(link["bytes_per_s"] / capacity, rel=1e-4)
-    assert len(summary["links"]) == 4
+def test_of_a_job_each_direction_is_divided_by_its_own_capacity_and_measuring_beside_it_is_told(
+    driver: Host, mntrain: str
+) -> None:
+    job = ours(driver, mntrain, "launch", str(SCRIPT), *MEMBERS)["job_id"]
 
+    def summary() -> dict[str, Any]:
+        found: dict[str, Any] = ours(driver, mntrain, "status", job)
+        return found
 
-def test_a_measurement_beside_a_job_says_so(driver: Host, mntrain: str) -> None:
-    job = ours(driver, mntrain, "launch", write(driver, steps=10**5), *MEMBERS, ONE_THREAD)[
-        "job_id"
-    ]
     try:
-        until(
-            lambda: (ours(driver, mntrain, "status", job).get("step") or 0) > 0,
-            "the job to make a step",
-        )
+        until(lambda: (summary().get("step") or 0) >= STEPS, "the job to make steps")
+        links = summary()["links"]
+        senders = {("node1", "sent"): "node1", ("node2", "received"): "node1"}
+        for link in links:
+            sender = senders.get((link["node"], link["direction"]), "node2")
+            capacity = link["capacity"]["bytes_per_s"]
+            assert capacity == expected(sender), (link["node"], link["direction"])
+            assert link["utilization"] == pytest.approx(link["bytes_per_s"] / capacity, rel=1e-4)
+        assert len(links) == 4
         refused = driver.run(
             [mntrain, "--cluster", CLUSTER, "measure", "--links", *MEMBERS], timeout_s=60
         )
@@ -110,9 +93,3 @@ def test_a_measurement_beside_a_job_says_so(driver: Host, mntrain: str) -> None:
         assert [link["capacity"]["condition"] for link in links] == ["beside a job"] * 2
     finally:
         ours(driver, mntrain, "stop", job)
-
-
-def write(host: Host, *, steps: int) -> str:
-    path: Path = host.home / f"recipe-{steps}.toml"
-    path.write_text(RECIPE.format(steps=steps))
-    return str(path)

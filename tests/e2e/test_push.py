@@ -1,7 +1,10 @@
-"""Large files in a simulated cluster: the source sends them once, whatever the number of nodes."""
+"""Large files in a simulated cluster: the source sends them once, whatever the number of nodes.
+``bench`` there: a job over the data network, gone when it is over.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +21,7 @@ pytestmark = [
     pytest.mark.skipif(missing() is not None, reason=f"no lab: {missing()}"),
 ]
 
-SIZE = 48 << 20
+SIZE = 24 << 20
 
 RECIPE = """
 [model]
@@ -95,7 +98,7 @@ def test_what_is_too_large_for_a_disk_is_not_sent(lab: Lab, mntrain: str):
     driver, full = lab.host("node4"), lab.host("node2")
     (driver.home / "big.bin").write_bytes(os.urandom(SIZE))
     models = str(found(full, "llama.bin").parent)
-    done = full.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", models])
+    done = full.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", models])
     assert done.returncode == 0, done.stderr
     before = sent_bytes(driver)
     try:
@@ -117,3 +120,33 @@ def test_a_recipe_names_what_lies_elsewhere_on_each_node(lab: Lab, mntrain: str)
     assert (lab.host("node2").home / "disk" / "books" / "one.txt").exists()
     words = ["launch", str(recipe), "--member", "node1:1", "--member", "node2:1", "--wait"]
     assert ours(driver, mntrain, *words, timeout_s=240)["state"] == "succeeded"
+
+
+MEMBERS = (f"node1:1:{DATA}", f"node2:1:{DATA}")
+
+
+def test_two_nodes_are_timed_over_the_network_that_was_named(lab: Lab, mntrain: str):
+    driver = lab.host("node4")
+    jobs = ours(driver, mntrain, "jobs", "--all")
+    words = [mntrain, "--cluster", CLUSTER, "--json", "bench", *MEMBERS, "--largest", "1 MiB"]
+    done = driver.run(words, timeout_s=180)
+    # A busy machine may be slow, and then says so; what is slow is no business of this test.
+    assert done.returncode in (0, 1), done.stderr
+    report = json.loads(done.stdout)
+    assert "failure" not in report, report
+    assert report["nodes"] == ["node1", "node2"]
+    assert {one["operation"] for one in report["sizes"]} == {"send", "all_reduce", "all_gather"}
+    fastest = max(one["bus_bytes_per_s"] for one in report["sizes"])
+    assert 1e6 / 8 < fastest < 4e8 / 8, "the cable is shaped to 200 Mbit/s"
+    assert all(one["latency_s"] > 0 for one in report["pairs"])
+
+    def benched() -> set[tuple[str, str]]:
+        return {
+            (link["receiver"], interface["name"])
+            for node in ours(driver, mntrain, "nodes")
+            for interface in node["info"]["inventory"]["interfaces"]
+            for link in interface.get("benched", ())
+        }
+
+    until(lambda: benched() == {("node1", DATA), ("node2", DATA)}, "the senders to keep it")
+    assert ours(driver, mntrain, "jobs", "--all") == jobs, "it is none of them"

@@ -6,13 +6,13 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import psutil
 import pytest
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
 from jupyter_mntrain.agent.membership.systemd import UNIT
+from jupyter_mntrain.model.api import DEFAULT_PORT
 from tests.e2e.conftest import invite, ours, token_file, up
 from tests.netlab import Host, missing, own_lab
 from tests.netlab.systemd import BootedHost, missing_systemd
@@ -20,7 +20,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
 
-WAIT_S = 120.0
+WAIT_S = 180.0
 SCRIPT = "import time\nprint('begun', flush=True)\ntime.sleep(600)\n"
 
 
@@ -58,74 +58,87 @@ class Service:
         said = self.systemctl("show", UNIT, "--property=MainPID", "--value").stdout.strip()
         return int(said or 0)
 
-    def ranks(self, job: str) -> set[int]:
-        found = psutil.Process(self.booted.init).children(recursive=True)
-        settings = {one.pid: environment_of(one.pid) for one in found}
-        return {
-            pid for pid, env in settings.items() if env.get("MNTRAIN_JOB") == job and "RANK" in env
-        }
+    def next_agent(self, before: int) -> int:
+        """The one that runs after that one."""
+        until(lambda: self.agent_pid() not in (0, before), "another agent", WAIT_S)
+        return self.agent_pid()
 
 
-@pytest.fixture(scope="module", params=[None, "alice"], ids=["root", "user"])
-def service(
-    hosts: tuple[BootedHost, Host], mntrain: str, request: pytest.FixtureRequest
-) -> Service:
-    """Installed by one command; then the same for a user without root's rights."""
+@pytest.fixture(scope="module")
+def services(hosts: tuple[BootedHost, Host], mntrain: str) -> list[Service]:
+    """One of root and one of a user without its rights, each installed by one command."""
     booted, driver = hosts
-    made = Service(booted, f"of-{request.param or 'root'}", request.param)
-    if made.user is not None:
-        booted.add_user(made.user)
-        # What an administrator does once: its services run without a login.
-        assert booted.run(["loginctl", "enable-linger", made.user]).returncode == 0
-    token = token_file(booted.host, invite(driver, mntrain))
-    if made.user is not None:
-        assert booted.run(["chown", made.user, token]).returncode == 0
-    joining = ("agent", "join", "--service", "--name", made.node, "--token-file", token)
-    done = made.run(mntrain, *joining)
-    assert done.returncode == 0, done.stderr
-    assert UNIT in done.stdout
+    made = [Service(booted, "of-root", None), Service(booted, "of-alice", "alice")]
+    booted.add_user("alice")
+    # What an administrator does once: its services run without a login.
+    assert booted.run(["loginctl", "enable-linger", "alice"]).returncode == 0
+    token = invite(driver, mntrain, "--uses", str(len(made)))
+    for number, service in enumerate(made):
+        given = token_file(booted.host, token)
+        if service.user is not None:
+            assert booted.run(["chown", service.user, given]).returncode == 0
+        joining = ("agent", "join", "--service", "--name", service.node, "--token-file", given)
+        done = service.run(mntrain, *joining, "--port", str(DEFAULT_PORT + number))
+        assert done.returncode == 0, done.stderr
+        assert UNIT in done.stdout
     return made
 
 
-def test_a_job_outlives_restart_and_death_of_the_service(
-    service: Service, hosts: Any, mntrain: str
+def all_are_up(services: list[Service], driver: Host, mntrain: str) -> bool:
+    return sorted(up(driver, mntrain)) == sorted(one.node for one in services)
+
+
+def ranks(booted: BootedHost, job: str) -> set[int]:
+    found = psutil.Process(booted.init).children(recursive=True)
+    settings = {one.pid: environment_of(one.pid) for one in found}
+    return {pid for pid, env in settings.items() if env.get("MNTRAIN_JOB") == job and "RANK" in env}
+
+
+def test_a_job_outlives_restart_and_death_of_the_services(
+    services: list[Service], hosts: tuple[BootedHost, Host], mntrain: str
 ) -> None:
-    _, driver = hosts
-    until(lambda: up(driver, mntrain) == [service.node], "the node to be up", WAIT_S)
+    booted, driver = hosts
+    until(lambda: all_are_up(services, driver, mntrain), "the nodes to be up", WAIT_S)
     script = driver.home / "long.py"
     script.write_text(SCRIPT)
-    job = ours(driver, mntrain, "launch", str(script), "--member", f"{service.node}:1")["job_id"]
-    until(lambda: service.ranks(job), "its rank", WAIT_S)
-    before, first = service.ranks(job), service.agent_pid()
+    members = [word for one in services for word in ("--member", f"{one.node}:1")]
+    job = ours(driver, mntrain, "launch", str(script), *members)["job_id"]
+    until(lambda: len(ranks(booted, job)) == len(services), "its ranks", WAIT_S)
+    before = ranks(booted, job)
 
-    assert service.systemctl("restart", UNIT).returncode == 0
-    until(lambda: service.agent_pid() not in (0, first), "another agent", WAIT_S)
-    second = service.agent_pid()
-    service.booted.run(["kill", f"-{signal.SIGKILL.name}", str(second)])
-    until(lambda: service.agent_pid() not in (0, second), "a third agent", WAIT_S)
+    for service in services:
+        first = service.agent_pid()
+        assert service.systemctl("restart", UNIT).returncode == 0
+        second = service.next_agent(first)
+        booted.run(["kill", f"-{signal.SIGKILL.name}", str(second)])
+        service.next_agent(second)
 
-    until(lambda: up(driver, mntrain) == [service.node], "the node to be up again", WAIT_S)
-    assert service.ranks(job) == before
+    until(lambda: all_are_up(services, driver, mntrain), "the nodes to be up again", WAIT_S)
+    assert ranks(booted, job) == before
     assert ours(driver, mntrain, "status", job)["state"] == "running"
     ours(driver, mntrain, "stop", job)
-    until(lambda: not service.ranks(job), "its end", WAIT_S)
+    until(lambda: not ranks(booted, job), "its end", WAIT_S)
 
 
-def test_after_a_power_cut_the_node_is_back_by_itself(
-    service: Service, hosts: Any, mntrain: str
+def test_after_a_power_cut_the_nodes_are_back_by_themselves(
+    services: list[Service], hosts: tuple[BootedHost, Host], mntrain: str
 ) -> None:
-    _, driver = hosts
-    until(lambda: up(driver, mntrain) == [service.node], "the node to be up", WAIT_S)
-    service.booted.power_cut()
-    until(lambda: not up(driver, mntrain), "the node to be lost", WAIT_S)
-    service.booted.power_on()
-    until(lambda: up(driver, mntrain) == [service.node], "the node to be back", WAIT_S)
+    booted, driver = hosts
+    until(lambda: all_are_up(services, driver, mntrain), "the nodes to be up", WAIT_S)
+    booted.power_cut()
+    until(lambda: not up(driver, mntrain), "the nodes to be lost", WAIT_S)
+    booted.power_on()
+    until(lambda: all_are_up(services, driver, mntrain), "the nodes to be back", WAIT_S)
 
 
-def test_a_removed_service_is_gone_after_the_next_boot(service: Service, mntrain: str) -> None:
-    done = service.run(mntrain, "agent", "remove-service")
-    assert done.returncode == 0, done.stderr
-    assert not service.is_active()
-    service.booted.power_cut()
-    service.booted.power_on()
-    assert not service.is_active()
+def test_a_removed_service_is_gone_after_the_next_boot(
+    services: list[Service], hosts: tuple[BootedHost, Host], mntrain: str
+) -> None:
+    booted, _ = hosts
+    for service in services:
+        done = service.run(mntrain, "agent", "remove-service")
+        assert done.returncode == 0, done.stderr
+        assert not service.is_active()
+    booted.power_cut()
+    booted.power_on()
+    assert not any(service.is_active() for service in services)
