@@ -20,6 +20,7 @@ from tests.netlab.sshd import (
     start_sshd,
     with_path,
 )
+from tests.netlab.terminal import type_on
 from tests.waiting import until
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
@@ -58,9 +59,12 @@ def do(lab: Lab, mntrain: str) -> Any:
     driver = lab.host("node3")
 
     def do(*words: str, cluster: str = "lab", **more: str) -> tuple[int, list[dict[str, Any]]]:
-        command = [mntrain, "--cluster", cluster, "--json", *words]
+        line = ["--cluster", cluster, "--json", *words]
         environment = with_path(driver.home / "ssh") | more
-        done = driver.run(command, timeout_s=240, environment=environment)
+        if more:  # settings, which are read when a program starts
+            done = driver.run([mntrain, *line], timeout_s=240, environment=environment)
+        else:
+            done = type_on(driver, line, timeout_s=240, environment=environment)
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)["hosts"]
 

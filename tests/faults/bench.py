@@ -184,23 +184,23 @@ class Bench:
     def node(self, host: Host) -> dict[str, Any]:
         return next((one for one in reversed(self.seen()) if one.get("name") == host.name), {})
 
-    def seen(self) -> list[dict[str, Any]]:
+    def seen(self, first: int = 0) -> list[dict[str, Any]]:
         with self._lock:
-            return list(self._seen)
+            return self._seen[first:]
 
     def first_time(
         self, since_s: float, is_it: Callable[[dict[str, Any]], object], within_s: float
     ) -> tuple[float, dict[str, Any]]:
         """When the driver came to know it first, in seconds after ``since_s``; and what."""
-
-        def found() -> dict[str, Any] | None:
-            return next((o for o in self.seen() if o["time_s"] >= since_s and is_it(o)), None)
-
-        deadline = time.monotonic() + within_s
-        while (one := found()) is None:
+        deadline, looked_at = time.monotonic() + within_s, 0
+        while True:
+            new = self.seen(looked_at)
+            for one in new:
+                if one["time_s"] >= since_s and is_it(one):
+                    return one["time_s"] - since_s, one
+            looked_at += len(new)
             assert time.monotonic() < deadline, f"not within {within_s} s: {self.seen()[-4:]}"
             time.sleep(0.02)
-        return one["time_s"] - since_s, one
 
     def left(self) -> list[str]:
         """Processes of the job that are still there, on any host."""
@@ -257,7 +257,7 @@ class Bench:
         self.job = ""
 
     def _attempts(self, host: Host, name: str) -> list[Path]:
-        return list(host.home.rglob(f"jobs/{self.job}/attempt-*/{name}"))
+        return list(self.jobs_directory(host).glob(f"{self.job}/attempt-*/{name}"))
 
     def _process(self, host: Host, is_it: Callable[[int, dict[str, str]], object]) -> int:
         found = [

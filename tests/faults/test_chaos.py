@@ -7,8 +7,8 @@ import pytest
 from tests.agent.light import light_python
 from tests.faults.chaos import search
 
-SEEDS = (7, 13, 17)
-"""Between them they kill ranks, torchrun, keepers and agents, freeze ranks and stop the job."""
+SEEDS = (12, 422)
+"""Between them they kill ranks, torchrun, a keeper and an agent, freeze ranks and stop the job."""
 
 
 @pytest.mark.slow

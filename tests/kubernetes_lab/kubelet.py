@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -127,7 +128,9 @@ class Kubelet:
             for word in (volumes[one["name"]], one["mountPath"])
         ]  # fmt: skip
         home = self._made(f"pods/{name}/home")
-        variables = _variables(container, pod) | {"PATH": os.environ["PATH"], "HOME": str(home)}
+        # Its image has what runs the tests.
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        variables = _variables(container, pod) | {"PATH": path, "HOME": str(home)}
         words = [_expanded(word, variables) for word in container["command"]]
         own = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--")
         given = ("env", "-i", *(f"{key}={value}" for key, value in variables.items()))

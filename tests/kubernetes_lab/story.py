@@ -19,6 +19,7 @@ from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
 from jupyter_mntrain.sources.kubernetes.kubernetes_source import KubernetesSource
 from tests.kubernetes_lab.control import QUEUE
+from tests.slurm_lab.meeting import MEETING
 from tests.waiting import until
 
 T = TypeVar("T")
@@ -26,30 +27,23 @@ T = TypeVar("T")
 NODES = 2
 
 # Each step's value depends on the one before: whoever goes on from another step has others.
-SCRIPT = """
-import os
-import time
+SCRIPT = (
+    MEETING
+    + """
 from pathlib import Path
-
-import torch
-import torch.distributed as dist
 from jupyter_mntrain import ControlReader, Recorder
 
 assert "MNTRAIN_NOTICE_S" in os.environ
-dist.init_process_group("gloo")
 folder = Path(os.environ["MNTRAIN_CHECKPOINT_DIR"])
 folder.mkdir(parents=True, exist_ok=True)
-path = folder / f"rank{dist.get_rank()}"
+path = folder / f"rank{RANK}"
 first, value = map(int, path.read_text().split()) if path.exists() else (0, 1)
 print("begins after", first, flush=True)
 wishes = ControlReader()
 with Recorder() as recorder:
     recorder.start(saves=True, resumed_step=first or None)
     for step in range(first + 1, first + 100_000):
-        stops = torch.tensor([float(dist.get_rank() == 0 and wishes.wants_stop()), 1.0])
-        dist.all_reduce(stops)
-        assert stops[1] == dist.get_world_size()
-        if stops[0]:
+        if agreed(wishes.wants_stop()):
             path.write_text(f"{step - 1} {value}")
             recorder.saved(step - 1)
             print("saved", step - 1, value, flush=True)
@@ -57,8 +51,8 @@ with Recorder() as recorder:
         value = (value * 48271 + step) % 2147483647
         recorder.step(step=step, tokens=100, loss=value / 2147483647, compute_s=0.01)
         time.sleep(0.05)
-dist.destroy_process_group()
 """
+)
 
 
 def say(what: str, **facts: object) -> None:

@@ -1,4 +1,4 @@
-"""One SLURM for the tests of a module; no job is left between two of them."""
+"""One SLURM for all tests; no job is left between two of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 from tests.slurm_lab import SlurmLab, missing_slurm, own_slurm
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def whole_slurm() -> Iterator[SlurmLab]:
     if why := missing_slurm():
         pytest.skip(why)

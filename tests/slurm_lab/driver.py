@@ -17,30 +17,26 @@ from jupyter_mntrain.model.sources.changes import AllocationChange
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.sources.allocated_nodes import AllocatedNodes
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
+from tests.slurm_lab.meeting import MEETING
 from tests.waiting import until
 
-SCRIPT = """
-import os, time
-import torch
-import torch.distributed as dist
+SCRIPT = (
+    MEETING
+    + """
 from jupyter_mntrain import ControlReader, Recorder
 
 assert "SLURM_PROCID" not in os.environ
-dist.init_process_group("gloo")
 wishes = ControlReader()
 with Recorder() as recorder:
     recorder.start(saves=True)
     for step in range(1, 100_000):
-        stops = torch.tensor([float(dist.get_rank() == 0 and wishes.wants_stop()), 1.0])
-        dist.all_reduce(stops)
-        assert stops[1] == dist.get_world_size()
-        if stops[0]:
+        if agreed(wishes.wants_stop()):
             print("saved at", step, flush=True)
             break
         recorder.step(tokens=100, loss=1 / step, compute_s=0.01)
         time.sleep(0.1)
-dist.destroy_process_group()
 """
+)
 
 
 def say(what: str, **facts: object) -> None:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.netlab]
 TRAINED_S = 300.0
 
 
-@pytest.mark.parametrize(("end", "nodes"), [("cancel", 1), ("save", 3)])
+@pytest.mark.parametrize(("end", "nodes"), [("cancel", 1), ("save", 2)])
 def test_agents_join_a_job_trains_and_nothing_is_left(
     slurm: SlurmLab, tmp_path: Path, end: str, nodes: int
 ) -> None:

@@ -1,0 +1,177 @@
+"""Fault table, continued: disks that lack a file, are read-only, or are full."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jupyter_mntrain.launch.spec_file import write_spec
+from jupyter_mntrain.model.errors import RefusedError
+from jupyter_mntrain.model.records.job import JobSpec, Participant
+from tests.faults.bench import Bench
+from tests.faults.limits import BOTH, PATIENCE_S, STARTED_WITHIN_S
+from tests.faults.table import Outcome, report
+from tests.netlab import Host
+from tests.waiting import until
+from tests.wording import says
+
+pytestmark = [pytest.mark.netlab, pytest.mark.slow]
+
+TRAINER = (
+    *BOTH,
+    *("--env", "OMP_NUM_THREADS=1"),
+    *("--set", "data.sequence_length=32", "--set", "train.batch_size=4"),
+    *("--set", "pipeline.microbatches=4", "--set", "train.steps=12"),
+    *("--set", "checkpoint.interval_steps=4"),
+)
+
+
+@contextmanager
+def mounted(host: Host, where: Path, options: str) -> Iterator[None]:
+    """A file system of memory on one host alone."""
+    where.mkdir(parents=True, exist_ok=True)
+    done = host.run(["mount", "-t", "tmpfs", "-o", options, "none", str(where)])
+    assert done.returncode == 0, done.stderr
+    try:
+        yield
+    finally:
+        # The agent keeps a job's journal open.
+        host.run(["umount", "--lazy", str(where)])
+
+
+def test_a_script_that_is_missing_on_one_node_is_named(bench: Bench, tmp_path: Path) -> None:
+    script = tmp_path / "scripts" / "train.py"
+    script.parent.mkdir()
+    script.write_text("import time; time.sleep(600)")
+    spec = JobSpec(entry=(str(script),), participants=(Participant("node1"), Participant("node2")))
+    job = tmp_path / "job.toml"
+    job.write_text(write_spec(spec))
+    with bench.cleaned_up(), mounted(bench.second, script.parent, "size=1m"):
+        refused = bench.run("launch", str(job), "--detach", code=RefusedError.exit_code)
+        assert (refused["kind"], refused["node"]) == ("no-file", "node2")
+        since_s = time.time()
+        bench.job = bench.run("launch", str(job), "--detach", "--skip-doctor")["job_id"]
+        took_s, seen = bench.first_time(
+            since_s, lambda o: o.get("cause_kind") == "no-file", PATIENCE_S
+        )
+        assert seen["cause_node"] == "node2"
+        report(
+            Outcome(
+                "a script is missing on one node",
+                took_s,
+                seen["cause"],
+                seen["cause_fix"],
+                "one node fails, the others wait 10 minutes for it",
+            ),
+            STARTED_WITHIN_S,
+        )
+        until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
+        bench.nothing_is_left()
+
+
+def test_a_directory_for_checkpoints_that_is_read_only_is_told_before_the_first_step(
+    bench: Bench, tmp_path: Path
+) -> None:
+    where = tmp_path / "kept"
+    with bench.cleaned_up(), mounted(bench.second, where, "ro"):
+        refused = train(bench, where, code=RefusedError.exit_code)
+        assert (refused["kind"], refused["node"]) == ("read-only", "node2")
+        assert str(where) in refused["cause"]
+        since_s = time.time()
+        train(bench, where, "--skip-doctor")
+        took_s, seen = bench.first_time(
+            since_s,
+            lambda o: o.get("cause_kind") == "bad-recipe",
+            PATIENCE_S,
+        )
+        assert (seen["cause_node"], seen["cause_rank"]) == ("node2", 1)
+        assert "Read-only file system" in seen["cause"]
+        report(
+            Outcome(
+                "the checkpoint directory is read-only on a node",
+                took_s,
+                seen["cause"],
+                seen["cause_fix"],
+                "an error at the first save, hours later",
+            ),
+            STARTED_WITHIN_S,
+        )
+        until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
+        bench.nothing_is_left()
+
+
+def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_job(
+    bench: Bench, tmp_path: Path
+) -> None:
+    where = tmp_path / "kept"
+    with bench.cleaned_up(), mounted(bench.second, where, "size=1m"):
+        refused = train(bench, where, code=RefusedError.exit_code)
+        assert (refused["kind"], refused["node"]) == ("disk-full", "node2")
+        since_s = time.time()
+        train(bench, where, "--skip-doctor")
+        until(
+            lambda: f"node2: {where}" in bench.log(bench.first),
+            "it to be told",
+            PATIENCE_S,
+        )
+        took_s = time.time() - since_s
+        until(lambda: bench.latest["state"] == "succeeded", "its success", PATIENCE_S)
+        line = next(
+            line for line in bench.log(bench.first).splitlines() if f"node2: {where}" in line
+        )
+        cause, _, fix = line.partition("] ")[2].partition(" Fix: ")
+        report(
+            Outcome(
+                "the checkpoint disk is full on a node; the job keeps running",
+                took_s,
+                cause,
+                fix.rstrip("."),
+                "an exception in the middle of a save, and half a checkpoint",
+            ),
+            STARTED_WITHIN_S,
+        )
+        assert not list(where.glob(".step-*")), "no half of one is left"
+        bench.nothing_is_left()
+
+
+def test_a_disk_that_logs_have_filled_ends_the_job_with_its_reason(bench: Bench) -> None:
+    with bench.cleaned_up(), mounted(bench.second, bench.jobs_directory(bench.second), "size=4m"):
+        refused = bench.launch(*BOTH, code=RefusedError.exit_code)
+        assert (refused["kind"], refused["node"]) == ("disk-full", "node2")
+        bench.launch_and_step("--skip-doctor")
+        since_s = time.time()
+        bench.inject(bench.second, "for _ in range(400): print('x' * 100_000)")
+        took_s, seen = bench.first_time(
+            since_s,
+            lambda o: o.get("job") == bench.job and o.get("cause_kind") == "disk-full",
+            PATIENCE_S,
+        )
+        assert seen["cause_node"] == "node2"
+        assert says("free some space on that node", seen["cause_fix"])
+        report(
+            Outcome(
+                "a rank's output fills the disk",
+                took_s,
+                seen["cause"],
+                seen["cause_fix"],
+                "a traceback, if there is room for it",
+            ),
+            20,
+        )
+        until(lambda: bench.latest["state"] == "failed", "it to fail", PATIENCE_S)
+        bench.nothing_is_left()
+
+
+def train(bench: Bench, where: Path, *words: str, code: int = 0) -> dict[str, Any]:
+    """With the built-in trainer, which saves there; its problem if it is refused."""
+    recipe = bench.driver.home / "recipe.toml"
+    recipe.write_text('[model]\npreset = "llama-tiny"\n')
+    place = f"checkpoint.directory={where}"
+    said = bench.run("launch", str(recipe), *TRAINER, "--set", place, "--detach", *words, code=code)
+    bench.job = said.get("job_id", "")
+    return dict(said)
