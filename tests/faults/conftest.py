@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -10,7 +9,7 @@ import pytest
 
 from tests.e2e.conftest import joined_lab, mntrain
 from tests.faults.bench import Bench
-from tests.faults.table import measured, write
+from tests.faults.table import WRITES_PAGE, measured, write
 from tests.netlab import missing
 from tests.waiting import until
 
@@ -67,5 +66,5 @@ def bench(benches: Benches) -> Bench:
 def written() -> Iterator[None]:
     """After all of them, where that is wished."""
     yield
-    if os.environ.get("MNTRAIN_WRITE_FAULTS"):
+    if WRITES_PAGE:
         write(measured)

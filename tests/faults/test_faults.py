@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from jupyter_mntrain.model.errors import RefusedError
 from tests.faults.bench import Bench
 from tests.faults.lasting import Stalls, report_stall
 from tests.faults.limits import PATIENCE_S
-from tests.faults.table import Outcome, report
+from tests.faults.table import WRITES_PAGE, Outcome, report
 from tests.netlab import DATA, Host
 from tests.searches import runs_all
 from tests.waiting import until
@@ -113,7 +112,7 @@ FAILS = [
 ]
 
 
-IS_LONG = runs_all() or "MNTRAIN_WRITE_FAULTS" in os.environ
+IS_LONG = runs_all() or WRITES_PAGE
 SHORT = [row for row in FAILS if IS_LONG or not row.is_proved_by]
 
 
