@@ -25,6 +25,7 @@ hidden_size = 256
 
 [data]
 sequence_length = 128
+vocabulary_size = 257
 
 [pipeline]
 schedule = "1f1b"
@@ -32,7 +33,7 @@ microbatches = 4
 
 [train]
 steps = {STEPS}
-batch_size = 16
+batch_size = 32
 log_interval = 1
 """
 SLEEPS = "import time; time.sleep(600)"

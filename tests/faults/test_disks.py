@@ -25,7 +25,8 @@ pytestmark = [pytest.mark.netlab, pytest.mark.slow]
 TRAINER = (
     *BOTH,
     *("--env", "OMP_NUM_THREADS=1"),
-    *("--set", "data.sequence_length=32", "--set", "train.batch_size=4"),
+    *("--set", "data.sequence_length=32", "--set", "data.vocabulary_size=257"),
+    *("--set", "train.batch_size=4"),
     *("--set", "pipeline.microbatches=4", "--set", "train.steps=12"),
     *("--set", "checkpoint.interval_steps=4"),
 )
