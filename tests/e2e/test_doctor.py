@@ -71,8 +71,8 @@ def test_a_name_server_that_does_not_answer_and_a_disk_that_fills_are_named(lab:
         write(host, "/etc/hosts", hosts)
         run_on(other, "umount", runs)
     assert set(found(report)) == {("disk-space", "node2"), ("reverse-dns", "node1")}
-    levels = {one["check"]: one["level"] for one in report["findings"]}
-    assert levels["disk-space"] == "stops"
+    levels = {(one["check"], one["node"]): one["level"] for one in report["findings"]}
+    assert levels["disk-space", "node2"] == "stops"
 
 
 # Networks: it names what was done to them, and by which side
