@@ -25,13 +25,10 @@ module.exports = {
   modulePathIgnorePatterns: ['<rootDir>/lib', '<rootDir>/ui-tests'],
   testRegex:
     'src/.*/__tests__/.*\\.spec\\.tsx?$|src/__tests__/.*\\.spec\\.tsx?$',
-  // File by file and without types: `jlpm tsc --noEmit` checks those, of all files at once.
+  // File by file and without types: `jlpm lint:check` checks those, of all files at once.
   transform: {
     '\\.svg$': baseConfig.transform['\\.svg$'],
-    '^.+\\.[jt]sx?$': [
-      'ts-jest/legacy',
-      { tsconfig: './tsconfig.test.json', isolatedModules: true }
-    ]
+    '^.+\\.[jt]sx?$': ['ts-jest/legacy', { tsconfig: './tsconfig.jest.json' }]
   },
   transformIgnorePatterns: [`/node_modules/(?!${esModules}).+`]
 };
