@@ -5,7 +5,7 @@ step() {  # step WHAT USUALLY LOG COMMAND…: says what is done, how long it usu
     local what=$1 usually=$2 log=$3 clock='' code=0
     shift 3
     echo "$what (usually $usually; log: $log)"
-    if [ -t 1 ]; then
+    if [ -t 1 ] && [ -z "${ahead:-}" ]; then  # of two steps at once, one counts
         (SECONDS=0; while sleep 1; do printf '  %d s\r' "$SECONDS"; done) &
         clock=$!
     fi
