@@ -51,7 +51,7 @@ TIMEOUT_S = 300.0
 def run_case(recipe: Recipe, world: World, reference: Reference) -> Outcome:
     config = read_config(recipe.model, VOCABULARY)
     grid = make_grid(recipe, world.size)
-    layout = lay_out(recipe, world.size, layers_of(world.size))
+    layout = lay_out(recipe, world.size, layers_of(recipe))
     modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
     meter = StageMeter(Stopwatch(world.device))
     groups = form_groups(world, recipe, grid, layout)
@@ -80,7 +80,8 @@ def run_case(recipe: Recipe, world: World, reference: Reference) -> Outcome:
         optimizer.update(norm)
         found = _evaluation_error(pipeline, some_of(batches, step), reference.evaluations[step + 1])
         evaluation_error = max(evaluation_error, found)
-        choice_error = max(choice_error, _choice_error(pipeline, reference, step + 1))
+        if step + 1 == recipe.train.steps:
+            choice_error = max(choice_error, _choice_error(pipeline, reference, step + 1))
         loss, norm = _backward(pipeline, optimizer, batches[step + 1])
         trained_loss_error = max(trained_loss_error, _apart(loss, reference.losses[step + 1]))
     weight_errors = [

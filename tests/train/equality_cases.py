@@ -24,7 +24,10 @@ from jupyter_mntrain.recipe.sections import (
 from tests.searches import count, runs_all
 
 VOCABULARY = 320
-STEPS = count(2, 4)
+LAYERS = 7
+"""Of a model that is read from a directory."""
+STEPS, FEW_STEPS = count(2, 4), count(1, 4)
+"""The fewer where a way to compute is tried, not what becomes of it."""
 PLAIN = MemorySection()
 NO_ADAPTERS = AdaptersSection()
 ALONE = DataParallelSection()
@@ -107,16 +110,17 @@ def schedules_of(world_size: int) -> tuple[ScheduleName, ...]:
 
 
 def family_cases(world_size: int) -> dict[str, Recipe]:
-    """The other families, whole and packed, each with as many schedules as it takes to meet all."""
+    """The other families, whole and packed, each on some of the schedules."""
     if world_size == 4:
         return {}
     schedules = schedules_of(world_size)
     ways = list(itertools.product(("mistral", "qwen2", "qwen3"), ("whole", "packed")))
     pairs = itertools.product(ways, schedules)
     if not runs_all():
+        # Three ranks take the schedules that two have left: all are met, and so is each family.
+        begin, number = {1: (0, 6), 2: (1, 6), 3: (7, 3)}[world_size]
         beside = zip(itertools.cycle(ways), itertools.cycle(schedules), strict=False)
-        begin = world_size - 1
-        pairs = itertools.islice(beside, begin, begin + max(len(ways), len(schedules)))
+        pairs = itertools.islice(beside, begin, begin + number)
     found = {}
     for (family, kind), schedule in pairs:
         packing, split = ("auto", "uneven") if kind == "whole" else ("best-fit", "even")
@@ -124,6 +128,7 @@ def family_cases(world_size: int) -> dict[str, Recipe]:
             *(family, schedule, split, 2 if kind == "whole" else 1, world_size),
             tied=kind == "whole",
             packing=packing,
+            steps=FEW_STEPS,
         )
     return found
 
@@ -138,7 +143,7 @@ def described_cases(world_size: int) -> dict[str, Recipe]:
     ]
     return {
         f"{family} {schedule} {packing}": case(
-            family, schedule, "even", 1, world_size, tied=None, packing=packing
+            family, schedule, "even", 1, world_size, tied=None, packing=packing, steps=FEW_STEPS
         )
         for family, schedule, packing in ways
         if world_size == 3
@@ -170,9 +175,12 @@ def memory_cases(world_size: int) -> dict[str, Recipe]:
         wanted.append(("compiled", "interleaved-1f1b", MemorySection(compile=True)))
     return {
         f"{schedule} {what}": case(
-            "llama", schedule, "uneven", 2, world_size, tied=True, memory=one
+            *("llama", schedule, "uneven", 2 if runs_all() else 1 + number % 2, world_size),
+            tied=True,
+            memory=one,
+            steps=FEW_STEPS,
         )
-        for what, schedule, one in wanted
+        for number, (what, schedule, one) in enumerate(wanted)
     }
 
 
@@ -206,9 +214,10 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
             ("1f1b", "both"),
         ],
     }
+    accumulation = 2 if runs_all() or world_size == 2 else 1
     return {
         f"{schedule} {kind}": case(
-            *("llama", schedule, "uneven", 2, world_size),
+            *("llama", schedule, "uneven", accumulation, world_size),
             tied=kind != "packed replicas",
             **kinds[kind],
         )
@@ -265,20 +274,31 @@ def adapter_cases(world_size: int) -> dict[str, Recipe]:
 
 
 def for_one_process(recipe: Recipe) -> Recipe:
-    """Without what makes no difference to one process: schedule, split and ways to save memory."""
-    plain = PipelineSection(microbatches=recipe.microbatches)
-    return msgspec.structs.replace(recipe, pipeline=plain, memory=PLAIN)
+    """Without what makes no difference to one process: schedule, split, microbatches, ways to save
+    memory, and pipelines side by side.
+    """
+    return msgspec.structs.replace(
+        recipe,
+        pipeline=PipelineSection(microbatches=1),
+        memory=PLAIN,
+        data_parallel=ALONE,
+        train=msgspec.structs.replace(recipe.train, accumulation=1),
+    )
 
 
-def layers_of(world_size: int) -> int:
-    """Enough for two stages on every rank."""
-    return 9 if world_size == 4 else 7
+def fewest_layers(ranks: int) -> int:
+    """Enough for two stages on every rank, and one more, so that they are uneven."""
+    return 2 * ranks + 1
+
+
+def layers_of(recipe: Recipe) -> int:
+    return recipe.model.layers or LAYERS
 
 
 def uneven(stages: int, layers: int) -> tuple[int, ...]:
-    """One each, and the rest in the second stage; but two stages have 5 and 2, not 1 and 6."""
+    """One each, and the rest in the second stage; but the last one of two has 2."""
     if stages == 2:
-        return (5, layers - 5)
+        return (layers - 2, 2)
     split = [1] * stages
     split[min(1, stages - 1)] += layers - stages
     return tuple(split)
@@ -298,10 +318,13 @@ def case(
     memory: MemorySection = PLAIN,
     data_parallel: DataParallelSection = ALONE,
     adapters: AdaptersSection = NO_ADAPTERS,
+    layers: int | None = None,
+    steps: int = STEPS,
 ) -> Recipe:
     ranks = world_size // data_parallel.width
     stages = 1 if ranks == 1 else ranks * KINDS[schedule].stages_per_rank
-    microbatches, layers = 2 * world_size, layers_of(world_size)
+    microbatches = 2 * ranks
+    layers = (layers or fewest_layers(ranks)) if family in FAMILIES else LAYERS
     model = ModelSection(path=family)
     if family in FAMILIES:
         model = ModelSection(preset=f"{family}-tiny", layers=layers, tie_embeddings=tied)
@@ -320,7 +343,7 @@ def case(
         # A norm that clips always, so that a wrong global norm shows.
         optimizer=OptimizerSection(learning_rate=1e-2, clip_norm=0.1, warmup_steps=1, epsilon=1e-4),
         train=TrainSection(
-            steps=STEPS,
+            steps=steps,
             batch_size=2 * microbatches * accumulation * data_parallel.width,
             accumulation=accumulation,
         ),

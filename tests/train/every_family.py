@@ -16,8 +16,9 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.world import World, join_world
 from tests.train.equality import TIMEOUT_S, placed, run_case
-from tests.train.equality_cases import NO_ADAPTERS, Outcome, case, for_one_process
+from tests.train.equality_cases import LAYERS, NO_ADAPTERS, Outcome, case, for_one_process
 from tests.train.families import write_model
+from tests.train.forked import CONTEXT
 from tests.train.reference import train_references
 
 MOST_STAGES = 3
@@ -67,6 +69,7 @@ def recipe_of(family: str, stages: int, kind: str, steps: int) -> Recipe:
         tied=True,
         packing=packing,
         adapters=adapters,
+        layers=LAYERS,
     )
     return replace(
         made,
@@ -79,16 +82,24 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = _arguments(words)
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
-        multiprocessing.spawn(
-            _run, (Path(name), arguments.only or [*families()], arguments.steps), MOST_STAGES
+        ours, theirs = CONTEXT.Pipe(duplex=False)
+        wanted = (Path(name), arguments.only or [*families()], arguments.steps, theirs)
+        ranks = multiprocessing.start_processes(
+            _run, wanted, MOST_STAGES, join=False, start_method="forkserver"
         )
+        theirs.close()
+        with suppress(EOFError):
+            while True:
+                print(ours.recv(), flush=True)
+        while not ranks.join():
+            pass
         passed = Path(name, "passed").exists()
     print(f"{time.monotonic() - begun:.0f} s: {'equal' if passed else 'NOT EQUAL'}")
     return int(not passed)
 
 
-def _run(rank: int, folder: Path, names: Sequence[str], steps: int) -> None:
-    """All of one rank; the first prints the table."""
+def _run(rank: int, folder: Path, names: Sequence[str], steps: int, told: Connection) -> None:
+    """All of one rank; the first tells the table's rows."""
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     warnings.simplefilter("ignore")  # of transformers and peft, in each training
@@ -109,8 +120,8 @@ def _run(rank: int, folder: Path, names: Sequence[str], steps: int) -> None:
         }
         references = train_references(recipes.values(), world)
     if rank == 0:
-        print(f"{'family':12} stages kind {'loss':>{WIDTH}} {'gradient':>{WIDTH}}", end=" ")
-        print(f"{'weight':>{WIDTH}} {'reloaded':>{WIDTH}}", flush=True)
+        titles = (f"{one:>{WIDTH}}" for one in ("loss", "gradient", "weight", "reloaded"))
+        told.send(f"{'family':12} stages kind {' '.join(titles)}")
     passed = True
     for stages in range(rank + 1, MOST_STAGES + 1):
         with _world(rank, stages, folder / f"{stages}") as world:
@@ -119,7 +130,7 @@ def _run(rank: int, folder: Path, names: Sequence[str], steps: int) -> None:
                     outcome = run_case(recipe, world, references[for_one_process(recipe)])
                     passed &= not outcome.beyond()
                     if world.is_head:
-                        print(f"{family:12} {stages:6} {kind} {_shown(outcome)}", flush=True)
+                        told.send(f"{family:12} {stages:6} {kind} {_shown(outcome)}")
     if rank == 0 and passed:
         (folder / "passed").touch()
 

@@ -11,7 +11,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-VOCABULARY, LAYERS = 320, 7
+from tests.train.equality_cases import LAYERS, VOCABULARY
 
 _IDS = {"vocab_size": VOCABULARY, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 _USUAL = _IDS | {

@@ -31,6 +31,7 @@ from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import Groups, World, form_groups, gathered
+from tests.searches import runs_all
 from tests.train.equality_cases import NO_ADAPTERS, VOCABULARY, case, layers_of
 from tests.train.meeting_outcome import MeetingOutcome
 from tests.train.reference import OneProcess, batches_of
@@ -189,7 +190,7 @@ def _recipes(ranks: int) -> Iterator[Recipe]:
 
 def _met(world: World, recipe: Recipe) -> MeetingOutcome:
     config = read_config(recipe.model, VOCABULARY)
-    grid, layout = make_grid(recipe, world.size), lay_out(recipe, world.size, layers_of(world.size))
+    grid, layout = make_grid(recipe, world.size), lay_out(recipe, world.size, layers_of(recipe))
     modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
     meter, groups = StageMeter(Stopwatch(world.device)), form_groups(world, recipe, grid, layout)
     pipeline = Pipeline(recipe, config, layout, groups, modules, meter)
@@ -271,12 +272,10 @@ def _worst(pipeline: Pipeline, expected: Mapping[str, torch.Tensor]) -> float:
 def _differing(world: World, directory: Path) -> list[str]:
     """Train, and again from between two meetings, by what is sent. Collective."""
     found = []
-    for name, more in (
-        ("float32", ()),
-        ("bfloat16 and int8", NARROW),
-        ("fragments behind computing", FRAGMENTS),
-        ("int8 fragments behind computing", (*NARROW, *FRAGMENTS)),
-    ):
+    kinds = {"float32": (), "int8 fragments behind computing": (*NARROW, *FRAGMENTS)}
+    if runs_all():
+        kinds |= {"bfloat16 and int8": NARROW, "fragments behind computing": FRAGMENTS}
+    for name, more in kinds.items():
         folder = directory / f"meetings-{name}"
         if world.is_head:
             folder.mkdir()

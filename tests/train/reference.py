@@ -59,13 +59,10 @@ class OneProcess:
         return {_plain(name): one for name, one in self.model.state_dict().items()}
 
     def forward_backward(self, batch: Batch) -> float:
-        parts = self.recipe.microbatches * self.recipe.train.accumulation
-        total = 0.0
-        for part in batch.parts(len(batch) // parts):
-            loss = self._loss(part) / batch.counted
-            loss.backward()
-            total += loss.item()
-        return total
+        """All of a batch at once: what microbatches and accumulation must come to."""
+        loss = self._loss(batch) / batch.counted
+        loss.backward()
+        return loss.item()
 
     def evaluate(self, batch: Batch) -> float:
         with torch.no_grad():
@@ -73,11 +70,15 @@ class OneProcess:
 
     def _loss(self, batch: Batch) -> torch.Tensor:
         """Documents of a packed batch are shown to the model one by one, as if alone."""
-        loss = nn.CrossEntropyLoss(reduction="sum")
+
+        def loss(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            each = nn.functional.cross_entropy(logits, labels, reduction="none")
+            return each.double().sum()  # no rounding of a sum of hundreds
+
         if self.recipe.data.is_wrapped:
             logits = self.model(input_ids=batch.inputs, use_cache=False).logits
             return loss(logits.flatten(0, 1), batch.labels.flatten())
-        total = torch.zeros(())
+        total = torch.zeros((), dtype=torch.float64)
         for ids, labels, positions in zip(batch.inputs, batch.labels, batch.positions, strict=True):
             begins = (positions == 0).nonzero().flatten().tolist()
             for begin, end in pairwise([*begins, len(ids)]):
