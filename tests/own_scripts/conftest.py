@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -30,8 +31,8 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]
         yield made
 
 
-@pytest.fixture
-def launch(agents: list[LiveAgent]) -> Iterator[Launch]:
+@contextmanager
+def launching(agents: Sequence[LiveAgent]) -> Iterator[Launch]:
     with Cluster(agents[0].cluster, addresses=[agent.where for agent in agents]) as cluster:
         until(lambda: [node.liveness for node in cluster.nodes()] == ["up", "up"], "the nodes")
 
@@ -47,9 +48,13 @@ def launch(agents: list[LiveAgent]) -> Iterator[Launch]:
         yield start
 
 
-def found(job: Job) -> list[dict[str, Any]]:
-    """What each rank printed behind :data:`MARK`, by rank."""
-    assert job.wait(JOB_S).state == "succeeded", job.logs()
-    said = {line.rank: line.text for line in job.logs() if line.text.startswith(MARK)}
-    assert set(said) == set(range(len(said)))
-    return [json.loads(said[rank].removeprefix(MARK)) for rank in range(len(said))]
+@pytest.fixture
+def launch(agents: list[LiveAgent]) -> Iterator[Launch]:
+    with launching(agents) as start:
+        yield start
+
+
+def said(job: Job) -> list[dict[str, Any]]:
+    """What each rank printed behind :data:`MARK` until now, in the order of ranks."""
+    lines = {line.rank: line.text for line in job.logs() if line.text.startswith(MARK)}
+    return [json.loads(lines[rank].removeprefix(MARK)) for rank in sorted(lines)]

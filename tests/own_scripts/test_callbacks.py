@@ -6,7 +6,7 @@ import pytest
 
 from jupyter_mntrain.cluster import Job
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import RankStatus
+from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.records.metrics import RankStep
 from tests.own_scripts.conftest import JOB_S, Launch
 from tests.waiting import until
@@ -14,7 +14,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 TINY = """
-import os
+import os, time
 import torch
 from torch.utils.data import DataLoader
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -24,6 +24,8 @@ decoder = LlamaForCausalLM(LlamaConfig(
     vocab_size=64, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
     num_attention_heads=4, num_key_value_heads=2,
 ))
+# While the driver looks, other tests run.
+decoder.register_forward_pre_hook(lambda *_: time.sleep(0.05))
 ids = torch.randint(0, 64, (4096, 8), generator=torch.Generator().manual_seed(1))
 """
 
@@ -106,18 +108,6 @@ accelerator.end_training()
 """
 )
 
-PLAIN = """
-import os, time
-import torch
-import torch.distributed as dist
-
-dist.init_process_group("gloo")
-payload = torch.zeros(1000)
-while not os.path.exists("enough"):
-    dist.all_reduce(payload)
-    time.sleep(0.02)
-"""
-
 LIBRARIES = ("transformers", "lightning", "accelerate")
 
 RANKS = (Rank(0), Rank(1))
@@ -131,7 +121,12 @@ def steps_of(job: Job, rank: Rank) -> list[RankStep]:
 @pytest.mark.parametrize("script", [TRAINER, LIGHTNING, ACCELERATE], ids=LIBRARIES)
 def test_every_rank_shows_its_steps_saves_and_stops_when_asked(launch: Launch, script: str) -> None:
     job = launch(script, ("node1:1", "node2:1"))
-    until(lambda: all(len(steps_of(job, rank)) >= 5 for rank in RANKS), "five steps", JOB_S)
+
+    def has_begun() -> bool:
+        return all(len(steps_of(job, rank)) >= 5 for rank in RANKS) or job.state in TERMINAL
+
+    until(has_begun, "five steps", JOB_S)
+    assert job.state == "running", job.logs()
     job.save()
     saved = job.wait_for_save(after=None, timeout_s=60)
     assert saved
@@ -164,24 +159,3 @@ def test_every_rank_shows_its_steps_saves_and_stops_when_asked(launch: Launch, s
     assert 0 < summary.mfu < 1
     assert summary.tokens_per_s
     assert (summary.saved_step or 0) > saved
-
-
-def test_a_script_that_knows_nothing_of_us_shows_its_links_and_processes(launch: Launch) -> None:
-    job = launch(PLAIN, ("node1:1", "node2:1"))
-
-    def shows() -> bool:
-        links = job.history().links
-        return set(links) == {"node1", "node2"} and all(
-            any(one.sent_bytes for one in samples) for samples in links.values()
-        )
-
-    until(shows, "links", JOB_S)
-
-    def ranks() -> list[RankStatus]:
-        return [rank for part in job.view().parts for rank in part.ranks]
-
-    until(lambda: [rank.state for rank in ranks()] == ["running", "running"], "ranks", JOB_S)
-    assert all(rank.pid for rank in ranks())
-    assert job.history().ranks == {}
-    job.kill()
-    assert job.wait(30).state == "canceled"
