@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import atexit
 import contextlib
 import json
 import os
@@ -41,6 +42,9 @@ READY_S = 120.0
 CELL_S = 1200
 """Far more than any cell takes on two cores: a slow machine is no reason to give up."""
 STOP_S = 10.0
+KERNEL_STOP_S = 60.0
+"""A kernel ends within a second, and on a busy machine is killed after five; whoever exits while
+nbclient's thread still runs is aborted."""
 HISTORY_S = 15.0
 INTERRUPTED = 130
 
@@ -224,7 +228,7 @@ def run_notebook(source: Path, target: Path) -> None:
         while thread.is_alive():
             thread.join(0.2)
     except KeyboardInterrupt:
-        _cancel(loop, thread)
+        _cancel(client, loop, thread)
         raise
     finally:
         nbformat.write(notebook, target)
@@ -241,12 +245,16 @@ def _kernel() -> AsyncKernelManager:
     return kernel
 
 
-def _cancel(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+def _cancel(
+    client: NotebookClient, loop: asyncio.AbstractEventLoop, thread: threading.Thread
+) -> None:
     """Cancel nbclient, which ends its kernel, and wait for its thread."""
     with contextlib.suppress(RuntimeError):
         for task in asyncio.all_tasks(loop):
             loop.call_soon_threadsafe(task.cancel)
-    thread.join(STOP_S)
+    thread.join(KERNEL_STOP_S)
+    # It would end the kernel again when Python exits, which fails, or waits forever for sockets.
+    atexit.unregister(client._cleanup_kernel)  # noqa: SLF001
 
 
 def _say(cell: Any, **_: Any) -> None:

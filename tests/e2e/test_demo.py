@@ -87,6 +87,6 @@ def test_interrupted_it_leaves_nothing(tmp_path, number, when):
     else:
         pytest.fail(f"the demo ended before it said {when!r}")
     demo.send_signal(number)
-    demo.communicate(timeout=PATIENCE_S)
-    assert demo.returncode == 130
+    said, _ = demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 130, said
     until(lambda: not left(tmp_path), f"nothing to be left of the demo: {left(tmp_path)}")
