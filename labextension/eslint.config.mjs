@@ -65,7 +65,7 @@ export default defineConfig([
       ],
       curly: ['error', 'all'],
       eqeqeq: 'error',
-      'prefer-arrow-callback': 'error'
+      'prefer-arrow-callback': ['error', { allowNamedFunctions: true }]
     }
   },
   // What prettier formats it checks itself.
