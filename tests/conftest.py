@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -23,14 +23,14 @@ from tests.scrambling.missed import missed
 if "--scramble-words" in sys.argv or os.environ.get(scrambled_words.VARIABLE) == "1":
     scrambled_words.install()
 
+from tests.searches import runs_all
 from tests.trusted import install_drivers
-from tests.wording import is_scrambled
+from tests.wording import is_scrambled, known, reads_words
 
 # How long an example takes depends on the machine's load.
 hypothesis.settings.register_profile("any load", deadline=None)
-# The examples were all tried with sentences that can be read.
-hypothesis.settings.register_profile("scrambled", deadline=None, max_examples=10)
-hypothesis.settings.load_profile("scrambled" if is_scrambled() else "any load")
+hypothesis.settings.register_profile("short", deadline=None, max_examples=25)
+hypothesis.settings.load_profile("any load" if runs_all() else "short")
 
 TESTS = Path(__file__).parent
 
@@ -78,8 +78,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    text = "scramble every cause and fix; tests of wording are skipped"
+    text = "scramble every cause and fix; tests marked wording are left out"
     parser.addoption("--scramble-words", action="store_true", help=text)
+    text = "only tests that read a cause or fix, which --scramble-words leaves unproved"
+    parser.addoption("--only-words", action="store_true", help=text)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -89,21 +91,50 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Files without a test that is asked for are not imported: all of them take half a minute."""
     asked = config.getoption("markexpr")
-    if not collection_path.match("test_*.py") or not asked:
+    only_words = config.getoption("--only-words")
+    if not collection_path.match("test_*.py") or not (asked or only_words):
         return None
     text = collection_path.read_text()
+    if only_words and "wording" not in text:
+        return True
     if "not slow" in asked:
         return True if WHOLLY_SLOW.search(text) else None
     wanted = set(re.findall(r"(?<!not )\b(slow|agents|netlab)\b", asked))
     return True if wanted and wanted.isdisjoint(MARKS.findall(text)) else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and parsed meanwhile stays: nobody looks through it, now or later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     longest_first(items)
-    if os.environ.get(scrambled_words.VARIABLE) == "1":
-        for item in items:
-            if item.get_closest_marker("wording"):
-                item.add_marker(pytest.mark.skip(reason="a test of wording"))
+    only_words = config.getoption("--only-words")
+    if is_scrambled() or only_words:
+        known.update({item.nodeid: asks_for_words(item) for item in items})
+        left_out = [
+            item
+            for item in items
+            if (only_words and not (known[item.nodeid] or item.get_closest_marker("wording")))
+            or (is_scrambled() and item.get_closest_marker("wording"))
+        ]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in {*left_out}]
+
+
+def asks_for_words(item: pytest.Item) -> bool:
+    """Whether a test or one of its fixtures does, as far as its code shows that."""
+    if not isinstance(item, pytest.Function):
+        return False
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    return reads_words(item.function, *(one.func for defined in fixtures for one in defined))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
