@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 
 FILES = (
+    "tests/notebook/test_finetuning.py",
     "tests/notebook/test_lessons.py",
     "tests/cluster/test_resume.py",
     "tests/train/test_equality.py",

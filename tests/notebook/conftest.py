@@ -5,12 +5,17 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import nbformat
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from traitlets.config import Config
 
 from jupyter_mntrain.notebook.extension import Extension
+from tests.agent.live import LiveAgent, addresses_of
+from tests.notebook.test_books import FOLDER
 from tests.verbs.conftest import cluster, failed_cluster
 
 __all__ = ["cluster", "failed_cluster"]
@@ -89,3 +94,45 @@ def notebook(cluster, monkeypatch, tmp_path) -> Iterator[Notebook]:
         yield book
     finally:
         book.close()
+
+
+CELL_TIMEOUT_S = 1000
+"""On a machine that is busy with other work."""
+
+
+@pytest.fixture
+def executed(tmp_path, monkeypatch):
+    """What each code cell of a notebook shows, by its source's first line."""
+
+    def run(name: str, agents: list[LiveAgent]) -> dict[str, str]:
+        monkeypatch.setenv("MNTRAIN_CLUSTER", agents[0].cluster)
+        monkeypatch.setenv("MNTRAIN_AGENTS", addresses_of(agents))
+        book = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+        resources = {"metadata": {"path": str(tmp_path)}}
+        client = NotebookClient(
+            book, timeout=CELL_TIMEOUT_S, kernel_name="python3", resources=resources
+        )
+        try:
+            client.execute()
+        except CellExecutionError:
+            for agent in agents:
+                for log in sorted(agent.state.glob("jobs/*/attempt-*/log")):
+                    print(log, log.read_text(errors="replace")[-4000:], sep="\n")
+            raise
+        return {
+            cell.source.partition("\n")[0]: shown(cell)
+            for cell in book.cells
+            if cell.cell_type == "code"
+        }
+
+    return run
+
+
+def shown(cell: nbformat.NotebookNode) -> str:
+    """All text of a cell's outputs; a picture is named by its type."""
+    parts = []
+    for output in cell.outputs:
+        data = output.get("data", {})
+        parts += [output.get("text", ""), data.get("text/plain", ""), *data]
+        parts += output.get("traceback", [])
+    return "\n".join(parts)
