@@ -14,6 +14,7 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.metrics.acceptance.acceptance_report import AcceptanceReport
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, addresses_of
 from tests.cluster.conftest import wait_for
 
@@ -32,10 +33,21 @@ batch_size = 4
 to = []
 """
 
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    """``tests/slurm_lab/test_acceptance.py`` accepts nodes with the real torchrun."""
+    return light_python()
+
+
 BUSY_S = 1000.0
 """On a machine that is busy with other work; alone it takes about a minute."""
 
-QUICK = {"MNTRAIN_ACCEPTANCE_RUN_S": "6", "MNTRAIN_ACCEPTANCE_FIRST_STEPS": "10"}
+QUICK = {
+    "MNTRAIN_ACCEPTANCE_RUN_S": "4",
+    "MNTRAIN_ACCEPTANCE_FIRST_STEPS": "10",
+    "MNTRAIN_BENCH_LARGEST_BYTES": "65536",
+}
 
 
 @pytest.mark.slow
