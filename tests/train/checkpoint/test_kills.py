@@ -27,7 +27,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 STEPS = 40
-CHAINS, KILLS = searches.count(2, 4), 5
+CHAINS, KILLS = searches.count(1, 4), 5
 MOST_STEPS = 7
 """Of an attempt that is to be killed: all of them together are fewer than ``STEPS``."""
 MOST_AFTER_S = 0.02
