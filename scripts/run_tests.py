@@ -42,13 +42,13 @@ SHOWN_LINES = 60
 INTERRUPTED = 130
 
 FAST = "not slow and not agents and not netlab"
-PASS_PROBLEMS_ON = tuple(
-    f"tests/{room}"
-    for room in "model plan metrics show launch trust agent cluster workload sources verbs server "
-    "notebook".split()
+PASS_PROBLEMS_ON = (
+    *("tests/model", "tests/plan", "tests/metrics", "tests/show", "tests/launch", "tests/trust"),
+    *("tests/agent", "tests/cluster", "tests/workload", "tests/sources", "tests/verbs"),
+    *("tests/server", "tests/notebook"),
 )
-"""No code there may decide by words: its unit tests run with every cause and fix scrambled, and those
-that read some once more as they are."""
+"""No code there may decide by words: its unit tests run with every cause and fix scrambled, and
+those that read some once more as they are."""
 WITH_TORCH = ("tests/train", "tests/recipe", "tests/telemetry", "tests/own_scripts")
 """Their tests import torch, which takes seconds: in one process of their own."""
 PLAYWRIGHT = re.compile(r"^\s+(?P<mark>✓|✘|-|ok|x)\s+\d+ (?P<name>.+)$")
