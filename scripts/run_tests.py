@@ -400,6 +400,8 @@ def started(step: Step, cache: Path) -> Run:
     variables = dict(os.environ, MNTRAIN_TESTS_PROGRESS=str(events), MNTRAIN_TESTS_CACHE=str(cache))
     # Tests start hundreds of processes, which share compiled bytecode.
     variables.pop("PYTHONDONTWRITEBYTECODE", None)
+    # Of whatever environment is active where scripts/test is typed: IPython warns of it.
+    variables.pop("VIRTUAL_ENV", None)
     with step.log.open("wb") as log:
         process = subprocess.Popen(
             step.command,
