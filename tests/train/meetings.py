@@ -174,6 +174,9 @@ def _recipes(ranks: int) -> Iterator[Recipe]:
         (1, low, usual_meetings) if ranks == REPLICAS else (2, NO_ADAPTERS, usual_meetings),
         (1, low, LATE) if ranks == REPLICAS else (2, NO_ADAPTERS, LATE),
     ]
+    if ranks > REPLICAS and not runs_all():
+        # Two ranks try all kinds of meetings: here one of stages and one of shards.
+        kinds = [kinds[2], kinds[3]]
     for shards, adapters, meetings in kinds:
         usual = case(
             *("llama", "eager-1f1b", "uneven", 1, ranks),
