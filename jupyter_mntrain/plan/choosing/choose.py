@@ -16,6 +16,7 @@ from jupyter_mntrain.plan.choosing.devices import (
     orders,
     participants,
 )
+from jupyter_mntrain.plan.choosing.newest import Newest
 from jupyter_mntrain.plan.choosing.outcome import make_result
 from jupyter_mntrain.plan.choosing.priced import Priced, Task
 from jupyter_mntrain.plan.choosing.refusal import refusal
@@ -58,10 +59,17 @@ def make_plan(
         links=links,
         opened=open_settings(recipe),
     )
-    chain, searched = _searched(task, order_is_free=order_is_free)
-    if searched.best is not None:
-        return make_result(task, chain, searched.best, searched.second, advises=advises)
-    raise refusal(task, chain, searched.lack)
+
+    def make() -> Plan:
+        chain, searched = _searched(task, order_is_free=order_is_free)
+        if searched.best is not None:
+            return make_result(task, chain, searched.best, searched.second, advises=advises)
+        raise refusal(task, chain, searched.lack)
+
+    return _newest.get(task, (order_is_free, advises), make)
+
+
+_newest: Newest[Plan] = Newest()
 
 
 def _searched(task: Task, *, order_is_free: bool) -> tuple[Chain, Searched]:

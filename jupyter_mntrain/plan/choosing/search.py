@@ -9,14 +9,11 @@ simplest wins.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
 from math import inf
 from typing import Final, NamedTuple
 
-import msgspec
-
-from jupyter_mntrain.model.records.plan import LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain
+from jupyter_mntrain.plan.choosing.newest import Newest
 from jupyter_mntrain.plan.choosing.priced import ALIKE, Choice, Priced, Task
 from jupyter_mntrain.plan.choosing.room import Shortfall
 from jupyter_mntrain.plan.choosing.setups import Setup, make_setups
@@ -26,12 +23,6 @@ NEAR: Final = 0.05
 """Share of a step by which a setup may be slower before it is refined."""
 
 MOST_REFINED: Final = 8
-
-KEPT: Final = 64
-MOST_KEPT_RANKS: Final = 32
-"""Between more, links alone would take longer to compare than many searches."""
-
-_newest: dict[bytes, Searched] = {}
 
 
 class Searched(NamedTuple):
@@ -49,28 +40,15 @@ class Searched(NamedTuple):
 
 
 def search(task: Task, chain: Chain) -> Searched:
-    """Find the best choice for a chain. The newest are kept: a panel, its launch and the launcher
-    ask for the same one.
+    """Find the best choice for a chain.
 
     Raises:
         RecipeError: no combination of settings can run on this number of ranks.
     """
-    if len(task.devices) > MOST_KEPT_RANKS:
-        return _search(task, chain)
-    key = msgspec.msgpack.encode(
-        (task.recipe, task.config, task.devices, _links(task), sorted(task.opened), chain.order)
-    )
-    if key not in _newest:
-        if len(_newest) >= KEPT:
-            del _newest[next(iter(_newest))]
-        _newest[key] = _search(task, chain)
-    return _newest[key]
+    return _newest.get(task, chain.order, lambda: _search(task, chain))
 
 
-def _links(task: Task) -> list[LinkSpeed]:
-    nodes = [device.node for device in task.devices]
-    pairs = permutations(range(len(nodes)), 2)
-    return [task.links(one, other) for one, other in pairs if nodes[one] != nodes[other]]
+_newest: Newest[Searched] = Newest()
 
 
 def _search(task: Task, chain: Chain) -> Searched:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 
 from jupyter_mntrain.plan.prediction.simulated import LinkTimes, StageTimes
 from jupyter_mntrain.recipe.orders.counts import Counts
@@ -64,6 +65,13 @@ def steady_seconds(
     return longer + (longer - shorter) / (further - filled) * (microbatches - further)
 
 
+@lru_cache(maxsize=256)  # a search asks for the same ones with every split that it tries
+def _slots(ahead: int, kept_back: int, microbatches: int) -> tuple[tuple[str, int], ...]:
+    """What a stage computes: the kind, and the number of the microbatch."""
+    slots = zero_bubble_slots(0, ahead, kept_back, microbatches)
+    return tuple((action.kind, action.microbatch) for (action,) in slots)
+
+
 class _Chain:
     """Walks every stage as far as its neighbors allow.
 
@@ -84,15 +92,10 @@ class _Chain:
         self._stages = len(times)
         self._times = times
         self._links = {"F": [LinkTimes(), *onward], "B": [*back, LinkTimes()]}
-        shapes: dict[tuple[int, int], list[tuple[str, int]]] = {}
-        self._orders = []
-        for ahead, kept in zip(counts.ahead, counts.kept_back, strict=True):
-            if (ahead, kept) not in shapes:
-                shapes[ahead, kept] = [
-                    (action.kind, action.microbatch)
-                    for (action,) in zero_bubble_slots(0, ahead, kept, microbatches)
-                ]
-            self._orders.append(shapes[ahead, kept])
+        self._orders = [
+            _slots(ahead, kept, microbatches)
+            for ahead, kept in zip(counts.ahead, counts.kept_back, strict=True)
+        ]
         # Of each stage: end and turn of every slot, and of what its neighbors wait for.
         self._ends: list[list[float]] = [[] for _ in times]
         self._turns: list[list[int]] = [[] for _ in times]

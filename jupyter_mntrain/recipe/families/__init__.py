@@ -236,7 +236,14 @@ def _shape(
     words: str, sizes: Mapping[str, int], config: Mapping[str, Any]
 ) -> tuple[int, ...] | None:
     """Of a weight, as in :attr:`Family.layer`; ``None`` if a model of this config lacks it."""
-    shape, _, field = words.partition(" if ")
+    sums, field = _parsed(words)
     if field and not config.get(field):
         return None
-    return tuple(sum(sizes[word] for word in one.split("+")) for one in shape.split())
+    return tuple(sum(map(sizes.__getitem__, one)) for one in sums)
+
+
+@cache
+def _parsed(words: str) -> tuple[tuple[tuple[str, ...], ...], str]:
+    """The words that each dimension is the sum of, and the field that a weight depends on."""
+    shape, _, field = words.partition(" if ")
+    return tuple(tuple(one.split("+")) for one in shape.split()), field

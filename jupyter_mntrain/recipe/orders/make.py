@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from jupyter_mntrain.recipe.orders.actions import Actions, Stages
 from jupyter_mntrain.recipe.orders.looped import interleaved, looped_bfs
@@ -35,6 +36,20 @@ def make_order(
         kept_back: gradients of weights that each stage of eager zero bubble puts off; by default
             one more on each.
     """
+    flying = None if ahead is None else tuple(ahead)
+    put_off = None if kept_back is None else tuple(kept_back)
+    return _make(schedule, ranks, microbatches, stages_per_rank, flying, put_off)
+
+
+@lru_cache(maxsize=32)  # a search walks the same one with every split that it tries
+def _make(
+    schedule: ScheduleName,
+    ranks: int,
+    microbatches: int,
+    stages_per_rank: int,
+    ahead: tuple[int, ...] | None,
+    kept_back: tuple[int, ...] | None,
+) -> tuple[Actions, ...]:
     stages = stages_of(schedule, ranks, stages_per_rank)
     match schedule:
         case "eager-1f1b":
