@@ -16,6 +16,12 @@ def line(page: Open) -> str:
     return str(page.view.doctor.line.value)
 
 
+def examine_again(page: Open) -> None:
+    """What it found may be shown before it has ended, and nobody can click until then."""
+    until(lambda: not blocked(page.view.doctor.again))
+    page.click(page.view.doctor.again)
+
+
 def test_it_is_asked_when_the_panel_opens_and_when_other_nodes_are_chosen(open_one) -> None:
     page = open_one()
     asked = page.cluster.doctor.examinations
@@ -26,7 +32,7 @@ def test_it_is_asked_when_the_panel_opens_and_when_other_nodes_are_chosen(open_o
     page.row("wopr").use.value = False
     until(lambda: len(asked) == 2)
     until(lambda: "on 1 node." in line(page))
-    page.click(page.view.doctor.again)
+    examine_again(page)
     until(lambda: len(asked) == 3)
 
 
@@ -51,7 +57,7 @@ def test_what_stops_a_launch_blocks_it_at_the_row(open_one) -> None:
     page = open_one()
     until(lambda: "on 2 nodes" in line(page))
     page.cluster.doctor.case = with_path(healthy(), "jobs", free_bytes=0)
-    page.click(page.view.doctor.again)
+    examine_again(page)
     until(lambda: len(page.row("muthur").checks.children[0].children) == 2)
     (_, leave) = page.row("muthur").checks.children[0].children
     until(lambda: blocked(page.view.launch_bar.launch))
@@ -65,7 +71,7 @@ def test_what_it_refuses_is_launched_anyway_by_a_checkbox_that_is_hidden_before(
     part, launch = page.view.doctor, page.view.launch_bar.launch
     assert part.anyway.layout.display == "none"
     page.cluster.doctor.case = with_path(healthy(), "jobs", free_bytes=0)
-    page.click(part.again)
+    examine_again(page)
     until(lambda: part.anyway.layout.display is None and blocked(launch))
     part.anyway.value = True
     until(lambda: not blocked(launch))
