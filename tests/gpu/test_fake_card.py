@@ -39,6 +39,10 @@ WAYS: dict[str, tuple[int, int, tuple[str, ...]]] = {
 """Rank, number of ranks, and settings."""
 
 
+pytestmark = pytest.mark.slow
+"""It trains, and compiles the card: 20 s of CPU time."""
+
+
 @pytest.fixture(scope="module")
 def traced(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """What all ways say, traced in one process: importing torch takes longer than they do."""
