@@ -213,26 +213,29 @@ def test_after_the_last_attempt_it_has_failed_and_all_parts_tell_their_times_by_
 WAITS = "import time; time.sleep(600)"
 
 ENDS = """
-import time
+import pathlib, time
 from jupyter_mntrain import Recorder
 with Recorder() as recorder:
-    for step in range(1, 40):
-        recorder.step(step=step)
+    step = 0
+    while not pathlib.Path({may_end!r}).exists():
+        recorder.step(step=(step := step + 1))
         time.sleep(0.05)
 """
 
 
 @pytest.mark.slow
 def test_an_attempt_whose_ranks_have_ended_is_not_given_up_as_stalled(
-    agents: list[LiveAgent],
+    agents: list[LiveAgent], tmp_path: Path
 ) -> None:
     """torchrun is slow to notice the end, as on a machine that is busy with other work."""
-    job_id = launch(agents, ENDS, on_stall="abort")
+    may_end = tmp_path / "may-end"
+    job_id = launch(agents, ENDS.format(may_end=str(may_end)), on_stall="abort")
     until(lambda: all(steps(agent, job_id) for agent in agents), "the first steps")
     slow = [one for one in processes_of(job_id) if is_torchrun(one.cmdline())]
     assert len(slow) == 2
     for one in slow:
         one.suspend()
+    may_end.touch()
 
     def are_judged() -> bool:
         """By then each agent has tried its links, after which a stalled job is given up."""
