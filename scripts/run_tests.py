@@ -123,8 +123,8 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             "torchrun",
             "(slow or agents) and not netlab",
             "--durations=25",
-            workers=CORES + 1,
-            slots=2,
+            workers=2 * CORES,
+            slots=SLOTS,
         ),
     ),
     "cluster": (pytest("simulated cluster", "netlab", "--durations=25", workers=CORES),),
@@ -563,11 +563,8 @@ def main() -> int:
         groups = [changed_steps(arguments.changed or None)]
     else:
         names = arguments.names or list(LAYERS)
-        # The fast layer first: it is what people wait for.
-        groups = [list(LAYERS["fast"])] if "fast" in names else []
-        groups.append(
-            [step for name in LAYERS if name in names and name != "fast" for step in LAYERS[name]]
-        )
+        # One layer after the other: side by side they wait for each other longer than tests do.
+        groups = [list(steps) for name, steps in LAYERS.items() if name in names]
         groups += [[step] for name, step in LONG.items() if arguments.all or name in names]
     if arguments.list:
         for step in (step for steps in groups for step in steps):
