@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import nbformat
 import pytest
 
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.notebook.test_books import BOOKS, FOLDER
 from tests.wording import says
@@ -33,14 +32,6 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]
         yield agents
 
 
-@pytest.fixture(scope="module")
-def light_agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    """For lessons that are not about torchrun."""
-    state = tmp_path_factory.mktemp("light")
-    with two_agents("127.96.1", state, "taught", python=light_python()) as agents:
-        yield agents
-
-
 def test_your_own_script_runs_on_both_nodes_with_plots(executed, agents):
     cells = executed("your_own_script", agents)
     assert "image/png" in cells["%mntrain attach --wait"]
@@ -52,8 +43,8 @@ def test_your_own_script_runs_on_both_nodes_with_plots(executed, agents):
     assert "NCCL_SOCKET_IFNAME==lo" in told
 
 
-def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed, light_agents):
-    cells = executed("watch_and_steer", light_agents)
+def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed, agents):
+    cells = executed("watch_and_steer", agents)
     assert "is at step" in cells["import time"]
     assert "long" in cells["%mntrain jobs"]
     assert "canceled" in cells["%mntrain stop {job.id}"]

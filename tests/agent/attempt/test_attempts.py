@@ -124,6 +124,7 @@ def test_starting_twice_starts_once_and_a_killed_agent_comes_back_with_nothing_m
     agent.kill()
     assert processes(agent, job_id)
     agent.start()
+    until(lambda: agent.info().leases, "its lease")
     assert agent.info().leases[0].job_id == job_id
     taken = LeaseRequest(job_id=new_job_id(), attempt=1, ranks=1, interface="lo", hold_port=port)
     assert agent.send("POST", "/v1/leases", taken).status_code == 409
