@@ -37,6 +37,7 @@ def is_shown(button: Any) -> bool:
     return button.layout.display is None
 
 
+@pytest.mark.wording  # it waits for words
 def test_a_job_that_can_save_may_be_stopped_after_a_save(page: Open) -> None:
     bar = page.view.job_bar
     change_parts(page, saves=True, saved_step=1400)
@@ -61,6 +62,7 @@ def test_a_job_that_can_save_may_be_stopped_after_a_save(page: Open) -> None:
     until(lambda: says("Step 1,403 was saved", bar.line.value))
 
 
+@pytest.mark.wording
 def test_a_job_that_ended_before_it_had_saved_says_so(page: Open) -> None:
     bar = page.view.job_bar
     change_parts(page, saves=True)

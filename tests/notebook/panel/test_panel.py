@@ -87,6 +87,7 @@ def test_a_button_mends_what_is_wrong(open_one) -> None:
     assert page.row("wopr").gpus.value == ""
 
 
+@pytest.mark.wording  # it waits for words
 def test_lines_that_are_replaced_are_ended(open_one) -> None:
     page = open_one()
 

@@ -15,6 +15,7 @@ from tests.waiting import until
 from tests.wording import says
 
 
+@pytest.mark.wording  # it waits for words
 def test_a_source_shows_the_options_that_it_declares(open_one) -> None:
     page = open_one()
     part, bar = page.view.source, page.view.launch_bar
@@ -41,6 +42,7 @@ def test_a_source_shows_the_options_that_it_declares(open_one) -> None:
     until(lambda: "--on" not in bar.commands.value)
 
 
+@pytest.mark.wording  # it waits for words
 def test_a_launch_waits_and_is_canceled(
     open_one, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,6 +66,7 @@ def test_a_launch_waits_and_is_canceled(
     assert page.jobs == []
 
 
+@pytest.mark.wording  # it waits for words
 def test_a_job_starts_on_nodes_that_come(
     open_one, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
