@@ -237,10 +237,13 @@ class Run:
         lines = text[: text.rfind("\n") + 1].splitlines()
         for line in lines[self._logged :]:
             if found := PLAYWRIGHT.match(line):
-                if found["mark"] in ("✘", "x"):
-                    self._fail(found["name"], "")
-                else:
-                    self.passed += 1
+                match found["mark"]:
+                    case "✘" | "x":
+                        self._fail(found["name"], "")
+                    case "-":
+                        self.skipped += 1
+                    case _:
+                        self.passed += 1
                 self.ended += 1
         self._logged = len(lines)
 
@@ -277,7 +280,7 @@ class Run:
         counted = (
             ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "passed"
         )
-        word = "FAILED" if self.code else "ok"
+        word = "FAILED" if self.failures else "ok"
         took = f"{clock(self.took_s)}, {self.cpu_s:.0f} s of CPU"
         say(f"{word:7} {self.step.name}: {counted} in {took}")
 
@@ -350,8 +353,9 @@ class Runner:
                     reported = time.monotonic()
                     say(f"running {now}")
                 if self._minutes and time.monotonic() - BEGUN_S > 60 * self._minutes:
-                    self._waiting.clear()
                     say(f"ended: the {self._minutes} minutes for all tests are over")
+                    self.failed += [f"{step.name}: not run" for step in self._waiting]
+                    self._waiting.clear()
                     self.end()
         except KeyboardInterrupt:
             self.end()

@@ -71,9 +71,14 @@ def test_a_failure_of_pytest_is_shown_when_it_happens_and_counted(tmp_path, caps
 
 
 def test_tests_of_the_page_are_counted_as_their_runner_lists_them(tmp_path, capsys):
-    lines = ["  ✓  1 lab.spec.ts:3 › it opens (2.1s)", "  ✘  2 lab.spec.ts:9 › it closes (9.0s)"]
+    lines = [
+        "  ✓  1 lab.spec.ts:3 › it opens (2.1s)",
+        "  ✘  2 lab.spec.ts:9 › it closes (9.0s)",
+        "  -  3 lab.spec.ts:12 › it waits",
+    ]
     ran = run([python("browser", f"print({chr(10).join(lines)!r}); exit(1)")], tmp_path)
     assert (ran.passed, ran.failed) == (1, ["browser: lab.spec.ts:9 › it closes (9.0s)"])
+    assert ran.skipped == 1
     jest = "Tests:       2 failed, 1 skipped, 5 passed, 8 total"
     ran = run([python("jest", f"print({jest!r}); exit(1)")], tmp_path)
     assert (ran.passed, ran.skipped, len(ran.failed)) == (5, 1, 1)
@@ -96,9 +101,12 @@ def test_a_long_form_runs_alone(tmp_path):
 
 def test_what_runs_is_ended_when_the_time_is_over(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(run_tests, "BEGUN_S", -1e9)
-    runner = Runner([python("hangs", "import time; time.sleep(600)")], tmp_path, minutes=1)
+    alone = run_tests.SLOTS
+    hangs = python("hangs", "import time; time.sleep(600)", alone)
+    runner = Runner([hangs, python("waits", "", alone)], tmp_path, minutes=1)
     runner.run()
-    assert [one.startswith("hangs: ") for one in runner.failed] == [True]
+    assert "waits: not run" in runner.failed
+    assert len([one for one in runner.failed if one.startswith("hangs: ")]) == 1
     assert "the 1 minutes for all tests are over" in capsys.readouterr().out
 
 
