@@ -70,6 +70,7 @@ CASES = {
         "libc.__cxa_atexit(c.cast(libc.abort, c.c_void_p), None, None); sys.exit(0)",
         Kind.ENDED_EARLY,
         "",
+        is_light=False,
     ),
     "a crash in C": Case(
         "import ctypes; ctypes.string_at(0)",
