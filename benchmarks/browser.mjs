@@ -1,7 +1,7 @@
 // Live view of 64 replayed ranks, its cost for the page: sample to pixel p95 ≤ 1.5 s, heap growth
 // < 10 MB in 30 minutes, no request leaves the machine. Frames are timed, too.
 // Usage: node benchmarks/browser.mjs [--minutes 30] [--nodes 8] [--ranks 64] [--json FILE]
-// (after scripts/test or scripts/labextension)
+// (after scripts/test or scripts/labextension --tools)
 
 import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, writeFileSync } from 'node:fs';
@@ -40,7 +40,7 @@ await new Promise((resolve, reject) => {
   servers.on('exit', code => reject(new Error(`the servers ended: ${code}`)));
 });
 
-const url = `http://127.0.0.1:${PORT + 4}`;
+const url = `http://127.0.0.1:${PORT + 3}`;
 const browser = await chromium.launch({
   executablePath:
     process.env.CHROMIUM ?? ['/usr/bin/chromium', '/usr/bin/google-chrome'].find(existsSync),
@@ -64,7 +64,7 @@ try {
       foreign.push(request.url());
     }
   });
-  await page.goto(`${url}/lab?reset`);
+  await page.goto(`${url}/lab`);
   await page.waitForFunction(() => window.jupyterapp?.started);
   let jobs = [];
   while (jobs.length === 0) {

@@ -1,14 +1,13 @@
-"""Servers of the browser tests: real agents, played jobs, six Jupyter servers.
+"""Servers of the browser tests: real agents, played jobs, five Jupyter servers.
 
 ``python -m tests.ui.serve --port P --output DIR`` serves until it is told to end, and then ends all
 it started. Servers listen on 127.0.0.1, one port after the other:
 
-P      JupyterLab on the two agents
+P      JupyterLab and Notebook 7 on the two agents
 P + 1  the same below the prefix ``/user/x/``, where a launch waits in a scheduler's queue
 P + 2  JupyterLab whose server lacks our part
-P + 3  Notebook 7 on the two agents
-P + 4  JupyterLab on a cluster of eight replayed nodes with 64 ranks
-P + 5  JupyterLab on a cluster whose nodes tell the recorded jobs of tests/metrics/agreement
+P + 3  JupyterLab on a cluster of eight replayed nodes with 64 ranks
+P + 4  JupyterLab on a cluster whose nodes tell the recorded jobs of tests/metrics/agreement
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NODES = {"node1": "127.94.0.1", "node2": "127.94.0.2"}
 """The first of eight; another where something else holds it."""
 READY_S = 150.0
-"""Six servers start at once: on a busy machine they took more than a minute."""
+"""Five servers start at once: on a busy machine they took more than a minute."""
 STOP_S = 10.0
 
 CONFIG = """
@@ -60,7 +59,6 @@ class Server:
     cluster: str
     agents: str
     base_url: str = "/"
-    program: str = "jupyterlab"
     options: tuple[str, ...] = ()
     authority: Authority | None = None
     """Of its cluster; ``None`` = of the two agents."""
@@ -93,7 +91,6 @@ def main() -> int:
                 Server("lab", "ui", agents),
                 Server("prefix", "ui", agents, base_url="/user/x/", waits=True),
                 Server("bare", "ui", agents, options=none),
-                Server("notebook", "ui", agents, program="notebook"),
                 Server("replay", "replay", replayed, authority=elsewhere),
                 Server("recorded", "lab", start_recorded(output, ending)),
             ]
@@ -169,11 +166,7 @@ def start_server(server: Server, port: int, output: Path, ending: ExitStack) -> 
         shutil.copy(book, root)
     config = home / "config.py"
     config.write_text(CONFIG.format(root=str(root)))
-    command = [
-        sys.executable,
-        "-m",
-        server.program if server.program == "notebook" else "jupyterlab",
-    ]
+    command = [sys.executable, "-m", "jupyterlab"]
     command += ["--no-browser", f"--config={config}", f"--ServerApp.port={port}"]
     command += ["--ServerApp.port_retries=0", f"--ServerApp.base_url={server.base_url}"]
     environment = {

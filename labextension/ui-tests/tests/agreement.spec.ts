@@ -3,10 +3,10 @@
 import { execFileSync } from 'child_process';
 import * as path from 'path';
 
-import { expect, test } from '@jupyterlab/galata';
 import type { Locator, Page } from '@playwright/test';
 
 import { execute, openSidebar, shot } from './helpers';
+import { expect, test } from './lab';
 
 const ROOT = path.resolve(__dirname, '..', '..', '..');
 const PYTHON = path.join(ROOT, '.venv', 'bin', 'python');
@@ -29,10 +29,7 @@ interface ISaid {
 /** Waits for what it expects; one job that differs does not hide the next. */
 const soon = expect.configure({ soft: true });
 
-test.use({
-  baseURL: `http://127.0.0.1:${port + 5}`,
-  permissions: ['clipboard-read', 'clipboard-write']
-});
+test.use({ baseURL: `http://127.0.0.1:${port + 4}` });
 
 test('page, CSV, terminal and picture agree on every recorded job', async ({
   page
@@ -75,7 +72,9 @@ test('page, CSV, terminal and picture agree on every recorded job', async ({
       await view.getByRole('button', { name: 'Table' }).click();
       await soon.poll(() => rankRows(view), name).toEqual(said.ranks);
       await soon.poll(() => linkRows(view), name).toEqual(linksOf(said));
-      await soon.poll(() => copied(page, view), name).toMatchObject(csvOf(said));
+      await soon
+        .poll(() => copied(page, view), name)
+        .toMatchObject(csvOf(said));
       await execute(page, 'application:close');
     });
   }

@@ -1,8 +1,7 @@
 /** The collective benchmark: a tab that begins it, follows it, and shows what it found. */
 
-import { expect, test } from '@jupyterlab/galata';
-
 import { execute, expectAccessible, openSidebar, shot } from './helpers';
+import { expect, test } from './lab';
 
 const RATES = { send: 1, all_reduce: 0.9, all_gather: 0.8 };
 const LINE = 23.9e6;
@@ -46,7 +45,8 @@ function report() {
       {
         kind: 'slow-link',
         node: 'node2',
-        cause: 'node2 → node1 reaches 76 Mbit/s, 40% of the 191 Mbit/s that its link carries',
+        cause:
+          'node2 → node1 reaches 76 Mbit/s, 40% of the 191 Mbit/s that its link carries',
         fix: 'see whether something else uses the link or the cores of both, and run bench again'
       }
     ]
@@ -56,11 +56,17 @@ function report() {
 test('collectives are timed at a click, and shown as picture and table', async ({
   page
 }) => {
-  const running = { is_running: true, doing: 'measuring node1 → node2', done: 1, total: 2 };
+  const running = {
+    is_running: true,
+    doing: 'measuring node1 → node2',
+    done: 1,
+    total: 2
+  };
   let isOver = false;
   let refusal: object | null = {
     kind: 'jobs-running',
-    cause: 'job j-1 runs on node1: a benchmark would slow it down, and read too low',
+    cause:
+      'job j-1 runs on node1: a benchmark would slow it down, and read too low',
     fix: 'wait until it has ended, or stop it'
   };
   let begun = 0;
@@ -89,14 +95,18 @@ test('collectives are timed at a click, and shown as picture and table', async (
   isOver = true;
   await expect(view.getByRole('status')).toHaveText(/measured 2\smin/);
   expect(begun).toBe(1);
-  await expect(view.getByRole('table', { name: 'Operations' })).toContainText('all-reduce');
+  await expect(view.getByRole('table', { name: 'Operations' })).toContainText(
+    'all-reduce'
+  );
   await view.getByText('Pairs, slowest first').click();
   await shot(page, 'bench-light');
   await expectAccessible(page, '.mnt-bench');
   await page.theme.setDarkTheme();
   await shot(page, 'bench-dark');
   await expectAccessible(page, '.mnt-bench');
-  await page.addStyleTag({ content: '.mnt-bench { width: 230px; }' });
+  const style = await page.addStyleTag({
+    content: '.mnt-bench { width: 230px; }'
+  });
   await view.getByText('Message sizes').click();
   const overflowing = await view.evaluate(root => {
     const edge = root.getBoundingClientRect().right + 1;
@@ -108,6 +118,7 @@ test('collectives are timed at a click, and shown as picture and table', async (
   await shot(view, 'bench-230-dark');
   await page.theme.setLightTheme();
   await shot(view, 'bench-230-light');
+  await style.evaluate(node => (node as Element).remove());
 });
 
 test('the server says what it knows of benchmarks, and refuses unknown nodes', async ({

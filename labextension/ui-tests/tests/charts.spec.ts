@@ -3,7 +3,6 @@
 import { readFileSync, writeFileSync } from 'fs';
 import * as path from 'path';
 
-import { expect, test } from '@jupyterlab/galata';
 import type { Locator, Page } from '@playwright/test';
 
 import {
@@ -14,10 +13,11 @@ import {
   SCREENS,
   shot
 } from './helpers';
+import { expect, test } from './lab';
 
 const port = Number(process.env.UI_PORT);
-const recorded = `http://127.0.0.1:${port + 5}`;
-const replay = `http://127.0.0.1:${port + 4}`;
+const recorded = `http://127.0.0.1:${port + 4}`;
+const replay = `http://127.0.0.1:${port + 3}`;
 
 /** The view of one of a server's jobs, as a tab. */
 async function open(page: Page, base: string, name?: string): Promise<Locator> {

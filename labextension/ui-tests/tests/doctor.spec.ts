@@ -1,8 +1,7 @@
 /** The doctor: a tab that says what keeps nodes from training, and how to mend it. */
 
-import { expect, test } from '@jupyterlab/galata';
-
 import { execute, expectAccessible, openSidebar, shot } from './helpers';
+import { expect, test } from './lab';
 
 /** What no machine of tests has by itself. */
 const FOUND = [

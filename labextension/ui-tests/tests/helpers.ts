@@ -3,12 +3,16 @@
 import * as path from 'path';
 
 import AxeBuilder from '@axe-core/playwright';
-import { expect, type IJupyterLabPageFixture } from '@jupyterlab/galata';
 import type { Locator, Page } from '@playwright/test';
+
+import { expect, type IJupyterLabPageFixture, ready } from './lab';
 
 export const SCREENS = path.resolve(__dirname, '..', 'test-results', 'screens');
 
-/** Trains until it is stopped; small enough for two cores. */
+/** A job's first step, of processes that begin by importing torch, on a machine that is busy with others. */
+export const START_MS = 180_000;
+
+/** Trains until it is stopped, and saves only when asked to; small enough for two cores. */
 export const ENDLESS = `%%mntrain launch --name endless --env OMP_NUM_THREADS=1
 [model]
 preset = "llama-tiny"
@@ -16,13 +20,15 @@ preset = "llama-tiny"
 microbatches = 4
 [train]
 steps = 100000
-batch_size = 8`;
+batch_size = 8
+[checkpoint]
+interval_steps = 0`;
 
 export const FAILING = `%%mntrain launch --name broken
 import os
 raise ValueError("no data on " + os.environ["MNTRAIN_NODE"])`;
 
-/** Typed in, and so without indented lines, which the editor would indent once more. Makes a few steps; then one of its ranks does something else for ever. */
+/** Makes a few steps; then one of its ranks does something else for ever. */
 export const HANGING = `%%mntrain launch --name hangs --env OMP_NUM_THREADS=1
 import time, torch, torch.distributed as dist
 from jupyter_mntrain import Recorder
@@ -38,14 +44,11 @@ export async function execute(
   command: string,
   args: Record<string, unknown> = {}
 ): Promise<void> {
-  await page.waitForFunction(() => (window as any).jupyterapp !== undefined);
+  // Before the layout is back, what is opened is closed again by it.
+  await ready(page);
   await page.evaluate(
     async ([id, given]) => {
-      const app = (window as any).jupyterapp;
-      await app.started;
-      // Before the layout is back, what is opened is closed again by it.
-      await app.restored;
-      await app.commands.execute(id, given);
+      await (window as any).jupyterapp.commands.execute(id, given);
     },
     [command, args] as const
   );
@@ -59,10 +62,7 @@ export async function openSidebar(page: Page): Promise<Locator> {
 }
 
 /** A picture for people: every one of them is to be looked at. */
-export async function shot(
-  where: Page | Locator,
-  name: string
-): Promise<void> {
+export async function shot(where: Page | Locator, name: string): Promise<void> {
   await where.screenshot({ path: path.join(SCREENS, `${name}.png`) });
 }
 
@@ -102,37 +102,81 @@ export async function reload(page: IJupyterLabPageFixture): Promise<void> {
   await page.reload({ waitForIsReady: false } as object);
 }
 
-/** A new notebook with an idle kernel. */
+/** A notebook with these cells and an idle kernel, in the folder that the file browser shows. */
 export async function newNotebook(
   page: IJupyterLabPageFixture,
-  name: string
+  name: string,
+  cells: string[] = ['']
 ): Promise<void> {
-  await page.notebook.createNew(name);
+  const folder = await page.filebrowser.getCurrentDirectory();
+  const path = `${folder}/${name}`;
+  const content = {
+    cells: cells.map((source, number) => ({
+      cell_type: 'code',
+      execution_count: null,
+      id: `cell-${number}`,
+      metadata: {},
+      outputs: [],
+      source
+    })),
+    metadata: { kernelspec: { name: 'python3', display_name: 'Python 3' } },
+    nbformat: 4,
+    nbformat_minor: 5
+  };
+  await page.contents.uploadContent(JSON.stringify(content), 'text', path);
+  await execute(page, 'docmanager:open', { path });
   // A cell that is run before the kernel is ready raises a dialog that swallows clicks.
-  await expect(
-    page.locator('.jp-NotebookPanel .jp-Notebook-ExecutionIndicator').last()
-  ).toHaveAttribute('data-status', 'idle', { timeout: 60_000 });
+  const isReady = () =>
+    page.evaluate(given => {
+      const panel = (window as any).jupyterapp.shell.currentWidget;
+      const session = panel?.sessionContext;
+      return (
+        panel?.context?.path === given &&
+        panel.context.isReady === true &&
+        session?.isReady === true &&
+        session.session?.kernel?.status === 'idle'
+      );
+    }, path);
+  await expect.poll(isReady, { timeout: 60_000 }).toBe(true);
 }
 
-/** Restart the kernel as a person does. Only with `kernels: null`: Galata answers a restart wrongly. */
-export async function restartKernel(page: IJupyterLabPageFixture): Promise<void> {
+/** Restart the kernel as a person does. */
+export async function restartKernel(
+  page: IJupyterLabPageFixture
+): Promise<void> {
   const restarted = execute(page, 'kernelmenu:restart');
-  await page.locator('.jp-Dialog').getByText('Restart', { exact: true }).click();
+  await page
+    .locator('.jp-Dialog')
+    .getByText('Restart', { exact: true })
+    .click();
   await restarted;
 }
 
-/** Put text into a cell and run it; does not wait for long-running cells. */
-export async function runCell(
-  page: IJupyterLabPageFixture,
-  index: number,
-  text: string
-): Promise<void> {
-  if (index > 0) {
-    await page.notebook.addCell('code', text);
-  } else {
-    await page.notebook.setCell(0, 'code', text);
-  }
-  await page.notebook.runCell(index, true);
+/** Run a cell, the last one: with this text, it is a new one. Does not wait for its end. */
+export async function runCell(page: Page, text?: string): Promise<void> {
+  await page.evaluate(source => {
+    const { shell, commands } = (window as any).jupyterapp;
+    const { content } = shell.currentWidget;
+    if (source !== undefined) {
+      content.model.sharedModel.addCell({ cell_type: 'code', source });
+    }
+    content.activeCellIndex = content.widgets.length - 1;
+    void commands.execute('notebook:run-cell');
+  }, text);
+}
+
+/** Run all cells, one after the other; does not wait for the end of the last one. */
+export async function runAll(page: Page): Promise<void> {
+  await page.evaluate(async () => {
+    const { shell, commands } = (window as any).jupyterapp;
+    const { content } = shell.currentWidget;
+    const last = content.widgets.length - 1;
+    for (let index = 0; index <= last; index++) {
+      content.activeCellIndex = index;
+      const run = commands.execute('notebook:run-cell');
+      await (index < last ? run : null);
+    }
+  });
 }
 
 /** Load the extension and launch a job from a cell; its live view. */
@@ -141,12 +185,29 @@ export async function launchFromCell(
   name: string,
   recipe: string
 ): Promise<Locator> {
-  await newNotebook(page, name);
-  await runCell(page, 0, '%load_ext jupyter_mntrain');
-  await runCell(page, 1, recipe);
+  await newNotebook(page, name, ['%load_ext jupyter_mntrain', recipe]);
+  await runAll(page);
   const view = page.locator('.jp-OutputArea-output .mnt-live').last();
   await expect(view).toBeVisible({ timeout: 60_000 });
   return view;
+}
+
+/** The menu of a file; it has "Run…" once the page has read what the folder lists. */
+export async function openMenu(
+  page: IJupyterLabPageFixture,
+  name: string,
+  runs: boolean
+): Promise<Locator> {
+  const item = page.locator('.jp-DirListing-item', { hasText: name });
+  const menu = page.locator('.lm-Menu');
+  const run = menu.locator('.lm-Menu-item:visible', { hasText: 'Run…' });
+  await expect(async () => {
+    await page.keyboard.press('Escape');
+    await item.click({ button: 'right' });
+    await expect(menu.getByText('Rename')).toBeVisible({ timeout: 2000 });
+    await expect(run).toHaveCount(runs ? 1 : 0, { timeout: 500 });
+  }).toPass({ timeout: 30_000 });
+  return run;
 }
 
 /** The jobs as the server part tells them. */

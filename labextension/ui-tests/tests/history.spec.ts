@@ -1,9 +1,9 @@
 /** The history of a node: a tab from the menu of its row, with the charts of its agent's values. */
 
-import { expect, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
 
 import { execute, expectAccessible, openSidebar, shot } from './helpers';
+import { expect, test } from './lab';
 
 test('a node tells what it did, also without a job', async ({ page }) => {
   const sidebar = await openSidebar(page);
@@ -102,4 +102,5 @@ test('each value has its last hour beside it where there is room', async ({
   await page.sidebar.setWidth(300, 'left');
   await node.getByRole('button', { name: 'Open history' }).click();
   await expect(page.locator('.mnt-history')).toBeVisible();
+  await page.sidebar.setWidth(250, 'left');
 });

@@ -1,6 +1,4 @@
-/** A job's whole life in JupyterLab: found, launched, watched, left and met again, stopped. */
-
-import { expect, test } from '@jupyterlab/galata';
+/** A job's whole life in JupyterLab: launched, watched, left and met again, ended, kept in its notebook. */
 
 import {
   ENDLESS,
@@ -12,127 +10,205 @@ import {
   expectNoSideways,
   jobs,
   launchFromCell,
-  newNotebook,
   openSidebar,
   reload,
   restartKernel,
-  shot
+  runCell,
+  shot,
+  START_MS
 } from './helpers';
-
-// Galata answers a kernel's restart itself, in a way that the page waits for ever.
-test.use({ kernels: null });
+import { expect, test } from './lab';
+import {
+  content,
+  expectEnd,
+  expectLabelsApart,
+  isDirty,
+  JOB_MIME,
+  openAs,
+  saved
+} from './saved';
 
 test.afterEach(async ({ page, baseURL }) => {
   await endAll(page, `${baseURL}/`);
 });
 
-test('the sidebar finds the nodes and says what they have', async ({
-  page
-}) => {
-  const sidebar = await openSidebar(page);
-  for (const node of ['node1', 'node2']) {
-    await expect(
-      sidebar.getByRole('button', { name: new RegExp(`^${node} up`) })
-    ).toBeVisible();
-  }
-  await expect(sidebar.getByText('2 of 2 nodes up')).toBeVisible();
-  await expect(page.locator('#jp-main-statusbar')).toContainText('2 nodes');
-  await shot(sidebar, 'sidebar-nodes-light');
-  await expectAccessible(page, '.mnt-sidebar');
-  await page.theme.setDarkTheme();
-  await shot(sidebar, 'sidebar-nodes-dark');
-  await expectAccessible(page, '.mnt-sidebar');
-});
-
-test('a job launched in a cell is drawn live, survives reload and kernel death, and stops from the sidebar', async ({
+test('a job launched in a cell is drawn live whatever becomes of page and kernel, and its end is in the file', async ({
   page,
+  tmpPath,
   baseURL
 }) => {
-  test.setTimeout(240_000); // its job's first step alone takes a busy machine a minute
-  const view = await launchFromCell(page, 'live.ipynb', ENDLESS);
-  await expect(view.locator('.mnt-head')).toContainText('running', {
-    timeout: 90_000
-  });
+  const base = `${baseURL}/`;
+  const path = `${tmpPath}/live.ipynb`;
+  const views = page.locator('.jp-OutputArea-output .mnt-live');
+  const view = views.first();
   const step = async () => Number(await view.getAttribute('data-mnt-step'));
-  await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(3);
+  /** A view out of sight is not redrawn. */
+  const goesOn = async () => {
+    await view.scrollIntoViewIfNeeded();
+    const before = await step();
+    await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(before + 1);
+  };
+
+  await launchFromCell(page, 'live.ipynb', ENDLESS);
+  await expect(view.locator('.mnt-head')).toContainText('running', {
+    timeout: START_MS
+  });
+  await expect.poll(step, { timeout: START_MS }).toBeGreaterThan(3);
   await expect(view.getByText('tok/s').first()).toBeVisible();
   await expectNoSideways(view);
   await shot(page, 'live-light');
-  await view.getByText('Schedule of one step').click();
-  await expect(view.locator('.mnt-gantt .mnt-span-F').first()).toBeVisible({
-    timeout: 40_000 // it asks again after 15 s
-  });
-  await expectNoSideways(view);
-  await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
-
   const sidebar = await openSidebar(page);
-  await expect(sidebar.getByText('endless')).toBeVisible();
+  await expect(sidebar.getByText('endless').first()).toBeVisible();
   await shot(sidebar, 'sidebar-running-light');
   await expectAccessible(page, '.mnt-sidebar');
 
-  await page.notebook.save();
-  await reload(page);
-  await page.locator('.jp-NotebookPanel').waitFor();
-  const again = page.locator('.jp-OutputArea-output .mnt-live').last();
-  const shown = async () => Number(await again.getAttribute('data-mnt-step'));
-  await expect(again).toBeVisible({ timeout: 30_000 });
-  const before = await shown();
-  await expect.poll(shown).toBeGreaterThan(before);
-  await shot(page, 'live-after-reload');
-
-  await execute(page, 'kernelmenu:shutdown');
-  await expect.poll(shown).toBeGreaterThan((await shown()) + 1);
-  await shot(page, 'live-after-kernel-death');
-
-  await openSidebar(page);
-  await sidebar.getByRole('button', { name: /^Stop/ }).first().click();
-  await page.getByRole('button', { name: /^Stop/ }).last().click();
-  await expect(again.locator('.mnt-head')).toContainText('canceled', {
-    timeout: 60_000
+  await test.step('as a table and in the dark', async () => {
+    await page.theme.setDarkTheme();
+    await shot(page, 'live-dark');
+    await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
+    await view.getByRole('button', { name: 'Table' }).click();
+    await expect(view.getByRole('table').first()).toBeVisible();
+    await shot(view, 'live-table-dark');
+    await view.getByRole('button', { name: 'Table' }).click();
+    await page.theme.setLightTheme();
   });
-  expect((await jobs(page, `${baseURL}/`))[0].state).toBe('canceled');
-  await shot(page, 'live-stopped');
-});
 
-test('a restarted kernel and a reopened notebook show it live again', async ({
-  page,
-  tmpPath
-}) => {
-  const view = await launchFromCell(page, 'again.ipynb', ENDLESS);
-  const step = async () => Number(await view.getAttribute('data-mnt-step'));
-  await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(5);
-  await page.notebook.save();
-  await restartKernel(page);
-  const before = await step();
-  await expect.poll(step).toBeGreaterThan(before + 1);
+  await test.step('with its pipeline', async () => {
+    await view.getByText('Schedule of one step').click();
+    await expect(view.locator('.mnt-gantt .mnt-span-F').first()).toBeVisible({
+      timeout: 40_000 // it asks again after 15 s
+    });
+    await expectNoSideways(view);
+    await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
+  });
 
-  await page.notebook.save();
-  await page.notebook.close();
-  await page.notebook.openByPath(`${tmpPath}/again.ipynb`);
-  await expect.poll(step, { timeout: 30_000 }).toBeGreaterThan(before + 2);
-  // From the first step on: what the server reads is the ranks' own record.
-  await view.getByRole('button', { name: 'Table' }).click();
-  await expect(view.getByRole('rowheader').first()).toBeVisible();
-});
+  await test.step('after a restart of the kernel, and in the notebook opened again', async () => {
+    await page.notebook.save();
+    await restartKernel(page);
+    await goesOn();
+    await page.notebook.save();
+    await page.notebook.close();
+    await execute(page, 'docmanager:open', { path });
+    await goesOn();
+    // From the first step on: what the server reads is the ranks' own record.
+    await view.getByRole('button', { name: 'Table' }).click();
+    await expect(view.getByRole('rowheader').first()).toBeVisible();
+    await view.getByRole('button', { name: 'Table' }).click();
+  });
 
-test('the live view in the dark theme, as a table and as a tab', async ({
-  page
-}) => {
-  await page.theme.setDarkTheme();
-  const view = await launchFromCell(page, 'dark.ipynb', ENDLESS);
-  const step = async () => Number(await view.getAttribute('data-mnt-step'));
-  await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(3);
-  await shot(page, 'live-dark');
-  await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
-  await view.getByRole('button', { name: 'Table' }).click();
-  await expect(view.getByRole('table').first()).toBeVisible();
-  await shot(view, 'live-table-dark');
+  await test.step('after a reload, in both of its views', async () => {
+    await runCell(page, '%load_ext jupyter_mntrain\n%mntrain attach');
+    await expect(views).toHaveCount(2, { timeout: 60_000 });
+    await page.notebook.save();
+    await reload(page);
+    await page.locator('.jp-NotebookPanel').waitFor();
+    await expect(views).toHaveCount(2, { timeout: 30_000 });
+    await goesOn();
+    await shot(page, 'live-after-reload');
+    // Steps alone are no reason to ask for a save.
+    expect(await isDirty(page)).toBe(false);
+    const known = await step();
+    await page.notebook.save();
+    for (const { data } of await saved(page, base, path)) {
+      expect(data[JOB_MIME].job.state).toBe('running');
+      expect(data[JOB_MIME].job.numbers.step).toBeGreaterThanOrEqual(known);
+      expect(data[JOB_MIME].job.numbers.remaining_s ?? null).toBeNull();
+    }
+  });
+
+  await test.step('after the death of the kernel', async () => {
+    await execute(page, 'kernelmenu:shutdown');
+    await goesOn();
+    await shot(page, 'live-after-kernel-death');
+  });
+
+  const first = (await jobs(page, base))[0].job_id;
+  await test.step('until it is stopped in the sidebar', async () => {
+    await openSidebar(page);
+    await sidebar.getByRole('button', { name: /^Stop/ }).first().click();
+    await page.getByRole('button', { name: /^Stop/ }).last().click();
+    await view.scrollIntoViewIfNeeded();
+    await expect(view.locator('.mnt-head')).toContainText('canceled', {
+      timeout: 60_000
+    });
+    expect((await jobs(page, base))[0].state).toBe('canceled');
+    await shot(page, 'live-stopped');
+    const last = await step();
+    await page.notebook.save();
+    const outputs = await saved(page, base, path);
+    expect(outputs).toHaveLength(2);
+    outputs.forEach(output => expectEnd(output, last));
+  });
+
+  const book = await content(page, base, path);
+  await test.step('it has saved nothing, and is started over', async () => {
+    const over = view.getByRole('button', { name: 'Start over…' });
+    await expect(over).toBeVisible({ timeout: 30_000 });
+    await expect(over).toHaveClass(/pri/);
+    await expect(view.getByRole('region', { name: 'Resume' })).toHaveCount(0);
+    await shot(view, 'resume-nothing-saved-light');
+    await over.click();
+    const dialog = page.locator('.jp-Dialog');
+    await expect(dialog).toContainText('step 1');
+    await dialog
+      .getByRole('button', { name: 'Start over', exact: true })
+      .click();
+    await expect
+      .poll(async () => (await jobs(page, base))[0].job_id, { timeout: 30_000 })
+      .not.toBe(first);
+    await endAll(page, base);
+  });
+
+  await test.step('outputs that were cleared stay so', async () => {
+    await execute(page, 'notebook:clear-all-cell-outputs');
+    await page.notebook.save();
+    expect(await saved(page, base, path)).toEqual([]);
+  });
+
+  await test.step('from elsewhere it shows its last picture, runs nothing, and says why it is not live', async () => {
+    const unknown = await openAs(
+      page,
+      tmpPath,
+      'unknown.ipynb',
+      book,
+      bundle => {
+        bundle.job.job_id = bundle.series.job_id = 'j-00000000';
+        bundle.job.name = '<img src=x onerror="window.wasRun = true">';
+      }
+    );
+    await expect(unknown).toContainText(
+      'Values are from when the notebook was saved: no reachable node knows this job'
+    );
+    const isTrusted = await page.evaluate(() =>
+      [...(window as any).jupyterapp.shell.currentWidget.model.cells].some(
+        cell => cell.trusted
+      )
+    );
+    expect(isTrusted).toBe(false);
+    await expect(unknown).toContainText('<img src=x');
+    expect(await page.evaluate(() => (window as any).wasRun)).toBeUndefined();
+    await shot(page, 'live-untrusted');
+
+    const foreign = await openAs(
+      page,
+      tmpPath,
+      'foreign.ipynb',
+      book,
+      bundle => {
+        bundle.cluster = 'elsewhere';
+        bundle.job.job_id = bundle.series.job_id = 'j-00000001';
+      }
+    );
+    await expect(foreign).toContainText('the job belongs to cluster elsewhere');
+    await expectLabelsApart(foreign);
+    await expectNoSideways(foreign);
+  });
 });
 
 test('a failed job names the node and the cause first', async ({ page }) => {
   const view = await launchFromCell(page, 'failed.ipynb', FAILING);
   const card = view.getByRole('alert');
-  await expect(card).toContainText('no data on node', { timeout: 90_000 });
+  await expect(card).toContainText('no data on node', { timeout: START_MS });
   await expect(card).toContainText(/node[12]/);
   await expect(card).toContainText(/(Certain|Likely): /);
   await shot(page, 'live-failed-light');
@@ -145,12 +221,14 @@ test('a failed job names the node and the cause first', async ({ page }) => {
 });
 
 test('a job that hangs says which rank and where, until it goes on', async ({
-  page
+  page,
+  tmpPath,
+  baseURL
 }) => {
   const view = await launchFromCell(page, 'hangs.ipynb', HANGING);
   const card = view.getByRole('alert');
   await expect(card).toContainText('busy in shuffle_shards (cell.py:', {
-    timeout: 90_000
+    timeout: START_MS
   });
   await expect(card).toContainText('Fix:');
   await card.locator('summary').last().click();
@@ -178,29 +256,40 @@ test('a job that hangs says which rank and where, until it goes on', async ({
   await expect(
     page.locator('.mnt-stacks').last().getByLabel('Stack of rank 0')
   ).toBeVisible();
-});
 
-test('a cell for a node is inserted by its button', async ({ page }) => {
-  await newNotebook(page, 'insert.ipynb');
-  const sidebar = await openSidebar(page);
-  await sidebar
-    .getByRole('button', { name: /Insert cell/ })
-    .first()
-    .click();
-  await expect(page.locator('.jp-NotebookPanel')).toContainText('%mntrain');
-});
-
-test('no request leaves the machine', async ({ page }) => {
-  const foreign: string[] = [];
-  page.on('request', request => {
-    const { hostname, protocol } = new URL(request.url());
-    if (protocol.startsWith('http') && hostname !== '127.0.0.1') {
-      foreign.push(request.url());
+  // It ends while the page is away, its kernel restarted; its end is in the file all the same.
+  await page.theme.setLightTheme();
+  await execute(page, 'mntrain:show');
+  await page.evaluate(name => {
+    const { shell } = (window as any).jupyterapp;
+    for (const widget of shell.widgets('main')) {
+      if (widget.title.label === name) {
+        shell.activateById(widget.id);
+      }
     }
-  });
-  await page.reload();
-  await openSidebar(page);
-  await page.waitForTimeout(2000);
-  expect(foreign).toEqual([]);
-});
+  }, 'hangs.ipynb');
+  const step = async () => Number(await view.getAttribute('data-mnt-step'));
+  await restartKernel(page);
+  await page.notebook.save();
+  const known = await step();
+  await page.evaluate(() => window.location.assign('about:blank'));
+  await page.waitForURL('about:blank');
+  await endAll(page, `${baseURL}/`);
 
+  await page.goBack();
+  const again = page.locator('.jp-OutputArea-output .mnt-live').last();
+  await expect(again.locator('.mnt-head')).toContainText('canceled', {
+    timeout: 60_000
+  });
+  await expect.poll(() => isDirty(page)).toBe(true);
+  await execute(page, 'docmanager:save');
+  const [output] = await saved(page, `${baseURL}/`, `${tmpPath}/hangs.ipynb`);
+  expectEnd(output, known);
+
+  // Opened once more there is nothing new.
+  await reload(page);
+  await expect(again.locator('.mnt-head')).toContainText('canceled', {
+    timeout: 60_000
+  });
+  expect(await isDirty(page)).toBe(false);
+});

@@ -1,6 +1,5 @@
 /** The submit panel, by clicking. */
 
-import { expect, type IJupyterLabPageFixture, test } from '@jupyterlab/galata';
 import type { Locator } from '@playwright/test';
 
 import {
@@ -11,9 +10,11 @@ import {
   newNotebook,
   openSidebar,
   restartKernel,
+  runAll,
   runCell,
   shot
 } from './helpers';
+import { expect, type IJupyterLabPageFixture, test, VIEWPORT } from './lab';
 
 const RECIPE = `%%writefile small.toml
 [model]
@@ -24,9 +25,6 @@ microbatches = 4
 steps = 100000
 batch_size = 8`;
 
-// Galata answers a kernel's restart itself, in a way that the page waits for ever.
-test.use({ kernels: null });
-
 test.afterEach(async ({ page, baseURL }) => {
   await endAll(page, `${baseURL}/`);
 });
@@ -35,10 +33,12 @@ async function openPanel(
   page: IJupyterLabPageFixture,
   name: string
 ): Promise<Locator> {
-  await newNotebook(page, name);
-  await runCell(page, 0, '%load_ext jupyter_mntrain');
-  await runCell(page, 1, RECIPE);
-  await runCell(page, 2, '%mntrain panel small.toml');
+  await newNotebook(page, name, [
+    '%load_ext jupyter_mntrain',
+    RECIPE,
+    '%mntrain panel small.toml'
+  ]);
+  await runAll(page);
   const panel = page.locator('.mnt-panel').last();
   await expect(panel.getByText('node2').first()).toBeVisible({
     timeout: 60_000
@@ -47,99 +47,7 @@ async function openPanel(
   return panel;
 }
 
-test('the panel launches by clicking, its live view appears below, and it stops', async ({
-  page,
-  baseURL
-}) => {
-  const panel = await openPanel(page, 'panel.ipynb');
-  await panel.getByLabel('Environment variables').fill('OMP_NUM_THREADS=1');
-  await panel.getByLabel('Environment variables').press('Enter');
-  await shot(panel, 'panel-light');
-  await expectAccessible(page, '.mnt-panel');
-  const launch = panel.getByRole('button', { name: 'Launch', exact: true });
-  await launch.focus();
-  await page.keyboard.press('Enter');
-  await expect
-    .poll(async () => (await jobs(page, `${baseURL}/`)).map(job => job.state), {
-      timeout: 60_000
-    })
-    .toContain('running');
-  await expect(page.locator('.mnt-live').last()).toBeVisible({
-    timeout: 60_000
-  });
-  // A view out of sight is not redrawn.
-  await page.locator('.mnt-live').last().scrollIntoViewIfNeeded();
-  await expect(page.locator('.mnt-live').last()).toHaveAttribute(
-    'data-mnt-step',
-    /[1-9]/,
-    { timeout: 60_000 }
-  );
-  await shot(page, 'panel-launched');
-  await page.theme.setDarkTheme();
-  await shot(page, 'panel-dark');
-  await expect(launch).toBeFocused();
-  await panel.getByRole('button', { name: 'Stacks' }).click();
-  await expect(panel.getByText(/rank 1 on node2/)).toBeVisible();
-  await shot(panel, 'panel-stacks-dark');
-  // Enter once too often stops nothing.
-  const stop = panel.getByRole('button', { name: 'Stop…' });
-  await stop.focus();
-  await page.keyboard.press('Enter');
-  await expect(
-    panel.getByRole('button', { name: 'Keep it running' })
-  ).toBeFocused();
-  await page.keyboard.press('Enter');
-  await expect(stop).toBeFocused();
-  await stop.click();
-  await expect(
-    panel.getByRole('button', { name: 'Stop without saving' })
-  ).toBeVisible();
-  await shot(panel, 'panel-stop-dark');
-  await panel.getByRole('button', { name: 'Save, then stop' }).click();
-  await expect(panel.getByText('canceled')).toBeVisible({ timeout: 60_000 });
-  await expect(panel.getByText(/Step [\d,]+ was saved/)).toBeVisible();
-  // The Jupyter server hears of it by itself, a moment after the kernel.
-  await expect
-    .poll(async () => (await jobs(page, `${baseURL}/`))[0].state)
-    .toBe('canceled');
-});
-
-test('an ended run goes on from the panel, with what is chosen there', async ({
-  page,
-  baseURL
-}) => {
-  test.slow(); // two launches, one after the other
-  const base = `${baseURL}/`;
-  const newest = async () => (await jobs(page, base))[0];
-  const panel = await openPanel(page, 'panel-resume.ipynb');
-  await panel.getByLabel('Environment variables').fill('OMP_NUM_THREADS=1');
-  await panel.getByLabel('Environment variables').press('Enter');
-  const before = (await newest())?.job_id;
-  await panel.getByRole('button', { name: 'Launch', exact: true }).click();
-  await expect
-    .poll(async () => (await newest())?.job_id, { timeout: 60_000 })
-    .not.toBe(before);
-  const first = (await newest()).job_id;
-  await expect
-    .poll(async () => (await newest()).numbers.step ?? 0, { timeout: 90_000 })
-    .toBeGreaterThan(2);
-  await page.request.post(`${base}mntrain/v1/jobs/${first}/save`, {
-    data: { is_last: true }
-  });
-  const resume = panel.getByRole('button', { name: /^Resume from step/ });
-  await expect(resume).toBeVisible({ timeout: 60_000 });
-  await expect(panel).toContainText('losses will be those of an unbroken run');
-  await shot(panel, 'panel-resume');
-  await resume.click();
-  await expect
-    .poll(async () => (await newest()).job_id, { timeout: 60_000 })
-    .not.toBe(first);
-  const second = (await newest()).job_id;
-  const offer = await page.request.get(`${base}mntrain/v1/jobs/${second}/resume`);
-  expect((await offer.json()).run).toBe(first);
-});
-
-test('what is wrong stands at its row, keeps the launch back, and is mended by its button', async ({
+test('what is wrong stands at its row, is mended by its button, and a click is answered at once', async ({
   page,
   baseURL
 }) => {
@@ -183,12 +91,8 @@ test('what is wrong stands at its row, keeps the launch back, and is mended by i
 
   await page.setViewportSize({ width: 760, height: 1000 });
   await shot(panel, 'panel-narrow');
-});
+  await page.setViewportSize(VIEWPORT);
 
-test('a click is answered at once, and while a cell runs the panel says so', async ({
-  page
-}) => {
-  const panel = await openPanel(page, 'busy.ipynb');
   const box = panel.getByLabel('node2', { exact: true });
   const times: number[] = [];
   for (let turn = 0; turn < 10; turn++) {
@@ -201,27 +105,24 @@ test('a click is answered at once, and while a cell runs the panel says so', asy
     times.push(Date.now() - begun);
   }
   console.log(`answered in ms: ${times.join(' ')}`);
-  await page.notebook.addCell('code', 'import time; time.sleep(6)');
-  const run = page.notebook.runCell(3, true);
+  await runCell(page, 'import time; time.sleep(4)');
   await expect(panel.locator('.mnt-busy')).toBeVisible();
   await expect(panel.locator('.mnt-busy')).toBeHidden({ timeout: 20_000 });
-  // It waits for the kernel to be idle: given up at the test's end, it would fail the test.
-  await run;
-});
-
-test('the sidebar opens a panel in a new notebook', async ({ page }) => {
-  await openSidebar(page);
-  await execute(page, 'mntrain:launch');
-  await expect(page.locator('.mnt-panel')).toBeVisible({ timeout: 60_000 });
 });
 
 /** One sentence and a button; neither a dead panel nor what ipywidgets say. */
 async function expectLost(page: IJupyterLabPageFixture): Promise<void> {
-  await expect(page.locator('.mnt-lost-panel')).toBeVisible({ timeout: 60_000 });
+  await expect(page.locator('.mnt-lost-panel')).toBeVisible({
+    timeout: 60_000
+  });
   await expect(page.locator('.mnt-lost-panel')).toHaveCount(1);
   await expect(page.locator('.mnt-panel')).toBeHidden();
   await expect(page.getByText('Error displaying widget')).toBeHidden();
-  await expect(page.locator('.jupyter-widgets-disconnected, .jupyter-widgets-broken').first()).toBeHidden();
+  await expect(
+    page
+      .locator('.jupyter-widgets-disconnected, .jupyter-widgets-broken')
+      .first()
+  ).toBeHidden();
 }
 
 async function openAgain(page: IJupyterLabPageFixture): Promise<Locator> {
@@ -237,16 +138,83 @@ async function openAgain(page: IJupyterLabPageFixture): Promise<Locator> {
   return panel;
 }
 
-test('a panel whose kernel has restarted says so, and is opened again by a button', async ({
-  page
+test('the panel launches by clicking, stops, resumes, and is opened again once its kernel has restarted', async ({
+  page,
+  baseURL
 }) => {
-  const panel = await openPanel(page, 'lost.ipynb');
+  const base = `${baseURL}/`;
+  const panel = await openPanel(page, 'panel.ipynb');
   await panel.getByLabel('Environment variables').fill('OMP_NUM_THREADS=1');
   await panel.getByLabel('Environment variables').press('Enter');
-  await panel.getByRole('button', { name: 'Launch', exact: true }).click();
+  await shot(panel, 'panel-light');
+  await expectAccessible(page, '.mnt-panel');
+  const launch = panel.getByRole('button', { name: 'Launch', exact: true });
+  await launch.focus();
+  await page.keyboard.press('Enter');
+  await expect
+    .poll(async () => (await jobs(page, base)).map(job => job.state), {
+      timeout: 60_000
+    })
+    .toContain('running');
+  await expect(page.locator('.mnt-live').last()).toBeVisible({
+    timeout: 60_000
+  });
+  // A view out of sight is not redrawn.
+  await page.locator('.mnt-live').last().scrollIntoViewIfNeeded();
+  await expect(page.locator('.mnt-live').last()).toHaveAttribute(
+    'data-mnt-step',
+    /[1-9]/,
+    { timeout: 60_000 }
+  );
+  await shot(page, 'panel-launched');
+  await page.theme.setDarkTheme();
+  await shot(page, 'panel-dark');
+  await expect(launch).toBeFocused();
+  await panel.getByRole('button', { name: 'Stacks' }).click();
+  await expect(panel.getByText(/rank 1 on node2/)).toBeVisible();
+  await shot(panel, 'panel-stacks-dark');
+  // Enter once too often stops nothing.
+  const stop = panel.getByRole('button', { name: 'Stop…' });
+  await stop.focus();
+  await page.keyboard.press('Enter');
+  await expect(
+    panel.getByRole('button', { name: 'Keep it running' })
+  ).toBeFocused();
+  await page.keyboard.press('Enter');
+  await expect(stop).toBeFocused();
+  await stop.click();
+  await expect(
+    panel.getByRole('button', { name: 'Stop without saving' })
+  ).toBeVisible();
+  await shot(panel, 'panel-stop-dark');
+  await panel.getByRole('button', { name: 'Save, then stop' }).click();
+  await expect(panel.getByText('canceled')).toBeVisible({ timeout: 60_000 });
+  await expect(panel.getByText(/Step [\d,]+ was saved/)).toBeVisible();
+  // The Jupyter server hears of it by itself, a moment after the kernel.
+  await expect
+    .poll(async () => (await jobs(page, base))[0].state)
+    .toBe('canceled');
+
+  // The run goes on from the panel, with what is chosen there.
+  await page.theme.setLightTheme();
+  const first = (await jobs(page, base))[0].job_id;
+  const resume = panel.getByRole('button', { name: /^Resume from step/ });
+  await expect(resume).toBeVisible({ timeout: 60_000 });
+  await expect(panel).toContainText('losses will be those of an unbroken run');
+  await shot(panel, 'panel-resume');
+  await resume.click();
+  await expect
+    .poll(async () => (await jobs(page, base))[0].job_id, { timeout: 60_000 })
+    .not.toBe(first);
+  const second = (await jobs(page, base))[0].job_id;
+  const offer = await page.request.get(
+    `${base}mntrain/v1/jobs/${second}/resume`
+  );
+  expect((await offer.json()).run).toBe(first);
+
+  // A panel whose kernel has restarted says so, and is opened again by a button.
   const view = page.locator('.mnt-live');
-  await expect(view).toBeVisible({ timeout: 60_000 });
-  const jobId = /j-[0-9a-f]{8}/.exec((await view.textContent())!)![0];
+  await expect(view.last()).toContainText(second, { timeout: 60_000 });
   await restartKernel(page);
   await expectLost(page);
   await page.locator('.mnt-lost-panel').scrollIntoViewIfNeeded();
@@ -256,7 +224,7 @@ test('a panel whose kernel has restarted says so, and is opened again by a butto
   await openAgain(page);
   // The job that it launched runs on, in the same place.
   await expect(view).toHaveCount(1);
-  await expect(view).toContainText(jobId);
+  await expect(view).toContainText(second);
   // Out of sight, it is not drawn.
   await view.scrollIntoViewIfNeeded();
   await expect(view).not.toHaveAttribute('data-mnt-step', '0', {
@@ -265,7 +233,7 @@ test('a panel whose kernel has restarted says so, and is opened again by a butto
   await shot(page, 'panel-opened-again');
 });
 
-test('a saved panel whose kernel is gone says so when the notebook is opened', async ({
+test('the sidebar opens a panel in a new notebook, which says so once its kernel is gone', async ({
   page
 }) => {
   await openSidebar(page);

@@ -1,7 +1,5 @@
 /** The second day of a run: saved and stopped, resumed from its view, its checkpoints kept and deleted. */
 
-import { expect, test } from '@jupyterlab/galata';
-
 import {
   endAll,
   expectAccessible,
@@ -9,8 +7,10 @@ import {
   jobs,
   launchFromCell,
   openSidebar,
-  shot
+  shot,
+  START_MS
 } from './helpers';
+import { expect, test } from './lab';
 
 const RUN = `%%mntrain launch --name second-day --env OMP_NUM_THREADS=1
 [model]
@@ -31,20 +31,17 @@ test('an ended run goes on where it was saved, and keeps what is pinned', async 
   page,
   baseURL
 }) => {
-  test.slow(); // two launches, one after the other
   const base = `${baseURL}/`;
   const newest = async () => (await jobs(page, base))[0];
   const view = await launchFromCell(page, 'second-day.ipynb', RUN);
   const step = async () => Number(await view.getAttribute('data-mnt-step'));
-  await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(2);
+  await expect.poll(step, { timeout: START_MS }).toBeGreaterThan(2);
   await expect(view.getByRole('region', { name: 'Resume' })).toHaveCount(0);
 
   // Two checkpoints: one asked for, one as it stops.
   await view.getByRole('button', { name: 'Save' }).click();
   const saved = async () =>
-    Math.max(
-      ...(await newest()).parts.map((one: any) => one.saved_step ?? 0)
-    );
+    Math.max(...(await newest()).parts.map((one: any) => one.saved_step ?? 0));
   await expect.poll(saved).toBeGreaterThan(0);
   const early = await saved();
   const first = (await newest()).job_id;
@@ -116,25 +113,4 @@ test('an ended run goes on where it was saved, and keeps what is pinned', async 
   await expect(resume).toHaveText(`Resume from step ${count(early)}`);
   await expectAccessible(page, '.jp-OutputArea-output .mnt-live');
   await shot(view, 'resume-ended-dark');
-});
-
-test('a run that saved nothing is started over', async ({ page, baseURL }) => {
-  const view = await launchFromCell(page, 'over.ipynb', RUN);
-  const step = async () => Number(await view.getAttribute('data-mnt-step'));
-  await expect.poll(step, { timeout: 90_000 }).toBeGreaterThan(0);
-  const base = `${baseURL}/`;
-  const first = (await jobs(page, base))[0].job_id;
-  await endAll(page, base);
-  const over = view.getByRole('button', { name: 'Start over…' });
-  await expect(over).toBeVisible({ timeout: 30_000 });
-  await expect(over).toHaveClass(/pri/);
-  await expect(view.getByRole('region', { name: 'Resume' })).toHaveCount(0);
-  await shot(view, 'resume-nothing-saved-light');
-  await over.click();
-  const dialog = page.locator('.jp-Dialog');
-  await expect(dialog).toContainText('step 1');
-  await dialog.getByRole('button', { name: 'Start over', exact: true }).click();
-  await expect
-    .poll(async () => (await jobs(page, base))[0].job_id, { timeout: 30_000 })
-    .not.toBe(first);
 });

@@ -2,10 +2,17 @@
 
 import { readFileSync } from 'fs';
 
-import { expect, test } from '@jupyterlab/galata';
 import type { Locator, Page } from '@playwright/test';
 
-import { endAll, execute, expectAccessible, jobs, shot } from './helpers';
+import {
+  endAll,
+  execute,
+  expectAccessible,
+  jobs,
+  shot,
+  START_MS
+} from './helpers';
+import { expect, test } from './lab';
 
 const SCRIPT = `
 import time
@@ -43,7 +50,7 @@ async function launch(
 async function expectEnded(page: Page, base: string, job: string) {
   const state = async () =>
     (await jobs(page, base)).find(one => one.job_id === job)?.state;
-  await expect.poll(state, { timeout: 90_000 }).toBe('succeeded');
+  await expect.poll(state, { timeout: START_MS }).toBe('succeeded');
 }
 
 function rowOf(list: Locator, name: string): Locator {
@@ -124,7 +131,6 @@ test.afterEach(async ({ page, baseURL }) => {
 });
 
 test('runs are found, named, noted and deleted', async ({ page, baseURL }) => {
-  test.slow(); // three jobs, one after the other
   const base = `${baseURL}/`;
   const ids: string[] = [];
   for (const [name, loss] of [
@@ -215,13 +221,13 @@ test('runs are found, named, noted and deleted', async ({ page, baseURL }) => {
   await page.keyboard.press('Delete');
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await expect(rowOf(list, 'sulaco')).toHaveCount(0);
-  expect((await jobs(page, base)).map(one => one.job_id)).not.toContain(
-    ids[1]
-  );
+  expect((await jobs(page, base)).map(one => one.job_id)).not.toContain(ids[1]);
 
   await rowOf(list, 'betty').focus();
   await page.keyboard.press('Enter');
-  await expect(page.locator('.mnt-live').filter({ hasText: ids[2] })).toBeVisible();
+  await expect(
+    page.locator('.mnt-live').filter({ hasText: ids[2] })
+  ).toBeVisible();
 
   await execute(page, 'mntrain:logs', { jobId: ids[0] });
   const log = page.locator('.mnt-log');

@@ -1,4 +1,4 @@
-/** Launches in a scheduler's queue, as the sidebar shows and cancels them. */
+/** Below a prefix: everything is reached, and launches in a scheduler's queue are shown and canceled. */
 
 import { expect, test } from '@playwright/test';
 
@@ -9,8 +9,9 @@ const port = Number(process.env.UI_PORT);
 test('what waits for nodes says why, and is canceled once confirmed', async ({
   page
 }) => {
-  await page.goto(`http://127.0.0.1:${port + 1}/user/x/lab?reset`);
+  await page.goto(`http://127.0.0.1:${port + 1}/user/x/lab`);
   const sidebar = await openSidebar(page);
+  await expect(sidebar.getByText('2 of 2 nodes up')).toBeVisible();
   const section = sidebar.getByRole('region', { name: 'Waiting for nodes' });
   await expect(section).toContainText('2 nodes of SLURM, job 7');
   await expect(section).toContainText('(Resources)');
