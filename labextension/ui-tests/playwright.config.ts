@@ -18,8 +18,9 @@ const browsers = [
   '/usr/bin/google-chrome'
 ];
 
-/** Files whose tests launch jobs. */
-const JOBS = /(lab|panel|project|resume|runs)\.spec\.ts/;
+/** Files whose tests launch jobs, on one cluster and on another: each has its nodes for itself. */
+const JOBS = /(lab|panel)\.spec\.ts/;
+const MORE_JOBS = /(project|resume|runs)\.spec\.ts/;
 
 export default {
   ...baseConfig,
@@ -29,12 +30,12 @@ export default {
   timeout: 120_000,
   expect: { timeout: 20_000 },
   fullyParallel: false,
-  // Jobs have both nodes for themselves, one file after the other; beside them, what launches none.
-  workers: 2,
+  workers: 3,
   projects: [
     // Their first steps alone take a busy machine a minute.
     { name: 'jobs', testMatch: JOBS, workers: 1, timeout: 480_000 },
-    { name: 'pages', testIgnore: JOBS, workers: 1 }
+    { name: 'more jobs', testMatch: MORE_JOBS, workers: 1, timeout: 480_000 },
+    { name: 'pages', testIgnore: [JOBS, MORE_JOBS], workers: 1 }
   ],
   retries: 0,
   use: {
@@ -61,7 +62,7 @@ export default {
   webServer: {
     command: `exec "${root}/.venv/bin/python" -m tests.ui.serve --port ${port} --output "${output}/servers"`,
     cwd: root,
-    url: `http://127.0.0.1:${port + 4}/api`,
+    url: `http://127.0.0.1:${port + 5}/api`,
     timeout: 240_000,
     stdout: 'ignore',
     stderr: 'pipe',

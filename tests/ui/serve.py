@@ -1,4 +1,4 @@
-"""Servers of the browser tests: real agents, played jobs, five Jupyter servers.
+"""Servers of the browser tests: real agents, played jobs, six Jupyter servers.
 
 ``python -m tests.ui.serve --port P --output DIR`` serves until it is told to end, and then ends all
 it started. Servers listen on 127.0.0.1, one port after the other:
@@ -8,6 +8,7 @@ P + 1  the same below the prefix ``/user/x/``, where a launch waits in a schedul
 P + 2  JupyterLab whose server lacks our part
 P + 3  JupyterLab on a cluster of eight replayed nodes with 64 ranks
 P + 4  JupyterLab on a cluster whose nodes tell the recorded jobs of tests/metrics/agreement
+P + 5  JupyterLab on two agents of another cluster, for jobs beside those of the first
 """
 
 from __future__ import annotations
@@ -34,11 +35,15 @@ from tests.agent.live import LiveAgent, free_port, free_range
 from tests.trusted import PASSED_ON, authority, install_drivers, pass_on
 
 ROOT = Path(__file__).resolve().parents[2]
-NODES = {"node1": "127.94.0.1", "node2": "127.94.0.2"}
+NODES = {
+    "ui": {"node1": "127.94.0.1", "node2": "127.94.0.2"},
+    "second": {"node1": "127.95.0.1", "node2": "127.95.0.2"},
+}
 """The first of eight; another where something else holds it."""
 READY_S = 150.0
-"""Five servers start at once: on a busy machine they took more than a minute."""
+"""Six servers start at once: on a busy machine they took more than a minute."""
 STOP_S = 10.0
+NICENESS = 5
 
 CONFIG = """
 from jupyterlab.galata import configure_jupyter_server
@@ -68,22 +73,26 @@ class Server:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.ui.serve", description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--agents", choices=NODES, help="only those of this cluster")
     parser.add_argument("--nodes", type=int, default=8, help="of the replay")
     parser.add_argument("--ranks", type=int, default=64, help="of the replay")
     arguments = parser.parse_args()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     output: Path = arguments.output.resolve()
+    if arguments.agents:
+        serve_agents(arguments.agents, output)
+        return 0
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
     # Before anything is started: all of it believes the same, but for the replay.
     authority()
-    elsewhere = Authority.make("replay")
+    elsewhere, apart = Authority.make("replay"), Authority.make("second")
     with ExitStack() as ending:
         try:
-            agents = start_agents(output, ending)
+            agents = start_agents("ui", output, ending)
             story = (arguments.nodes, arguments.ranks)
             replayed = start_replay(*story, elsewhere, output, ending)
             none = ("--ServerApp.jpserver_extensions={'jupyter_mntrain': False}",)
@@ -93,6 +102,7 @@ def main() -> int:
                 Server("bare", "ui", agents, options=none),
                 Server("replay", "replay", replayed, authority=elsewhere),
                 Server("recorded", "lab", start_recorded(output, ending)),
+                Server("second", "second", start_second(apart, output, ending), authority=apart),
             ]
             urls = {
                 server.name: start_server(server, arguments.port + number, output, ending)
@@ -108,17 +118,30 @@ def main() -> int:
     return 0
 
 
-def start_agents(output: Path, ending: ExitStack) -> str:
-    """Both agents, each on a core of its own if there are two; their addresses."""
+def serve_agents(cluster: str, output: Path) -> None:
+    """Both agents of a cluster that shares nothing with that of the process which starts this one."""
+    with ExitStack() as ending:
+        try:
+            print(f"MNTRAIN_AGENTS={start_agents(cluster, output, ending)}", flush=True)
+            signal.pause()
+        except KeyboardInterrupt:
+            pass
+
+
+def start_agents(cluster: str, output: Path, ending: ExitStack) -> str:
+    """Both agents of a cluster, each on a core of its own if there are two; their addresses."""
     addresses = []
     cores = sorted(os.sched_getaffinity(0))
-    for number, (name, address) in enumerate(NODES.items()):
-        agent = LiveAgent(name, address, free_port(address), output / "state" / name, "ui")
+    for number, (name, address) in enumerate(NODES[cluster].items()):
+        state = output / "state" / cluster / name
+        agent = LiveAgent(name, address, free_port(address), state, cluster)
         ending.callback(agent.end)
         agent.start()
         assert agent.process is not None
         # Ranks inherit it: two ranks of two threads on two cores are ten times slower.
         os.sched_setaffinity(agent.process.pid, {cores[number % len(cores)]})
+        # Training that goes on for ever leaves most of a core to the page that shows it.
+        os.setpriority(os.PRIO_PROCESS, agent.process.pid, NICENESS)
         addresses.append(agent.where)
     return " ".join(addresses)
 
@@ -135,6 +158,12 @@ def start_replay(
 def start_recorded(output: Path, ending: ExitStack) -> str:
     """Three nodes that tell recorded jobs; their addresses."""
     return start_played(["tests.metrics.agreement.serve"], {}, output, ending)
+
+
+def start_second(apart: Authority, output: Path, ending: ExitStack) -> str:
+    """Agents of another cluster; their addresses."""
+    words = ["tests.ui.serve", "--agents", "second", "--output", str(output)]
+    return start_played(words, {PASSED_ON: str(pass_on(apart))}, output, ending)
 
 
 def start_played(

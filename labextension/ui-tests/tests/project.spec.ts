@@ -6,10 +6,14 @@ import * as path from 'path';
 import { endAll, jobs, openMenu, shot, START_MS } from './helpers';
 import { expect, test } from './lab';
 
+const port = Number(process.env.UI_PORT);
+
+test.use({ baseURL: `http://127.0.0.1:${port + 5}` });
+
 /** What the server serves. */
 const NOTEBOOKS = path.resolve(
   __dirname,
-  '../test-results/servers/lab/notebooks'
+  '../test-results/servers/second/notebooks'
 );
 
 test('a script from the file browser is launched with the folder of its project', async ({

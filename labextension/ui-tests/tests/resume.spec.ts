@@ -12,6 +12,10 @@ import {
 } from './helpers';
 import { expect, test } from './lab';
 
+const port = Number(process.env.UI_PORT);
+
+test.use({ baseURL: `http://127.0.0.1:${port + 5}` });
+
 const RUN = `%%mntrain launch --name second-day --env OMP_NUM_THREADS=1
 [model]
 preset = "llama-tiny"

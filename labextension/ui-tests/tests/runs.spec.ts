@@ -14,6 +14,10 @@ import {
 } from './helpers';
 import { expect, test } from './lab';
 
+const port = Number(process.env.UI_PORT);
+
+test.use({ baseURL: `http://127.0.0.1:${port + 5}` });
+
 const SCRIPT = `
 import time
 from jupyter_mntrain import Recorder
