@@ -35,6 +35,7 @@ from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.prepare import refuse_unfit
 from tests.recipe.test_memory import held_bytes
 from tests.rows import same_rows
+from tests.searches import runs_all
 from tests.train.families import LAYERS, SMALL, VOCABULARY, whole_model, write_model
 from tests.wording import wording
 
@@ -98,7 +99,8 @@ def share_tied(parts: list[StageModule]) -> None:
 
 
 @everywhere
-@pytest.mark.parametrize("count", [1, 2, 3])
+# With three there is a first, a middle and a last one.
+@pytest.mark.parametrize("count", [1, 2, 3] if runs_all() else [3])
 def test_stages_train_and_are_saved_as_transformers_would(
     family: str, count: int, models: Path, tmp_path: Path
 ) -> None:
