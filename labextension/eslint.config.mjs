@@ -37,10 +37,8 @@ export default defineConfig([
         ...globals.es2015,
         ...globals.node
       },
-      parserOptions: {
-        project: 'tsconfig.json',
-        sourceType: 'module'
-      }
+      // Without the program's types: tsc checks those, and building them twice doubles the time.
+      parserOptions: { sourceType: 'module' }
     },
     rules: {
       '@typescript-eslint/naming-convention': [

@@ -42,13 +42,13 @@ SHOWN_LINES = 60
 INTERRUPTED = 130
 
 FAST = "not slow and not agents and not netlab"
-PASS_PROBLEMS_ON = (
-    *("tests/model", "tests/plan", "tests/metrics", "tests/show", "tests/launch", "tests/trust"),
-    *("tests/agent", "tests/cluster", "tests/workload", "tests/sources", "tests/verbs"),
-    *("tests/server", "tests/notebook"),
+OF_THE_CLUSTER = (
+    *("tests/model", "tests/plan", "tests/launch", "tests/trust", "tests/agent", "tests/cluster"),
+    *("tests/workload", "tests/sources"),
 )
-"""No code there may decide by words: its unit tests run with every cause and fix scrambled, and
-those that read some once more as they are."""
+OF_THE_NOTEBOOK = ("tests/metrics", "tests/show", "tests/verbs", "tests/server", "tests/notebook")
+"""No code of these rooms may decide by words: its unit tests run with every cause and fix
+scrambled, and those that read some once more as they are."""
 WITH_TORCH = ("tests/train", "tests/recipe", "tests/telemetry", "tests/own_scripts")
 """Their tests import torch, which takes seconds: in one process of their own."""
 PLAYWRIGHT = re.compile(r"^\s+(?P<mark>✓|✘|-|ok|x)\s+\d+ (?P<name>.+)$")
@@ -77,12 +77,13 @@ class Step:
 
     @property
     def log(self) -> Path:
-        return LOGS / f"{self.name.replace(' ', '-')}.log"
+        return LOGS / f"{re.sub(r'[^\w]+', '-', self.name)}.log"
 
 
-def pytest(name: str, marks: str, *arguments: str, workers: int = 0, **others: Any) -> Step:
-    """A step of pytest; ``workers`` of pytest-xdist, 0 without it."""
-    many = ("-n", str(workers), "--dist", "loadfile", "--no-loadscope-reorder") if workers else ()
+def pytest(name: str, marks: str, *arguments: str, workers: int = 1, **others: Any) -> Step:
+    """A step of pytest; with more than one worker by pytest-xdist."""
+    loadfile = ("--dist", "loadfile", "--no-loadscope-reorder")
+    many = ("-n", str(workers), *loadfile) if workers > 1 else ("-p", "no:xdist")
     # Steps run at the same time and would overwrite each other's cache.
     command = ("pytest", "-q", "-p", "no:cacheprovider", *many, "-m", marks, *arguments)
     return Step(name, command, **others)
@@ -94,19 +95,22 @@ def page(name: str, *command: str, **others: Any) -> Step:
 
 LAYERS: dict[str, tuple[Step, ...]] = {
     "fast": (
+        # Two processes that import half of the package each, not two that import all of it.
         pytest(
-            "unit tests, words scrambled",
-            FAST,
-            "--scramble-words",
-            *PASS_PROBLEMS_ON,
-            workers=CORES,
-            slots=2,
+            "unit tests of the cluster, words scrambled",
+            *(FAST, "--scramble-words", *OF_THE_CLUSTER),
+            workers=CORES // 2,
         ),
-        pytest("unit tests of words", FAST, "--only-words", *PASS_PROBLEMS_ON),
+        pytest(
+            "unit tests of the notebook, words scrambled",
+            *(FAST, "--scramble-words", *OF_THE_NOTEBOOK),
+            workers=CORES // 2,
+        ),
+        pytest("unit tests of words", FAST, "--only-words", *OF_THE_CLUSTER, *OF_THE_NOTEBOOK),
         pytest(
             "unit tests of the rest",
             FAST,
-            *(f"--ignore={one}" for one in (*PASS_PROBLEMS_ON, *WITH_TORCH)),
+            *(f"--ignore={one}" for one in (*OF_THE_CLUSTER, *OF_THE_NOTEBOOK, *WITH_TORCH)),
         ),
         pytest("unit tests with torch", FAST, *WITH_TORCH),
         Step("types", ("mypy",)),
