@@ -77,7 +77,7 @@ class Step:
 
     @property
     def log(self) -> Path:
-        return LOGS / f"{re.sub(r'[^\w]+', '-', self.name)}.log"
+        return LOGS / f"{self.name.replace(' ', '-').replace(',', '')}.log"
 
 
 def pytest(name: str, marks: str, *arguments: str, workers: int = 1, **others: Any) -> Step:
@@ -127,8 +127,8 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             "torchrun",
             "(slow or agents) and not netlab",
             "--durations=25",
-            workers=2 * CORES,
-            slots=SLOTS,
+            workers=CORES + 1,
+            slots=CORES,
         ),
     ),
     "cluster": (pytest("simulated cluster", "netlab", "--durations=25", workers=CORES),),
@@ -571,8 +571,11 @@ def main() -> int:
         groups = [changed_steps(arguments.changed or None)]
     else:
         names = arguments.names or list(LAYERS)
-        # One layer after the other: side by side they wait for each other longer than tests do.
-        groups = [list(steps) for name, steps in LAYERS.items() if name in names]
+        # What is fast and computes all the time, and then what waits for jobs for half of its time.
+        kinds = (("fast",), [name for name in LAYERS if name != "fast"])
+        groups = [
+            [step for name in kind if name in names for step in LAYERS[name]] for kind in kinds
+        ]
         groups += [[step] for name, step in LONG.items() if arguments.all or name in names]
     if arguments.list:
         for step in (step for steps in groups for step in steps):

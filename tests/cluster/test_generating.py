@@ -1,15 +1,14 @@
-"""``generate``, ``chat`` and ``serve``: a checkpoint of two nodes with own disks answers."""
+"""``chat``, and what cannot be generated: a checkpoint of two nodes with own disks answers.
+
+The notebook on finetuning generates and serves: ``tests/notebook/test_finetuning.py``.
+"""
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
-from rich.console import Console
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
@@ -18,7 +17,6 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.workload.workload import from_path
 from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
-from tests.standin.screen import make_context, run_words
 from tests.waiting import PATIENCE_S
 from tests.wording import says
 
@@ -83,21 +81,6 @@ def say(agents: list[LiveAgent], capsys: pytest.CaptureFixture[str]) -> Say:
 
 
 @pytest.mark.slow
-def test_it_goes_on_as_it_was_taught(cluster: Cluster, trained: str) -> None:
-    words = ("generate", trained, "The agent on", "--tokens", "20", "--temperature", "0")
-    outcome = run_words(words, make_context(cluster))  # type: ignore[arg-type]
-    found = outcome.data
-    assert (found["job_id"], found["step"], found["prompt"]) == (trained, 60, "The agent on")
-    assert (SENTENCE * 3).startswith(f"The agent on{found['text']}")
-    assert len(found["text"]) > 20
-    console = Console(file=io.StringIO())
-    console.print(outcome.renderable)
-    out = console.file.getvalue()  # type: ignore[attr-defined]
-    assert f"{trained}, step 60" in out
-    assert f"The agent on{found['text'].rstrip()}" in " ".join(out.split())
-
-
-@pytest.mark.slow
 def test_what_cannot_be_generated_is_one_line(say: Say, trained: str, cluster: Cluster) -> None:
     code, out, _ = say("generate", trained, "Hello", "--chat")
     assert code == 1
@@ -137,28 +120,6 @@ def test_a_chat_has_several_turns_and_its_job_ends_with_it(
     assert code == RefusedError.exit_code
     assert says("this model has no chat template", err)
     assert says("add --completion", err)
-
-
-@pytest.mark.slow
-def test_a_checkpoint_is_served_until_its_job_is_stopped(
-    say: Say, trained: str, cluster: Cluster
-) -> None:
-    code, out, err = say("--json", "serve", trained)
-    assert code == 0, err
-    found = json.loads(out)
-    serving = cluster.job(found["job_id"])
-    assert serving.serving_url(PATIENCE_S) == found["url"]
-    asked = {"prompt": "The agent on", "max_tokens": 20, "temperature": 0.0}
-    answer = httpx.post(f"{found['url']}/completions", json=asked, timeout=PATIENCE_S)
-    assert answer.status_code == 200, answer.text
-    said = f"The agent on{answer.json()['choices'][0]['text']}"
-    assert (SENTENCE * 3).startswith(said)
-    assert found["url"] in say("status", found["job_id"])[1]
-    assert say("stop", found["job_id"])[0] == 0
-    assert serving.wait(PATIENCE_S).state == "canceled"
-    assert serving.serving_url() is None
-    with pytest.raises(httpx.TransportError):
-        httpx.get(f"{found['url']}/models")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -139,7 +138,6 @@ print("left open")
 
 
 def test_a_process_that_forgets_to_close_ends_cleanly_and_at_once() -> None:
-    begun = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", EXIT],
         capture_output=True,
@@ -149,4 +147,3 @@ def test_a_process_that_forgets_to_close_ends_cleanly_and_at_once() -> None:
     )
     assert (done.returncode, done.stdout) == (0, "left open\n"), done.stderr
     assert done.stderr == ""
-    assert time.monotonic() - begun < 30

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import httpx
@@ -41,9 +40,7 @@ def test_the_end_of_the_server_ends_the_watching(
     server = new_server(agent.where)
     server.get("/status")
     wait_for(lambda: agent._listeners)
-    began_s = time.monotonic()
     assert server.end() == 0, server.log
-    assert time.monotonic() - began_s < 10
     wait_for(lambda: not agent._listeners)
     assert "Traceback" not in server.log
 

@@ -119,7 +119,7 @@ def main() -> int:
 
 
 def serve_agents(cluster: str, output: Path) -> None:
-    """Both agents of a cluster that shares nothing with that of the process which starts this one."""
+    """Both agents of a cluster that shares nothing with that of the starting process."""
     with ExitStack() as ending:
         try:
             print(f"MNTRAIN_AGENTS={start_agents(cluster, output, ending)}", flush=True)

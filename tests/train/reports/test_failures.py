@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -89,12 +88,10 @@ def test_a_report_that_hangs_neither_stops_a_step_nor_the_end(
     said: list[str], gate: threading.Event
 ) -> None:
     report = Background("x", lambda: Kept(may=gate, fails_at=0), said.append)
-    begun = time.monotonic()
     for step in range(MOST_WAITING + 10):
         report.log(step, {"train/loss": 1.0})
     report.stop()
     report.join(0.05)
-    assert time.monotonic() - begun < 5.0
     assert len(said) == 2
     assert "x is too slow: steps from 1000" in said[0]
     assert said[1] == "report: x did not finish; its last steps may be missing"
