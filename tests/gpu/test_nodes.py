@@ -1,4 +1,8 @@
-"""The acceptance between nodes: a launch of the product on two real agents, and its report."""
+"""The acceptance between nodes: a launch of the product on two real agents, and its report.
+
+Without all cases, ``test_stand_in.py`` has a bare torchrun start the same ranks, and
+``tests/cluster/test_projects.py`` launches a project: this one takes 40 s of CPU to be sent.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,13 @@ import pytest
 
 from tests.agent.live import addresses_of, two_agents
 from tests.gpu.ranks import ROOT
+from tests.searches import runs_all
 from tests.trusted import install_drivers
 
-pytestmark = pytest.mark.slow
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not runs_all(), reason="a minute of CPU: set MNTRAIN_ALL_CASES"),
+]
 
 
 def test_two_nodes_hold_between_them_and_their_report_is_here(tmp_path: Path) -> None:

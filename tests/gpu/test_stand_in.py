@@ -42,7 +42,7 @@ def states(check: dict[str, Any], state: str) -> set[str]:
 
 
 def test_what_has_a_meaning_on_a_cpu_holds_there(tmp_path: Path) -> None:
-    tried = range(5) if runs_all() else (0, 1, 4)  # test_nodes.py has stages
+    tried = range(5) if runs_all() else (0, 1, 4)  # the last test has stages
     done, checks = on_cpu(tmp_path, "--only", ",".join(map(str, [*tried, *range(5, 10)])))
     assert done.returncode == 0, done.stdout + done.stderr
     assert {number: one["state"] for number, one in checks.items()} == {
@@ -100,7 +100,6 @@ def test_a_failing_case_does_not_keep_the_others_from_running(tmp_path: Path) ->
     assert (checks[0]["state"], checks[1]["state"]) == ("held", "failed"), done.stdout
 
 
-@IN_FULL  # test_nodes.py has a launch do it
 def test_ranks_that_torchrun_starts_hold_between_them() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", "-m", "tests.gpu.between"]

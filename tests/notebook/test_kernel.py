@@ -26,16 +26,23 @@ pytestmark = [
 CELL_TIMEOUT_S = 1000
 """On a machine that is busy with other work."""
 
-ENDLESS = """%%mntrain launch --env OMP_NUM_THREADS=1 -o job
+ENDLESS = """%%mntrain launch -o job
+import time
+from jupyter_mntrain import Recorder
+recorder = Recorder()
+while True:
+    recorder.step(tokens=100, loss=1.0)
+    time.sleep(0.1)"""
+"""Waits between its steps, so that it leaves the cores to those who look at it."""
+
+SHORT = """%%mntrain launch --member node1:1 --env OMP_NUM_THREADS=1 -o job
 [model]
 preset = "llama-tiny"
 [pipeline]
 microbatches = 4
 [train]
-steps = 100000
+steps = 12
 batch_size = 8"""
-
-SHORT = ENDLESS.replace("100000", "12").replace("launch", "launch --member node1:1")
 
 WAIT_FOR_STEPS = """import time
 deadline = time.monotonic() + 900
