@@ -45,6 +45,7 @@ export default {
     trace: 'off',
     screenshot: 'only-on-failure',
     viewport: { width: 1400, height: 1000 },
+    contextOptions: { reducedMotion: 'reduce' },
     launchOptions: {
       executablePath:
         process.env.CHROMIUM ?? browsers.find(existsSync) ?? browsers[0],

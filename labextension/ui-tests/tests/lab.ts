@@ -40,6 +40,7 @@ async function open(browser: Browser, baseURL: string): Promise<Lab> {
   const context = await browser.newContext({
     baseURL,
     viewport: VIEWPORT,
+    reducedMotion: 'reduce',
     permissions: ['clipboard-read', 'clipboard-write']
   });
   const lab = await galata.initTestPage(
