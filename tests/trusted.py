@@ -31,7 +31,7 @@ from jupyter_mntrain.trust.certificates import (
 from jupyter_mntrain.trust.credentials import Credentials, write_private
 from jupyter_mntrain.trust.member_register import Register, RegisteredMember
 
-CLUSTERS = ("default", "test", "lab", "ui", "bad", "books", "lessons")
+CLUSTERS: tuple[str, ...] = ("default", "test", "lab", "ui", "bad", "books", "lessons")
 CLUSTERS += ("fuzz", "replay", "second", "served", "ours", "tuned")
 """Names that tests use for it."""
 
