@@ -2,18 +2,22 @@
 
 An agent has torch imported when a driver first looks at it, and keeps the answer in its state
 directory until something is installed. Nearly every file of tests has agents of its own, whose
-first launch would wait for it anew. Those of the demo, the simulated cluster and SLURM begin with
-nothing.
+first launch would wait for it anew. Those of the demo and SLURM begin with nothing, and so
+does one of each simulated cluster.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
+
+from filelock import FileLock
 
 from jupyter_mntrain.agent.machine.software.loaded_book import LoadedBook
 from jupyter_mntrain.model.files import write_atomically
+from tests.waiting import PATIENCE_S
 
 FILE = "loaded.json"
 
@@ -34,6 +38,18 @@ def keep_known_python(state: Path, python: str) -> None:
     if known is not None and known.is_whole:
         shared.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(shared, own.read_bytes())
+
+
+def give_asked_pythons(state: Path, pythons: Sequence[str]) -> None:
+    """Put there what these interpreters load; the first in a run has them asked, as an agent."""
+    shared = Path(os.environ["XDG_CACHE_HOME"]) / "mntrain-tests" / f"asked-{FILE}"
+    shared.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{shared}.lock"):
+        book = LoadedBook(shared)
+        for python in pythons:
+            assert book.ask(python, PATIENCE_S) is not None, f"{python} does not say what it loads"
+    state.mkdir(parents=True, exist_ok=True)
+    write_atomically(state / FILE, shared.read_bytes())
 
 
 def _shared(python: str) -> Path | None:

@@ -11,12 +11,11 @@ from typing import NamedTuple
 import pytest
 
 from jupyter_mntrain.model.errors import RefusedError
-from tests.faults.bench import Bench
+from tests.faults.bench import IS_WHOLE, Bench, light_launcher
 from tests.faults.lasting import Stalls, report_stall
 from tests.faults.limits import PATIENCE_S
-from tests.faults.table import WRITES_PAGE, Outcome, report
+from tests.faults.table import Outcome, report
 from tests.netlab import DATA, Host
-from tests.searches import runs_all
 from tests.waiting import until
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
@@ -36,6 +35,8 @@ class Fails(NamedTuple):
     alone: str
     node: str = "node2"
     rank: int | None = 1
+    is_whole: bool = False
+    """Whether that needs the real torchrun and torch in ranks."""
     is_proved_by: str = ""
     """Another test of the short form."""
 
@@ -58,6 +59,7 @@ FAILS = [
         "terminated",
         10,
         "all nodes end in 1 to 2 s; the others say only 'connection closed by peer'",
+        is_whole=True,
     ),
     Fails(
         "rank gets SIGKILL, as by the kernel when memory runs out",
@@ -78,8 +80,8 @@ FAILS = [
     Fails(
         "rank runs out of GPU memory",
         raising(
-            "raise torch.OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB. "
-            "GPU 0 has a total capacity of 23.68 GiB')"
+            "import torch; raise torch.OutOfMemoryError('CUDA out of memory. "
+            "Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.68 GiB')"
         ),
         "gpu-out-of-memory",
         10,
@@ -112,14 +114,13 @@ FAILS = [
 ]
 
 
-IS_LONG = runs_all() or WRITES_PAGE
-SHORT = [row for row in FAILS if IS_LONG or not row.is_proved_by]
+SHORT = [row for row in FAILS if IS_WHOLE or not row.is_proved_by]
 
 
 @pytest.mark.parametrize("row", SHORT, ids=lambda row: row.fault)
 def test_what_ends_a_job_is_named(bench: Bench, row: Fails) -> None:
     with bench.cleaned_up():
-        bench.launch_and_step()
+        bench.launch_and_step(is_whole=row.is_whole)
         since_s = time.time()
         row.do(bench)
         took_s, seen = bench.first_time(
@@ -190,8 +191,10 @@ def test_what_keeps_a_job_from_its_first_step_is_named(bench: Bench, row: Stalls
     with bench.cleaned_up(), row.do(bench):
         since_s = time.time()
         words = ("--member", "node1:1:eth1", "--member", "node2:1:eth1", "--port", str(PORT))
-        assert bench.launch(*words, code=RefusedError.exit_code)["kind"] == row.refused_as
-        bench.launch(*words, "--skip-doctor")
+        words += light_launcher()  # ranks wait in Gloo
+        refused = bench.launch(*words, code=RefusedError.exit_code, is_whole=True)
+        assert refused["kind"] == row.refused_as
+        bench.launch(*words, "--skip-doctor", is_whole=True)
         took_s, seen = bench.first_time(
             since_s,
             lambda o: o.get("job") == bench.job and o["stall_kind"] == row.kind,

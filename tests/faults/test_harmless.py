@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import start
-from tests.faults.bench import OVER, SCRIPT, STARTED_S, Bench
+from tests.faults.bench import OVER, SCRIPT, STARTED_S, Bench, light
 from tests.faults.limits import LOST_WITHIN_S, PATIENCE_S
 from tests.faults.table import Outcome, report
 from tests.netlab import MANAGEMENT, Host
@@ -33,7 +33,7 @@ def run(code):
     return "".join(one.get("text", "") for one in said)
 run("%load_ext jupyter_mntrain")
 run("%mntrain --cluster lab status")
-run("%mntrain --cluster lab launch SCRIPT --member node1:1 --member node2:1")
+run("%mntrain --cluster lab launch SCRIPT --member node1:1 --member node2:1 OPTIONS")
 time.sleep(600)
 """
 
@@ -41,7 +41,8 @@ time.sleep(600)
 def test_a_kernel_that_is_killed_harms_nothing(bench: Bench) -> None:
     def begin() -> None:
         program = bench.driver.home / "kernel.py"
-        program.write_text(KERNEL.replace("SCRIPT", str(SCRIPT)))
+        code = KERNEL.replace("SCRIPT", str(SCRIPT)).replace("OPTIONS", " ".join(light()))
+        program.write_text(code)
         known = {one.get("job") for one in bench.seen()}
         start(bench.driver, [sys.executable, str(program)], bench.driver.home / "kernel.log")
         _, seen = bench.first_time(0, lambda o: o.get("job") not in {None, *known}, PATIENCE_S)

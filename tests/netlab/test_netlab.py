@@ -10,6 +10,7 @@ import pytest
 
 from tests.netlab import DATA, Lab, LabError, existing, missing, own_lab
 from tests.netlab.requirements import missing_tools
+from tests.waiting import until
 
 needs_a_lab = pytest.mark.skipif(missing() is not None, reason=f"no lab: {missing()}")
 
@@ -31,7 +32,8 @@ def test_hosts_are_machines_of_their_own():
             "docker0", "eth0", "eth1", "lo",
         ]  # fmt: skip
         sleeper = one.popen(["sleep", "600"])
-        assert "sleep" in one.run(["ps", "-e"]).stdout
+        # It is nsenter, env and setpriv before it is that.
+        until(lambda: "sleep" in one.run(["ps", "-e"]).stdout, "it to run")
         assert "sleep" not in two.run(["ps", "-e"]).stdout
         one.power_cut()
         assert sleeper.wait(10) != 0
