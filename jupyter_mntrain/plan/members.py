@@ -302,8 +302,6 @@ def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:
             why = f"leased to {jobs[gpu.index]}"
         elif gpu.processes:
             why = f"busy with {gpu.owners}"
-        elif not gpu.is_idle:
-            why = f"{gpu.memory_used_bytes / 2**30:.1f} GiB of its memory is in use"
         elif gpu.uuid in taken:
             why = "taken by an earlier member on the same machine"
         else:

@@ -122,9 +122,9 @@ def rank_memory(
 
 
 def lent_memory(node: NodeInfo) -> dict[int, int]:
-    """Memory of each GPU that a node's owner lends, by index."""
+    """Free memory of each GPU, as far as a node's owner lends it, by index."""
     lending = node.lending
-    return {gpu.index: lending.memory_of(gpu.memory_total_bytes) for gpu in node.inventory.gpus}
+    return {gpu.index: lending.memory_of(gpu.free_bytes) for gpu in node.inventory.gpus}
 
 
 def memory_notes(found: Sequence[RankMemory]) -> list[Problem]:

@@ -168,17 +168,21 @@ def test_more_gpus_than_are_idle_names_who_has_them() -> None:
         ),
         gpu(1),
         gpu(2),
-        gpu(3, memory_used_bytes=3 << 30),
     )
     text = refusal([Member(node="a", nproc=2)], node("a", gpus=cards, leased={"j-00000001": (1,)}))
-    assert text.startswith("a: 2 idle GPUs requested, but only 1 of 4 are idle")
-    for reason in (
-        "GPU 0 busy with pid 41 and pid 42",
-        "GPU 1 leased to j-00000001",
-        "GPU 3 3.0 GiB",
-    ):
+    assert text.startswith("a: 2 idle GPUs requested, but only 1 of 3 are idle")
+    for reason in ("GPU 0 busy with pid 41 and pid 42", "GPU 1 leased to j-00000001"):
         assert says(reason, text)
     assert text.endswith("Fix: ask for a:1.")
+
+
+@pytest.mark.parametrize("used_bytes", [0, 3 << 30, 9 << 30])
+@pytest.mark.parametrize("asked", ["a", "a:1", "a:gpu0"])
+def test_a_display_is_no_job(used_bytes: int, asked: str) -> None:
+    """A 4K desktop with a browser, and a GPU that shares its machine's memory."""
+    there = node("a", gpus=(gpu(0, memory_used_bytes=used_bytes),))
+    (chosen,) = choose_participants([parse_member(asked)], [there])
+    assert chosen.gpus == (0,)
 
 
 def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:

@@ -40,6 +40,6 @@ class Lending(Record, frozen=True):
     def lends_gpu(self, index: int) -> bool:
         return self.gpus is None or index in self.gpus
 
-    def memory_of(self, total_bytes: int) -> int:
+    def memory_of(self, free_bytes: int) -> int:
         """How much of a GPU's memory is lent."""
-        return total_bytes if self.memory_bytes is None else min(total_bytes, self.memory_bytes)
+        return free_bytes if self.memory_bytes is None else min(free_bytes, self.memory_bytes)

@@ -175,8 +175,17 @@ class Gpu(Record, frozen=True):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no process computes on it and at most 1 GiB is used (a desktop's share)."""
-        return not self.processes and self.memory_used_bytes <= 1 << 30
+        """Whether no process computes on it. What a display holds of its memory is no job: a 4K
+        desktop with a browser takes 1 to 2 GiB, and a GPU that shares its machine's memory (DGX
+        Spark, Jetson) shows what the whole machine uses.
+        """
+        return not self.processes
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory that a job gets there: what nobody uses; all of it once what computes has ended."""
+        held = self.memory_used_bytes if self.is_idle else 0
+        return max(0, self.memory_total_bytes - held)
 
 
 class Tools(Record, frozen=True):

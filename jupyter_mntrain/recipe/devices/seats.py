@@ -99,7 +99,7 @@ def _on_node(
             node=node,
             gpu=f"GPU {index}" if card is None else f"GPU {index}, {card.name}",
             capability=None if card is None else card.compute_capability,
-            memory_bytes=None if card is None else lending.memory_of(card.memory_total_bytes),
+            memory_bytes=None if card is None else lending.memory_of(card.free_bytes),
             tools=versions.tools,
             has_varlen=_has_varlen(versions.torch),
         )

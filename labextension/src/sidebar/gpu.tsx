@@ -12,8 +12,7 @@ import { trans } from '../trans';
 export function GpuRow(props: INodeContext & { gpu: Gpu }): JSX.Element {
   const { gpu, node, past } = props;
   const name = trans.__('GPU %1', gpu.index);
-  const isBusy =
-    (gpu.processes?.length ?? 0) > 0 || gpu.memory_used_bytes > 2 ** 30;
+  const isBusy = (gpu.processes?.length ?? 0) > 0;
   const lent = isLent(node, gpu);
   const degrees =
     typeof gpu.temperature_c === 'number'
