@@ -42,13 +42,21 @@ SHOWN_LINES = 60
 INTERRUPTED = 130
 
 FAST = "not slow and not agents and not netlab"
-OF_THE_CLUSTER = (
-    *("tests/model", "tests/plan", "tests/launch", "tests/trust", "tests/agent", "tests/cluster"),
-    *("tests/workload", "tests/sources"),
-)
-OF_THE_NOTEBOOK = ("tests/metrics", "tests/show", "tests/verbs", "tests/server", "tests/notebook")
+SCRAMBLED = {
+    "agents": ("tests/agent", "tests/model", "tests/launch", "tests/trust"),
+    "the cluster": ("tests/cluster", "tests/plan", "tests/workload", "tests/sources"),
+    "the notebook": (
+        "tests/metrics",
+        "tests/show",
+        "tests/verbs",
+        "tests/server",
+        "tests/notebook",
+    ),
+}
 """No code of these rooms may decide by words: its unit tests run with every cause and fix
-scrambled, and those that read some once more as they are."""
+scrambled, and those that read some once more as they are. A process for each part, which imports
+that part of the package alone."""
+PASS_PROBLEMS_ON = tuple(room for rooms in SCRAMBLED.values() for room in rooms)
 WITH_TORCH = ("tests/train", "tests/recipe", "tests/telemetry", "tests/own_scripts")
 """Their tests import torch, which takes seconds: in one process of their own."""
 PLAYWRIGHT = re.compile(r"^\s+(?P<mark>✓|✘|-|ok|x)\s+\d+ (?P<name>.+)$")
@@ -95,24 +103,21 @@ def page(name: str, *command: str, **others: Any) -> Step:
 
 LAYERS: dict[str, tuple[Step, ...]] = {
     "fast": (
-        # Two processes that import half of the package each, not two that import all of it.
-        pytest(
-            "unit tests of the cluster, words scrambled",
-            *(FAST, "--scramble-words", *OF_THE_CLUSTER),
-            workers=CORES // 2,
+        *(
+            pytest(
+                f"unit tests of {part}, words scrambled",
+                *(FAST, "--scramble-words", "--durations=10", *rooms),
+                workers=CORES // 2,
+            )
+            for part, rooms in SCRAMBLED.items()
         ),
-        pytest(
-            "unit tests of the notebook, words scrambled",
-            *(FAST, "--scramble-words", *OF_THE_NOTEBOOK),
-            workers=CORES // 2,
-        ),
-        pytest("unit tests of words", FAST, "--only-words", *OF_THE_CLUSTER, *OF_THE_NOTEBOOK),
+        pytest("unit tests with torch", FAST, *WITH_TORCH),
+        pytest("unit tests of words", FAST, "--only-words", *PASS_PROBLEMS_ON),
         pytest(
             "unit tests of the rest",
             FAST,
-            *(f"--ignore={one}" for one in (*OF_THE_CLUSTER, *OF_THE_NOTEBOOK, *WITH_TORCH)),
+            *(f"--ignore={one}" for one in (*PASS_PROBLEMS_ON, *WITH_TORCH)),
         ),
-        pytest("unit tests with torch", FAST, *WITH_TORCH),
         Step("types", ("mypy",)),
         page("unit tests of the page", "test", "--silent"),
         page("style of the page", "lint:check"),
