@@ -183,7 +183,7 @@ class Gpu(Record, frozen=True):
 
     @property
     def free_bytes(self) -> int:
-        """Memory that a job gets there: what nobody uses; all of it once what computes has ended."""
+        """Memory that a job gets there: what nobody uses; all of it once what computes ends."""
         held = self.memory_used_bytes if self.is_idle else 0
         return max(0, self.memory_total_bytes - held)
 

@@ -238,8 +238,9 @@ def test_of_two_machines_the_one_that_answered_a_link_try_counts() -> None:
     link = LinkTry(interface="eth1", trouble="refused", peer="n1", neighbor=other)
     same = neighbor("aa:01")
     seen = evidence(network=same, at_launch=same, links=(link,))
-    parts = lost(0, evidence=seen), stopped(1, evidence=evidence(network=OWNER, at_launch=OWNER))
-    assert told(verdict(*parts))[:2] == (Kind.DUPLICATE_ADDRESS, "n1")
+    for known in (evidence(network=OWNER, at_launch=OWNER), None):  # on its way
+        parts = lost(0, evidence=seen), stopped(1, evidence=known)
+        assert told(verdict(*parts))[:2] == (Kind.DUPLICATE_ADDRESS, "n1")
 
 
 def test_a_card_that_was_exchanged_is_no_other_machine() -> None:

@@ -29,7 +29,7 @@ def another_machine(parts: Sequence[PartStatus], time_s: float | None = None) ->
                 cause=f"{now.address} is answered by another machine {than}(MAC {now.mac} instead "
                 f"of {before or own})",
                 fix=fix_of(Kind.DUPLICATE_ADDRESS, address=now.address, mac=now.mac),
-                node=owner.node if owner else part.node,
+                node=owner.node if owner else _peer(evidence, now.address) or part.node,
                 time_s=time_s,
             )
             return Hypothesis(problem, (f"{part.node} sends to the MAC address {now.mac} now",))
@@ -67,6 +67,12 @@ def _owner(parts: Iterable[PartStatus], address: str) -> PartStatus | None:
         if address in own:
             return part
     return None
+
+
+def _peer(evidence: Evidence, address: str) -> str:
+    """The node that was tried there: whose own evidence may be still on its way."""
+    tried = {link.neighbor.address: link.peer for link in evidence.links or () if link.neighbor}
+    return tried.get(address, "")
 
 
 def _mac(part: PartStatus) -> str:
