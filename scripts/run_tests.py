@@ -132,11 +132,11 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             "torchrun",
             "(slow or agents) and not netlab",
             "--durations=25",
-            workers=CORES + 1,
-            slots=CORES,
+            workers=5 * CORES // 2,
+            slots=SLOTS,
         ),
     ),
-    "cluster": (pytest("simulated cluster", "netlab", "--durations=25", workers=CORES),),
+    "cluster": (pytest("simulated cluster", "netlab", "--durations=25", workers=2 * CORES),),
     "browser": (
         Step(
             "browser",
@@ -576,11 +576,8 @@ def main() -> int:
         groups = [changed_steps(arguments.changed or None)]
     else:
         names = arguments.names or list(LAYERS)
-        # What is fast and computes all the time, and then what waits for jobs for half of its time.
-        kinds = (("fast",), [name for name in LAYERS if name != "fast"])
-        groups = [
-            [step for name in kind if name in names for step in LAYERS[name]] for kind in kinds
-        ]
+        # One layer after the other: side by side a page waits for its turn for minutes.
+        groups = [list(steps) for name, steps in LAYERS.items() if name in names]
         groups += [[step] for name, step in LONG.items() if arguments.all or name in names]
     if arguments.list:
         for step in (step for steps in groups for step in steps):
