@@ -209,7 +209,7 @@ def _changed(tunable: Tunable, value: Any, source: str) -> Tunable:
 
 def _file(path: Path, *, is_named: bool) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         if not is_named:
             return {}

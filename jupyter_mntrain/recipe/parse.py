@@ -72,7 +72,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         RecipeError: naming the field, its value and what is allowed.
     """
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8")
+        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
     except OSError as error:
         cause = f"recipe {path} cannot be read: {error.strerror}"
         raise RecipeError(cause, fix="check the path") from None

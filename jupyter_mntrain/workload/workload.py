@@ -5,8 +5,10 @@ Both are checked before any node is asked: a recipe field by field, a script by 
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import tokenize
 import tomllib
 import warnings
 from collections.abc import Sequence
@@ -30,6 +32,8 @@ from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
 
 CELL_SCRIPT = "cell.py"
+_DECLARED = re.compile(r"^([ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
+"""A script's encoding, in one of its first two lines: PEP 263."""
 
 
 class Workload(Record, frozen=True):
@@ -105,6 +109,7 @@ def from_cell(
         SpecError: it is neither; the reason is that of the more likely one.
         RecipeError: a field of the recipe is wrong.
     """
+    text = text.removeprefix("\ufeff")  # pasted
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
         raise SpecError(
             "the cell is empty", fix="put a recipe (TOML) or a Python training script below"
@@ -198,16 +203,36 @@ def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str
         SpecError: it cannot be read.
     """
     try:
-        return path.expanduser().read_text(encoding="utf-8")
+        return _decoded(path.expanduser().read_bytes(), is_script=path.suffix == ".py")
     except FileNotFoundError:
         fix = use_nearest(path.name, [*_neighbors(path), *known], "check the path")
         raise SpecError(f"{path}: no such {what}", fix=fix) from None
     except IsADirectoryError:
         raise SpecError(f"{path}: is a directory", fix=f"name a {what} in it") from None
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, SyntaxError):
         raise SpecError(f"{path}: is not UTF-8 text", fix="save it as UTF-8") from None
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}", fix="check the path") from None
+
+
+def _decoded(content: bytes, *, is_script: bool) -> str:
+    """Text of a file, without a byte order mark; of a script, in the encoding that it declares.
+
+    What is sent is UTF-8, so the declaration (PEP 263) is made to say that.
+
+    Raises:
+        UnicodeDecodeError: it is in another encoding.
+        SyntaxError: it declares one that Python does not know, or another than its mark's.
+    """
+    encoding = "utf-8-sig"
+    if is_script:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
+    text = io.TextIOWrapper(io.BytesIO(content), encoding=encoding).read()
+    if encoding in ("utf-8", "utf-8-sig"):
+        return text
+    lines = text.split("\n", 2)
+    lines[:2] = (_DECLARED.sub(r"\g<1>utf-8", line) for line in lines[:2])
+    return "\n".join(lines)
 
 
 def _neighbors(path: Path) -> list[str]:

@@ -4,6 +4,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.workload.workload import from_cell, from_path
 from tests.wording import wording
 
@@ -121,6 +122,37 @@ def test_a_key_given_twice_is_named_in_the_fix(tmp_path):
         from_path(tmp_path / "twice.toml")
     assert caught.value.kind is Kind.BAD_RECIPE
     assert "each key once" in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("content", "sent"),
+    [
+        (b"\xef\xbb\xbfprint('\xc3\xa9')\n", "print('é')\n"),
+        (b"\xef\xbb\xbf# coding: utf-8\nx = 1\n", "# coding: utf-8\nx = 1\n"),
+        (b"# -*- coding: latin-1 -*-\nx = '\xe9'\n", "# -*- coding: utf-8 -*-\nx = 'é'\n"),
+        (b"#!/usr/bin/python\n# vim: set fileencoding=cp1252 :\nx = '\x80'", "x = '€'"),
+        (b"a = 1\r\nb = 2\r\n", "a = 1\nb = 2\n"),
+    ],
+)
+def test_a_script_is_read_as_python_reads_it(tmp_path, content, sent):
+    (tmp_path / "train.py").write_bytes(content)
+    made = from_path(tmp_path / "train.py").files["train.py"]
+    assert made.endswith(sent)
+    assert exec_of(made) == exec_of(content)
+
+
+def exec_of(source):
+    """What it leaves, of bytes as Python reads them in a file."""
+    found = {}
+    exec(compile(source, "train.py", "exec"), found)
+    return {name: value for name, value in found.items() if not name.startswith("__")}
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_byte_order_mark_is_no_part_of_a_recipe(tmp_path, mark):
+    (tmp_path / "r.toml").write_text(f"{mark}{RECIPE}", encoding="utf-8")
+    assert from_path(tmp_path / "r.toml").recipe == load_recipe(tmp_path / "r.toml")
+    assert from_cell(f"{mark}{RECIPE}", directory=tmp_path).recipe is not None
 
 
 def test_compiling_a_script_never_warns(tmp_path):

@@ -62,7 +62,7 @@ def _outer_rules(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
 
 def _rules_in(folder: Path, name: str) -> list[tuple[Path, GitIgnoreSpec]]:
     try:
-        text = (folder / name).read_text(encoding="utf-8", errors="replace")
+        text = (folder / name).read_text(encoding="utf-8-sig", errors="replace")
     except OSError:
         return []
     return [(folder, GitIgnoreSpec.from_lines(text.splitlines()))]

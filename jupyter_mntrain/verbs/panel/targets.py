@@ -142,7 +142,7 @@ def _is_recipe(path: Path) -> bool:
     try:
         if path.stat().st_size > LARGEST_RECIPE_BYTES:
             return False
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
         return False
     return bool(content) and content.keys() <= _SECTIONS
