@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy
+from jupyter_mntrain.model.whereabouts import user_name
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class DriverSession:
             RefusedError: this driver is read-only.
         """
         self.refuse_read_only()
-        by = submitted_by or f"{getpass.getuser()}@{socket.gethostname()}"
+        by = submitted_by or f"{user_name()}@{socket.gethostname()}"
         return AgentLauncher(self.live, clock=self.clock, submitted_by=by, ways=self.ways)
 
     def refuse_read_only(self) -> None:

@@ -18,6 +18,7 @@ from jupyter_mntrain.command_line.parser import Completion, Parser
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.text.foreign import is_safe
 from jupyter_mntrain.model.tunables import all_tunables
+from jupyter_mntrain.model.whereabouts import current_folder
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.show.bundles import PROGRAM
 from jupyter_mntrain.verbs.command import top_parser, verb_parser
@@ -29,7 +30,7 @@ from jupyter_mntrain.verbs.verb import Verb
 class Completer:
     """Completes a line that begins with ``%mntrain``."""
 
-    def __init__(self, clusters: Clusters, directory: Callable[[], Path] = Path.cwd) -> None:
+    def __init__(self, clusters: Clusters, directory: Callable[[], Path] = current_folder) -> None:
         self._clusters = clusters
         self._directory = directory
 

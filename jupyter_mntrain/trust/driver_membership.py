@@ -6,7 +6,6 @@ machine that made the cluster, it also holds ``authority.key`` and the register 
 
 from __future__ import annotations
 
-import getpass
 import re
 import shutil
 import socket
@@ -19,6 +18,7 @@ import platformdirs
 
 from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import SpecError, TrustError
+from jupyter_mntrain.model.whereabouts import user_name
 from jupyter_mntrain.trust.audit import FILE, Audit
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import (
@@ -54,7 +54,7 @@ def known_clusters() -> tuple[str, ...]:
 
 def own_driver_name() -> str:
     """Return ``user-host``, with invalid characters replaced."""
-    text = re.sub(r"[^A-Za-z0-9._-]", "-", f"{getpass.getuser()}-{socket.gethostname()}")
+    text = re.sub(r"[^A-Za-z0-9._-]", "-", f"{user_name()}-{socket.gethostname()}")
     return text[:63].strip("-._") or "driver"
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.model.environment import ALLOCATION_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import current_folder
 from jupyter_mntrain.show.screen import Screen
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Context:
     cell: str | None = None
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    directory: Path = field(default_factory=Path.cwd)
+    directory: Path = field(default_factory=current_folder)
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
 

@@ -24,6 +24,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, SetIn
 from jupyter_mntrain.model.text.spelling import use_nearest
+from jupyter_mntrain.model.whereabouts import current_folder
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
 from jupyter_mntrain.recipe.changes.settings import Setting, setting_of, settings_of_recipe
 from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
@@ -95,7 +96,7 @@ def from_built_in(
 ) -> Workload:
     """Make a workload of a built-in recipe."""
     _refuse_arguments(arguments)
-    return _recipe(ours.text, overrides, name=ours.name, directory=Path.cwd(), job=ours.name)
+    return _recipe(ours.text, overrides, name=ours.name, directory=current_folder(), job=ours.name)
 
 
 def from_cell(

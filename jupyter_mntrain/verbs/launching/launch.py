@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import socket
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +14,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.whereabouts import user_name
 from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.software.versions import version_notes
 from jupyter_mntrain.show import formats
@@ -263,8 +263,4 @@ def started_data(job: Job, notes: Sequence[Problem]) -> dict[str, object]:
 
 def submitter(context: Context) -> str:
     """User and host that submit the job, for its record."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # in a container, a uid may have no name
-        user = "?"
-    return f"{user}@{socket.gethostname()} {context.program}"
+    return f"{user_name()}@{socket.gethostname()} {context.program}"
