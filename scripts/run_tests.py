@@ -112,15 +112,15 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             for part, rooms in SCRAMBLED.items()
         ),
         pytest("unit tests with torch", FAST, *WITH_TORCH),
+        page("style of the page", "lint:check"),
+        Step("types", ("mypy",)),
         pytest("unit tests of words", FAST, "--only-words", *PASS_PROBLEMS_ON),
         pytest(
             "unit tests of the rest",
             FAST,
             *(f"--ignore={one}" for one in (*PASS_PROBLEMS_ON, *WITH_TORCH)),
         ),
-        Step("types", ("mypy",)),
         page("unit tests of the page", "test", "--silent"),
-        page("style of the page", "lint:check"),
         Step("generated types", ("scripts/types", "--check")),
         Step("style", ("ruff", "check", ".")),
         Step("format", ("ruff", "format", "--check", ".")),
