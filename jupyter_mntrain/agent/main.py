@@ -226,10 +226,10 @@ async def _run(
     tasks = [
         *(asyncio.ensure_future(every(BEAT_INTERVAL_S, work)) for work in at_beats),
         asyncio.ensure_future(every(BEAT_INTERVAL_S, Achievements(node).look)),
-        asyncio.ensure_future(every(POLL_INTERVAL_S, node.jobs.poll)),
         asyncio.ensure_future(every(LOADED_INTERVAL_S, node.workplaces.load_anew)),
         asyncio.ensure_future(announce(node, announcer, place)),
     ]
+    polling = _poll(node)
     told = _told_to_end()
     if place is not None:
         if place.notice_s is not None:
@@ -245,8 +245,8 @@ async def _run(
 
     why = "the agent was stopped"
     if place is not None:
-        why = await _leave(place, node, watch_tasks)
-    for task in tasks:
+        why, polling = await _leave(place, node, watch_tasks, polling)
+    for task in (*tasks, polling):
         task.cancel()
     watch_tasks.close()
     peers.close()
@@ -269,16 +269,25 @@ def _end_if_unused(looks: Sequence[Callable[[], bool]], told: asyncio.Event) -> 
         told.set()
 
 
-async def _leave(place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks) -> str:
-    """End the parts of jobs, as the allocation ends; returns why it does."""
+def _poll(node: LocalNode) -> asyncio.Future[None]:
+    return asyncio.ensure_future(every(POLL_INTERVAL_S, node.jobs.poll))
+
+
+async def _leave(
+    place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks, polling: asyncio.Future[None]
+) -> tuple[str, asyncio.Future[None]]:
+    """End the parts of jobs, as the allocation ends; returns why it does, and what polls them."""
     if place.notice_s is not None:
         await save_within(place.notice_s, place.save_wish, node.jobs)
+    # The scheduler has told ranks, too: what ends from now on ends for the reason asked for here.
+    polling.cancel()
     ending = node.jobs.active()
     if ending:
         await place.ask_why()
     allocation, problem = place.allocation, place.why_it_ends(time.time())
     if allocation.comes_back:
         watch_tasks.close()  # who goes on is decided: nobody here
+    polling = _poll(node)  # begins once the reason is recorded
     await end_parts(
         node.jobs,
         problem,
@@ -286,7 +295,7 @@ async def _leave(place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks) -> 
         go_on=ending if allocation.comes_back else None,
     )
     place.tell("gone", (), problem=problem)
-    return problem.cause
+    return problem.cause, polling
 
 
 def _greet(node: LocalNode) -> None:
