@@ -63,7 +63,11 @@ PLAYWRIGHT = re.compile(r"^\s+(?P<mark>✓|✘|-|ok|x)\s+\d+ (?P<name>.+)$")
 JEST_TOTAL = re.compile(
     r"^Tests:\s+(?:(\d+) failed, )?(?:(\d+) skipped, )?(?:(\d+) passed, )?", re.MULTILINE
 )
-TOLD = re.compile(r"^(?:FAILED|ERROR) |: error: |^ +\d+\) |●|^E  ")
+RETRY = "(retry #"
+TOLD = re.compile(
+    r"^(?:FAILED|ERROR) |: error: |^ +\d+\) |●|^E  "
+    r"|^ +(?:Error|Locator|Expected|Received): |^ +> +\d+ \|"
+)
 """Lines of a log that say what failed."""
 
 
@@ -201,6 +205,8 @@ class Run:
     passed: int = 0
     skipped: int = 0
     failures: list[str] = field(default_factory=list)
+    flaky: list[str] = field(default_factory=list)
+    """Failed once, and passed in a second try: a bug, of the test or the product."""
     running: dict[str, float] = field(default_factory=dict)
     code: int | None = None
     cpu_s: float = 0.0
@@ -246,13 +252,18 @@ class Run:
         lines = text[: text.rfind("\n") + 1].splitlines()
         for line in lines[self._logged :]:
             if found := PLAYWRIGHT.match(line):
+                is_again = RETRY in found["name"]
                 match found["mark"]:
-                    case "✘" | "x":
+                    case "✘" | "x" if is_again:
                         self._fail(found["name"], "")
+                    case "✘" | "x":
+                        say(f"again   {self.step.name}: {found['name']}")
+                        continue
                     case "-":
                         self.skipped += 1
                     case _:
                         self.passed += 1
+                        self.flaky += [found["name"]] if is_again else []
                 self.ended += 1
         self._logged = len(lines)
 
@@ -285,7 +296,10 @@ class Run:
             self.failures += [f"{failed} tests of jest: {self.step.log}"] if failed else []
         if self.code and not self.failures:
             self._fail(f"exit code {self.code}", told(self.step.log))
+        if not self.total and (self.failures or self.flaky):
+            print(*(f"        {line}" for line in told(self.step.log).splitlines()), sep="\n")
         counts = {"failed": len(self.failures), "passed": self.passed, "skipped": self.skipped}
+        counts["flaky"] = len(self.flaky)
         counted = (
             ", ".join(f"{count} {what}" for what, count in counts.items() if count) or "passed"
         )
@@ -345,6 +359,7 @@ class Runner:
         self._minutes = minutes
         self._runs: list[Run] = []
         self.failed: list[str] = []
+        self.flaky: list[str] = []
         self.passed = self.skipped = 0
 
     def run(self) -> None:
@@ -389,6 +404,7 @@ class Runner:
                 run.conclude()
                 self._runs.remove(run)
                 self.failed += [f"{run.step.name}: {one}" for one in run.failures]
+                self.flaky += [f"{run.step.name}: {one}" for one in run.flaky]
                 self.passed += run.passed
                 self.skipped += run.skipped
 
@@ -587,6 +603,7 @@ def main() -> int:
     print(f"scripts/test: logs in {LOGS.relative_to(ROOT)}/", flush=True)
     shutil.rmtree(LOGS, ignore_errors=True)
     failed: list[str] = []
+    flaky: list[str] = []
     passed = skipped = 0
     try:
         with tempfile.TemporaryDirectory() as cache:
@@ -596,12 +613,14 @@ def main() -> int:
                     runner.run()
                 finally:
                     failed += runner.failed
+                    flaky += runner.flaky
                     passed += runner.passed
                     skipped += runner.skipped
     except KeyboardInterrupt:
         print("\nscripts/test: interrupted", file=sys.stderr)
         return INTERRUPTED
     finally:
+        print(*(f"flaky   {one}" for one in flaky), sep="\n", end="\n" * bool(flaky))
         print(*(f"FAILED  {one}" for one in failed), sep="\n")
         print(f"total: {passed} passed, {len(failed)} failed, {skipped} skipped")
     say("failed" if failed else "passed")

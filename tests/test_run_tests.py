@@ -74,11 +74,22 @@ def test_tests_of_the_page_are_counted_as_their_runner_lists_them(tmp_path, caps
     lines = [
         "  ✓  1 lab.spec.ts:3 › it opens (2.1s)",
         "  ✘  2 lab.spec.ts:9 › it closes (9.0s)",
-        "  -  3 lab.spec.ts:12 › it waits",
+        "  ✘  3 lab.spec.ts:9 › it closes (retry #1) (8.0s)",
+        "  -  4 lab.spec.ts:12 › it waits",
+        "  ✘  5 lab.spec.ts:15 › it goes on (7.0s)",
+        "  ✓  6 lab.spec.ts:15 › it goes on (retry #1) (1.0s)",
+        "  1) lab.spec.ts:9 › it closes",
+        "    Error: expect(locator).toBeHidden() failed",
+        "    > 10 |   await expect(tab).toBeHidden();",
     ]
     ran = run([python("browser", f"print({chr(10).join(lines)!r}); exit(1)")], tmp_path)
-    assert (ran.passed, ran.failed) == (1, ["browser: lab.spec.ts:9 › it closes (9.0s)"])
-    assert ran.skipped == 1
+    assert (ran.passed, ran.skipped) == (2, 1)
+    assert ran.failed == ["browser: lab.spec.ts:9 › it closes (retry #1) (8.0s)"]
+    assert ran.flaky == ["browser: lab.spec.ts:15 › it goes on (retry #1) (1.0s)"]
+    said = capsys.readouterr().out
+    assert "again   browser: lab.spec.ts:9 › it closes (9.0s)" in said
+    assert "await expect(tab).toBeHidden();" in said
+    assert "1 failed, 2 passed, 1 skipped, 1 flaky" in said
     jest = "Tests:       2 failed, 1 skipped, 5 passed, 8 total"
     ran = run([python("jest", f"print({jest!r}); exit(1)")], tmp_path)
     assert (ran.passed, ran.skipped, len(ran.failed)) == (5, 1, 1)

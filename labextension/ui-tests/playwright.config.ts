@@ -37,7 +37,8 @@ export default {
     { name: 'more jobs', testMatch: MORE_JOBS, workers: 1, timeout: 480_000 },
     { name: 'pages', testIgnore: [JOBS, MORE_JOBS], workers: 1 }
   ],
-  retries: 0,
+  // One that passes in its second try is reported as flaky: a bug to find, not one to stop everybody.
+  retries: 1,
   use: {
     ...baseConfig.use,
     baseURL: `http://127.0.0.1:${port}`,

@@ -34,7 +34,21 @@ async function open(page: Page, base: string, name?: string): Promise<Locator> {
   await execute(page, 'mntrain:attach', { jobId: found.job_id });
   const view = page.locator('.mnt-live').filter({ hasText: found.job_id });
   await expect(view.locator('.mnt-chart-labels tspan').last()).toBeAttached();
+  if (name) {
+    await settled(view);
+  }
   return view;
+}
+
+/** Until the rows of a job that has ended are all there: they arrive in parts, and charts grow with them. */
+async function settled(view: Locator): Promise<void> {
+  const look = async () =>
+    JSON.stringify([await span(view), await view.boundingBox()]);
+  await expect(async () => {
+    const before = await look();
+    await view.page().waitForTimeout(500);
+    expect(await look()).toBe(before);
+  }).toPass({ timeout: 60_000 });
 }
 
 async function span(view: Locator): Promise<[number, number]> {
