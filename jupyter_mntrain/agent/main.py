@@ -229,8 +229,9 @@ async def _run(
         asyncio.ensure_future(every(LOADED_INTERVAL_S, node.workplaces.load_anew)),
         asyncio.ensure_future(announce(node, announcer, place)),
     ]
-    polling = _poll(node)
     told = _told_to_end()
+    # A scheduler has told ranks, too: what ends from then on ends for the reason that is asked for.
+    polling = _poll(node, told.is_set)
     if place is not None:
         if place.notice_s is not None:
             place.save_wish.unlink(missing_ok=True)  # of before its machine was taken
@@ -269,18 +270,22 @@ def _end_if_unused(looks: Sequence[Callable[[], bool]], told: asyncio.Event) -> 
         told.set()
 
 
-def _poll(node: LocalNode) -> asyncio.Future[None]:
-    return asyncio.ensure_future(every(POLL_INTERVAL_S, node.jobs.poll))
+def _poll(node: LocalNode, is_over: Callable[[], bool] = lambda: False) -> asyncio.Future[None]:
+    def poll() -> bool:
+        return not is_over() and node.jobs.poll()
+
+    return asyncio.ensure_future(every(POLL_INTERVAL_S, poll))
 
 
 async def _leave(
     place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks, polling: asyncio.Future[None]
 ) -> tuple[str, asyncio.Future[None]]:
     """End the parts of jobs, as the allocation ends; returns why it does, and what polls them."""
-    if place.notice_s is not None:
-        await save_within(place.notice_s, place.save_wish, node.jobs)
-    # The scheduler has told ranks, too: what ends from now on ends for the reason asked for here.
     polling.cancel()
+    if place.notice_s is not None:
+        polling = _poll(node)
+        await save_within(place.notice_s, place.save_wish, node.jobs)
+        polling.cancel()
     ending = node.jobs.active()
     if ending:
         await place.ask_why()
@@ -316,8 +321,14 @@ def _greet(node: LocalNode) -> None:
 
 
 def _told_to_end() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT, at once, and not in the loop's next turn."""
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def tell(*_: object) -> None:
+        told.set()
+        loop.call_soon_threadsafe(lambda: None)  # it may be waiting
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        signal.signal(number, tell)
     return told

@@ -37,6 +37,17 @@ with Recorder() as recorder:
         time.sleep(0.05)
         recorder.step(tokens=10, loss=1.0)
 """
+GATED = """
+import os, time
+from jupyter_mntrain import Recorder
+with Recorder() as recorder:
+    for step in range(200):
+        time.sleep(0.05)
+        while step == 100 and not os.path.exists({gate!r}):
+            time.sleep(0.1)
+        recorder.step(tokens=10, loss=1.0)
+"""
+"""Makes the second half of its steps once a file is there."""
 SHORT, LONG = STEPS.format(steps=40), STEPS.format(steps=100_000)
 
 
@@ -113,12 +124,15 @@ def test_two_nodes_run_and_leave_nothing(pair):
         assert agent.info().leases == ()
 
 
-def test_starting_twice_starts_once_and_a_killed_agent_comes_back_with_nothing_missing(light):
-    agent = light()
-    job_id = launch([agent], STEPS.format(steps=200))
+def test_starting_twice_starts_once_and_a_killed_agent_comes_back_with_nothing_missing(
+    light, tmp_path
+):
+    agent, gate = light(), tmp_path / "go-on"
+    script = GATED.format(gate=str(gate))
+    job_id = launch([agent], script)
     running(agent, job_id)
     pid = agent.record(job_id).part.ranks[0].pid
-    launch([agent], STEPS.format(steps=200), job_id=job_id)
+    launch([agent], script, job_id=job_id)
     assert agent.record(job_id).part.ranks[0].pid == pid
     port = agent.record(job_id).attempt.master_port
     agent.kill()
@@ -128,6 +142,7 @@ def test_starting_twice_starts_once_and_a_killed_agent_comes_back_with_nothing_m
     assert agent.info().leases[0].job_id == job_id
     taken = LeaseRequest(job_id=new_job_id(), attempt=1, ranks=1, interface="lo", hold_port=port)
     assert agent.send("POST", "/v1/leases", taken).status_code == 409
+    gate.touch()
     record = agent.ended(job_id)
     assert record.part.state == "succeeded"
     lines = journal(agent, job_id)

@@ -134,19 +134,22 @@ def test_a_read_only_driver_watches_and_does_nothing(agent, tmp_path) -> None:
         known = ("--agent", node.where)
         assert [one["liveness"] for one in json_of(theirs("--json", "nodes", *known))] == ["up"]
         (tmp_path / "x.py").write_text("pass")
-        job = launched(cluster)
+        job = launched(cluster, tmp_path / "may-end")
         assert [one["job_id"] for one in json_of(theirs("--json", "jobs", *known))] == [job.id]
         assert "line 1" in theirs("logs", job.id, *known).stdout
         for words in (("launch", str(tmp_path / "x.py")), ("stop", job.id), ("kill", job.id)):
             refused = theirs("--json", *words, *known)
             assert refused.returncode == RefusedError.exit_code, (words, refused.stdout)
             assert json.loads(refused.stderr)["kind"] == Kind.NOT_ALLOWED, words
+        (tmp_path / "may-end").touch()
         assert job.wait(PATIENCE_S).state == "succeeded"
         assert cluster.membership.revoke("kim", role="driver").role == "viewer"
 
 
-def launched(cluster: Cluster) -> Job:
-    script = "import time; print('line 1', flush=True); time.sleep(20)"
+def launched(cluster: Cluster, may_end: Path) -> Job:
+    """A job that runs until that file is there."""
+    script = "import os, time; print('line 1', flush=True)\n"
+    script += f"while not os.path.exists({str(may_end)!r}): time.sleep(0.1)"
     spec = JobSpec(
         entry=("s.py",), files={"s.py": script}, participants=cluster.participants(["n0:1"])
     )
