@@ -312,7 +312,7 @@ class LocalNode:
                     fix="choose one that 'nodes' lists",
                     node=self.name,
                 )
-            if gpu.processes:
+            if not gpu.is_idle:
                 raise RefusedError(
                     f"GPU {index} is used by {gpu.owners}",
                     kind=Kind.GPU_TAKEN,

@@ -5,7 +5,6 @@ Both are checked before any node is asked: a recipe field by field, a script by 
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import tokenize
@@ -204,7 +203,8 @@ def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str
         SpecError: it cannot be read.
     """
     try:
-        return _decoded(path.expanduser().read_bytes(), is_script=path.suffix == ".py")
+        place = path.expanduser()
+        return _script_text(place) if path.suffix == ".py" else place.read_text("utf-8-sig")
     except FileNotFoundError:
         fix = use_nearest(path.name, [*_neighbors(path), *known], "check the path")
         raise SpecError(f"{path}: no such {what}", fix=fix) from None
@@ -216,8 +216,8 @@ def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str
         raise SpecError(f"{path}: cannot be read: {error.strerror}", fix="check the path") from None
 
 
-def _decoded(content: bytes, *, is_script: bool) -> str:
-    """Text of a file, without a byte order mark; of a script, in the encoding that it declares.
+def _script_text(path: Path) -> str:
+    """A script's text, in the encoding that it declares, as Python reads it.
 
     What is sent is UTF-8, so the declaration (PEP 263) is made to say that.
 
@@ -225,10 +225,8 @@ def _decoded(content: bytes, *, is_script: bool) -> str:
         UnicodeDecodeError: it is in another encoding.
         SyntaxError: it declares one that Python does not know, or another than its mark's.
     """
-    encoding = "utf-8-sig"
-    if is_script:
-        encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
-    text = io.TextIOWrapper(io.BytesIO(content), encoding=encoding).read()
+    with tokenize.open(path) as file:
+        text, encoding = file.read(), file.encoding
     if encoding in ("utf-8", "utf-8-sig"):
         return text
     lines = text.split("\n", 2)

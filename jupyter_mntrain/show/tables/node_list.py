@@ -224,9 +224,7 @@ def _use(gpus: Sequence[Gpu]) -> str:
     busy = [gpu for gpu in gpus if not gpu.is_idle]
     if not busy:
         return "all idle" if len(gpus) > 1 else "idle"
-    named = "; ".join(
-        f"{gpu.index} busy" + (f": {gpu.owners}" if gpu.processes else "") for gpu in busy
-    )
+    named = "; ".join(f"{gpu.index} busy: {gpu.owners}" for gpu in busy)
     return f"{len(gpus) - len(busy)} of {len(gpus)} idle: {named}"
 
 
