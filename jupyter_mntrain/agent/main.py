@@ -230,8 +230,13 @@ async def _run(
         asyncio.ensure_future(announce(node, announcer, place)),
     ]
     told = _told_to_end()
-    # A scheduler has told ranks, too: what ends from then on ends for the reason that is asked for.
-    polling = _poll(node, told.is_set)
+    decided = asyncio.Event()
+
+    def poll() -> bool:
+        # A scheduler has told ranks, too: what they end for from then on has to be known first.
+        return (not told.is_set() or decided.is_set()) and node.jobs.poll()
+
+    tasks.append(asyncio.ensure_future(every(POLL_INTERVAL_S, poll)))
     if place is not None:
         if place.notice_s is not None:
             place.save_wish.unlink(missing_ok=True)  # of before its machine was taken
@@ -246,8 +251,8 @@ async def _run(
 
     why = "the agent was stopped"
     if place is not None:
-        why, polling = await _leave(place, node, watch_tasks, polling)
-    for task in (*tasks, polling):
+        why = await _leave(place, node, watch_tasks, decided)
+    for task in tasks:
         task.cancel()
     watch_tasks.close()
     peers.close()
@@ -270,29 +275,25 @@ def _end_if_unused(looks: Sequence[Callable[[], bool]], told: asyncio.Event) -> 
         told.set()
 
 
-def _poll(node: LocalNode, is_over: Callable[[], bool] = lambda: False) -> asyncio.Future[None]:
-    def poll() -> bool:
-        return not is_over() and node.jobs.poll()
-
-    return asyncio.ensure_future(every(POLL_INTERVAL_S, poll))
-
-
 async def _leave(
-    place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks, polling: asyncio.Future[None]
-) -> tuple[str, asyncio.Future[None]]:
-    """End the parts of jobs, as the allocation ends; returns why it does, and what polls them."""
-    polling.cancel()
+    place: SlotPlace, node: LocalNode, watch_tasks: WatchTasks, decided: asyncio.Event
+) -> str:
+    """End the parts of jobs, as the allocation ends; returns why it does.
+
+    Args:
+        decided: is set while it is known why parts end, so that they may be polled.
+    """
     if place.notice_s is not None:
-        polling = _poll(node)
+        decided.set()
         await save_within(place.notice_s, place.save_wish, node.jobs)
-        polling.cancel()
+        decided.clear()
     ending = node.jobs.active()
     if ending:
         await place.ask_why()
     allocation, problem = place.allocation, place.why_it_ends(time.time())
     if allocation.comes_back:
         watch_tasks.close()  # who goes on is decided: nobody here
-    polling = _poll(node)  # begins once the reason is recorded
+    decided.set()  # recorded before the next poll
     await end_parts(
         node.jobs,
         problem,
@@ -300,7 +301,7 @@ async def _leave(
         go_on=ending if allocation.comes_back else None,
     )
     place.tell("gone", (), problem=problem)
-    return problem.cause, polling
+    return problem.cause
 
 
 def _greet(node: LocalNode) -> None:
