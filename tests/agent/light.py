@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.agent import imported
 from tests.searches import runs_all
 
 LIGHT = Path(__file__).with_name("light_torchrun.py")
@@ -32,6 +33,7 @@ def light_python() -> str:
     """One for all tests of a run; the real one where all cases are asked for."""
     if runs_all():
         return sys.executable
+    imported.serve_once()
     path = Path(os.environ["XDG_CACHE_HOME"]) / "mntrain-tests" / "python"  # tests/conftest.py
     return str(path) if path.exists() else write_light_python(path)
 

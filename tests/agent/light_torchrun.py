@@ -1,6 +1,6 @@
 """Stands in for torchrun without importing torch, which takes 2 s of a processor on every node.
 
-It starts ranks as torchrun does, ends those of its node when one of them has failed, and labels
+It starts ranks as torchrun does (those of the trainer from ``tests/agent/imported.py``), ends those of its node when one of them has failed, and labels
 what they print. It is for tests of what stands around torchrun: the agents. That agents start,
 watch and end the real one, and what its ends look like, is proved by
 ``tests/agent/attempt/test_attempts.py``, ``tests/agent/gang/test_verdicts.py``,
@@ -20,6 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).parents[2]))
+
+from tests.agent import imported
+
 LOOK_S = 0.02
 GRACE_S = 3.0
 
@@ -35,7 +39,10 @@ def main(words: list[str]) -> int:
     return 1 if any(rank.returncode for rank in ranks) else 0
 
 
-def _start(entry: list[str], local_rank: int, options: dict[str, str]) -> subprocess.Popen[Any]:
+Rank = subprocess.Popen[Any] | imported.Rank
+
+
+def _start(entry: list[str], local_rank: int, options: dict[str, str]) -> Rank:
     """A rank, with the number that its agent has noted: nodes may have more or fewer ranks."""
     logs = Path(options["log-dir"])
     placements = json.loads((logs.parents[1] / "record.json").read_text())["attempt"]["placements"]
@@ -52,7 +59,7 @@ def _start(entry: list[str], local_rank: int, options: dict[str, str]) -> subpro
         "MASTER_ADDR": options["master-addr"],
         "MASTER_PORT": options["master-port"],
     }
-    started = subprocess.Popen(
+    started: Rank = imported.begin(entry, environment) or subprocess.Popen(
         [sys.executable, "-u", *entry],
         env=environment,
         stdout=subprocess.PIPE,
@@ -65,14 +72,14 @@ def _start(entry: list[str], local_rank: int, options: dict[str, str]) -> subpro
     return started
 
 
-def _relay(rank: subprocess.Popen[Any], label: str) -> None:
+def _relay(rank: Rank, label: str) -> None:
     assert rank.stdout is not None
     for line in rank.stdout:
         sys.stdout.write(f"{label}{line}")
         sys.stdout.flush()
 
 
-def _end(ranks: list[subprocess.Popen[Any]]) -> None:
+def _end(ranks: list[Rank]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         for rank in ranks:
             if rank.poll() is None:
