@@ -31,6 +31,8 @@ BIN = Path(sys.executable).parent
 CORES = max(2, os.cpu_count() or 2)
 SLOTS = 2 * CORES
 """Half of the time a step waits for what it started, so twice as many run as there are cores."""
+MOST = SLOTS - 1
+"""Of a step that takes all but what a last, small one of the layer before it takes."""
 REPORT_S = 60.0
 POLL_S = 0.2
 END_S = 60.0
@@ -131,21 +133,21 @@ LAYERS: dict[str, tuple[Step, ...]] = {
         Step("import arrows", ("lint-imports",)),
         Step("spelling", ("codespell",)),
     ),
-    "torchrun": (
+    "jobs": (
         pytest(
-            "torchrun",
-            "(slow or agents) and not netlab",
-            "--durations=25",
+            "jobs",
+            "slow or agents or netlab",
+            "--durations=40",
             workers=5 * CORES // 2,
-            slots=SLOTS,
+            slots=MOST,
         ),
     ),
-    "cluster": (pytest("simulated cluster", "netlab", "--durations=25", workers=2 * CORES),),
     "browser": (
         Step(
             "browser",
             ("jlpm", "test"),
             folder=BROWSER,
+            slots=MOST,
             needs="chromium chromium-browser google-chrome",
         ),
         Step("types of the browser tests", ("jlpm", "check"), folder=BROWSER),
@@ -153,8 +155,7 @@ LAYERS: dict[str, tuple[Step, ...]] = {
 }
 ABOUT = {
     "fast": "unit tests, types, style, the page's unit tests",
-    "torchrun": "real agents and torchrun jobs on loopback",
-    "cluster": "a simulated cluster, as root",
+    "jobs": "real agents and torchrun jobs, on loopback and, as root, on a simulated cluster",
     "browser": "the page in Chromium",
 }
 
@@ -589,42 +590,34 @@ def main() -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupted)
     if arguments.changed is not None:
-        groups = [changed_steps(arguments.changed or None)]
+        steps = changed_steps(arguments.changed or None)
     else:
         names = arguments.names or list(LAYERS)
-        # One layer after the other: side by side a page waits for its turn for minutes.
-        groups = [list(steps) for name, steps in LAYERS.items() if name in names]
-        groups += [[step] for name, step in LONG.items() if arguments.all or name in names]
+        steps = [step for name in LAYERS if name in names for step in LAYERS[name]]
+        steps += [step for name, step in LONG.items() if arguments.all or name in names]
     if arguments.list:
-        for step in (step for steps in groups for step in steps):
+        for step in steps:
             print(f"{step.name}: {shlex.join(step.command)}")
         return 0
     has_long = arguments.all or not {*LONG}.isdisjoint(arguments.names)
     print(f"scripts/test: logs in {LOGS.relative_to(ROOT)}/", flush=True)
     shutil.rmtree(LOGS, ignore_errors=True)
-    failed: list[str] = []
-    flaky: list[str] = []
-    passed = skipped = 0
-    try:
-        with tempfile.TemporaryDirectory() as cache:
-            for steps in groups:
-                runner = Runner(steps, Path(cache), 0 if has_long else LONGEST_MINUTES)
-                try:
-                    runner.run()
-                finally:
-                    failed += runner.failed
-                    flaky += runner.flaky
-                    passed += runner.passed
-                    skipped += runner.skipped
-    except KeyboardInterrupt:
-        print("\nscripts/test: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    finally:
-        print(*(f"flaky   {one}" for one in flaky), sep="\n", end="\n" * bool(flaky))
-        print(*(f"FAILED  {one}" for one in failed), sep="\n")
-        print(f"total: {passed} passed, {len(failed)} failed, {skipped} skipped")
-    say("failed" if failed else "passed")
-    return 1 if failed else 0
+    with tempfile.TemporaryDirectory() as cache:
+        runner = Runner(steps, Path(cache), 0 if has_long else LONGEST_MINUTES)
+        try:
+            runner.run()
+        except KeyboardInterrupt:
+            print("\nscripts/test: interrupted", file=sys.stderr)
+            return INTERRUPTED
+        finally:
+            ends = [f"flaky   {one}" for one in runner.flaky]
+            ends += [f"FAILED  {one}" for one in runner.failed]
+            counts = {"passed": runner.passed, "failed": len(runner.failed)}
+            counts["skipped"] = runner.skipped
+            said = ", ".join(f"{count} {what}" for what, count in counts.items())
+            print(*ends, f"total: {said}", sep="\n")
+    say("failed" if runner.failed else "passed")
+    return 1 if runner.failed else 0
 
 
 if __name__ == "__main__":

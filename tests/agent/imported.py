@@ -48,7 +48,7 @@ class Rank:
         self.pid, self.stdout = pid, stdout
         self.returncode: int | None = None
         self._connection = connection
-        connection.setblocking(False)
+        connection.settimeout(0)
 
     def poll(self) -> int | None:
         if self.returncode is None:
@@ -74,7 +74,7 @@ def begin(entry: Sequence[str], environment: dict[str, str]) -> Rank | None:
         return None
     ours, theirs = os.pipe()
     asked = json.dumps(
-        [list(entry), environment, os.getcwd(), _namespaces(), [*os.sched_getaffinity(0)]]
+        [list(entry), environment, str(Path.cwd()), _namespaces(), [*os.sched_getaffinity(0)]]
     ).encode()
     socket.send_fds(connection, [len(asked).to_bytes(4)], [theirs])
     os.close(theirs)
@@ -84,7 +84,9 @@ def begin(entry: Sequence[str], environment: dict[str, str]) -> Rank | None:
         connection.close()
         os.close(ours)
         return None
-    return Rank(connection, int.from_bytes(told), os.fdopen(ours, encoding="utf-8", errors="replace"))
+    return Rank(
+        connection, int.from_bytes(told), os.fdopen(ours, encoding="utf-8", errors="replace")
+    )
 
 
 def serve_once() -> None:
@@ -111,7 +113,7 @@ def _end(served: subprocess.Popen[bytes], address: Path) -> None:
 
 
 def _namespaces() -> list[str]:
-    return [os.readlink(f"/proc/self/ns/{one}") for one in NAMESPACES]
+    return [str(Path(f"/proc/self/ns/{one}").readlink()) for one in NAMESPACES]
 
 
 class Asked(NamedTuple):
@@ -190,7 +192,7 @@ def _become(asked: Asked, output: int) -> None:
     _show([sys.executable, "-u", *asked.entry], field=48)
     os.environ.clear()
     os.environ.update(asked.environment)
-    sys.stdout = io.TextIOWrapper(open(1, "wb", 0, closefd=False), write_through=True)  # noqa: PTH123, SIM115
+    sys.stdout = io.TextIOWrapper(open(1, "wb", 0, closefd=False), write_through=True)  # noqa: SIM115
     sys.argv = asked.entry[1:]
     sys.path[0] = asked.directory
 

@@ -1,11 +1,11 @@
 """Stands in for torchrun without importing torch, which takes 2 s of a processor on every node.
 
-It starts ranks as torchrun does (those of the trainer from ``tests/agent/imported.py``), ends those of its node when one of them has failed, and labels
-what they print. It is for tests of what stands around torchrun: the agents. That agents start,
-watch and end the real one, and what its ends look like, is proved by
-``tests/agent/attempt/test_attempts.py``, ``tests/agent/gang/test_verdicts.py``,
-``tests/cluster/test_real_agents.py`` and everything that trains. With ``MNTRAIN_ALL_CASES`` every
-test of agents has the real one.
+It starts ranks as torchrun does (those of the trainer: ``tests/agent/imported.py``), ends those of
+its node when one of them has failed, and labels what they print. It is for tests of what stands
+around torchrun: the agents. That agents start, watch and end the real one, and what its ends look
+like, is proved by ``tests/agent/attempt/test_attempts.py``, ``tests/agent/gang/test_verdicts.py``,
+``tests/cluster/test_real_agents.py``, the demo and the trainer's own tests. With
+``MNTRAIN_ALL_CASES`` every test of agents has the real one.
 """
 
 from __future__ import annotations
