@@ -312,11 +312,11 @@ class LocalNode:
                     fix="choose one that 'nodes' lists",
                     node=self.name,
                 )
-            if not gpu.is_idle:
+            if not gpu.may_be_used(shares=request.shares_gpus):
                 raise RefusedError(
                     f"GPU {index} is used by {gpu.owners}",
                     kind=Kind.GPU_TAKEN,
-                    fix="stop it, or choose other GPUs",
+                    fix=f"end it, choose other GPUs, or share it: --member {self.name}:gpu{index}",
                     node=self.name,
                 )
 

@@ -162,6 +162,7 @@ class LeaseRequest(Record, frozen=True):
         address: of the interface, where it has several: the one that the launch chose.
         hold_port: 0 = any free port, > 0 = exactly this one, ``None`` = this is not the head.
         workplace: what the job runs in, if that is not the agent's own.
+        shares_gpus: a person named the GPUs; see :class:`Participant`.
     """
 
     job_id: JobId
@@ -173,6 +174,7 @@ class LeaseRequest(Record, frozen=True):
     hold_port: int | None = None
     expires_in_s: float = LEASE_EXPIRY_S
     workplace: Workplace | None = None
+    shares_gpus: bool = False
 
 
 class LeaseGrant(Record, frozen=True):

@@ -1,12 +1,15 @@
 """Participants: chosen by ``--member HOST:N[:IFACE]`` or by default, and checked against the nodes.
 
-``N`` is a number of processes, or GPUs by their ids: ``gpu0,2``.
+``N`` is a number of processes, or GPUs by their ids: ``gpu0,2``. Who names GPUs gets them also
+while somebody else computes there, with a warning (:func:`shared_gpu_notes`); a number takes idle
+ones first, and those only where there are too few and the job does not wait. What is leased to
+another job, or not lent, nobody gets.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -14,7 +17,8 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RefusedError, SpecError, bad_argument
 from jupyter_mntrain.model.failure.kind_groups import PASSING
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.quantities import agreeing, numbered
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.quantities import agreeing, numbered, rough_size
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node, reference
@@ -22,6 +26,7 @@ from jupyter_mntrain.plan.networks.rank_order import measured_order
 
 FORM = "HOST:N[:IFACE]"
 _MIG, _UUID = "MIG", "GPU-"
+_WAIT = "wait, or stop what runs there"
 _GPUS = re.compile(r"gpu(\d{1,3}(?:,\d{1,3})*)")
 
 
@@ -109,10 +114,11 @@ def choose_participants(
             no job now, but later.
 
     Raises:
-        SpecError: a node is unknown, named twice or has too few idle GPUs; the message names the
-            node, what keeps the GPUs busy, and the fix.
+        SpecError: a node is unknown, named twice or has too few GPUs that may be used; the message
+            names the node, what keeps the GPUs busy, and the fix.
         RefusedError: a node takes no jobs.
     """
+    computing = {gpu.uuid for node in nodes for gpu in node.inventory.gpus if not gpu.is_idle}
     if even_busy:
         nodes = [_as_idle(node) for node in nodes]
     if not members:
@@ -144,6 +150,8 @@ def choose_participants(
                 nproc=len(gpus) or member.nproc or 1,
                 gpus=tuple(gpu.index for gpu in gpus),
                 interface=member.interface,
+                shares_gpus=bool(member.gpus)
+                or (not even_busy and any(gpu.uuid in computing for gpu in gpus)),
             )
         )
     return tuple(participants)
@@ -189,9 +197,7 @@ def _everything_idle(nodes: Sequence[NodeInfo]) -> tuple[Participant, ...]:
     shares = _share_out(ordered)
     if not any(shares.values()):
         busy = "; ".join(f"{node.name}: {why}" for node in ordered if (why := _why_busy(node, ())))
-        raise SpecError(
-            f"no node has an idle GPU ({busy})", fix="wait, or stop the job that runs there"
-        )
+        raise SpecError(f"no node has an idle GPU ({busy})", fix=_wait_or_share(ordered))
     return tuple(
         Participant(node=reference(node, nodes), nproc=len(gpus), gpus=tuple(sorted(gpus)))
         for node in _by_links([one for one in ordered if shares[one.node_id]])
@@ -218,15 +224,47 @@ def _share_out(nodes: Sequence[NodeInfo]) -> dict[str, list[int]]:
 
 def idle_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
     """Return a node's GPUs that are lent, idle, not leased, and not ``taken`` (by uuid)."""
-    leased = {index for lease in node.leases for index in lease.gpus}
+    return [gpu for gpu in _free_gpus(node, taken) if gpu.may_be_used()]
+
+
+def _free_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
+    """Those that may be named: also where somebody computes who is no job of this cluster."""
+    leased = node.leased_gpus
     return [
         gpu
         for gpu in node.inventory.gpus
-        if gpu.is_idle
-        and gpu.index not in leased
-        and gpu.uuid not in taken
-        and node.lending.lends_gpu(gpu.index)
+        if gpu.index not in leased and gpu.uuid not in taken and node.lending.lends_gpu(gpu.index)
     ]
+
+
+def shared_gpu_notes(
+    participants: Iterable[Participant], nodes: Iterable[NodeInfo]
+) -> Iterator[Problem]:
+    """Warnings of named GPUs that somebody else computes on now.
+
+    Args:
+        nodes: of each participant, in the same order.
+    """
+    for participant, node in zip(participants, nodes, strict=True):
+        shared = [
+            gpu
+            for gpu in node.inventory.gpus
+            if participant.shares_gpus and gpu.index in participant.gpus and not gpu.is_idle
+        ]
+        held = [
+            f"GPU {gpu.index} also computes for {gpu.owners}, and "
+            f"{rough_size(gpu.memory_used_bytes)} of its {rough_size(gpu.memory_total_bytes)} are "
+            "used"
+            for gpu in shared
+            if gpu.index not in node.leased_gpus  # the job waits for that one
+        ]
+        if held:
+            yield Problem(
+                kind=Kind.GPU_TAKEN,
+                cause="; ".join(held),
+                fix="nothing, if both fit; else end it, or choose another GPU",
+                node=node.name,
+            )
 
 
 def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[Gpu]:
@@ -240,16 +278,17 @@ def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[
             fix=f"ask for {node.name}:{len(everything)} at most",
             node=node.name,
         )
-    if len(idle) < (nproc or 1):
+    free = (
+        idle if nproc is None else sorted(_free_gpus(node, taken), key=lambda gpu: not gpu.is_idle)
+    )
+    if len(free) < (nproc or 1):
         raise SpecError(
-            f"{nproc or 1} idle GPU{'s' * ((nproc or 1) > 1)} requested, but only {len(idle)} of "
+            f"{nproc or 1} idle GPU{'s' * ((nproc or 1) > 1)} requested, but only {len(free)} of "
             f"{len(everything)} are idle ({_why_busy(node, taken)})",
-            fix=f"ask for {node.name}:{len(idle)}"
-            if idle
-            else "wait, or stop the job that runs there",
+            fix=f"ask for {node.name}:{len(free)}" if free else _wait_or_share([node], taken),
             node=node.name,
         )
-    return idle[: nproc or len(idle)]
+    return sorted(free[: nproc or len(free)], key=lambda gpu: gpu.index)
 
 
 def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> list[Gpu]:
@@ -257,15 +296,13 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
     if twice:
         raise SpecError(f"GPU {twice[0]} is named twice", fix="name each once", node=node.name)
     check_gpus(node, wanted)
-    idle = {gpu.index for gpu in idle_gpus(node, taken)}
-    busy = [index for index in wanted if index not in idle]
+    free = {gpu.index for gpu in _free_gpus(node, taken)}
+    busy = [index for index in wanted if index not in free]
     if busy:
         raise SpecError(
-            f"{numbered('GPU', busy)} {agreeing(busy, 'is', 'are')} not idle "
+            f"{numbered('GPU', busy)} {agreeing(busy, 'is', 'are')} not free "
             f"({_why_busy(node, taken)})",
-            fix=f"choose from {numbered('GPU', sorted(idle))}"
-            if idle
-            else "wait, or stop the job that runs there",
+            fix=f"choose from {numbered('GPU', sorted(free))}" if free else _WAIT,
             node=node.name,
         )
     by_index = {gpu.index: gpu for gpu in node.inventory.gpus}
@@ -290,6 +327,14 @@ def check_gpus(node: NodeInfo, wanted: Sequence[int]) -> None:
             fix="choose from the GPUs it has",
             node=node.name,
         )
+
+
+def _wait_or_share(nodes: Iterable[NodeInfo], taken: Iterable[str] = ()) -> str:
+    """What helps where no GPU is idle: to name one where somebody computes is to share it."""
+    named = next(
+        (f"{node.name}:gpu{g.index}" for node in nodes for g in _free_gpus(node, taken)), ""
+    )
+    return f"{_WAIT}, or share it: --member {named}" if named else _WAIT
 
 
 def _why_busy(node: NodeInfo, taken: Iterable[str]) -> str:

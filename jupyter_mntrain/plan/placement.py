@@ -38,6 +38,7 @@ def place(
             interface=interface.name,
             address=address_of(node, interfaces, node_rank),
             agent=node.addresses,
+            shares_gpus=participant.shares_gpus,
         )
         for node_rank, (participant, node, interface, end) in enumerate(
             zip(participants, nodes, interfaces, ends, strict=True)

@@ -96,7 +96,7 @@ def rank_memory(
     found: list[RankMemory] = []
     for participant in participants:
         info = nodes.get(participant.node)
-        sizes = {} if info is None else lent_memory(info)
+        sizes = {} if info is None else lent_memory(info, shares=participant.shares_gpus)
         names = {one.index: one.name for one in info.inventory.gpus} if info else {}
         for local in range(participant.nproc):
             place = grid.place_of(len(found))
@@ -121,10 +121,17 @@ def rank_memory(
     return found
 
 
-def lent_memory(node: NodeInfo) -> dict[int, int]:
-    """Free memory of each GPU, as far as a node's owner lends it, by index."""
-    lending = node.lending
-    return {gpu.index: lending.memory_of(gpu.free_bytes) for gpu in node.inventory.gpus}
+def lent_memory(node: NodeInfo, *, shares: bool = False) -> dict[int, int]:
+    """Free memory of each GPU, as far as a node's owner lends it, by index.
+
+    Args:
+        shares: while others compute there. What a job of this cluster leased, it ends before.
+    """
+    leased = node.leased_gpus
+    return {
+        gpu.index: node.lending.memory_of(gpu.free_bytes(shares=shares and gpu.index not in leased))
+        for gpu in node.inventory.gpus
+    }
 
 
 def memory_notes(found: Sequence[RankMemory]) -> list[Problem]:

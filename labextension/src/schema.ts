@@ -861,6 +861,7 @@ export interface Placement {
   agent: string[];
   rdma_devices?: string[];
   rdma_gid_index?: number | null;
+  shares_gpus?: boolean;
 }
 /**
  * One node's part of an attempt. Every participant stores its own on disk.

@@ -17,7 +17,7 @@ from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
-from jupyter_mntrain.plan.members import Member, choose_participants, parse_member
+from jupyter_mntrain.plan.members import Member, choose_participants, parse_member, shared_gpu_notes
 from tests.standin.nodes import gpu, node
 from tests.wording import says, wording
 from tests.wording import says as reads
@@ -157,23 +157,41 @@ def test_more_gpus_than_there_are() -> None:
 
 
 @pytest.mark.wording
-def test_more_gpus_than_are_idle_names_who_has_them() -> None:
-    cards = (
-        gpu(
-            0,
-            processes=(
-                GpuProcess(pid=41),
-                GpuProcess(pid=42),
-            ),
-        ),
-        gpu(1),
-        gpu(2),
-    )
-    text = refusal([Member(node="a", nproc=2)], node("a", gpus=cards, leased={"j-00000001": (1,)}))
-    assert text.startswith("a: 2 idle GPUs requested, but only 1 of 3 are idle")
+def test_more_gpus_than_are_free_names_who_has_them() -> None:
+    cards = (gpu(0, processes=(GpuProcess(pid=41), GpuProcess(pid=42))), gpu(1), gpu(2))
+    text = refusal([Member(node="a", nproc=3)], node("a", gpus=cards, leased={"j-00000001": (1,)}))
+    assert text.startswith("a: 3 idle GPUs requested, but only 2 of 3 are idle")
     for reason in ("GPU 0 busy with pid 41 and pid 42", "GPU 1 leased to j-00000001"):
         assert says(reason, text)
-    assert text.endswith("Fix: ask for a:1.")
+    assert text.endswith("Fix: ask for a:2.")
+
+
+@pytest.mark.parametrize(
+    ("asked", "even_busy", "gpus", "shares"),
+    [
+        ("a:gpu0", False, (0,), True),
+        ("a:gpu0,2", False, (0, 2), True),
+        ("a:gpu2", False, (2,), True),
+        ("a:1", False, (2,), False),  # an idle one comes first
+        ("a:2", False, (0, 2), True),
+        ("a", False, (2,), False),
+        ("a:gpu0", True, (0,), True),
+        ("a:2", True, (0, 1), False),  # it waits for them
+    ],
+)
+def test_who_names_gpus_shares_them_with_a_warning(
+    asked: str, even_busy: bool, gpus: tuple[int, ...], shares: bool
+) -> None:
+    ada = GpuProcess(pid=41, user="ada")
+    cards = (gpu(0, processes=(ada,), memory_used_bytes=3 << 30), gpu(1), gpu(2))
+    there = node("a", gpus=cards, leased={"j-00000001": (1,)})
+    (chosen,) = choose_participants([parse_member(asked)], [there], even_busy=even_busy)
+    assert (chosen.gpus, chosen.shares_gpus) == (gpus, shares)
+    told = list(shared_gpu_notes([chosen], [there]))
+    assert len(told) == (shares and 0 in gpus)
+    for one in told:
+        assert (one.kind, one.node) == (Kind.GPU_TAKEN, "a")
+        assert "ada (pid 41)" in one.cause
 
 
 @pytest.mark.parametrize("used_bytes", [0, 3 << 30, 9 << 30])
@@ -196,7 +214,13 @@ def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:
     [
         ("a:gpu0,9", "a: has GPUs 0, 1, 2, not GPU 9"),
         ("a:gpu1,1", "a: GPU 1 is named twice. Fix: name each once."),
-        ("a:gpu0,1", "a: GPU 0 is not idle (GPU 0 busy with pid 41). Fix: choose from GPUs 1, 2."),
+        (
+            "a:gpu0,1",
+            (
+                "a: GPU 1 is not free (GPU 0 busy with pid 41; GPU 1 leased to j-00000001). "
+                "Fix: choose from GPUs 0, 2."
+            ),
+        ),
         (
             "b:gpu0",
             "b: has no GPU, but GPU 0 is requested. Fix: ask for one process without a GPU: b:1.",
@@ -205,7 +229,8 @@ def test_gpus_are_named_by_their_ids_and_stay_in_that_order() -> None:
 )
 def test_a_gpu_that_cannot_be_had_is_named(asked: str, told: str) -> None:
     cards = (gpu(0, processes=(GpuProcess(pid=41),)), gpu(1), gpu(2))
-    assert reads(told, refusal([parse_member(asked)], node("a", gpus=cards), node("b")))
+    there = node("a", gpus=cards, leased={"j-00000001": (1,)})
+    assert reads(told, refusal([parse_member(asked)], there, node("b")))
 
 
 @pytest.mark.parametrize("cards", [(), (gpu(1),)])
@@ -219,6 +244,7 @@ def test_why_a_gpu_is_not_there_is_said(cards: tuple[Gpu, ...]) -> None:
 def test_no_idle_gpu_anywhere() -> None:
     text = refusal([], node("a", gpus=(gpu(0, processes=(GpuProcess(pid=41),)),)), node("b"))
     assert says("a: GPU 0 busy with pid 41", text)
+    assert says("--member a:gpu0", text), "or it is shared"
 
 
 def test_an_unknown_node_is_answered_with_the_likely_one() -> None:

@@ -43,10 +43,13 @@ def test_a_gpu_somebody_computes_on_is_not_idle() -> None:
         "memory_used_bytes": 1,
     }
     assert Gpu(**basis).is_idle
-    assert Gpu(**basis).free_bytes == 8
+    assert Gpu(**basis).free_bytes() == 8
     busy = Gpu(**basis, processes=(GpuProcess(pid=7, user="ada"), GpuProcess(pid=8)))
     assert not busy.is_idle
-    assert busy.free_bytes == 9, "a job begins once they have ended"
+    assert not busy.may_be_used()
+    assert busy.may_be_used(shares=True)
+    assert busy.free_bytes() == 9, "a job begins once they have ended"
+    assert busy.free_bytes(shares=True) == 8, "it begins beside them"
     assert busy.owners == "ada (pid 7) and pid 8"
 
 

@@ -76,6 +76,7 @@ class RestartHandler(AgentHandler):
         is_same = is_of_allocation(self.node) or (
             (request.gpus, request.interface) == (own.gpus, own.interface)
         )
+        is_same &= request.shares_gpus <= own.shares_gpus
         if not is_same or request.attempt < record.attempt.number or asked != granted:
             raise self.not_allowed()
         if request.workplace != workplace_of(record.spec):

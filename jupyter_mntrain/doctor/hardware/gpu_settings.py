@@ -6,7 +6,7 @@ from collections import Counter
 
 from jupyter_mntrain.doctor.check import Examined
 from jupyter_mntrain.doctor.finding import Finding
-from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck, chosen, leased
+from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck, chosen
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import numbered
@@ -33,7 +33,7 @@ class GpuComputeMode(HardwareCheck):
             name = numbered("GPU", prohibited)
             return self._refused(node, prohibited, f"nobody may compute on {name}", "prohibited")
         ranks = Counter(node.participant.gpus if node.participant is not None else ())
-        busy = {one.index for one in facts.gpus if one.others} - leased(node)
+        busy = {one.index for one in facts.gpus if one.others} - node.info.leased_gpus
         taken = [
             one.index
             for one in gpus

@@ -6,7 +6,7 @@ from typing import Final
 
 from jupyter_mntrain.doctor.check import Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
-from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck, chosen, leased
+from jupyter_mntrain.doctor.hardware.hardware_check import HardwareCheck, chosen
 from jupyter_mntrain.doctor.hardware.kernel_log import FAULT_S
 from jupyter_mntrain.model.failure.causes.gpus import SHARE_OF_OTHERS
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -121,7 +121,7 @@ class GpuUsers(NodeCheck):
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
         gpus = [one for one in chosen(node, facts.gpus) if one.memory_bytes]
         used = {one.index: one.memory_used_bytes for one in node.info.inventory.gpus}
-        free = [one for one in gpus if one.index not in leased(node)]
+        free = [one for one in gpus if one.index not in node.info.leased_gpus]
         if not free:
             return None
         for one in free:

@@ -33,8 +33,3 @@ def chosen(node: Examined, cards: Sequence[Card]) -> list[Card]:
     if node.participant is None:
         return list(cards)
     return [one for one in cards if one.index in node.participant.gpus]
-
-
-def leased(node: Examined) -> set[int]:
-    """The GPUs that jobs of this cluster use."""
-    return {index for lease in node.info.leases for index in lease.gpus}

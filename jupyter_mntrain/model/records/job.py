@@ -42,12 +42,14 @@ class Participant(UserRecord, frozen=True):
         nproc: processes (ranks) on this node.
         gpus: device indices, one per process; empty on a node without GPUs.
         interface: network interface of the ranks; ``None`` = chosen at launch.
+        shares_gpus: a person named its GPUs: they are used also while somebody else computes there.
     """
 
     node: str
     nproc: int = 1
     gpus: tuple[int, ...] = ()
     interface: str | None = None
+    shares_gpus: bool = False
 
 
 SetIn = Literal["recipe", "panel", "option"]
@@ -153,6 +155,7 @@ class Placement(Record, frozen=True):
     """``host:port`` addresses of the agent, for the other participants."""
     rdma_devices: tuple[str, ...] = ()
     rdma_gid_index: int | None = None
+    shares_gpus: bool = False
 
     @property
     def ranks(self) -> range:

@@ -181,10 +181,20 @@ class Gpu(Record, frozen=True):
         """
         return not self.processes
 
-    @property
-    def free_bytes(self) -> int:
-        """Memory that a job gets there: what nobody uses; all of it once what computes ends."""
-        held = self.memory_used_bytes if self.is_idle else 0
+    def may_be_used(self, *, shares: bool = False) -> bool:
+        """Whether a job may begin there now. Other people's computing is respected, unless the
+        person named this very GPU.
+
+        Args:
+            shares: it was named; see :attr:`Participant.shares_gpus`.
+        """
+        return shares or self.is_idle
+
+    def free_bytes(self, *, shares: bool = False) -> int:
+        """Memory that a job gets there: what nobody uses; all of it once what computes ends, for
+        which a job waits that does not share it.
+        """
+        held = self.memory_used_bytes if self.may_be_used(shares=shares) else 0
         return max(0, self.memory_total_bytes - held)
 
 
@@ -288,6 +298,11 @@ class NodeInfo(Record, frozen=True):
     def names(self) -> tuple[str, str, str]:
         """The names that refer to it: its name, its id, its host name."""
         return self.name, self.node_id, self.inventory.hostname
+
+    @property
+    def leased_gpus(self) -> set[int]:
+        """Indices of those that jobs of this cluster use."""
+        return {index for lease in self.leases for index in lease.gpus}
 
 
 class InterfaceRate(Record, frozen=True):

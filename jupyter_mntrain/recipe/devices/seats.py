@@ -95,11 +95,12 @@ def _on_node(
     cards = {gpu.index: gpu for gpu in gpus}
     for index in asked.gpus:
         card = cards.get(index)
+        free = None if card is None else card.free_bytes(shares=asked.shares_gpus)
         yield Seat(
             node=node,
             gpu=f"GPU {index}" if card is None else f"GPU {index}, {card.name}",
             capability=None if card is None else card.compute_capability,
-            memory_bytes=None if card is None else lending.memory_of(card.free_bytes),
+            memory_bytes=None if free is None else lending.memory_of(free),
             tools=versions.tools,
             has_varlen=_has_varlen(versions.torch),
         )

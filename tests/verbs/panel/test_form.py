@@ -139,6 +139,11 @@ def test_busy_gpus_are_no_error_for_a_job_that_may_wait(here: Path) -> None:
     cluster = StandInCluster([busy(node("a", 1, gpus=1)), node("b", 2, gpus=1)])
     panel = open_panel(cluster, here, "small.toml")
     panel.choices = Choices(nodes={name: NodeChoice(is_used=True, gpus="1") for name in "ab"})
+    assert panel.form().blocked is None, "they were asked for"
+    (shared,) = panel.form().rows[0].checks
+    assert shared.level == "warning"
+    assert "kim (pid 7)" in shared.text
+    panel.choices = Choices(nodes={name: NodeChoice(is_used=True) for name in "ab"})
     assert "kim (pid 7)" in str(panel.form().blocked)
     panel.choices = msgspec.structs.replace(panel.choices, waits=True)
     form = panel.form()

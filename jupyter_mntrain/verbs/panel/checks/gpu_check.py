@@ -44,7 +44,7 @@ def mark_busy(
         if row.is_used or is_chosen or not (info and info.inventory.gpus):
             continue
         try:
-            choose_participants([parse_member(f"{row.name}:1")], usable)
+            choose_participants([parse_member(row.name)], usable)
         except MntrainError as error:
             findings.put(row.name, RowCheck(level="warning", problem=error.problem))
 

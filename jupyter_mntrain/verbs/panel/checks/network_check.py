@@ -9,7 +9,7 @@ from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.arrange import arrange
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.plan.members import choose_participants, parse_member
+from jupyter_mntrain.plan.members import choose_participants, parse_member, shared_gpu_notes
 from jupyter_mntrain.verbs.panel.checks.check import Fix, RowCheck
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices, variables
@@ -42,6 +42,9 @@ def check_network(
     except MntrainError as error:
         findings.add(error)
         return participants, ()
+    nodes = [by_name[one.node] for one in participants]
+    for shared in shared_gpu_notes(participants, nodes):
+        findings.put(shared.node, RowCheck(level="warning", problem=shared))
     for row, _ in members:
         findings.passed(row.name)  # its interface is up and reaches the others
     if note := slow_link_note(usable, placements):
@@ -49,7 +52,6 @@ def check_network(
             choices = choices.with_node(row.name, interface=None)
         fix = Fix(label="Choose it", choices=choices)
         findings.put(None, RowCheck(level="warning", problem=note, fix=fix))
-    nodes = [by_name[one.node] for one in participants]
     if rdma := rdma_note(nodes, placements, own):
         findings.put(None, RowCheck(level="warning", problem=rdma))
     return participants, placements

@@ -46,15 +46,27 @@ def test_only_what_the_agent_can_use_is_lent(new_agent: Callable[..., LiveAgent]
     until(lambda: agent.info().lending.gpus == (1,))
 
 
-def refused(agent: LiveAgent, *gpus: int) -> str:
+def refused(agent: LiveAgent, *gpus: int, shares: bool = False) -> str:
     """What a driver is told that asks for a lease without a look at the node's record."""
-    request = LeaseRequest(job_id=new_job_id(), attempt=1, ranks=1, gpus=gpus, interface="lo")
+    request = LeaseRequest(
+        job_id=new_job_id(), attempt=1, ranks=1, gpus=gpus, interface="lo", shares_gpus=shares
+    )
     answer = agent.send("POST", "/v1/leases", request)
     if answer.status_code == 200:
         agent.send("DELETE", f"/v1/leases/{request.job_id}/1", {})
         return ""
     assert (answer.status_code, answer.json()["node"]) == (409, agent.name)
     return str(answer.json()["kind"])
+
+
+def test_a_gpu_that_computes_for_others_is_leased_to_who_named_it(
+    new_agent: Callable[..., LiveAgent],
+) -> None:
+    agent = new_agent(environment={"PYTHONPATH": str(CARDS), "CARD_PIDS": str(os.getpid())})
+    assert refused(agent, 0) == "gpu-taken"
+    assert refused(agent, 0, shares=True) == ""
+    say(agent, "lend", "--gpus", "1")
+    assert refused(agent, 0, shares=True) == "not-lent", "to name it is no right to it"
 
 
 def test_a_node_leases_what_is_lent_and_says_so_at_once_and_after_a_restart(

@@ -1,7 +1,8 @@
 """NVML of a machine with two idle cards, for agents of tests where there is none.
 
 ``CARD_CAPABILITY`` in its environment is their compute capability, ``CARD_COUNT`` how many the
-driver shows, and ``CARD_FIRST`` the number of the first of them in the machine.
+driver shows, ``CARD_FIRST`` the number of the first of them in the machine, and
+``CARD_PIDS`` who computes on each.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 COUNT = int(os.environ.get("CARD_COUNT", "2"))
 FIRST = int(os.environ.get("CARD_FIRST", "0"))
+PIDS = os.environ.get("CARD_PIDS", "").split()
 INSTANCE = "MIG-0"
 CAPABILITY = [int(part) for part in os.environ.get("CARD_CAPABILITY", "8.6").split(".")]
 MEMORY_BYTES = 24 << 30
@@ -55,7 +57,9 @@ def __getattr__(name: str) -> Any:
         "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=0),
         "nvmlDeviceGetPowerUsage": lambda _: 30_000,
         "nvmlDeviceGetTemperature": lambda _, __: 40,
-        "nvmlDeviceGetComputeRunningProcesses": lambda _: [],
+        "nvmlDeviceGetComputeRunningProcesses": lambda _: [
+            SimpleNamespace(pid=int(pid), usedGpuMemory=None) for pid in PIDS
+        ],
         "nvmlDeviceGetPersistenceMode": lambda _: 1,
         "nvmlDeviceGetVbiosVersion": lambda _: "94.02.71.40.6D",
         "nvmlDeviceGetInforomImageVersion": lambda _: "G001.0000.03.03",
