@@ -12,6 +12,7 @@ from jupyter_mntrain.model.environment import (
     ATTEMPT_VARIABLE,
     CHECKPOINT_VARIABLE,
     FIRST_WORLD_SIZE_VARIABLE,
+    HEARTBEAT_VARIABLE,
     JOB_VARIABLE,
     METRICS_VARIABLE,
     NODE_VARIABLE,
@@ -23,7 +24,9 @@ from jupyter_mntrain.model.environment import (
     RUN_ATTEMPT_VARIABLE,
     RUN_VARIABLE,
     SAVED_STEP_VARIABLE,
+    TIMEOUT_VARIABLE,
     WHOLE_WORLD_SIZE_VARIABLE,
+    heartbeat_of,
 )
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.restarts import before_attempt
@@ -58,7 +61,7 @@ def torchrun_command(
     python: str,
     directory: str,
     cpu_count: int,
-    gpus: Iterable[Gpu] = (),
+    gpus: Collection[Gpu] = (),
     of_node: Collection[str] = (),
 ) -> NodeCommand:
     """Render one participant's torchrun.
@@ -96,8 +99,11 @@ def torchrun_command(
     environment = {
         **network_environment(placement, spec.environment, of_node),
         **launcher_environment(attempt, placement),
-        **_of_backends({*spec.environment, *of_node}, placement, root, gpus),
+        **_of_backends(
+            {*spec.environment, *of_node}, placement, root, gpus, runs_trainer=spec.runs_trainer
+        ),
         **thread_environment(cpu_count, placement.nproc),
+        **_heartbeat(spec.environment.get(TIMEOUT_VARIABLE, ""), of_node),
         "PYTHONUNBUFFERED": "1",
         "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": f"[{placement.node} rank ${{rank}}] ",
         **spec.environment,
@@ -116,12 +122,29 @@ def thread_environment(cpu_count: int, ranks: int) -> dict[str, str]:
     return {"OMP_NUM_THREADS": str(max(1, cpu_count // ranks))}
 
 
+def _heartbeat(timeout: str, own: Collection[str]) -> dict[str, str]:
+    """Return the variable that goes with a script's ``--collective-timeout``; the trainer sets it
+    by its recipe.
+    """
+    try:
+        found = {HEARTBEAT_VARIABLE: heartbeat_of(float(timeout))}
+    except (ValueError, OverflowError):  # none; or a person's own, which the rank's hook judges
+        return {}
+    return {} if HEARTBEAT_VARIABLE in own else found
+
+
 def _of_backends(
-    own: Collection[str], placement: Placement, root: PurePosixPath, gpus: Iterable[Gpu]
+    own: Collection[str],
+    placement: Placement,
+    root: PurePosixPath,
+    gpus: Collection[Gpu],
+    *,
+    runs_trainer: bool,
 ) -> dict[str, str]:
     return {
         **recorder_environment(own, root, has_gpus=bool(placement.gpus)),
         **gpu_environment(own, placement, gpus),
+        **_allocator(own, placement, gpus, runs_trainer=runs_trainer),
     }
 
 
@@ -182,7 +205,7 @@ def recorder_environment(
 def gpu_environment(
     own: Collection[str], placement: Placement, gpus: Iterable[Gpu]
 ) -> dict[str, str]:
-    """Return the variables that give torchrun its GPUs, and set up their allocator and queues.
+    """Return the variables that give torchrun its GPUs, and set up their queues.
 
     By UUID: CUDA counts only what its container or control group lets it see, and so its indices
     may be other cards' than NVML's. A card that tells no UUID is given by its index.
@@ -194,7 +217,7 @@ def gpu_environment(
         "CUDA_VISIBLE_DEVICES": ",".join(
             uuids.get(index) or str(index) for index in placement.gpus
         ),
-        **({**_allocator(own), **_queues(own)} if placement.gpus else {}),
+        **(_queues(own) if placement.gpus else {}),
     }
 
 
@@ -206,15 +229,23 @@ def _queues(own: Collection[str]) -> dict[str, str]:
     return {} if name in own else {name: "32"}
 
 
-def _allocator(own: Collection[str]) -> dict[str, str]:
+def _allocator(
+    own: Collection[str], placement: Placement, gpus: Iterable[Gpu], *, runs_trainer: bool
+) -> dict[str, str]:
     """Return the variables that let torch's CUDA allocator grow its segments: memory that is lost
     in gaps between tensors becomes free for others.
 
-    Nothing if the job configures the allocator itself. Both names, as torch 2.9 ignores the newer
-    (pytorch#183387); the older alone would be warned of.
+    Nothing if the job configures the allocator itself, or where the driver would refuse it. With
+    CUDA graphs and several GPUs on a node that reach each other's memory it hangs
+    (pytorch#158029): the trainer captures none, a script may. Both names, as torch 2.9 ignores the
+    newer (pytorch#183387); the older alone would be warned of.
     """
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+    maps = all(gpu.maps_memory for gpu in gpus if gpu.index in placement.gpus)
+    may_hang = len(placement.gpus) > 1 and not runs_trainer
     if any(name in own for name in (*names, "PYTORCH_HIP_ALLOC_CONF")):
+        return {}
+    if not placement.gpus or not maps or may_hang:
         return {}
     return dict.fromkeys(names, "expandable_segments:True")
 

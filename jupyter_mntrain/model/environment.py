@@ -1,5 +1,7 @@
 """Environment variables: names of those that jobs and drivers read."""
 
+import math
+
 JOB_VARIABLE = "MNTRAIN_JOB"
 """The job's id, for scripts, and for people who inspect processes."""
 
@@ -91,3 +93,16 @@ def mail_addresses(text: str) -> tuple[str, ...]:
 RECORDERS = "nccl_timeout_rank_"
 """Begins the names of the files, in the directory of metrics, in which torch leaves its flight
 recorder when a collective times out; the rank follows."""
+
+HEARTBEAT_VARIABLE = "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"
+"""Seconds without a sign of life from NCCL's watchdog after which torch ends the process."""
+
+_HEARTBEAT_S = 480
+"""torch's own (``ProcessGroupNCCL.hpp``)."""
+
+
+def heartbeat_of(timeout_s: float) -> str:
+    """The heartbeat's time-out where a rank waits so long for a silent one: no shorter, or torch
+    ends the wait without saying what was waited for.
+    """
+    return str(max(_HEARTBEAT_S, math.ceil(timeout_s)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,6 +35,16 @@ _GPU_CLASSES = ("0x03", "0x12")
 """PCI classes: display controllers, and processing accelerators (``pci_ids.h``)."""
 
 _ENOUGH = 4 << 30
+
+_UNMAPPED_KERNELS = re.compile(r"microsoft|tegra", re.IGNORECASE)
+"""Kernels of WSL2 and of Jetsons, by their release. CUDA's calls that map memory fail there: on
+WSL2 with some cards and drivers (pytorch#192330), which do not tell (syv-ai/qwen38-27b-rtx3090#2).
+"""
+_VGPU_NAME = re.compile(r"-\d+[ABCQ]$")
+_VGPU_MODE = 2
+"""``GRID T4-16Q``, ``NVIDIA L40S-48C``, ``NVIDIA A100-3-20C`` (vGPU user guide);
+``NVML_GPU_VIRTUALIZATION_MODE_VGPU``. Memory is mapped on those that have a card to themselves and
+a plugin that allows it, which a guest cannot see."""
 
 _VERSION_MISMATCH = 18
 """``NVML_ERROR_LIB_RM_VERSION_MISMATCH``."""
@@ -89,6 +101,7 @@ class GpuReader:
         visible: ``CUDA_VISIBLE_DEVICES`` of the process that may use them; ``None``: all GPUs.
         retry_s: interval of trying again.
         is_allotted: a scheduler has said which are visible.
+        kernel: its release, as ``uname -r`` has it.
     """
 
     def __init__(
@@ -97,7 +110,9 @@ class GpuReader:
         retry_s: float = RETRY_S,
         *,
         is_allotted: bool = False,
+        kernel: str = platform.release(),
     ) -> None:
+        self._kernel = kernel
         self._visible, self._is_allotted = visible, is_allotted
         self._retry_s = retry_s
         self._tried_s = time.monotonic()
@@ -244,10 +259,13 @@ class GpuReader:
         total, used = self._memory(handle)
         rates = self._optional(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
         processes = self._optional(partial(self._processes, handle)) or []
+        name = nvml.nvmlDeviceGetName(handle)
+        mode = self._optional(lambda: nvml.nvmlDeviceGetVirtualizationMode(handle))
+        is_vgpu = mode == _VGPU_MODE or _VGPU_NAME.search(name) is not None
         return Gpu(
             index=index,
             uuid=uuid,
-            name=nvml.nvmlDeviceGetName(handle),
+            name=name,
             memory_total_bytes=total,
             memory_used_bytes=used,
             utilization=rates,
@@ -259,6 +277,7 @@ class GpuReader:
             compute_capability=self._optional(
                 lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle))
             ),
+            maps_memory=not is_vgpu and not _UNMAPPED_KERNELS.search(self._kernel),
         )
 
     def _memory(self, handle: Any) -> tuple[int, int]:

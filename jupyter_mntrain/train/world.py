@@ -16,7 +16,12 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE, NODE_VARIABLE
+from jupyter_mntrain.model.environment import (
+    GPU_MEMORY_VARIABLE,
+    HEARTBEAT_VARIABLE,
+    NODE_VARIABLE,
+    heartbeat_of,
+)
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -308,6 +313,7 @@ def _init(device: torch.device, timeout_s: float, *, is_alone: bool) -> None:
     # gloo beside NCCL, because reports are exchanged on the CPU.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     timeout = timedelta(seconds=timeout_s)
+    os.environ.setdefault(HEARTBEAT_VARIABLE, heartbeat_of(timeout_s))
     if is_alone:
         store = dist.HashStore()  # type: ignore[attr-defined]
         dist.init_process_group(backend, store=store, rank=0, world_size=1, timeout=timeout)

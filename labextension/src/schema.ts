@@ -35,6 +35,7 @@ export type Kind =
   | "exit-code"
   | "expired"
   | "file-too-large"
+  | "gpu-allocator"
   | "gpu-error"
   | "gpu-lost"
   | "gpu-memory-error"
@@ -554,6 +555,7 @@ export interface Gpu {
   temperature_c?: number | null;
   processes?: GpuProcess[];
   compute_capability?: number[] | null;
+  maps_memory?: boolean;
 }
 /**
  * A process that computes on a GPU. Fields that the agent may not read are ``None``.

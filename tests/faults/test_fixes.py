@@ -41,6 +41,7 @@ UNTRIED: dict[Kind, str] = {
         (
             Kind.GPU_OUT_OF_MEMORY,
             Kind.GPU_ERROR,
+            Kind.GPU_ALLOCATOR,
             Kind.GPU_LOST,
             Kind.GPU_MEMORY_ERROR,
             Kind.NO_GPU_KERNEL,

@@ -15,6 +15,7 @@ import pytest
 
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
 from jupyter_mntrain.launch.torchrun import network_environment
+from jupyter_mntrain.model.environment import HEARTBEAT_VARIABLE, TIMEOUT_VARIABLE
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     Attempt,
@@ -24,6 +25,7 @@ from jupyter_mntrain.model.records.job import (
 )
 from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.records.origin import Earlier, Origin
+from jupyter_mntrain.plan.spec_check import check_spec
 from tests.standin.nodes import gpu
 
 JOB = JobId("j-0000abcd")
@@ -330,8 +332,11 @@ def test_the_nodes_own_variables_win_over_defaults_but_not_over_the_jobs() -> No
     assert network_environment(placement(), (), {"NCCL_IB_HCA"})["NCCL_IB_DISABLE"] == "1"
 
 
-def allocator(given: dict[str, str], gpus: tuple[int, ...] = (0,)) -> dict[str, str]:
-    found = render(spec(environment=given), placement(gpus=gpus)).environment.items()
+def allocator(
+    given: dict[str, str], gpus: tuple[int, ...] = (0,), *there: Gpu, **fields: object
+) -> dict[str, str]:
+    asked = spec(environment=given, **fields)
+    found = render(asked, placement(gpus=gpus), gpus=there).environment.items()
     return {name: value for name, value in found if "ALLOC_CONF" in name}
 
 
@@ -341,6 +346,41 @@ def test_a_gpus_memory_grows_in_segments_unless_the_job_configures_the_allocator
     assert allocator({}, gpus=()) == {}
     for name in (*names, "PYTORCH_HIP_ALLOC_CONF"):
         assert allocator({name: "max_split_size_mb:9"}) == {name: "max_split_size_mb:9"}
+
+
+def test_segments_grow_only_where_that_works() -> None:
+    there = gpu(0), gpu(1, maps_memory=False)
+    assert allocator({}, (0,), *there)
+    assert not allocator({}, (1,), *there), "a vGPU, a Jetson, or WSL2"
+    assert not allocator({}, (0, 2), *there), "a script may capture CUDA graphs"
+    trainer = ("-m", "jupyter_mntrain.train", "recipe.toml")
+    assert allocator({}, (0, 2), *there, entry=trainer)
+    assert not allocator({}, (0, 1), *there, entry=trainer)
+
+
+@pytest.mark.parametrize(
+    ("own", "of_node", "told"),
+    [
+        ({}, (), None),
+        ({TIMEOUT_VARIABLE: "120"}, (), "480"),
+        ({TIMEOUT_VARIABLE: "3600.5"}, (), "3601"),
+        ({TIMEOUT_VARIABLE: "3600"}, (HEARTBEAT_VARIABLE,), None),
+        ({TIMEOUT_VARIABLE: "3600", HEARTBEAT_VARIABLE: "9"}, (), "9"),
+        ({TIMEOUT_VARIABLE: "soon"}, (), None),
+        ({TIMEOUT_VARIABLE: "inf"}, (), None),
+    ],
+)
+def test_nccls_heartbeat_lasts_as_long_as_a_rank_may_wait(
+    own: dict[str, str], of_node: tuple[str, ...], told: str | None
+) -> None:
+    found = render(spec(environment=own), placement(gpus=(0,)), of_node=of_node).environment
+    assert found.get(HEARTBEAT_VARIABLE) == told
+
+
+def test_ranks_are_bound_to_the_cores_near_their_gpu_by_torchrun() -> None:
+    asked = spec(entry=("/train.py",), torchrun_arguments=("--numa-binding=node",))
+    check_spec(asked)
+    assert "--numa-binding=node" in render(asked, placement(gpus=(0,))).argv
 
 
 def test_a_gpu_gets_all_hardware_queues_unless_the_job_says_otherwise() -> None:

@@ -162,6 +162,7 @@ class Cards:
             "nvmlSystemGetDriverVersion": "570.1",
             "nvmlSystemGetCudaDriverVersion_v2": self.cuda,
             "nvmlDeviceGetName": "RTX",
+            "nvmlDeviceGetVirtualizationMode": 0,
             "nvmlDeviceGetMemoryInfo": SimpleNamespace(total=9, used=4),
             "nvmlDeviceGetUtilizationRates": _told(self.utilization, _rates),
             "nvmlDeviceGetCurrentClocksThrottleReasons": self.throttle_reasons,

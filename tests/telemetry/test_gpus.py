@@ -87,6 +87,30 @@ def test_a_card_tells_its_compute_capability_or_it_is_unknown(
     assert card.compute_capability == capability
 
 
+@pytest.mark.parametrize(
+    ("name", "mode", "kernel", "maps"),
+    [
+        ("NVIDIA GeForce RTX 4090", 0, "6.8.0-48-generic", True),
+        ("NVIDIA GeForce RTX 4090", None, "6.8.0-48-generic", True),
+        ("NVIDIA H100 80GB HBM3", 1, "6.8.0-48-generic", True),  # passed through
+        ("NVIDIA H100 NVL", 0, "6.8.0-1018-azure", True),
+        ("NVIDIA GB10", 0, "6.11.0-1016-nvidia", True),
+        ("GRID T4-16Q", None, "6.8.0-48-generic", False),
+        ("NVIDIA A100-3-20C", None, "6.8.0-48-generic", False),
+        ("NVIDIA L40S", 2, "6.8.0-48-generic", False),
+        ("Orin (nvgpu)", None, "5.15.148-tegra", False),
+        ("NVIDIA RTX A4000", 0, "6.18.33.2-microsoft-standard-WSL2", False),
+    ],
+)
+def test_where_memory_cannot_be_mapped_is_known(
+    monkeypatch: pytest.MonkeyPatch, name: str, mode: int | None, kernel: str, maps: bool
+) -> None:
+    told = {"nvmlDeviceGetName": name, "nvmlDeviceGetVirtualizationMode": mode}
+    install(monkeypatch, Cards(told=told))
+    (card,) = GpuReader(kernel=kernel).read()
+    assert card.maps_memory is maps
+
+
 def test_a_process_of_somebody_else_keeps_its_pid(monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(pid: int) -> psutil.Process:
         raise psutil.AccessDenied(pid)

@@ -11,7 +11,13 @@ from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 
 PATTERNS: tuple[tuple[str, Kind], ...] = (
-    (r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED", Kind.GPU_OUT_OF_MEMORY),
+    (
+        (
+            r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED"
+            r"|CUDA driver error: out of memory"
+        ),
+        Kind.GPU_OUT_OF_MEMORY,
+    ),
     (r"DefaultCPUAllocator: can't allocate|\bMemoryError\b", Kind.OUT_OF_MEMORY),
     (r"unable to (open|mmap|allocate|write).*shared memory|\(shm\)|/dev/shm", Kind.SHARED_MEMORY),
     (r"DataLoader worker .*(killed by signal|exited unexpectedly)", Kind.WORKER_DIED),
@@ -54,6 +60,15 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
     ),
     (r"driver version is insufficient|forward compatibility was attempted", Kind.OLD_DRIVER),
     (r"NCCL version|mismatched NCCL|ncclSystemError|ncclInvalidUsage|ncclUnhandled", Kind.NCCL),
+    # torch calls the driver itself for expandable segments, and for little else (driver_api.cpp):
+    # a vGPU and a Jetson (unsloth#1446), WSL2 (pytorch#192330, pytorch#112957).
+    (
+        (
+            r"CUDA driver error: (operation not supported|invalid argument|unknown error)"
+            r"|ASSERT FAILED at \S*driver_api\.cpp"
+        ),
+        Kind.GPU_ALLOCATOR,
+    ),
     (r"CUDA error:|CUDA driver error|uncorrectable ECC|device-side assert", Kind.GPU_ERROR),
     (r"address already in use|EADDRINUSE", Kind.PORT_TAKEN),
     (

@@ -39,6 +39,8 @@ FIXES: dict[Kind, str] = {
     Kind.NCCL: "read the NCCL WARN lines in 'logs'; --env NCCL_DEBUG=INFO has NCCL say more",
     Kind.GPU_ERROR: "check nvidia-smi and dmesg on that node; --env CUDA_LAUNCH_BLOCKING=1 shows "
     "the line of the script",
+    Kind.GPU_ALLOCATOR: "have torch allocate without expandable segments: "
+    "--env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False (PYTORCH_ALLOC_CONF since torch 2.10)",
     Kind.NO_ROUTE: "check that the ranks' interfaces share a subnet, and the routes of that node "
     "(ip route)",
     Kind.NO_DOWNLOAD: "check the name, and that node's access to the internet; or download it "

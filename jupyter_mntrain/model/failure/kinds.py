@@ -216,6 +216,8 @@ class Kind(StrEnum):
     """NCCL failed by itself: a version, the network's configuration, or the driver."""
     GPU_ERROR = "gpu-error"
     """A GPU or its driver failed."""
+    GPU_ALLOCATOR = "gpu-allocator"
+    """The driver refused to map a GPU's memory piece by piece, for torch's expandable segments."""
     NO_ROUTE = "no-route"
     """A rank's packets have no way to the other node."""
     NO_DOWNLOAD = "no-download"

@@ -167,6 +167,9 @@ class Gpu(Record, frozen=True):
     processes: tuple[GpuProcess, ...] = ()
     compute_capability: tuple[int, ...] | None = None
     """CUDA's number of what it can compute, major and minor; ``None`` if it is unknown."""
+    maps_memory: bool = True
+    """Whether CUDA can map its memory piece by piece, as torch's expandable segments do: not a
+    vGPU's, not a Jetson's, and not in WSL2."""
 
     @property
     def owners(self) -> str:

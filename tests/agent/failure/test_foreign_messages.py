@@ -15,6 +15,16 @@ from tests.rows import has_rows_for
     ("message", "kind"),
     [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate", Kind.GPU_OUT_OF_MEMORY),
+        ("RuntimeError: CUDA driver error: out of memory", Kind.GPU_OUT_OF_MEMORY),
+        ("RuntimeError: CUDA driver error: operation not supported", Kind.GPU_ALLOCATOR),
+        ("RuntimeError: CUDA driver error: unknown error", Kind.GPU_ALLOCATOR),
+        ("RuntimeError: CUDA driver error: invalid argument", Kind.GPU_ALLOCATOR),
+        (
+            'RuntimeError: handle_0 INTERNAL ASSERT FAILED at "../c10/cuda/driver_api.cpp":15',
+            Kind.GPU_ALLOCATOR,
+        ),
+        ("RuntimeError: CUDA driver error: device not ready", Kind.GPU_ERROR),
+        ("RuntimeError: CUDA error: operation not supported", Kind.GPU_ERROR),
         ("RuntimeError: DefaultCPUAllocator: can't allocate memory", Kind.OUT_OF_MEMORY),
         ("OSError: [Errno 28] No space left on device", Kind.DISK_FULL),
         ("ModuleNotFoundError: No module named 'datasets'", Kind.NO_MODULE),
@@ -43,6 +53,14 @@ def test_a_fix_names_what_the_message_names() -> None:
     found = kind_of("ModuleNotFoundError: No module named 'datasets'")
     assert found is not None
     assert "datasets" in found[1]
+
+
+def test_the_fix_of_an_allocator_names_its_variables() -> None:
+    found = kind_of("RuntimeError: CUDA driver error: operation not supported")
+    assert found is not None
+    assert {"PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False", "(PYTORCH_ALLOC_CONF"} <= set(
+        found[1].split()
+    )
 
 
 def test_every_kind_that_a_message_may_mean_has_a_fix() -> None:

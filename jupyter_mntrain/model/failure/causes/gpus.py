@@ -17,7 +17,7 @@ from jupyter_mntrain.model.records.job import PartStatus
 
 SHARE_OF_OTHERS = tunables.ratio("failure.gpu_share_of_others")
 
-_BY_A_GPU = SYMPTOMS | {Kind.GPU_ERROR, Kind.NCCL, Kind.CRASHED}
+_BY_A_GPU = SYMPTOMS | {Kind.GPU_ERROR, Kind.GPU_ALLOCATOR, Kind.NCCL, Kind.CRASHED}
 """Ends that a broken card can cause."""
 
 

@@ -53,6 +53,7 @@ def __getattr__(name: str) -> Any:
         "nvmlDeviceGetMigMode": lambda _: [0, 0],
         "nvmlDeviceGetCudaComputeCapability": lambda _: CAPABILITY,
         "nvmlDeviceGetName": lambda _: "RTX",
+        "nvmlDeviceGetVirtualizationMode": lambda _: 0,
         "nvmlDeviceGetMemoryInfo": lambda _: SimpleNamespace(total=MEMORY_BYTES, used=0),
         "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=0),
         "nvmlDeviceGetPowerUsage": lambda _: 30_000,
