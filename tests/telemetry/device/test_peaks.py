@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.telemetry import known_peak
 from jupyter_mntrain.telemetry.device.gemm import device_peak
-from jupyter_mntrain.telemetry.device.peaks import given_peak
+from jupyter_mntrain.telemetry.device.peaks import architectures, given_peak
 
 
 @pytest.mark.parametrize(
@@ -39,24 +41,60 @@ from jupyter_mntrain.telemetry.device.peaks import given_peak
         ("NVIDIA GeForce RTX 3080", "bfloat16", 59.5),
         ("NVIDIA GeForce RTX 4080 SUPER", "bfloat16", 104.4),
         ("NVIDIA GeForce RTX 4090 D", "bfloat16", 147.1),
+        ("NVIDIA GeForce GTX 1080 Ti", "float32", 11.34),
+        ("NVIDIA TITAN X (Pascal)", "float32", 10.97),
+        ("Tesla P100-PCIE-16GB", "float32", 9.3),
+        ("Tesla P40", "float32", 12),
+        ("Tesla V100-PCIE-32GB", "float16", 112),
+        ("Tesla V100S-PCIE-32GB", "float16", 130),
+        ("NVIDIA GeForce RTX 2070 SUPER", "float16", 36.25),
+        ("NVIDIA TITAN RTX", "float16", 130.5),
+        ("Quadro RTX 8000", "float16", 130.5),
+        ("NVIDIA GeForce GTX 1660 Ti", "float32", 5.44),
+        ("NVIDIA GeForce RTX 3060 Ti", "bfloat16", 32.4),
+        ("NVIDIA GeForce RTX 3070", "bfloat16", 40.6),
+        ("NVIDIA GeForce RTX 3070 Ti", "bfloat16", 43.5),
+        ("NVIDIA GeForce RTX 3080 Ti", "bfloat16", 68.2),
+        ("NVIDIA RTX A2000 12GB", "bfloat16", 31.9),
+        ("NVIDIA RTX A4000", "bfloat16", 76.7),
+        ("NVIDIA RTX A4500", "bfloat16", 94.6),
+        ("NVIDIA A10G", "bfloat16", 70),
+        ("NVIDIA GeForce RTX 4060", "bfloat16", 30.2),
+        ("NVIDIA GeForce RTX 4060 Ti", "bfloat16", 44.1),
+        ("NVIDIA GeForce RTX 4070", "bfloat16", 58.3),
+        ("NVIDIA GeForce RTX 4070 SUPER", "bfloat16", 71),
+        ("NVIDIA GeForce RTX 4070 Ti SUPER", "bfloat16", 88.2),
+        ("NVIDIA RTX 4000 Ada Generation", "bfloat16", 106.9),
+        ("NVIDIA RTX 5000 Ada Generation", "bfloat16", 261.1),
+        ("NVIDIA GeForce RTX 5060 Ti", "bfloat16", 47.4),
+        ("NVIDIA GeForce RTX 5070", "bfloat16", 61.7),
+        ("NVIDIA RTX PRO 4500 Blackwell", "bfloat16", 219.7),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "bfloat16", 480),
+        ("NVIDIA GB10", "bfloat16", 125),
+        ("NVIDIA GeForce RTX 3060 Laptop GPU", "bfloat16", 26.2),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", "bfloat16", 79.4),
+        ("NVIDIA GeForce RTX 5090 Laptop GPU", "bfloat16", 90.7),
+        ("NVIDIA RTX A5000 Laptop GPU", "bfloat16", 86.8),
+        ("NVIDIA RTX 5000 Ada Generation Laptop GPU", "bfloat16", 170.4),
     ],
 )
 def test_known_devices(name: str, dtype: str, tera: float) -> None:
     peak = known_peak(name, dtype)
     assert peak is not None
-    assert peak.flops_per_s == pytest.approx(tera * 1e12)
+    assert peak.flops_per_s == pytest.approx(tera * 1e12, rel=0.004)
     assert dtype in peak.source
 
 
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        ("NVIDIA GeForce RTX 4090 Laptop GPU", "bfloat16"),
-        ("NVIDIA GeForce RTX 3080 Ti", "bfloat16"),
-        ("NVIDIA GeForce RTX 3060 Ti", "bfloat16"),
-        ("NVIDIA RTX A5000 Laptop GPU", "bfloat16"),
+        ("NVIDIA GeForce RTX 4090 Super", "bfloat16"),
+        ("NVIDIA GeForce RTX 3050", "bfloat16"),  # two cards
+        ("NVIDIA GeForce GTX 1080 Ti", "float16"),  # no tensor cores
+        ("NVIDIA GeForce RTX 2080 with Max-Q Design", "float16"),
+        ("Orin (nvgpu)", "bfloat16"),  # four modules
+        ("GRID T4-16Q", "float16"),
         ("NVIDIA A30 MIG 1g.6gb", "bfloat16"),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "bfloat16"),
         ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "bfloat16"),
         ("NVIDIA H20Z", "bfloat16"),
         ("Tesla T4", "bfloat16"),
@@ -67,6 +105,18 @@ def test_known_devices(name: str, dtype: str, tera: float) -> None:
 )
 def test_never_a_wrong_number(name: str, dtype: str) -> None:
     assert known_peak(name, dtype) is None
+
+
+def test_every_card_of_the_table_has_a_peak_that_one_entry_tells() -> None:
+    for name, architecture in architectures().items():
+        for pattern, card in architecture.cards.items():
+            float32, sixteen_bit = architecture.float32(card), architecture.sixteen_bit(card)
+            assert float32 or sixteen_bit, (name, pattern)
+            assert not (float32 and sixteen_bit) or float32 < sixteen_bit, (name, pattern)
+            assert architecture.tf32 <= architecture.bfloat16, "both since Ampere"
+    patterns = [one for each in architectures().values() for one in each.cards]
+    for pattern in patterns:
+        assert sum(re.fullmatch(other, pattern) is not None for other in patterns) <= 1
 
 
 def test_geforce_runs_float32_at_half_its_sixteen_bit_rate() -> None:
