@@ -28,6 +28,8 @@ SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 
 CLOCKS_UNKNOWN = "clocks unknown"
 
+DRAWING_JOB_BYTES = tunables.size("telemetry.gpu_drawing_job_bytes")
+
 RETRY_S = tunables.seconds("telemetry.gpu_retry_s")
 
 _AMD = "0x1002"
@@ -130,7 +132,7 @@ class GpuReader:
         """Initialize NVML. Its module stays unloaded while there is no driver."""
         self._tried_s = time.monotonic()
         if "pynvml" not in sys.modules and not has_driver():
-            self.note = "no NVIDIA GPU: no driver is installed"
+            self.note = _no_driver(self._kernel)
             return
         try:
             import pynvml
@@ -251,14 +253,26 @@ class GpuReader:
     def _processes(self, handle: Any) -> Any:
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
+    def _jobs(self, handle: Any) -> list[Any]:
+        """Processes that compute, but for the desktop's, which draw and use CUDA beside that."""
+        nvml = self._nvml
+        drawing = self._optional(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) or ()
+        draws = {process.pid for process in drawing}
+        return [
+            process
+            for process in self._optional(partial(self._processes, handle)) or ()
+            if process.pid not in draws
+            or (getattr(process, "usedGpuMemory", None) or 0) >= DRAWING_JOB_BYTES
+        ]
+
     def _handle(self, index: int) -> Any:
         return self._nvml.nvmlDeviceGetHandleByIndex(index)
 
     def _read_one(self, index: int, uuid: str, handle: Any) -> Gpu:
         nvml = self._nvml
-        total, used = self._memory(handle)
+        total, used, is_unified = self._memory(handle)
         rates = self._optional(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100)
-        processes = self._optional(partial(self._processes, handle)) or []
+        processes = self._jobs(handle)
         name = nvml.nvmlDeviceGetName(handle)
         mode = self._optional(lambda: nvml.nvmlDeviceGetVirtualizationMode(handle))
         is_vgpu = mode == _VGPU_MODE or _VGPU_NAME.search(name) is not None
@@ -277,18 +291,19 @@ class GpuReader:
             compute_capability=self._optional(
                 lambda: tuple(nvml.nvmlDeviceGetCudaComputeCapability(handle))
             ),
+            is_unified=is_unified,
             maps_memory=not is_vgpu and not _UNMAPPED_KERNELS.search(self._kernel),
         )
 
-    def _memory(self, handle: Any) -> tuple[int, int]:
-        """Return (total, used) bytes."""
+    def _memory(self, handle: Any) -> tuple[int, int, bool]:
+        """Return (total, used) bytes, and whether they are the machine's."""
         try:
             memory = self._nvml.nvmlDeviceGetMemoryInfo(handle)
         except self._nvml.NVMLError_NotSupported:
             # A GPU that shares the machine's memory (Grace, Jetson) has none of its own.
             shared = psutil.virtual_memory()
-            return shared.total, shared.total - shared.available
-        return memory.total, memory.used
+            return shared.total, shared.total - shared.available, True
+        return memory.total, memory.used, False
 
     def _optional(self, read: Callable[[], Any]) -> Any:
         try:
@@ -304,6 +319,12 @@ def _read_driver(nvml: Any) -> Driver:
     except nvml.NVMLError:  # containers may lack the library that says it
         return Driver(version)
     return Driver(version, f"{cuda // 1000}.{cuda % 1000 // 10}")
+
+
+def _no_driver(kernel: str) -> str:
+    if "tegra" in kernel:
+        return "no NVML for this Jetson's GPU: update to JetPack 6 or newer"
+    return "no NVIDIA GPU: no driver is installed"
 
 
 def _no_answer(error: Exception) -> str:

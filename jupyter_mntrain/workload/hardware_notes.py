@@ -24,7 +24,7 @@ def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
     Args:
         now_s: Unix time.
     """
-    infos = [view.info for view in built.cluster.nodes() if view.info]
+    infos = [info for view in built.cluster.nodes() if (info := view.newest)]
     participants = built.spec.participants
     try:
         nodes = find_participants(participants, infos)

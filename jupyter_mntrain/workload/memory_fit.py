@@ -12,7 +12,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.records.node import Beat, NodeInfo
+from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
@@ -39,6 +39,7 @@ class RankMemory(Record, frozen=True):
         gpu: the GPU, for people; empty likewise.
         overhead: what it takes of its GPU beside its tensors; ``None`` on a CPU.
         host_bytes: free memory of its node, for all of its ranks; ``None`` where it has not told.
+        is_unified: its GPU's memory is its node's: what both need is counted together.
     """
 
     rank: int
@@ -48,6 +49,7 @@ class RankMemory(Record, frozen=True):
     overhead: GpuOverhead | None = None
     host_bytes: int | None = None
     gpu: str = ""
+    is_unified: bool = False
 
     @property
     def total(self) -> int:
@@ -58,6 +60,11 @@ class RankMemory(Record, frozen=True):
     def fits(self) -> bool:
         return self.gpu_bytes is None or self.total <= self.gpu_bytes
 
+    @property
+    def of_host(self) -> int:
+        """Bytes of its node's memory."""
+        return self.estimate.host + (self.total if self.is_unified else 0)
+
 
 def memory_of_ranks(
     recipe: Recipe, spec: JobSpec, nodes: Sequence[NodeView]
@@ -67,14 +74,8 @@ def memory_of_ranks(
     Raises:
         RecipeError: the recipe cannot run on this number of ranks.
     """
-    infos = {view.name: _newest(view.info, view.beat) for view in nodes if view.info is not None}
+    infos = {view.name: info for view in nodes if (info := view.newest) is not None}
     return rank_memory(recipe, spec.participants, infos)
-
-
-def _newest(info: NodeInfo, beat: Beat | None) -> NodeInfo:
-    free = (beat.memory_available_bytes if beat else 0) or info.inventory.memory_available_bytes
-    inventory = msgspec.structs.replace(info.inventory, memory_available_bytes=free)
-    return msgspec.structs.replace(info, inventory=inventory)
 
 
 def rank_memory(
@@ -97,7 +98,7 @@ def rank_memory(
     for participant in participants:
         info = nodes.get(participant.node)
         sizes = {} if info is None else lent_memory(info, shares=participant.shares_gpus)
-        names = {one.index: one.name for one in info.inventory.gpus} if info else {}
+        cards = {one.index: one for one in info.inventory.gpus} if info else {}
         for local in range(participant.nproc):
             place = grid.place_of(len(found))
             gpu = participant.gpus[local] if local < len(participant.gpus) else None
@@ -115,7 +116,8 @@ def rank_memory(
                     gpu_bytes=None if gpu is None else sizes.get(gpu),
                     overhead=overhead,
                     host_bytes=info.inventory.memory_available_bytes if info else None,
-                    gpu=f"GPU {gpu} ({names[gpu]})" if gpu in names else "",
+                    gpu=f"GPU {gpu} ({cards[gpu].name})" if gpu in cards else "",
+                    is_unified=gpu in cards and cards[gpu].is_unified,
                 )
             )
     return found
@@ -158,7 +160,9 @@ def _host_notes(found: Sequence[RankMemory]) -> Iterator[Problem]:
     """Problems of nodes that have no room for what their ranks keep in host memory."""
     for node in dict.fromkeys(one.node for one in found):
         ranks = [one for one in found if one.node == node]
-        needed, free = sum(one.estimate.host for one in ranks), ranks[0].host_bytes
+        if any(one.is_unified and not one.fits for one in ranks):
+            continue  # it is said of the rank
+        needed, free = sum(one.of_host for one in ranks), ranks[0].host_bytes
         if free is not None and needed > free:
             yield Problem(
                 kind=Kind.TIGHT_MEMORY,

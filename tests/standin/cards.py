@@ -62,12 +62,14 @@ class Cards:
         uuids: of its cards.
         split: indices of those that are split into MIG instances.
         pids: processes that compute on each; ``None``: the card does not say.
+        drawing: processes that draw on each.
         utilization: in percent; ``None``: the card does not say.
         throttle_reasons: NVML's bits; ``None``: the card does not say.
         capability: compute capability; ``None``: the card does not say.
         cuda: the newest that the driver is for; ``None``: it does not say.
         lost: errors of cards that do not answer, by index.
-        told: other answers, by the name of what is called; ``None``: the card does not say.
+        told: other answers, by the name of what is called, or what gives one to its arguments;
+            ``None``: the card does not say.
         instances: UUIDs of MIG instances, each with the index of its card.
         nvlinks: state of each NVLink that a card has: 1 if it is up.
         fabric: state in its fabric of NVSwitches, error and health; ``None``: it has none.
@@ -84,6 +86,7 @@ class Cards:
         uuids: tuple[str, ...] = ("GPU-1",),
         split: tuple[int, ...] = (),
         pids: tuple[int, ...] | None = (GONE, os.getpid(), os.getpid()),
+        drawing: tuple[int, ...] = (),
         utilization: int | None = 50,
         throttle_reasons: int | None = 0,
         capability: tuple[int, int] | None = (8, 9),
@@ -100,6 +103,7 @@ class Cards:
         self.trouble: CardError | None = None
         """Why the driver does not answer now."""
         self.pids = pids
+        self.drawing = drawing
         self.utilization = utilization
         self.throttle_reasons = throttle_reasons
         self.capability = capability
@@ -170,13 +174,15 @@ class Cards:
             "nvmlDeviceGetPowerUsage": 100_000,
             "nvmlDeviceGetTemperature": 60,
             "nvmlDeviceGetComputeRunningProcesses": _told(self.pids, _processes),
+            "nvmlDeviceGetGraphicsRunningProcesses": _processes(self.drawing),
             **self.told,
         }
 
-        def answer(*_: object) -> Any:
-            if answers[name] is None:
+        def answer(*arguments: object) -> Any:
+            found = answers[name]
+            if found is None:
                 raise NotSupportedError
-            return answers[name]
+            return found(*arguments) if callable(found) else found
 
         return answer
 

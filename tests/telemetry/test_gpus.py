@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -58,6 +59,32 @@ def test_without_a_driver_its_python_module_is_not_loaded(monkeypatch: pytest.Mo
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
     assert GpuReader().read() == ()
     assert "pynvml" not in sys.modules
+
+
+@pytest.mark.skipif(gpus.has_driver(), reason="a driver is installed here")
+def test_a_jetson_without_nvml_is_told_what_to_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    assert says("JetPack 6", str(GpuReader(kernel="5.10.216-tegra").note))
+    assert says("no driver is installed", str(GpuReader(kernel="6.8.0-48-generic").note))
+
+
+@pytest.mark.parametrize(
+    ("held", "draws", "is_idle"),
+    [
+        (300 << 20, True, True),  # a browser that decodes video
+        (None, True, True),
+        (300 << 20, False, False),
+        (6 << 30, True, False),  # a renderer
+    ],
+)
+def test_a_program_of_the_desktop_is_no_job(
+    monkeypatch: pytest.MonkeyPatch, held: int | None, draws: bool, is_idle: bool
+) -> None:
+    computes = [SimpleNamespace(pid=Cards.GONE, usedGpuMemory=held)]
+    told = {"nvmlDeviceGetComputeRunningProcesses": computes}
+    install(monkeypatch, Cards(told=told, drawing=(Cards.GONE,) if draws else ()))
+    (card,) = GpuReader().read()
+    assert card.is_idle is is_idle
 
 
 def test_a_card_tells_who_computes_on_it(monkeypatch: pytest.MonkeyPatch) -> None:

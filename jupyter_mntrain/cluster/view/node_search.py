@@ -63,9 +63,9 @@ class NodeSearch:
     def usable(self) -> list[NodeInfo]:
         """Nodes that answer and can take part in a job."""
         return [
-            view.info
+            info
             for view in self._live.nodes
-            if view.info and view.liveness in ("up", "suspect") and not view.is_conflict
+            if (info := view.newest) and view.liveness in ("up", "suspect") and not view.is_conflict
         ]
 
     def client(self, node: str) -> AgentClient:

@@ -167,6 +167,8 @@ class Gpu(Record, frozen=True):
     processes: tuple[GpuProcess, ...] = ()
     compute_capability: tuple[int, ...] | None = None
     """CUDA's number of what it can compute, major and minor; ``None`` if it is unknown."""
+    is_unified: bool = False
+    """Whether it has no memory of its own, but its machine's (DGX Spark, Jetson)."""
     maps_memory: bool = True
     """Whether CUDA can map its memory piece by piece, as torch's expandable segments do: not a
     vGPU's, not a Jetson's, and not in WSL2."""

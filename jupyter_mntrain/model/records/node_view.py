@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -48,6 +50,19 @@ class NodeView(Record, frozen=True):
     def name(self) -> str:
         """The node's name, or its address if it has never answered."""
         return self.info.name if self.info else self.called or self.address
+
+    @property
+    def newest(self) -> NodeInfo | None:
+        """The node with its GPUs and free memory as of the last heartbeat."""
+        if self.info is None or self.beat is None:
+            return self.info
+        there = self.info.inventory
+        inventory = msgspec.structs.replace(
+            there,
+            gpus=self.beat.gpus or there.gpus,
+            memory_available_bytes=self.beat.memory_available_bytes or there.memory_available_bytes,
+        )
+        return msgspec.structs.replace(self.info, inventory=inventory)
 
     @property
     def is_awaited(self) -> bool:

@@ -198,6 +198,8 @@ def _gpus(info: NodeInfo, beat: Beat | None) -> Text:
 def _abilities(gpus: Sequence[Gpu], versions: Versions) -> Iterable[str]:
     """What recipes and torch need of GPUs: their compute capability, and their driver."""
     told = dict.fromkeys(gpu.compute_capability for gpu in gpus if gpu.compute_capability)
+    if any(gpu.is_unified for gpu in gpus):
+        yield "its memory is the machine's"
     if told:
         listed = ", ".join(".".join(map(str, one)) for one in told)
         yield f"compute capability {listed}"
@@ -222,10 +224,16 @@ def lending_lines(lending: Lending) -> Iterable[str]:
 
 def _use(gpus: Sequence[Gpu]) -> str:
     busy = [gpu for gpu in gpus if not gpu.is_idle]
+    free = "".join(
+        f"; {gpu.index}: {formats.memory(gpu.free_bytes())} free"
+        for gpu in gpus
+        if gpu.is_idle and not gpu.is_unified
+        if formats.memory(gpu.free_bytes()) != formats.memory(gpu.memory_total_bytes)
+    )
     if not busy:
-        return "all idle" if len(gpus) > 1 else "idle"
+        return ("all idle" if len(gpus) > 1 else "idle") + free
     named = "; ".join(f"{gpu.index} busy: {gpu.owners}" for gpu in busy)
-    return f"{len(gpus) - len(busy)} of {len(gpus)} idle: {named}"
+    return f"{len(gpus) - len(busy)} of {len(gpus)} idle: {named}{free}"
 
 
 def _machine(inventory: Inventory, beat: Beat | None) -> Text:

@@ -43,7 +43,6 @@ from jupyter_mntrain.verbs.panel.looks.place import Place
 from jupyter_mntrain.verbs.panel.looks.plan_look import PlanQuestion
 from jupyter_mntrain.verbs.panel.node_row import (
     FormRow,
-    fresh,
     gone_rows,
     is_usable,
     name_automatic,
@@ -115,7 +114,7 @@ def make_form(
         place: what is known of the job's own folder and interpreter, once it has been asked.
         planned, examined: the plan, and what the doctor found, once they are there.
     """
-    usable = [info for view in nodes if is_usable(view, choices) and (info := fresh(view))]
+    usable = [info for view in nodes if is_usable(view, choices) and (info := view.newest)]
     rows = [node_row(view, choices, usable, now_s) for view in nodes]
     rows += gone_rows(choices, {row.name for row in rows})
     findings = Findings(rows)

@@ -54,15 +54,6 @@ class FormRow(Record, frozen=True):
         return self.is_used and self.can_be_used
 
 
-def fresh(view: NodeView) -> NodeInfo | None:
-    """The node's inventory, with its GPUs as of the last beat."""
-    info = view.info
-    if info is None or not view.beat or not view.beat.gpus:
-        return info
-    inventory = msgspec.structs.replace(info.inventory, gpus=view.beat.gpus)
-    return msgspec.structs.replace(info, inventory=inventory)
-
-
 def is_usable(view: NodeView, choices: Choices) -> bool:
     """Whether it may be chosen: it answers, and takes jobs; later is enough for one that waits."""
     if view.liveness != "up" or view.is_conflict or view.info is None:
@@ -71,7 +62,7 @@ def is_usable(view: NodeView, choices: Choices) -> bool:
 
 
 def node_row(view: NodeView, choices: Choices, usable: Sequence[NodeInfo], now_s: float) -> FormRow:
-    info = fresh(view)
+    info = view.newest
     name = reference(info, usable) if info and is_usable(view, choices) else view.name
     choice = choices.node(name)
     can_be_used = info is not None and is_usable(view, choices)

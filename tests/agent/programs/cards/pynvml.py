@@ -61,6 +61,7 @@ def __getattr__(name: str) -> Any:
         "nvmlDeviceGetComputeRunningProcesses": lambda _: [
             SimpleNamespace(pid=int(pid), usedGpuMemory=None) for pid in PIDS
         ],
+        "nvmlDeviceGetGraphicsRunningProcesses": lambda _: [],
         "nvmlDeviceGetPersistenceMode": lambda _: 1,
         "nvmlDeviceGetVbiosVersion": lambda _: "94.02.71.40.6D",
         "nvmlDeviceGetInforomImageVersion": lambda _: "G001.0000.03.03",
