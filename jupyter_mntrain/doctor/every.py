@@ -11,6 +11,7 @@ from jupyter_mntrain.doctor.environment.single import AdapterNames, DebugVariabl
 from jupyter_mntrain.doctor.finding import ORDER, Finding
 from jupyter_mntrain.doctor.hardware.cores import CoresForRanks
 from jupyter_mntrain.doctor.hardware.gpu_driver import AnsweringGpus, Fabric, WorkingDriver
+from jupyter_mntrain.doctor.hardware.gpu_peers import GpuPeers
 from jupyter_mntrain.doctor.hardware.gpu_settings import GpuComputeMode, GpuPcieLink, GpuPowerLimit
 from jupyter_mntrain.doctor.hardware.gpu_state import (
     GpuClocks,
@@ -81,6 +82,7 @@ EVERY: Final[Sequence[Check]] = (
     GpuClocks(),
     GpuPowerLimit(),
     GpuPcieLink(),
+    GpuPeers(),
     CoresForRanks(),
     KernelLog(),
     NetworkAddress(),

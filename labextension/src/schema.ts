@@ -555,6 +555,7 @@ export interface Gpu {
   temperature_c?: number | null;
   processes?: GpuProcess[];
   compute_capability?: number[] | null;
+  is_unified?: boolean;
   maps_memory?: boolean;
 }
 /**

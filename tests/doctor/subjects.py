@@ -16,6 +16,7 @@ SUBJECTS: Final[tuple[Item, ...]] = (
     ),
     Item("Errors of GPUs: Xid, ECC, rows to be replaced", ("gpu-xid", "gpu-memory-errors")),
     Item("Throttling, power limit, PCIe lanes", ("gpu-clocks", "gpu-power-limit", "gpu-pcie")),
+    Item("GPUs among themselves: P2P, ACS, IOMMU", ("gpu-peers", "debug-variables")),
     Item("MIG, compute mode", ("gpu-answers", "gpu-compute-mode")),
     Item("Other programs on a GPU", ("gpu-users",)),
     Item(

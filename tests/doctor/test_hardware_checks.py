@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.doctor.hardware import GpuDriver
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.model.records.node import GpuProcess, LeaseInfo
 from jupyter_mntrain.telemetry.gpus import GpuReader
-from tests.doctor.faults.gpus import GB, driver, setup, state, wanted, xid
+from tests.doctor.faults.gpus import GB, driver, peers, setup, state, wanted, xid
 from tests.doctor.faults.network import adapters, card, logged
 from tests.doctor.faults.unlike import with_firmware, with_places, with_versions
 from tests.doctor.healthy import (
@@ -43,6 +43,22 @@ USUAL: dict[str, Callable[[Case], Case]] = {
     "half of the lanes": setup(pcie_width=8),
     "a little less power": setup(power_limit_w=280.0),
     "one process at a time": setup(compute_mode="exclusive"),
+    "GPUs that read each other's memory": peers(iommu="identity"),
+    "GPUs of GeForce, which do not": peers(
+        reaches=(), iommu="DMA-FQ", redirected_by=("0000:00:01.1",)
+    ),
+    "GPUs with NVLink behind an IOMMU": peers(nvlinks=4, iommu="DMA"),
+    "one GPU of a job behind an IOMMU": wanted(peers(iommu="DMA"), 0),
+    "GPUs of which only root is told": peers(redirected_by=None),
+    "NCCL keeps from what hangs": lambda case: changed(
+        peers(iommu="DMA")(case), environment={"NCCL_P2P_DISABLE": "1"}
+    ),
+    "NCCL keeps from what may hang": lambda case: changed(
+        peers(redirected_by=None)(case), environment={"NCCL_P2P_DISABLE": "1"}
+    ),
+    "NCCL keeps from what there is not": lambda case: changed(
+        peers(reaches=())(case), environment={"NCCL_P2P_DISABLE": "1"}
+    ),
     "a fabric that is set up": setup(fabric="completed"),
     "a desktop on a GPU": state(others=(GpuProcess(pid=9, memory_bytes=GB // 3),)),
     "no ECC": state(uncorrected_errors=None),
@@ -115,6 +131,12 @@ def test_a_job_that_wants_no_gpu_is_not_stopped_by_their_driver():
     mismatch = driver(cards=2, error=18)
     assert "stops" in levels(mismatch(healthy()))
     assert "stops" not in levels(wanted(mismatch)(healthy()))
+
+
+@pytest.mark.parametrize("cards", [{}, {"nvlinks": 4, "iommu": "DMA", "redirected_by": None}])
+def test_what_keeps_nccl_from_what_works_was_left(cards):
+    case = changed(peers(**cards)(healthy()), environment={"NCCL_P2P_DISABLE": "1"})
+    assert [one.check for one in examine(case) if one.level != "passed"] == ["debug-variables"]
 
 
 def test_of_an_older_agent_hardware_is_unknown():

@@ -174,6 +174,7 @@ class Cards:
             "nvmlDeviceGetPowerUsage": 100_000,
             "nvmlDeviceGetTemperature": 60,
             "nvmlDeviceGetComputeRunningProcesses": _told(self.pids, _processes),
+            "nvmlDeviceGetP2PStatus": 0,
             "nvmlDeviceGetGraphicsRunningProcesses": _processes(self.drawing),
             **self.told,
         }

@@ -7,6 +7,8 @@ from typing import Final, NamedTuple
 
 from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
 from jupyter_mntrain.doctor.finding import Finding
+from jupyter_mntrain.doctor.hardware.gpu_peers import P2P_DISABLE, peers_among
+from jupyter_mntrain.doctor.hardware.hardware_check import chosen
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
@@ -26,9 +28,7 @@ DEBUG: Final[Mapping[str, _Left]] = {
     ),
     "TORCH_NCCL_BLOCKING_WAIT": _Left("1", why="every collective is waited for"),
     "TORCH_NCCL_DESYNC_DEBUG": _Left("1", why="every collective is told to all ranks"),
-    "NCCL_P2P_DISABLE": _Left(
-        "1", why="GPUs of one node exchange data by way of the host's memory"
-    ),
+    P2P_DISABLE: _Left("1", why="GPUs of one node exchange data by way of the host's memory"),
     "NCCL_SHM_DISABLE": _Left("1", why="ranks of one node exchange data by way of the network"),
 }
 """Variables of a search for an error that is over."""
@@ -44,11 +44,13 @@ class DebugVariables(NodeCheck):
     title = "Left from debugging"
     looks_at = "variables by which errors are searched, and which slow every step"
 
-    def look(self, node: Examined, facts: MachineFacts) -> Finding:  # noqa: ARG002 - its variables
+    def look(self, node: Examined, facts: MachineFacts) -> Finding:
         for name, (value, why) in DEBUG.items():
             if node.variables.get(name, "").upper() != value or name in node.given:
                 continue  # what a launch asks for itself, as by --debug, was not left
             if name.startswith(NEED_GPUS) and not node.uses_gpus:
+                continue
+            if name == P2P_DISABLE and not _is_needless(node, facts):
                 continue
             return self.slows(
                 node,
@@ -59,6 +61,13 @@ class DebugVariables(NodeCheck):
                 f"launch with --env {name}=",
             )
         return self.passed(node, "none")
+
+
+def _is_needless(node: Examined, facts: MachineFacts) -> bool:
+    """Whether GPUs there surely read each other's memory without trouble: else the variable that
+    keeps NCCL from it may be what cures a hang.
+    """
+    return facts.hardware is not None and peers_among(chosen(node, facts.hardware.gpus)) == "direct"
 
 
 class AdapterNames(NodeCheck):

@@ -31,6 +31,27 @@ def setup(**fields: Any) -> Callable[[Case], Case]:
     return make
 
 
+def peers(**fields: Any) -> Callable[[Case], Case]:
+    """Both GPUs of muthur read each other's memory, and are set up like this."""
+
+    def make(case: Case) -> Case:
+        case = with_gpus(case)
+        facts = case.nodes[1].facts
+        assert facts is not None
+        assert facts.hardware is not None
+        first, second = facts.hardware.gpus
+        usual = {"redirected_by": (), **fields}
+        return with_hardware(
+            case,
+            gpus=(
+                msgspec.structs.replace(first, **{"reaches": (1,), **usual}),
+                msgspec.structs.replace(second, **{"reaches": (0,), **usual}),
+            ),
+        )
+
+    return make
+
+
 def state(**fields: Any) -> Callable[[Case], Case]:
     """One GPU of muthur says this of itself."""
 
@@ -161,4 +182,16 @@ GPUS = (
     Fault("gpu-clocks", "a GPU is too hot", "slows", state(slowed_by=("too hot (hardware)",))),
     Fault("gpu-power-limit", "a GPU may draw 100 W of 350 W", "slows", setup(power_limit_w=100.0)),
     Fault("gpu-pcie", "a GPU is on a riser with one lane", "slows", setup(pcie_width=1)),
+    Fault(
+        "gpu-peers",
+        "two consumer cards on a board whose bridges redirect what they send each other (ACS)",
+        "slows",
+        peers(redirected_by=("0000:00:01.1",)),
+    ),
+    Fault(
+        "gpu-peers",
+        "the IOMMU translates what two cards send each other",
+        "slows",
+        peers(iommu="DMA-FQ", redirected_by=None),
+    ),
 )

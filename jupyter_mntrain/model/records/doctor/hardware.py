@@ -45,6 +45,11 @@ class GpuSetup(Record, frozen=True):
         is_fabric_slow: it says that its bandwidth there is reduced.
         numa_node: that it is attached to.
         nvlinks: links to other GPUs or switches that are up; ``None`` if it is made for none.
+        reaches: indices of the others whose memory it may read itself: ``nvidia-smi topo -p2p r``.
+        iommu: how the kernel maps what it addresses: ``identity`` passes that through, ``DMA`` and
+            its like translate it; empty without an IOMMU, or in a virtual machine that shows none.
+        redirected_by: bridges above it whose access control (ACS) sends what it addresses to
+            another device up to the processor; ``None`` also where only root may read that.
     """
 
     index: int
@@ -62,6 +67,9 @@ class GpuSetup(Record, frozen=True):
     is_fabric_slow: bool = False
     numa_node: int | None = None
     nvlinks: int | None = None
+    reaches: tuple[int, ...] | None = None
+    iommu: str = ""
+    redirected_by: tuple[str, ...] | None = None
 
 
 class NetworkCard(Record, frozen=True):

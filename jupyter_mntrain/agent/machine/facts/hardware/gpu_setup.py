@@ -6,7 +6,8 @@ Written from NVML's documentation and tested with recorded answers; it has not r
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,17 @@ _MOST_NVLINKS: Final = 18
 _ENABLED: Final = 1
 """``NVML_FEATURE_ENABLED``."""
 
+_P2P_READ, _P2P_OK = 0, 0
+"""``NVML_P2P_CAPS_INDEX_READ``, ``NVML_P2P_STATUS_OK``."""
+
+_PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_EXTENDED: Final = 0x100
+"""Where extended capabilities begin in a device's configuration space (PCI Express, 7.6)."""
+_ACS: Final = 0x0D
+_ACS_REDIRECTS: Final = 0x4 | 0x8
+"""P2P Request Redirect, and P2P Completion Redirect (``pci_regs.h``)."""
+_MOST_CAPABILITIES: Final = 64
+
 _FABRIC_MANAGER: Final = "nv-fabricmanager"[:15]
 """The kernel cuts names of processes."""
 
@@ -73,10 +85,11 @@ def read_gpu_setups(nvml: Any, indices: Iterable[int], sysfs: Path) -> tuple[Gpu
     Args:
         nvml: the module ``pynvml``, or ``None``.
     """
-    return () if nvml is None else tuple(_of_card(nvml, index, sysfs) for index in indices)
+    cards = tuple(indices)
+    return () if nvml is None else tuple(_of_card(nvml, one, sysfs, cards) for one in cards)
 
 
-def _of_card(nvml: Any, index: int, sysfs: Path) -> GpuSetup:
+def _of_card(nvml: Any, index: int, sysfs: Path, every: Collection[int]) -> GpuSetup:
     try:
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
         name = nvml.nvmlDeviceGetName(handle)
@@ -91,6 +104,7 @@ def _of_card(nvml: Any, index: int, sysfs: Path) -> GpuSetup:
 
     modes, persistent = told("nvmlDeviceGetMigMode"), told("nvmlDeviceGetPersistenceMode")
     fabric = _fabric(nvml, handle)
+    device = _device(told("nvmlDeviceGetPciInfo"), sysfs)
     state = _FABRIC_STATES.get(fabric.state) if fabric is not None else None
     health = getattr(fabric, "healthMask", 0)
     return GpuSetup(
@@ -107,8 +121,11 @@ def _of_card(nvml: Any, index: int, sysfs: Path) -> GpuSetup:
         # It means something when the fabric manager is through.
         fabric_error=fabric.status if fabric is not None and state == "completed" else 0,
         is_fabric_slow=state is not None and health & _DEGRADED_BITS == _DEGRADED,
-        numa_node=_numa_node(told("nvmlDeviceGetPciInfo"), sysfs),
+        numa_node=None if device is None else read_numa_node(device),
         nvlinks=_nvlinks(nvml, handle),
+        reaches=_reached(nvml, handle, [one for one in every if one != index]),
+        iommu="" if device is None else kernel_text(device / "iommu_group" / "type"),
+        redirected_by=None if device is None else _redirecting(device),
     )
 
 
@@ -138,17 +155,66 @@ def _nvlinks(nvml: Any, handle: Any) -> int | None:
     return states.count(_ENABLED) if states else None
 
 
-def _numa_node(pci: Any, sysfs: Path) -> int | None:
-    """The kernel says -1 where there is only one."""
+def _reached(nvml: Any, handle: Any, others: Iterable[int]) -> tuple[int, ...] | None:
+    """The other cards whose memory it may read itself; ``None`` if the driver does not say."""
+    found = []
+    for other in others:
+        try:
+            peer = nvml.nvmlDeviceGetHandleByIndex(other)
+            status = nvml.nvmlDeviceGetP2PStatus(handle, peer, _P2P_READ)
+        except (nvml.NVMLError, AttributeError):
+            return None
+        if status == _P2P_OK:
+            found.append(other)
+    return tuple(found)
+
+
+def _device(pci: Any, sysfs: Path) -> Path | None:
+    """Where the kernel shows it."""
     if pci is None:
         return None
     # NVML has a domain of 8 digits, sysfs one of 4.
     address = str(pci.busId).lower()[-len("0000:01:00.0") :]
-    return read_numa_node(sysfs / "bus" / "pci" / "devices" / address)
+    return sysfs / "bus" / "pci" / "devices" / address
+
+
+def _redirecting(device: Path) -> tuple[str, ...] | None:
+    """Bridges above a device whose ACS redirects; ``None`` if one may not be read."""
+    if not device.exists():
+        return None
+    found = []
+    for bridge in device.resolve().parents:
+        if not _PCI_ADDRESS.fullmatch(bridge.name):
+            break
+        control = _acs_control(bridge / "config")
+        if control is None:
+            return None
+        if control & _ACS_REDIRECTS:
+            found.append(bridge.name)
+    return tuple(found)
+
+
+def _acs_control(config: Path) -> int | None:
+    """ACS control register of a bridge; 0 without one, ``None`` if it may not be read."""
+    try:
+        data = config.read_bytes()
+    except OSError:
+        return None
+    if len(data) <= _EXTENDED:
+        return None  # the kernel shows the rest to root only
+    at = _EXTENDED
+    for _ in range(_MOST_CAPABILITIES):
+        header = int.from_bytes(data[at : at + 4], "little")
+        if header & 0xFFFF == _ACS:
+            return int.from_bytes(data[at + 6 : at + 8], "little")
+        at = header >> 20
+        if at < _EXTENDED:
+            break
+    return 0
 
 
 def read_numa_node(device: Path) -> int | None:
-    """The NUMA node that a device is attached to."""
+    """The NUMA node that a device is attached to. The kernel says -1 where there is only one."""
     found = kernel_text(device / "numa_node")
     return int(found) if found.isdecimal() else None
 

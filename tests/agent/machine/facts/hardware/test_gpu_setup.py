@@ -44,6 +44,8 @@ def test_a_card_tells_how_it_is_set_up(tmp_path):
         power_limit_w=200.0,
         power_default_w=350.0,
         numa_node=1,
+        reaches=(),
+        redirected_by=(),
     )
     (device / "numa_node").write_text("-1\n")
     assert card(tmp_path).numa_node is None
@@ -58,7 +60,68 @@ def test_nvlinks_that_are_up_are_counted(states: tuple[int, ...], up: int | None
 
 
 def test_what_a_card_does_not_tell_is_unknown():
-    assert card(**dict.fromkeys(SETUP)) == GpuSetup(index=0, name="RTX")
+    assert card(**dict.fromkeys(SETUP)) == GpuSetup(index=0, name="RTX", reaches=())
+
+
+def pci_device(sysfs: Path, *bridges: bytes | None) -> None:
+    """The card of the stand-in below bridges with these settings; ``None``: unreadable."""
+    at = sysfs / "devices" / "pci0000:00"
+    for number, config in enumerate(bridges):
+        at = at / f"0000:{number:02x}:01.0"
+        at.mkdir(parents=True)
+        if config is not None:
+            (at / "config").write_bytes(config)
+    group = at / "0000:01:00.0" / "iommu_group"
+    group.mkdir(parents=True)
+    (group / "type").write_text("DMA-FQ\n")
+    (sysfs / "bus" / "pci" / "devices").mkdir(parents=True)
+    (sysfs / "bus" / "pci" / "devices" / "0000:01:00.0").symlink_to(at / "0000:01:00.0")
+
+
+def config_with(acs: int | None) -> bytes:
+    """Of a bridge with a capability before its access control, of which only that is written."""
+    space = bytearray(4096)
+    space[0x100:0x104] = (0x0001 | (1 << 16) | (0x148 << 20)).to_bytes(4, "little")
+    if acs is not None:
+        space[0x148:0x14C] = (0x000D | (1 << 16)).to_bytes(4, "little")
+        space[0x14E:0x150] = acs.to_bytes(2, "little")
+    return bytes(space)
+
+
+@pytest.mark.parametrize(
+    ("bridges", "redirected_by"),
+    [
+        ([], ()),
+        ([config_with(None)], ()),
+        ([config_with(0x11)], ()),  # source validation, upstream forwarding
+        ([config_with(0x1D)], ("0000:00:01.0",)),
+        ([config_with(0x4), config_with(0x8)], ("0000:01:01.0", "0000:00:01.0")),
+        ([config_with(0)[:64]], None),  # what others than root see
+        ([config_with(0x1D), None], None),
+    ],
+)
+def test_what_redirects_what_cards_send_each_other(
+    tmp_path: Path, bridges: list[bytes | None], redirected_by: tuple[str, ...] | None
+):
+    pci_device(tmp_path, *bridges)
+    found = card(tmp_path)
+    assert (found.redirected_by, found.iommu) == (redirected_by, "DMA-FQ")
+
+
+@pytest.mark.parametrize(
+    ("status", "reached"),
+    [
+        (0, [(1,), (0,)]),
+        (3, [(), ()]),  # GPU not supported: GeForce cards
+        (lambda one, _, __: one, [(1,), ()]),
+        (None, [None, None]),
+    ],
+)
+def test_which_cards_read_each_others_memory(status: Any, reached: list[Any]):
+    stand_in = Cards(uuids=("GPU-1", "GPU-2"), told={"nvmlDeviceGetP2PStatus": status})
+    found = read_gpu_setups(stand_in, [0, 1], Path("/nowhere"))
+    assert [one.reaches for one in found] == reached
+    assert pynvml.NVML_P2P_STATUS_OK == gpu_setup._P2P_OK
 
 
 @pytest.mark.parametrize(("number", "mode"), [(2, "prohibited"), (3, "exclusive"), (1, None)])
