@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.train.pipeline.stopwatch import Timed
-from tests.gpu.checks.steps import judged_spans
+from tests.gpu.checks.steps import judged_memory, judged_spans
 from tests.gpu.findings import Item
 from tests.gpu.timeline import MARKER, Kernel, Span, beside_kernels, recorded_spans
 
@@ -110,3 +110,18 @@ def test_spans_of_a_step_are_found_by_their_marks() -> None:
         Span("the gradient's norm", 1.0, 4, 5),
         Span("the update", 1.0, 6, 7),
     ]
+
+
+@pytest.mark.parametrize(
+    ("peak", "state"),
+    [
+        (4.9, "failed"),
+        (5.2, "held"),
+        (5.68, "held"),
+        (5.85, "held"),
+        (6.0, "failed"),
+        (9, "failed"),
+    ],
+)
+def test_a_peak_of_the_memory_is_judged_in_both_directions(peak: float, state: str) -> None:
+    assert judged_memory(peak * 1e9, 5.68e9).state == state

@@ -18,7 +18,8 @@ SPANS = 0.05
 SHORT_S = 1e-4
 """Of short spans, by which they may be apart anyway: several launches of a kernel."""
 WALL = 0.03
-LEAST_OF_ESTIMATE = 0.9
+LEAST_OF_ESTIMATE, MOST_OF_ESTIMATE = 0.9, 1.05
+"""Of a peak of the memory. More than was estimated is what ends a run that was said to fit."""
 ATTENTION = re.compile(r"flash|fmha|cudnn.*(attn|sdpa|attention)|sdpa", re.IGNORECASE)
 OPTIMIZER = re.compile(r"fused_?adam|FusedAdam", re.IGNORECASE)
 
@@ -72,11 +73,15 @@ def _times(told: dict[str, Any]) -> Iterator[Item]:
         parts_ms=parts * 1e3,
         step_ms=whole * 1e3,
     )
-    peak, estimate = told["peak_bytes"], told["estimate_bytes"]
-    few = peak < LEAST_OF_ESTIMATE * estimate
-    yield judged(
+    yield judged_memory(told["peak_bytes"], told["estimate_bytes"])
+
+
+def judged_memory(peak: float, estimate: float) -> Item:
+    """Judge a peak of the memory by its estimate, in both directions."""
+    is_near = LEAST_OF_ESTIMATE * estimate <= peak <= MOST_OF_ESTIMATE * estimate
+    return judged(
         "peak of the memory against the estimate",
-        f"{peak / 1e9:.2f} GB of {estimate / 1e9:.2f} GB" if few else None,
+        None if is_near else f"{peak / 1e9:.2f} GB, estimated {estimate / 1e9:.2f} GB",
         peak_GB=peak / 1e9,
         estimate_GB=estimate / 1e9,
     )
