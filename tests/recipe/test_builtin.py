@@ -7,6 +7,7 @@ import pytest
 from jupyter_mntrain.recipe.builtin import BUILT_IN, CONFIGS, built_in
 from jupyter_mntrain.recipe.parse import check, parse_recipe
 from jupyter_mntrain.recipe.rank_memory import forecast
+from jupyter_mntrain.telemetry import known_peak
 
 GB = 1e9
 
@@ -17,6 +18,19 @@ def test_each_can_run_on_as_many_ranks_as_it_is_made_for(one) -> None:
     layers = CONFIGS[one.size]["num_hidden_layers"] if one.size else None
     check(recipe, one.gpus, layers=layers)
     assert f"{one.gpus}gpu" in one.name or one.name in {"quick-check", "overfit-batch"}
+
+
+def test_unlike_cards_take_the_same_time() -> None:
+    recipe, config = built_in("7b-2gpu-3090-4090").recipe, CONFIGS["7b"]
+    head = config["vocab_size"] / (4 * config["hidden_size"] + 3 * config["intermediate_size"])
+    layers = [*recipe.pipeline.split]
+    assert sum(layers) == config["num_hidden_layers"]
+    layers[-1] += head
+    cards = ("NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 4090")
+    times = [
+        n / known_peak(card, "bfloat16").flops_per_s for n, card in zip(layers, cards, strict=True)
+    ]
+    assert max(times) / min(times) < 1.05
 
 
 def test_names_are_told_apart() -> None:
@@ -38,6 +52,11 @@ def test_names_are_told_apart() -> None:
         ("7b-4gpu-adamw", 24),
         ("7b-4gpu-adamw-4bit", 12),
         ("8b-1gpu-qlora", 12),
+        ("7b-4gpu-float32", 24),
+        ("7b-3gpu-eager", 16),
+        ("7b-6gpu-eager", 12),
+        ("7b-2gpu-3090-4090", 24),
+        ("8b-2gpu-dgx-sparks", 100),
     ],
 )
 def test_they_fit_the_cards_that_people_have(name: str, most_gb: float) -> None:
