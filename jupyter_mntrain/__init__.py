@@ -59,8 +59,14 @@ __getattr__ = lazy_names(
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    from jupyter_mntrain.notebook import load
+    from jupyter_mntrain.command_line.needed_packages import blamed_package, line_of
 
+    try:
+        from jupyter_mntrain.notebook import load
+    except Exception as error:
+        if told := blamed_package(error):
+            raise ImportError(line_of(told)) from None
+        raise
     load(shell)
 
 

@@ -12,28 +12,37 @@ import os
 import sys
 from collections.abc import Sequence
 
-import msgspec
-from rich.text import Text
-
-from jupyter_mntrain.command_line.error_output import print_defect, print_error
-from jupyter_mntrain.command_line.parser import HelpWanted
-from jupyter_mntrain.command_line.systems import check_driver_system
-from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.model.text.foreign import escaped_json
-from jupyter_mntrain.show.terminal import TerminalScreen, make_console
-from jupyter_mntrain.verbs.command import parse
-from jupyter_mntrain.verbs.context import Clusters, Context, connect
-from jupyter_mntrain.verbs.run import run
-from jupyter_mntrain.verbs.verb import Outcome
+from jupyter_mntrain.command_line.needed_packages import needed_packages
 
 PROGRAM = "mntrain"
+
+with needed_packages(PROGRAM):
+    import msgspec
+    from rich.text import Text
+
+    from jupyter_mntrain.command_line.error_output import (
+        print_defect,
+        print_error,
+        replace_unencodable,
+    )
+    from jupyter_mntrain.command_line.parser import HelpWanted
+    from jupyter_mntrain.command_line.systems import check_driver_system
+    from jupyter_mntrain.model import tunables
+    from jupyter_mntrain.model.errors import MntrainError
+    from jupyter_mntrain.model.text.foreign import escaped_json
+    from jupyter_mntrain.show.terminal import TerminalScreen, make_console
+    from jupyter_mntrain.verbs.command import parse
+    from jupyter_mntrain.verbs.context import Clusters, Context, connect
+    from jupyter_mntrain.verbs.run import run
+    from jupyter_mntrain.verbs.verb import Outcome
+
 INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    replace_unencodable()
     try:
         return _verb(words)
     except KeyboardInterrupt:
@@ -43,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001 - shown, and the exit code is Python's own
-        return print_defect(error)
+        return print_defect(error, PROGRAM)
 
 
 def _verb(words: Sequence[str]) -> int:

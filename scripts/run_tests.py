@@ -189,6 +189,9 @@ LONG: dict[str, Step] = {
         (sys.executable, "-m", "tests.faults.search", "--runs", "300", "--first", "1"),
         slots=SLOTS,
     ),
+    "surroundings": Step(
+        "surroundings", (sys.executable, "-m", "tests.verbs.surroundings"), slots=SLOTS
+    ),
 }
 """Long forms of random searches and combinations; each takes the machine for itself."""
 

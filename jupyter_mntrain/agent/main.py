@@ -50,13 +50,14 @@ from jupyter_mntrain.agent.membership.unjoined import wait_until_joined
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.agent.options import Options, parse_options
 from jupyter_mntrain.command_line.agent import PROGRAM
-from jupyter_mntrain.command_line.error_output import print_defect, print_error
+from jupyter_mntrain.command_line.error_output import print_defect, print_error, replace_unencodable
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, Goodbye
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.system_errors import system_errors_told
 from jupyter_mntrain.model.text.foreign import shown
 from jupyter_mntrain.trust.audit import FILE as AUDIT_FILE
 from jupyter_mntrain.trust.audit import Audit
@@ -78,14 +79,16 @@ class Done(NamedTuple):
 
 def run(argv: Sequence[str]) -> int:
     """Run the command line. Returns the exit code."""
+    replace_unencodable()
     try:
         tunables.check()
-        options = parse_options(argv)
-        if options.waits_to_join:
-            if not asyncio.run(_joins(options)):
-                return 0
-            options = parse_options(argv)  # its name and port were chosen by joining
-        done = perform(options)
+        with system_errors_told():
+            options = parse_options(argv)
+            if options.waits_to_join:
+                if not asyncio.run(_joins(options)):
+                    return 0
+                options = parse_options(argv)  # its name and port were chosen by joining
+            done = perform(options)
         print(json.dumps(done.data, indent=2) if options.wants_json else shown(done.text))  # noqa: T201
     except HelpWanted as wanted:
         print(shown(str(wanted)))  # noqa: T201
@@ -94,7 +97,7 @@ def run(argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except Exception as error:  # noqa: BLE001 - shown, and the exit code is Python's own
-        return print_defect(error)
+        return print_defect(error, PROGRAM)
     return 0
 
 

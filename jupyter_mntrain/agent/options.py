@@ -23,6 +23,7 @@ from jupyter_mntrain.launch.files.names import parse_root
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.whereabouts import current_folder
 from jupyter_mntrain.trust.joining.token import Token, read_token
 
 T = TypeVar("T")
@@ -83,7 +84,7 @@ def parse_options(argv: Sequence[str]) -> Options:
     if action == "read":
         return Options(
             action=action,
-            state=args.directory.absolute(),
+            state=current_folder() / args.directory,
             settings=Settings(name=_own_name(), python=sys.executable),
             wants_json=args.json,
         )
@@ -92,9 +93,9 @@ def parse_options(argv: Sequence[str]) -> Options:
         raise SpecError("--idle is for agents in an allocation", fix="use it with --slot")
     if slot is not None:
         _refuse_with_slot(args)
-        args.name, args.state_dir = slot.absolute().name, slot
+        args.name, args.state_dir = (current_folder() / slot).name, slot
     name = args.name and checked_name("node name", args.name, NODE_NAME_LIMIT)
-    state = (args.state_dir or _state(name)).absolute()
+    state = current_folder() / (args.state_dir or _state(name))
     settings = _settings(args, name, state)
     for text in settings.link_capacities:
         parse_link_capacity(text)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
 import msgspec
 
+from jupyter_mntrain.command_line.needed_packages import BAD_INPUT, blamed_package, say_blamed
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import escaped_json, shown
+
+
+def replace_unencodable() -> None:
+    """Print ``?`` for what the locale's encoding lacks, as ASCII lacks ✓, instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal's or a file's, not what stands in for it in notebooks and tests.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def print_error(error: MntrainError, words: Sequence[str], say: Callable[[str], None]) -> int:
@@ -32,8 +42,15 @@ def print_error(error: MntrainError, words: Sequence[str], say: Callable[[str], 
     return error.exit_code
 
 
-def print_defect(error: Exception) -> int:
-    """Print an unexpected exception as Python would, but safe to show. Returns the exit code."""
+def print_defect(error: Exception, program: str) -> int:
+    """Print an unexpected exception as Python would, but safe to show. Returns the exit code.
+
+    One that comes from a package in the way, or too old, is told as that.
+    """
+    told = blamed_package(error)
+    if told is not None:
+        say_blamed(program, told)
+        return BAD_INPUT
     sys.stderr.write(shown(_trace(error)))
     return 1
 

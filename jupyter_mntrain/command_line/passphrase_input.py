@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 
 LONGEST_CHARACTERS = 4096
 
@@ -34,7 +35,7 @@ def read_passphrase(args: Namespace, program: str, *, twice: bool) -> str:
         SpecError: none is given, the two differ, or the file cannot be read.
     """
     if args.passphrase_file is not None:
-        return _of_file(args.passphrase_file.expanduser())
+        return _of_file(in_home(args.passphrase_file))
     can_ask = program.startswith("%") or (sys.stdin is not None and sys.stdin.isatty())
     text = _asked("Passphrase (it is not shown): ") if can_ask else ""
     if not text:

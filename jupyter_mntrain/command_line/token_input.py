@@ -16,6 +16,7 @@ from pathlib import Path
 
 from jupyter_mntrain.command_line.parser import Parser, bad_command, typed
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 
 LONGEST_CHARACTERS = 4096
 """A token has 80. Its file may have blanks and a line break around it."""
@@ -57,7 +58,7 @@ def read_token_text(args: Namespace, program: str) -> str:
         SpecError: none is given, or its file cannot be read.
     """
     if args.token_file is not None:
-        return _of_file(args.token_file.expanduser())
+        return _of_file(in_home(args.token_file))
     if _is_magic(program) or (sys.stdin is not None and sys.stdin.isatty()):
         text = _asked()
     else:

@@ -20,10 +20,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import platformdirs
-
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import parse_duration, parse_size, size_text
+from jupyter_mntrain.model.whereabouts import kept_folder
 
 SHIPPED: Final = Path(__file__).parents[1] / "tunables.toml"
 CONFIG_VARIABLE: Final = "MNTRAIN_CONFIG"
@@ -122,9 +121,13 @@ def all_tunables() -> tuple[Tunable, ...]:
 
 
 def config_file(environment: Mapping[str, str]) -> Path:
-    """Return the path of the user's file, whether or not it exists."""
+    """Return the path of the user's file, whether or not it exists.
+
+    Raises:
+        SpecError: this user has no home folder.
+    """
     named = environment.get(CONFIG_VARIABLE)
-    return Path(named) if named else platformdirs.user_config_path("mntrain") / "config.toml"
+    return Path(named) if named else kept_folder("config") / "config.toml"
 
 
 def load(environment: Mapping[str, str]) -> Tunables:
@@ -181,8 +184,13 @@ def _changes(
     environment: Mapping[str, str], known: Mapping[str, Tunable]
 ) -> Iterator[tuple[str, Any, str]]:
     """Yield ``(key, value, source)`` from the user's file, then from the environment."""
-    path = config_file(environment)
-    for section, values in _file(path, is_named=CONFIG_VARIABLE in environment).items():
+    try:
+        path = config_file(environment)
+    except SpecError:  # told by what needs a home folder; settings do not
+        path, changes = Path(), {}
+    else:
+        changes = _file(path, is_named=CONFIG_VARIABLE in environment)
+    for section, values in changes.items():
         if not isinstance(values, dict):
             raise _unknown(f"{path}: {section}", section, known)
         for name, value in values.items():
@@ -210,7 +218,7 @@ def _changed(tunable: Tunable, value: Any, source: str) -> Tunable:
 def _file(path: Path, *, is_named: bool) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         if not is_named:
             return {}
         raise SpecError(f"${CONFIG_VARIABLE}: no file {path}", fix="correct or unset it") from None

@@ -18,7 +18,7 @@ from jupyter_mntrain.command_line.parser import Completion, Parser
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.text.foreign import is_safe
 from jupyter_mntrain.model.tunables import all_tunables
-from jupyter_mntrain.model.whereabouts import current_folder
+from jupyter_mntrain.model.whereabouts import current_folder, in_home
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.show.bundles import PROGRAM
 from jupyter_mntrain.verbs.command import top_parser, verb_parser
@@ -150,7 +150,7 @@ def _starting(begun: str, known: Iterable[str], *, ordered: bool = False) -> lis
 def _paths(directory: Path, begun: str, endings: tuple[str, ...] = ()) -> Iterator[str]:
     head = begun[: begun.rfind("/") + 1]
     try:
-        entries = list(os.scandir(directory / Path(head).expanduser() if head else directory))
+        entries = list(os.scandir(directory / in_home(head) if head else directory))
     except OSError:
         return
     for entry in entries:

@@ -13,6 +13,7 @@ from msgspec import inspect
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.spelling import use_nearest
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.combinations import (
     check_attention,
     check_data,
@@ -72,7 +73,7 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         RecipeError: naming the field, its value and what is allowed.
     """
     try:
-        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
+        text = in_home(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         cause = f"recipe {path} cannot be read: {error.strerror}"
         raise RecipeError(cause, fix="check the path") from None

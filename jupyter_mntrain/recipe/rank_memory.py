@@ -10,6 +10,7 @@ from typing import Any
 
 from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id, snapshot
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate, shown_bytes
 from jupyter_mntrain.recipe.families import (
     families,
@@ -125,7 +126,7 @@ def refuse_model_here(recipe: Recipe) -> None:
 def _here(path: str) -> Path:
     """Where a model is on this machine, if it is: of one of the hub, at least its config."""
     model = hub_copy(path) or hub_id(path)
-    directory = Path(path).expanduser()
+    directory = in_home(path)
     cached = None if model is None or directory.exists() else snapshot(model)
     return cached or directory
 

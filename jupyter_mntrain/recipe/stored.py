@@ -12,6 +12,7 @@ from jupyter_mntrain.model.errors import SpecError, bad_argument
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.devices.settled import settled
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
@@ -93,13 +94,13 @@ def chosen_as_for(spec: JobSpec, other: JobSpec) -> JobSpec:
 def named_directory(recipe: Recipe, run: str) -> Path | None:
     """The run's folder in the recipe's ``checkpoint.directory``; ``None`` if it names none."""
     given = recipe.checkpoint.directory
-    return None if given is None else Path(given).expanduser() / run
+    return None if given is None else in_home(given) / run
 
 
 def durable_directory(recipe: Recipe, run: str) -> Path | None:
     """The run's folder in the recipe's ``checkpoint.copy_to``; ``None`` if it names none."""
     given = recipe.checkpoint.copy_to
-    return None if given is None else Path(given).expanduser() / run
+    return None if given is None else in_home(given) / run
 
 
 def checkpoints_on_node(spec: JobSpec, job_id: JobId, jobs: Path) -> Path:

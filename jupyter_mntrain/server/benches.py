@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-import platformdirs
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.launch.progress import Progress
@@ -21,6 +20,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.benchmark import BenchReport
 from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.server.long_works import WorkTurns
 from jupyter_mntrain.trust.shared_file import SharedFile
 
@@ -61,7 +61,7 @@ class NewestReports:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        path = path or platformdirs.user_state_path("mntrain") / "benches.json"
+        path = path or kept_folder("state") / "benches.json"
         self._file = SharedFile(path, dict[str, BenchReport], what="the newest benchmarks")
 
     def of(self, cluster: str) -> BenchReport | None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import platformdirs
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.sources.request import NodesRequest
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.sources.reaching import reach_slots
 from jupyter_mntrain.sources.registry import source_named
 from jupyter_mntrain.trust.shared_file import SharedFile
@@ -75,7 +75,7 @@ class AllocationBook:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or platformdirs.user_config_path("mntrain")
+        self._folder = folder or kept_folder("config")
         path = self._folder / "allocations.json"
         self._file = SharedFile(path, _Notes, what="the remembered allocations")
 

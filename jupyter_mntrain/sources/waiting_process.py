@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import platformdirs
 from filelock import FileLock, Timeout
 
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.files import private_directory
+from jupyter_mntrain.model.whereabouts import kept_folder
 
 LAUNCHES = "launches"
 
@@ -24,7 +24,7 @@ LOCKED_WITHIN_S = 1.0
 
 def launches_folder() -> Path:
     """What this user's launches that wait leave beside the book."""
-    return platformdirs.user_state_path("mntrain") / LAUNCHES
+    return kept_folder("state") / LAUNCHES
 
 
 @contextmanager

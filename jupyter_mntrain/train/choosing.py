@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 import torch
@@ -18,6 +17,7 @@ import torch.distributed as dist
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RESUME_FROM_VARIABLE
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.devices.fitting import fit
 from jupyter_mntrain.recipe.devices.limits import refuse_unable
 from jupyter_mntrain.recipe.devices.settled import as_trained, values_of, without_plan
@@ -85,7 +85,7 @@ def _newest(recipe: Recipe, environment: Mapping[str, str]) -> _Trained | None:
     """
     origin = environment.get(RESUME_FROM_VARIABLE)
     own, copies = directory_of(recipe, environment), copies_of(recipe, environment)
-    for path in (own, copies, Path(origin).expanduser() if origin else None):
+    for path in (own, copies, in_home(origin) if origin else None):
         found = [] if path is None else list(CheckpointDirectory(path).manifests().values())
         newest = max(found, key=lambda one: one.age, default=None)
         if newest is not None and newest.recipe is not None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.whereabouts import in_home
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> None:
     """Copy or export, as the arguments say."""
     arguments = _parser().parse_args(argv)
     recipe = load_recipe(arguments.recipe, arguments.set)
-    path = Path(arguments.path).expanduser()
+    path = in_home(arguments.path)
     with Recorder() as recorder, join_world("cpu", TIMEOUT_S) as world:
         source = CheckpointDirectory(checkpoints_of(arguments.run, recipe, os.environ))
         found = find_newest(world, source, step=arguments.step, finishes=False)

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import platformdirs
-
 from jupyter_mntrain.model.api import TrustNews
 from jupyter_mntrain.model.errors import SpecError, TrustError
-from jupyter_mntrain.model.whereabouts import user_name
+from jupyter_mntrain.model.whereabouts import kept_folder, user_name
 from jupyter_mntrain.trust.audit import FILE, Audit
 from jupyter_mntrain.trust.authority import CERTIFICATE_LIFETIME, Authority
 from jupyter_mntrain.trust.certificates import (
@@ -43,7 +41,7 @@ AUTHORITY_KEY, REGISTER = "authority.key", "register.json"
 
 
 def clusters_directory() -> Path:
-    return platformdirs.user_config_path("mntrain") / "clusters"
+    return kept_folder("config") / "clusters"
 
 
 def known_clusters() -> tuple[str, ...]:

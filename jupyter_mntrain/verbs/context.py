@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.model.environment import ALLOCATION_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.whereabouts import current_folder
+from jupyter_mntrain.model.whereabouts import current_folder, in_home
 from jupyter_mntrain.show.screen import Screen
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Context:
         cluster = self.clusters.get(args.cluster or name, tuple(args.agent or agents))
         told = getattr(args, "allocation", None) or self.environment.get(ALLOCATION_VARIABLE)
         if told:
-            directory = Path(told).expanduser().absolute()
+            directory = self.directory / in_home(told)
             if not directory.is_dir():
                 raise SpecError(
                     f"{told}: no such directory of an allocation",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.system_errors import system_errors_told
 from jupyter_mntrain.show.terminal import QuietScreen
 from jupyter_mntrain.verbs.command import Command
 from jupyter_mntrain.verbs.context import Context
@@ -26,4 +27,5 @@ def run(command: Command, context: Context) -> Outcome:
     if command.args.json:
         context = dataclasses.replace(context, screen=QuietScreen(context.screen))
     context = dataclasses.replace(context, arguments=command.arguments)
-    return command.verb.run(context, in_its_allocation(context, command.verb, command.args))
+    with system_errors_told():
+        return command.verb.run(context, in_its_allocation(context, command.verb, command.args))

@@ -12,6 +12,7 @@ from jupyter_mntrain.launch.project.stage import Found, Listing, list_folder
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.workload.workload import read_text
 
 SMALL_BYTES = tunables.size("launch.small_file_bytes")
@@ -43,7 +44,7 @@ def given_files(given: Sequence[str], directory: Path) -> GivenFiles:
     folders: list[str] = []
     notes: list[Problem] = []
     for text in given:
-        path = directory / Path(text).expanduser()
+        path = directory / in_home(text)
         name = _name_of(text, path, directory)
         if path.is_dir():
             listing = list_folder(path)
@@ -96,7 +97,7 @@ def _new(folders: Iterable[str], names: Iterable[str]) -> list[str]:
 
 
 def _name_of(text: str, path: Path, directory: Path) -> str:
-    if not Path(text).expanduser().is_absolute():
+    if not in_home(text).is_absolute():
         kept = PurePosixPath(os.path.normpath(text))
         if ".." not in kept.parts:
             return str(kept)

@@ -23,7 +23,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, SetIn
 from jupyter_mntrain.model.text.spelling import use_nearest
-from jupyter_mntrain.model.whereabouts import current_folder
+from jupyter_mntrain.model.whereabouts import current_folder, in_home
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
 from jupyter_mntrain.recipe.changes.settings import Setting, setting_of, settings_of_recipe
 from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
@@ -203,7 +203,7 @@ def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str
         SpecError: it cannot be read.
     """
     try:
-        place = path.expanduser()
+        place = in_home(path)
         return _script_text(place) if path.suffix == ".py" else place.read_text("utf-8-sig")
     except FileNotFoundError:
         fix = use_nearest(path.name, [*_neighbors(path), *known], "check the path")
@@ -237,7 +237,7 @@ def _script_text(path: Path) -> str:
 def _neighbors(path: Path) -> list[str]:
     try:
         return [
-            one.name for one in path.expanduser().parent.iterdir() if one.suffix in {".py", ".toml"}
+            one.name for one in in_home(path).parent.iterdir() if one.suffix in {".py", ".toml"}
         ]
     except OSError:
         return []

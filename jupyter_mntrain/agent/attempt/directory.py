@@ -38,6 +38,7 @@ from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of, epoch_s
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.leftover import Leftover
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
 
 PYTHON_PATH = "PYTHONPATH"
@@ -114,7 +115,7 @@ class AttemptDirectory:
         """
         if spec.project is not None:
             BlobStore(self.path.parents[2] / BLOBS).tree(spec.project)
-        directory = Path(command.directory).expanduser()
+        directory = in_home(command.directory)
         if spec.workdir is not None:
             refuse_no_folder(directory)
         work = self.path / "work"

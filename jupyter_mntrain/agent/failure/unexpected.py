@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import secrets
 
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.system_errors import KINDS, told_of
 
 log = logging.getLogger("mntrain.agent")
 
 _NO_THREAD = "can't start new thread"
 """CPython's, at a limit of the system."""
-
-_BY_NUMBER = {
-    errno.ENOSPC: Kind.DISK_FULL,
-    errno.EDQUOT: Kind.DISK_FULL,
-    errno.EACCES: Kind.NO_PERMISSION,
-    errno.EPERM: Kind.NO_PERMISSION,
-    errno.EROFS: Kind.READ_ONLY,
-    errno.EIO: Kind.DISK_ERROR,
-    errno.EMFILE: Kind.TOO_MANY_FILES,
-    errno.ENFILE: Kind.TOO_MANY_FILES,
-    errno.EFBIG: Kind.FILE_TOO_LARGE,
-    errno.ENOMEM: Kind.OUT_OF_MEMORY,
-}
 
 
 def unexpected(error: BaseException, doing: str, *, node: str, kind: Kind | None = None) -> Problem:
@@ -41,8 +28,7 @@ def unexpected(error: BaseException, doing: str, *, node: str, kind: Kind | None
     told = f"{type(error).__name__}: {error}"
     fix = f"see the agent's log on {node} for {number}"
     if isinstance(error, OSError) and error.strerror is not None:
-        told = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-        known = _BY_NUMBER.get(error.errno or 0)
+        told, known = told_of(error), KINDS.get(error.errno or 0)
         if known is not None:
             kind, fix = known, f"{fix_of(known)}; {fix}"
     elif isinstance(error, RuntimeError) and _NO_THREAD in str(error):

@@ -15,6 +15,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord
+from jupyter_mntrain.model.whereabouts import in_home
 
 log = logging.getLogger("mntrain.agent")
 
@@ -52,10 +53,7 @@ def place_of_checkpoints(record: JobRecord, jobs: Path) -> Path:
 
 def checkpoints_in(path: str) -> NodeCheckpoints:
     """What this node has in a directory, whichever run saved it. Reads the disk."""
-    try:
-        place = Path(path).expanduser()
-    except RuntimeError:  # no such user here
-        return NodeCheckpoints(run=JobId(""), directory=path, is_there=False)
+    place = in_home(path)
     directory = CheckpointDirectory(place)
     return NodeCheckpoints(
         run=JobId(""),

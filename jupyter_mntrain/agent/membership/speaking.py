@@ -63,8 +63,9 @@ async def read_until(directory: Path, told_to_end: Callable[[], asyncio.Event]) 
         told_to_end: makes what is set then.
     """
     told, spoken = told_to_end(), dict[str, _Voice]()
-    if not sys.stdin.isatty():
-        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _look_for_end, told)
+    if sys.stdin is not None and not sys.stdin.isatty():
+        with suppress(PermissionError):  # a file or /dev/null, as of a service: no pipe that ends
+            asyncio.get_running_loop().add_reader(sys.stdin.fileno(), _look_for_end, told)
     while not told.is_set():
         allocation = read_allocation(directory)
         for slot in read_slots(directory):

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 import msgspec
-import platformdirs
 
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.launch.checkpoints.places import RUNS
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.model.files import private_directory, write_atomically
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED, Credentials
 from jupyter_mntrain.trust.joining.candidate import PENDING_KEY
 
@@ -55,7 +55,7 @@ class Membership(Record, frozen=True):
 
 
 def nodes_directory() -> Path:
-    return platformdirs.user_state_path("mntrain") / "nodes"
+    return kept_folder("state") / "nodes"
 
 
 def own_state(name: str) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pwd
 import shlex
 import shutil
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 from jupyter_mntrain.agent.membership.state import Membership
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import shown_name
+from jupyter_mntrain.model.whereabouts import kept_folder, user_name
 
 UNIT = "mntrain-agent.service"
 
@@ -65,8 +65,7 @@ def unit_path(*, is_root: bool) -> Path:
     """Path of the unit: the system's for root, else this user's."""
     if is_root:
         return Path("/etc/systemd/system") / UNIT
-    configuration = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return configuration / "systemd" / "user" / UNIT
+    return kept_folder("config", None) / "systemd" / "user" / UNIT
 
 
 def unit_text(membership: Membership, state: Path, *, is_root: bool) -> str:
@@ -126,7 +125,7 @@ def install(
         _tell([*control, *words], run or _run)
     lines.append(f"{UNIT} is running and starts at boot")
     if not is_root:
-        lines += _lingering(pwd.getpwuid(os.geteuid()).pw_name, run or _run)
+        lines += _lingering(user_name(), run or _run)
     return [*lines, f"its log: {'journalctl' if is_root else 'journalctl --user'} -u {UNIT} -f"]
 
 

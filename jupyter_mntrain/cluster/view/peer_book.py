@@ -6,14 +6,13 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.trust.shared_file import SharedFile
 
 KEPT_S = tunables.seconds("cluster.peer_remembered_s")
@@ -50,7 +49,7 @@ class PeerBook:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or platformdirs.user_config_path("mntrain") / "peers.json"
+        self.path = path or kept_folder("config") / "peers.json"
         self._file = SharedFile(self.path, _Peers, what="the remembered nodes")
 
     def addresses(self, cluster: str) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from jupyter_mntrain.launch.files.names import LargeName, is_large_name, parse_large_name
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 
 ROOT: Final = "models"
 """The root of the nodes that has the copies; every node has it."""
@@ -77,14 +78,14 @@ def is_set(environment: Mapping[str, str], name: str) -> bool:
 def hub_home(environment: Mapping[str, str] = os.environ) -> Path:
     """The folder of what Hugging Face's libraries keep."""
     if named := environment.get("HF_HOME"):
-        return Path(named).expanduser()
+        return in_home(named)
     usual = environment.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(usual).expanduser() / "huggingface"
+    return in_home(usual) / "huggingface"
 
 
 def hub_cache(environment: Mapping[str, str] = os.environ) -> Path:
     """The folder of downloads of the hub."""
-    return Path(environment.get("HF_HUB_CACHE") or hub_home(environment) / "hub").expanduser()
+    return in_home(environment.get("HF_HUB_CACHE") or hub_home(environment) / "hub")
 
 
 def folder_in_cache(repo: str, kind: str, environment: Mapping[str, str] = os.environ) -> Path:

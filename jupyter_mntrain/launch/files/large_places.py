@@ -10,6 +10,7 @@ from pathlib import Path
 from jupyter_mntrain.launch.files.names import inside, is_large_name, parse_large_name
 from jupyter_mntrain.model.environment import ROOTS_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 
 
 def told_roots(folders: Mapping[str, Path]) -> dict[str, str]:
@@ -28,7 +29,7 @@ def place_of(text: str, environment: Mapping[str, str] = os.environ) -> Path:
         RefusedError: a symbolic link leads out of the root.
     """
     if not is_large_name(text) or Path(text).exists():
-        return Path(text).expanduser()
+        return in_home(text)
     name = parse_large_name(text)
     roots = dict(json.loads(environment.get(ROOTS_VARIABLE) or "{}"))
     if name.root not in roots:

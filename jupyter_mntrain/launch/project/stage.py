@@ -31,6 +31,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.foreign import is_unicode
+from jupyter_mntrain.model.whereabouts import in_home
 
 LIMIT_BYTES = tunables.size("projects.limit_bytes")
 
@@ -115,7 +116,7 @@ def with_project(
     if project is None:
         return spec, None
     if not isinstance(project, StagedProject):
-        project = stage_project(Path(project).expanduser())
+        project = stage_project(in_home(project))
     spec = msgspec.structs.replace(spec, project=project.sha256)
     script = spec.entry[0] if spec.entry else ""
     is_sent = script in spec.files or str(PurePosixPath(script)) in project.names

@@ -5,13 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.sources.allocation import Allocation, Slot, Waiting
 from jupyter_mntrain.model.sources.options import SourceOption
 from jupyter_mntrain.model.sources.request import NodesRequest, SlotCommand
 from jupyter_mntrain.model.sources.source import NodeSource
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.sources.slurm.batch_script import GRANTS, HOSTS, SCRIPT, batch_script
 from jupyter_mntrain.sources.slurm.commands import CommandResult, SlurmCommands
 from jupyter_mntrain.sources.slurm.folders import AllocationFolders, told_in
@@ -42,7 +41,7 @@ class SlurmSource(NodeSource):
     title = TITLE
 
     def __init__(self, folder: Path | None = None, commands: SlurmCommands | None = None) -> None:
-        root = folder or platformdirs.user_state_path("mntrain") / "slurm"
+        root = folder or kept_folder("state") / "slurm"
         self._folders = AllocationFolders(root)
         self._commands = commands or SlurmCommands()
         self._queue = SlurmQueue(self._commands)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RESUME_FROM_VARIABLE, RESUME_STEP_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, find_newest
 from jupyter_mntrain.train.world import World
 
@@ -47,7 +47,7 @@ def find_beginning(
     begin = _newest(world, own, copies, promised if origin is None else None, say)
     found = None if begin is None else begin.found
     if found is None and origin is not None:
-        other = CheckpointDirectory(Path(origin).expanduser())
+        other = CheckpointDirectory(in_home(origin))
         found = find_newest(world, other, step=promised, finishes=False)
         if found is None:
             which = "checkpoint" if promised is None else f"checkpoint {promised}"

@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import RunFigures
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.families import family_of
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
@@ -290,7 +291,7 @@ def output_directory(recipe: Recipe) -> Path | None:
     if not recipe.output.at_end:
         return None
     if recipe.output.directory is not None:
-        return Path(recipe.output.directory).expanduser()
+        return in_home(recipe.output.directory)
     beside = directory_of(recipe, os.environ)
     return None if beside is None else beside / "model"
 

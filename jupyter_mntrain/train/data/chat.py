@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train.data.bad_rows import RowError
 from jupyter_mntrain.train.data.conversations import ANSWERS, WEIGHT, Message, Tool
@@ -211,7 +211,7 @@ def template_of(section: DataSection) -> str | None:
     """
     if section.chat_template is None:
         return None
-    path = Path(section.chat_template).expanduser()
+    path = in_home(section.chat_template)
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import platformdirs
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.recipe.families.directories import TOKENIZER, no_tokenizer
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
@@ -253,7 +253,7 @@ def _split(section: DataSection) -> str:
 
 
 def _cache_directory() -> Path:
-    return platformdirs.user_cache_path("mntrain") / "data"
+    return kept_folder("cache") / "data"
 
 
 @contextmanager

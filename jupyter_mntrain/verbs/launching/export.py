@@ -11,6 +11,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.spec_file import secret_names, write_spec
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.verbs.context import Context
@@ -57,7 +58,7 @@ class ExportVerb(Verb):
         if args.file is None:
             return Outcome(verbatim(text), data, job=job)
         mode = OWNER_ONLY if secrets and args.with_secrets else ALL_MAY_READ
-        path = context.directory / Path(args.file).expanduser()
+        path = context.directory / in_home(args.file)
         _write(path, args.file, text, mode, may_replace=args.force)
         said = Text.assemble(
             (job.id, "bold"),

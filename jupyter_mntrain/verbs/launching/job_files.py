@@ -17,6 +17,7 @@ from jupyter_mntrain.launch.project.stage import (
     staged,
 )
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.workload.given_files import GivenFiles, joined, same_name
 from jupyter_mntrain.workload.workload import CELL_SCRIPT, Workload, read_text
@@ -60,7 +61,7 @@ def choose_project(context: Context, args: Namespace, *, is_stored: bool) -> Cho
         SpecError: the script cannot be read.
     """
     if args.project:
-        return Chosen((context.directory / Path(args.project).expanduser()).resolve())
+        return Chosen((context.directory / in_home(args.project)).resolve())
     if args.no_project or args.workdir:
         return None
     if args.module:
@@ -73,7 +74,7 @@ def choose_project(context: Context, args: Namespace, *, is_stored: bool) -> Cho
         return None
     if context.cell is not None:
         return _of_imports(context.cell, context.directory, "the cell")
-    path = context.directory / Path(args.target or "").expanduser()
+    path = context.directory / in_home(args.target or "")
     if path.suffix == ".py" and path.is_file():
         return _of_imports(read_text(path), path.parent, path.name)
     return None
@@ -120,8 +121,8 @@ def in_workdir(context: Context, args: Namespace, workload: Workload | None) -> 
             name=PurePosixPath(target).stem,
             took=f"script {target} in {args.workdir}",
         )
-    path = (context.directory / Path(target).expanduser()).resolve()
-    root = Path(args.workdir).expanduser().resolve()
+    path = (context.directory / in_home(target)).resolve()
+    root = in_home(args.workdir).resolve()
     if workload.recipe is not None or not target or not path.is_relative_to(root):
         return workload
     inside = path.relative_to(root).as_posix()
@@ -178,7 +179,7 @@ def in_project(
         return workload
     if script not in workload.files:
         return workload
-    path = (context.directory / Path(args.target).expanduser()).resolve()
+    path = (context.directory / in_home(args.target)).resolve()
     inside = path.relative_to(chosen.root).as_posix() if path.is_relative_to(chosen.root) else ""
     if inside not in project.names:
         raise SpecError(

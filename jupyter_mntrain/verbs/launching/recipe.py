@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 from rich.text import Text
@@ -12,6 +11,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.text.spelling import use_nearest
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.builtin import BUILT_IN, built_in
 from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
@@ -70,7 +70,7 @@ def settings_outcome(settings: Sequence[Setting], args: Namespace) -> Outcome:
 
 def _read(context: Context, args: Namespace) -> Workload:
     refuse_both_durations(args.set)
-    path, ours = context.directory / Path(args.target).expanduser(), built_in(args.target)
+    path, ours = context.directory / in_home(args.target), built_in(args.target)
     if ours is not None and not path.exists():
         return from_built_in(ours, overrides=args.set)
     if path.suffix == ".py":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +18,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec, Participant, SetIn
 from jupyter_mntrain.model.text.spelling import closest
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.changes.settings import OPTIONS
@@ -279,7 +279,7 @@ def _workload(
         raise SpecError(
             "nothing to launch", fix="name a recipe (.toml), a script (.py), a job file or a job"
         )
-    path = context.directory / Path(args.target).expanduser()
+    path = context.directory / in_home(args.target)
     ours = built_in(args.target)
     if ours is not None and not path.exists():
         return from_built_in(ours, arguments=context.arguments, overrides=args.set)

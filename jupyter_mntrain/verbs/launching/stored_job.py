@@ -16,6 +16,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, JobView, Participant
 from jupyter_mntrain.model.text.spelling import closest
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.resume import reported_step
 from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.sections import Recipe
@@ -61,7 +62,7 @@ def find_saved(context: Context, args: Namespace) -> StoredJob | None:
         return StoredJob(spec, "the cell as a job file", context.directory)
     if not args.target:
         return None
-    path = context.directory / Path(args.target).expanduser()
+    path = context.directory / in_home(args.target)
     if path.is_file():
         return None if path.suffix == ".py" else _from_file(path)
     if path.exists() or not _JOB.fullmatch(args.target):

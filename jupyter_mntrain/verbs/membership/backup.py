@@ -11,6 +11,7 @@ from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.command_line.passphrase_input import add_passphrase_arguments, read_passphrase
 from jupyter_mntrain.model.errors import no_cluster
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -35,7 +36,7 @@ class BackUpAuthority(Verb):
         if membership is None:
             raise no_cluster(cluster, known_clusters())
         membership.authorized()  # before it asks for a passphrase
-        path = context.directory / args.file.expanduser()
+        path = context.directory / in_home(args.file)
         backup = AuthorityBackup(path)
         backup.refuse_existing()
         backup.write(membership, cluster, read_passphrase(args, context.program, twice=True))
@@ -63,7 +64,7 @@ class RestoreAuthority(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         from jupyter_mntrain.trust.backup import AuthorityBackup
 
-        backup = AuthorityBackup(context.directory / args.file.expanduser())
+        backup = AuthorityBackup(context.directory / in_home(args.file))
         backup.refuse_restore(args.cluster, replaces=args.replace)
         passphrase = read_passphrase(args, context.program, twice=False)
         done = backup.restore(passphrase, cluster=args.cluster, replaces=args.replace)

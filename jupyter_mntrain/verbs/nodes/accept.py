@@ -23,6 +23,7 @@ from jupyter_mntrain.model.environment import AGENTS_VARIABLE, CLUSTER_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import SHARED, write_atomically
 from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.show.acceptance.acceptance_table import acceptance_table, criterion_text
 from jupyter_mntrain.verbs.context import Context
@@ -181,7 +182,7 @@ def training_spec(
         SpecError, RecipeError: it is no recipe, or cannot run on these ranks.
     """
     world = sum(one.nproc for one in participants)
-    path = context.directory / Path(target).expanduser()
+    path = context.directory / in_home(target)
     ours = built_in(target)
     if ours is not None and not path.exists():
         settings = _fitting(participants) if target == RECIPE else []
@@ -241,7 +242,7 @@ def _place(context: Context, name: str | None) -> Path:
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(context.clock()))
     given = name or f"mntrain-accept-{stamp}"
-    place = context.directory / Path(given).expanduser()
+    place = context.directory / in_home(given)
     if not place.parent.is_dir():
         raise SpecError(f"{given}: its folder does not exist", fix="choose another --output")
     for one in _files(place):

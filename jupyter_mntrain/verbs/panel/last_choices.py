@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import platformdirs
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.trust.shared_file import SharedFile
 from jupyter_mntrain.verbs.panel.choices import Choices
 
@@ -32,7 +32,7 @@ class Memory:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        path = path or platformdirs.user_state_path("mntrain") / "panel.json"
+        path = path or kept_folder("state") / "panel.json"
         self._file = SharedFile(path, dict[str, Remembered], what="the panel's last choices")
 
     def all(self) -> dict[str, Remembered]:

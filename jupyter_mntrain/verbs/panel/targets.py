@@ -16,6 +16,7 @@ from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.spelling import use_nearest
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import overrides_of
@@ -49,7 +50,7 @@ class Target(Record, frozen=True):
             return f"job:{self.job}"
         if self.path is None:
             return f"preset:{self.preset}"
-        return str((self.directory / Path(self.path).expanduser()).resolve())
+        return str((self.directory / in_home(self.path)).resolve())
 
     @property
     def is_script(self) -> bool:
@@ -92,7 +93,7 @@ class Target(Record, frozen=True):
                 arguments=arguments,
                 overrides=overrides,
             )
-        path = self.directory / Path(self.path or "").expanduser()
+        path = self.directory / in_home(self.path or "")
         return from_path(path, arguments=arguments, overrides=overrides)
 
 
@@ -102,7 +103,7 @@ def find_target(directory: Path, text: str) -> Target:
     Raises:
         SpecError: it is neither.
     """
-    path = directory / Path(text).expanduser()
+    path = directory / in_home(text)
     if path.exists():
         return Target(directory=directory, path=text)
     if text in PRESETS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,6 +12,7 @@ from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.log_follower import LogFollower
 from jupyter_mntrain.show.log_lines import log_text, written_line
 from jupyter_mntrain.verbs.context import Context
@@ -66,7 +66,7 @@ class LogsVerb(Verb):
         if args.tail is not None:
             raise SpecError("--output writes all lines, not a --tail", fix="leave one out")
         pieces = job.whole_log(rank=args.rank, node=args.node)
-        path = context.directory / Path(args.output).expanduser()
+        path = context.directory / in_home(args.output)
         count = 0
         with new_file(path, args.output, may_replace=args.force) as file:
             for piece in pieces:

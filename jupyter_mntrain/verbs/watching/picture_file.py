@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.verbs.context import Context
 
 
@@ -14,7 +15,7 @@ def picture_path(context: Context, text: str) -> Path:
     Raises:
         SpecError: its directory does not exist, or it has the ending of another kind.
     """
-    path = context.directory / Path(text).expanduser()
+    path = context.directory / in_home(text)
     if not path.parent.is_dir():
         raise SpecError(f"{path.parent}: no such directory", fix="create it, or choose another")
     if path.suffix.lower() not in ("", ".png"):

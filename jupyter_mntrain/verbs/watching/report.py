@@ -8,7 +8,6 @@ import zipfile
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
@@ -20,6 +19,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.text.file_name import file_name
 from jupyter_mntrain.model.text.secrets import is_secret, masked, shown, shown_words
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.log_lines import written_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
@@ -49,7 +49,7 @@ class ReportVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)
         name = args.output or f"mntrain-report-{job.id}.zip"
-        path = context.directory / Path(name).expanduser()
+        path = context.directory / in_home(name)
         with new_file(path, name, may_replace=args.force) as file:
             parts = write_report(file, job, context.cluster(args))
         said = Text.assemble(

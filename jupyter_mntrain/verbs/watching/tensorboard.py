@@ -15,6 +15,7 @@ from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.exports.event_files import EventFiles, is_installed
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, named_job
@@ -61,7 +62,7 @@ class TensorBoardVerb(Verb):
             raise SpecError(
                 "tensorboard is not installed in this environment", fix="pip install tensorboard"
             )
-        directory = context.directory / Path(args.out or FOLDER).expanduser()
+        directory = context.directory / in_home(args.out or FOLDER)
         jobs = _jobs(context, args)
         files = []
         for job in jobs:

@@ -22,6 +22,7 @@ from jupyter_mntrain.metrics.trace.job_steps import (
 from jupyter_mntrain.metrics.trace.recorded import recorded_steps, spans_of
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.plan import StepSpans
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.exports.chrome_trace import chrome_trace
 from jupyter_mntrain.show.tables.plans.step_bars import StepBars
@@ -123,7 +124,7 @@ def _find(history: JobHistory, number: int | None) -> tuple[StepSpans, list[int]
 def _path(context: Context, text: str | None) -> Path | None:
     if text is None:
         return None
-    path = context.directory / Path(text).expanduser()
+    path = context.directory / in_home(text)
     if path.suffix.lower() not in KINDS:
         cause = f"{path.name}: a step is written as .json or as .png"
         raise SpecError(cause, fix=f"name it {path.stem or 'step'}.json")

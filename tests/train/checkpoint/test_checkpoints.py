@@ -177,7 +177,7 @@ def test_a_disk_is_never_filled_to_the_last(
     assert not saves(kept), "no half of one is left"
     assert not list(kept.glob("*model*"))
     out = capsys.readouterr().out
-    assert says(" MB free, and ", out)
+    assert says(" MB are free, and ", out)
     assert says(" MB are needed", out)
 
 

@@ -20,6 +20,7 @@ import msgspec
 from jupyter_mntrain.agent.attempt.log_trimming import give_back
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.system_errors import full_disk
 from jupyter_mntrain.model.files import PRIVATE, write_atomically
 from jupyter_mntrain.model.records.metrics import JournalLine, Sample, encoder, journal_decoder
 
@@ -116,7 +117,7 @@ class Journal:
         encoded = encoder.encode(line) + b"\n"
         if os.write(self._file, encoded) < len(encoded):
             os.truncate(self._file, self.size)
-            raise OSError("the disk is full")
+            raise full_disk(self.path)
         self._count(encoded)
         self._remember(line)
         self._trim()

@@ -18,6 +18,7 @@ from jupyter_mntrain.metrics.thinned.blocks import (
 )
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.system_errors import full_disk
 from jupyter_mntrain.model.files import PRIVATE
 
 MOST_BLOCKS = tunables.count("journal.blocks_per_file")
@@ -142,7 +143,7 @@ class Pyramid:
                 content = as_bytes(unsaved)
                 done = os.pwrite(descriptor, content, self._saved[level] * self._row_bytes)
                 if done < len(content):
-                    raise OSError("the disk is full")
+                    raise full_disk(self._path(level))
             finally:
                 os.close(descriptor)
             self._saved[level] += len(unsaved) // len(self._rules)

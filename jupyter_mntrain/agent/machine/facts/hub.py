@@ -14,6 +14,7 @@ from typing import Final
 
 from jupyter_mntrain.launch.files.hub_names import folder_in_cache, hub_home, is_set
 from jupyter_mntrain.model.records.doctor.machine import FoundInHub, HubName
+from jupyter_mntrain.model.whereabouts import in_home
 
 _FORBIDS: Final = {
     "model": ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"),
@@ -31,7 +32,7 @@ def find_in_hub(asked: HubName, environment: Mapping[str, str]) -> FoundInHub:
     kind = "models" if asked.use == "model" else "datasets"
     folder = folder_in_cache(asked.name, kind, environment)
     forbids = (name for name in _FORBIDS[asked.use] if is_set(environment, name))
-    token = Path(environment.get("HF_TOKEN_PATH") or home / "token").expanduser()
+    token = in_home(environment.get("HF_TOKEN_PATH") or home / "token")
     return FoundInHub(
         use=asked.use,
         name=asked.name,

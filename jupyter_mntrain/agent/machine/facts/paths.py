@@ -35,7 +35,7 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
     try:
         path = place_of(asked.path)
         real = path.resolve()
-        kind = _kind(path)
+        kind = "unreadable" if str(path).startswith("~") else _kind(path)  # nobody's home
     except MntrainError as error:  # a root that is not here
         return FoundPath(
             use=asked.use,
@@ -44,7 +44,7 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
             asked=asked.path,
             trouble=error.problem,
         )
-    except (OSError, RuntimeError):  # a loop of links, a name that is too long, ~nobody
+    except (OSError, RuntimeError):  # a loop of links, a name that is too long
         return FoundPath(use=asked.use, path=asked.path, kind="unreadable", asked=asked.path)
     there = next((one for one in (real, *real.parents) if one.exists()), real)
     free = total = files = None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from jupyter_mntrain.model.records.doctor.machine import AskedScript, FoundScript
+from jupyter_mntrain.model.whereabouts import in_home
 
 MOST_BYTES = 1 << 20
 """Of a script: what people write by hand is far smaller."""
@@ -14,7 +13,7 @@ MOST_BESIDE = 2000
 
 def read_script_there(asked: AskedScript) -> FoundScript:
     """The first of these names that can be read. Blocks."""
-    folder = Path(asked.folder).expanduser()
+    folder = in_home(asked.folder)
     for name in asked.names:
         path = folder / name
         try:

@@ -10,6 +10,7 @@ from jupyter_mntrain.agent.machine.software.versions import Installed, read_inst
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.spec_check import CONDA, UV
 from jupyter_mntrain.telemetry.gpus import Driver
 
@@ -36,11 +37,11 @@ def find_python(asked: str, environment: Mapping[str, str] = os.environ) -> Path
     if asked.startswith(CONDA):
         path = _of_conda(asked, environment)
     elif asked.startswith(UV):
-        path = _path(asked.removeprefix(UV)) / ".venv" / "bin" / "python"
+        path = in_home(asked.removeprefix(UV)) / ".venv" / "bin" / "python"
         if not path.exists():
             raise _none(asked, f"{path} does not exist", "make it with uv sync in that folder")
     else:
-        path = _path(asked)
+        path = in_home(asked)
         path = path / "bin" / "python" if path.is_dir() else path
         if not path.exists():
             raise _none(asked, f"{path} does not exist", "install it there, or correct the path")
@@ -117,7 +118,7 @@ def _changed_ns(path: Path) -> int | None:
 def _of_conda(asked: str, environment: Mapping[str, str]) -> Path:
     name = asked.removeprefix(CONDA)
     if name.startswith(("/", "~")):
-        path = _path(name) / "bin" / "python"
+        path = in_home(name) / "bin" / "python"
         if not path.exists():
             raise _none(asked, f"{path} does not exist", "create it there, or correct the path")
         return path
@@ -131,7 +132,7 @@ def _of_conda(asked: str, environment: Mapping[str, str]) -> Path:
 
 def _conda_environments(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """Each environment by its name. Conda's own list comes last: it wins if two have one name."""
-    home = Path(environment.get("HOME") or Path.home())
+    home = Path(environment.get("HOME") or in_home("~"))
     roots = [base / root for base in (Path("/opt"), home) for root in _ROOTS]
     if prefix := environment.get("MAMBA_ROOT_PREFIX"):
         roots.append(Path(prefix))
@@ -162,13 +163,6 @@ def _lines(path: Path) -> list[str]:
         return [line for line in path.read_text().splitlines() if line.startswith("/")]
     except (OSError, ValueError):
         return []
-
-
-def _path(text: str) -> Path:
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:  # ~nobody: no such user
-        return Path(text)
 
 
 def _none(asked: str, cause: str, fix: str) -> RefusedError:

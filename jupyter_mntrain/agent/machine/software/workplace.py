@@ -19,6 +19,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.node import FoundWorkplace, Versions, Workplace
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.software.workplaces import refuse_lacking
 from jupyter_mntrain.telemetry.gpus import Driver
 
@@ -89,7 +90,7 @@ class Workplaces:
         lacks = []
         if asked.workdir is not None:
             try:
-                refuse_no_folder(Path(asked.workdir).expanduser())
+                refuse_no_folder(in_home(asked.workdir))
             except RefusedError as error:
                 lacks.append(error.problem)
         try:

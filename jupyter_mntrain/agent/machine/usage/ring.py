@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from jupyter_mntrain.metrics.thinned.blocks import Row, from_bytes, packed
+from jupyter_mntrain.model.failure.system_errors import full_disk
 from jupyter_mntrain.model.files import PRIVATE
 
 FLOAT_BYTES = 8
@@ -43,7 +44,7 @@ class Ring:
                 content += packed([(float(zlib.crc32(content)),)])
                 at = number % self._rows * self._row_bytes
                 if os.pwrite(descriptor, content, at) < len(content):
-                    raise OSError("the disk is full")
+                    raise full_disk(self._path)
         finally:
             os.close(descriptor)
 

@@ -6,6 +6,7 @@ process group, from the thread that wrote them, so training continues.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -161,7 +162,8 @@ def refuse_to_fill(folder: Path, size_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if size_bytes > free - LEFT_FREE_BYTES:
         need = f"{(size_bytes + LEFT_FREE_BYTES) / 1e6:,.0f} MB"
-        raise OSError(f"{folder.parent} has {free / 1e6:,.0f} MB free, and {need} are needed")
+        told = f"{free / 1e6:,.0f} MB are free, and {need} are needed"
+        raise OSError(errno.ENOSPC, told, str(folder.parent))
 
 
 def sync(path: Path) -> None:

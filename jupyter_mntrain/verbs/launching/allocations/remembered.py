@@ -33,8 +33,11 @@ def remember_launch(cluster: str, job: str) -> None:
 
 
 def _meant(verb: Verb, args: Namespace) -> AllocationNote | None:
+    jobs = getattr(args, "jobs", None)
+    if not (jobs or hasattr(args, "job") or verb.shows_cluster):
+        return None
     book = AllocationBook()
-    if jobs := getattr(args, "jobs", None):
+    if jobs:
         return book.of_job(jobs[0])
     if hasattr(args, "job"):
         if not args.job:

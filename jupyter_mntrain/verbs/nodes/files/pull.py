@@ -10,6 +10,7 @@ import msgspec
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.tables.kept.files import pulled_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
@@ -38,7 +39,7 @@ class PullVerb(Verb):
                 fix="use NODE:ROOT:NAME, like node1:models:llama; mntrain du lists what is where",
             )
         name = parse_large_name(text)
-        to = context.directory / Path(args.to or Path(name.name).name).expanduser()
+        to = context.directory / in_home(args.to or Path(name.name).name)
         files = joined_cluster(context, args).files
         with context.screen.progress() as progress:
             pulled = files.pull(node, name, to, progress=progress)

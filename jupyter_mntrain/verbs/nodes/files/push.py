@@ -10,6 +10,7 @@ import msgspec
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.files.names import LargeName, is_large_name, parse_large_name
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.tables.kept.files import pushed_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
@@ -60,7 +61,7 @@ def _what(context: Context, args: Namespace) -> tuple[LargeName, Path | None]:
         if args.to:
             raise SpecError("--to and --from exclude each other", fix="a node keeps its own name")
         return parse_large_name(args.path), None
-    path = context.directory / Path(args.path).expanduser()
+    path = context.directory / in_home(args.path)
     if not path.exists():
         is_name = is_large_name(args.path)
         fix = "say which node has it: --from NODE" if is_name else "check the path"

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-import platformdirs
-
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.trust.shared_file import SharedFile
 from jupyter_mntrain.verbs.nodes.installing.target import SshTarget
 
@@ -19,7 +18,7 @@ class HostBook:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path or platformdirs.user_config_path("mntrain") / "installed.json"
+        self.path = path or kept_folder("config") / "installed.json"
         self._file = SharedFile(
             self.path, dict[str, dict[str, SshTarget]], what="the machines that were installed"
         )

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import msgspec
-import platformdirs
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -17,6 +16,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.foreign import shown_line
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.trust.certificates import fingerprint
 from jupyter_mntrain.verbs.context import Context
@@ -39,7 +39,7 @@ Do = Callable[[Host], InstalledHost]
 
 def own_wheel() -> Wheel:
     """The driver's own wheel, where a command that is printed still finds it."""
-    return pack(platformdirs.user_cache_path("mntrain") / "packages")
+    return pack(kept_folder("cache") / "packages")
 
 
 def wanted_of(cluster: Cluster, wheel: Wheel) -> Wanted:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import resource
 from collections.abc import Callable
 from functools import partial
@@ -89,10 +90,11 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_line_spoils_nothing(path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (journal.size + 10, limits[1]))
     try:
-        with pytest.raises(OSError):
+        with pytest.raises(OSError) as caught:
             fill(journal, 3, 3)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.errno == errno.ENOSPC
     assert numbers(journal) == [1, 2]
     fill(journal, 3, 4)
     assert numbers(journal) == numbers(Journal(path)) == [1, 2, 3, 4]

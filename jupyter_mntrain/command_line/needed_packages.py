@@ -1,0 +1,147 @@
+"""Needed packages: one that is too old, or in the way, told in one line where a program begins.
+
+Imports nothing but Python's own library: whatever else it imported could be the one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+DISTRIBUTION: Final = "jupyter-mntrain"
+PACKAGE: Final = "jupyter_mntrain"
+_PATHS: Final = "PYTHONPATH"
+_NEEDS: Final = re.compile(r"([A-Za-z0-9._-]+)(?:\[.*?\])?>=([0-9.]+)")
+BAD_INPUT: Final = 2
+_OF_OTHER_VERSIONS: Final = (ImportError, AttributeError, TypeError)
+
+
+@contextmanager
+def needed_packages(program: str) -> Iterator[None]:
+    """Import what a program needs; it ends with one line if a package is to blame.
+
+    Args:
+        program: its name, for that line.
+    """
+    try:
+        yield
+    except Exception as error:
+        told = blamed_package(error)
+        if told is None:
+            raise
+        say_blamed(program, told)
+        raise SystemExit(BAD_INPUT) from None
+
+
+def say_blamed(program: str, told: tuple[str, str]) -> None:
+    """Print cause and fix as other errors are printed."""
+    cause, fix = told
+    if "--json" in sys.argv:
+        line = json.dumps({"kind": "other-packages", "cause": cause, "fix": fix}, indent=2)
+    else:
+        line = f"{program}: {line_of(told)}"
+    sys.stderr.write(f"{line}\n")
+
+
+def line_of(told: tuple[str, str]) -> str:
+    """Cause and fix as one line."""
+    cause, fix = told
+    return f"{cause}. Fix: {fix}."
+
+
+def blamed_package(error: BaseException) -> tuple[str, str] | None:
+    """Cause and fix, if an unexpected error comes from a package that is not the one needed."""
+    modules = list(_modules(error))
+    for module in modules:
+        file = Path(getattr(sys.modules.get(module), "__file__", None) or "/")
+        if any(file.is_relative_to(one) for one in _own_roots()):
+            continue  # also where the environment lies in the current folder
+        for root in _foreign_roots():
+            if file.is_relative_to(root):
+                return _in_the_way(module, root, error)
+    needs = _needs()
+    for module in modules:
+        wanted, found = needs.get(module, ""), _version(module)
+        if found and _numbers(found) < _numbers(wanted):
+            name = f"'{module}>={wanted}'"
+            cause = f"{module} {found} is installed, and mntrain needs {wanted} or newer"
+            return cause, f"install it in that environment: {sys.executable} -m pip install {name}"
+    return None
+
+
+def _modules(error: BaseException) -> Iterator[str]:
+    """Names of packages that an error is about or passed through, the likeliest first."""
+    needs, at = _needs(), error
+    while True:
+        about = getattr(at, "obj", None)  # of an AttributeError: its ``name`` is the attribute's
+        name = getattr(at if about is None else about, "name" if about is None else "__name__", "")
+        if isinstance(name, str):
+            yield _top(name)
+        if isinstance(at, _OF_OTHER_VERSIONS):
+            frames = reversed([*traceback.walk_tb(at.__traceback__)])
+            names = (_top(str(frame.f_globals.get("__name__", ""))) for frame, _ in frames)
+            yield from (one for one in names if one in needs)
+        before = at.__cause__ or at.__context__
+        if before is None:
+            return
+        at = before
+
+
+def _top(name: str) -> str:
+    top = name.partition(".")[0]
+    return "" if top in {PACKAGE, "__main__"} else top
+
+
+def _own_roots() -> list[Path]:
+    named = {Path(one) for one in os.environ.get(_PATHS, "").split(os.pathsep)}
+    own = (Path(one) for one in sys.path if one.endswith(("site-packages", "dist-packages")))
+    return [Path(os.__file__).parent, *(one for one in own if one not in named)]
+
+
+def _foreign_roots() -> list[Path]:
+    """Where modules come from before this environment's own: absolute, as ``__file__`` is."""
+    named = os.environ.get(_PATHS, "").split(os.pathsep)
+    return [Path(one) for one in (*named, *sys.path[:1]) if one]
+
+
+def _in_the_way(module: str, root: Path, error: BaseException) -> tuple[str, str]:
+    wanted = _needs().get(module)
+    there = metadata.distributions(name=module, path=[str(root)])
+    version = next((f" {one.version}" for one in there), "")
+    needed = f" of {wanted} or newer, which mntrain needs" if wanted else ""
+    lines = str(error).splitlines()
+    why = lines[0] if lines else type(error).__name__
+    cause = f"{module}{version} in {root} hides the one{needed}: {why}"
+    named = str(root) in os.environ.get(_PATHS, "").split(os.pathsep)
+    if named:
+        return cause, f"take {root} out of {_PATHS}, or upgrade it there"
+    return cause, f"rename it, or run this in another folder than {root}"
+
+
+def _needs() -> dict[str, str]:
+    """The oldest version of each package that mntrain itself requires, by its module's name."""
+    try:
+        required = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return {}
+    found = (_NEEDS.match(one) for one in required)
+    return {one[1].replace("-", "_"): one[2].rstrip(".") for one in found if one}
+
+
+def _version(module: str) -> str:
+    try:
+        return metadata.version(module)
+    except (metadata.PackageNotFoundError, ValueError):
+        return ""
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(one) for one in re.findall(r"\d+", version)[:3])
