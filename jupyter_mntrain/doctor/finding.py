@@ -92,7 +92,7 @@ def unexamined(node: str, why: Problem) -> Problem:
         why,
         node=node,
         cause=f"was not examined: {why.cause}",
-        fix=f"launched anyway; to examine it: mntrain doctor {node}",
+        fix=f"mntrain nodes shows its load; examine it with: mntrain doctor {node}",
     )
 
 
@@ -101,5 +101,5 @@ def untried(nodes: Sequence[str], patience_s: float) -> Problem:
     return Problem(
         kind=Kind.SLOW_TO_ANSWER,
         cause=f"the network between the nodes was not tried within {patience_s:g} s",
-        fix=f"launched anyway; to try it: mntrain doctor {' '.join(nodes)}",
+        fix=f"try it with: mntrain doctor {' '.join(nodes)}",
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import ssl
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cryptography import x509
@@ -141,12 +143,14 @@ class Credentials:
         own, trusted = (self.directory / name for name in (OWN, TRUSTED))
         self._seen = self._stamps()
         text = read_private(own)
-        self.key = load_key((text.partition(_KEY_END)[0] + _KEY_END).encode())
-        self.certificate = load_certificate(text)
-        self.subject = subject_of(self.certificate)
+        with damage_told(own):
+            self.key = load_key((text.partition(_KEY_END)[0] + _KEY_END).encode())
+            self.certificate = load_certificate(text)
+            self.subject = subject_of(self.certificate)
         text = read_private(trusted)
-        self.authority = load_certificate(text)
-        self.revocations, self.revoked = revoked_serials(load_revocations(text), self.authority)
+        with damage_told(trusted):
+            self.authority = load_certificate(text)
+            self.revocations, self.revoked = revoked_serials(load_revocations(text), self.authority)
 
     def _load(self) -> None:
         """Load the files into the contexts; open connections are not affected."""
@@ -157,7 +161,10 @@ class Credentials:
             for context in (self.server, self.client, self.unnamed_client, self.blind_client):
                 context.load_cert_chain(self.directory / OWN)
         except (ssl.SSLError, OSError) as error:
-            raise TrustError(f"{self.directory} cannot be used for TLS: {error}") from error
+            raise TrustError(
+                f"{self.directory / OWN} cannot be used for TLS: {error}",
+                fix=_restored(self.directory / OWN),
+            ) from error
         self._seen = self._stamps()
 
     def _stamps(self) -> tuple[int, ...]:
@@ -169,6 +176,23 @@ class Credentials:
 
 def authority_id(authority: x509.Certificate) -> str:
     return fingerprint(authority).hex()[:16]
+
+
+@contextmanager
+def damage_told(path: Path) -> Iterator[None]:
+    """Name the file in errors about its content, and what to do about it.
+
+    Raises:
+        TrustError: it is damaged.
+    """
+    try:
+        yield
+    except TrustError as error:
+        raise TrustError(f"{path} is damaged: {error.cause}", fix=_restored(path)) from error
+
+
+def _restored(path: Path) -> str:
+    return f"restore it from a backup, or move {path.parent} away and join the cluster again"
 
 
 def read_private(path: Path) -> str:

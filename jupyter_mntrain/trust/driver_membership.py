@@ -29,7 +29,7 @@ from jupyter_mntrain.trust.certificates import (
     pem_of,
     request,
 )
-from jupyter_mntrain.trust.credentials import Credentials, read_private, write_private
+from jupyter_mntrain.trust.credentials import Credentials, damage_told, read_private, write_private
 from jupyter_mntrain.trust.member_register import Register, RegisteredMember
 from jupyter_mntrain.trust.registrar import Clock, Registrar
 from jupyter_mntrain.trust.shared_file import SharedFile
@@ -149,7 +149,9 @@ class DriverMembership:
         path = self.directory / AUTHORITY_KEY
         if not path.exists():
             return None
-        authority = Authority(load_key(read_private(path).encode()), self.credentials.authority)
+        text = read_private(path)
+        with damage_told(path):
+            authority = Authority(load_key(text.encode()), self.credentials.authority)
         file = _register_file(self.directory)
         audit = Audit(self.directory / FILE, self.clock)
         return Registrar(authority, self.credentials, file, audit, self.clock, self.lifetime)

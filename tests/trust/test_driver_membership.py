@@ -196,14 +196,16 @@ def test_the_files_are_their_owner_s_alone(identity: DriverMembership) -> None:
 
 
 @pytest.mark.parametrize("name", ["own.pem", "trusted.pem", "authority.key"])
-@pytest.mark.parametrize("text", ["", "nonsense", "-----BEGIN CERTIFICATE-----\n\n"])
+@pytest.mark.parametrize("text", ["", "half", "nonsense", "-----BEGIN CERTIFICATE-----\n\n"])
 def test_a_damaged_file_is_one_clear_error(
     identity: DriverMembership, name: str, text: str
 ) -> None:
     path: Path = identity.directory / name
-    path.write_text(text)
-    with pytest.raises(TrustError):
+    path.write_text(path.read_text()[: path.stat().st_size // 2] if text == "half" else text)
+    with pytest.raises(TrustError) as caught:
         DriverMembership(identity.directory)
+    assert str(path) in caught.value.cause
+    assert caught.value.fix
 
 
 def test_a_cluster_nobody_joined_makes_way_for_one_that_is_joined(
