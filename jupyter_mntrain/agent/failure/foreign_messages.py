@@ -55,6 +55,10 @@ PATTERNS: tuple[tuple[str, Kind], ...] = (
         (
             r"not compiled with CUDA|cuda\.is_available\(\) is False|No CUDA GPUs are available"
             r"|Found no NVIDIA driver|doesn't have NCCL built in|no GPUs found"
+            r"|'torch\._C' has no attribute '_?(cuda|Cuda)|Torch not linked with CUDA"
+            r"|Tried to instantiate dummy base class (CUDA|Stream|Event)"
+            r"|Cannot access accelerator device when none is available|[Nn]o CUDA device"
+            r"|requires? (at least \d+ )?(a )?(CUDA|NVIDIA)? ?GPU"
         ),
         Kind.NO_CUDA,
     ),

@@ -12,7 +12,7 @@ import msgspec
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.doctor.check import JobAhead
 from jupyter_mntrain.doctor.script.given_paths import given_paths
-from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, first_folder, read_script
+from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, may_make, read_script
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.errors import MntrainError
@@ -125,7 +125,11 @@ def question_of(
     paths = [
         *asked.paths,
         *(AskedPath(use="output", path=one) for one in _absolute(script.writes, is_certain=True)),
-        *(AskedPath(use="input", path=one) for one in _absolute(script.reads)),
+        *(
+            AskedPath(use="input", path=one)
+            for one in _absolute(script.reads)
+            if not may_make(script, one)
+        ),
         *(AskedPath("input", one, is_compared=True) for one in job.placed.values()),
         *(AskedPath("input", one) for one in job.given.values()),
     ]
@@ -162,7 +166,9 @@ def _foreign(
         if ":" in one.what:
             continue
         names = (f"{one.what}.py", f"{one.what}/__init__.py")
-        read = read_script(next(filter(None, (_text(name, spec, project) for name in names)), ""))
+        read = read_script(
+            next(filter(None, (_text(name, spec, project) for name in names)), ""), is_main=False
+        )
         inner = [
             Need(each.what, one.line, each.is_certain and one.is_certain)
             for each in (*read.modules, *read.names)
@@ -221,10 +227,8 @@ def _relative(script: ScriptNeeds, sent: Iterable[str]) -> Iterator[str]:
     """What a script reads by a relative path, and neither gets nor makes."""
     there = {str(PurePosixPath(one)) for one in sent}
     folders = {str(parent) for one in there for parent in PurePosixPath(one).parents}
-    if "." in script.makes:
-        return
     for one in script.reads:
-        is_own = one.what in there | folders or first_folder(one.what) in script.makes
+        is_own = one.what in there | folders or may_make(script, one.what)
         if not is_own and not one.what.startswith(("/", "~")):
             yield one.what
 

@@ -42,13 +42,34 @@ _OPENERS: Final = frozenset(
 """Functions that take a path and a mode."""
 _HARMLESS: Final = re.compile(
     r"print|len|(add_)?argument|getenv|get|join|joinpath|Path|PurePath|str|fspath|expanduser"
-    r"|abspath|realpath|resolve|absolute|exists|is_?file|is_?dir|stat|getsize|startswith|endswith"
+    r"|abspath|realpath|resolve|absolute|stat|getsize|startswith|endswith|device"
 )
 """Functions that make no file, by their last name."""
 _OTHERS: Final = re.compile(r"subprocess\.\w+|os\.(system|popen|exec\w+|spawn\w+)")
 """What runs other programs, which may make any file."""
 
 _LOOKS: Final = re.compile(r"exists|is_file|isfile|is_dir|isdir")
+_MAIN: Final = frozenset({"__name__ == '__main__'", "'__main__' == __name__"})
+_EXITS: Final = re.compile(r"((sys|os|parser)\.)?_?(exit|quit|abort|error)|os\.exec\w+")
+"""Calls that end a script: nothing below one is certain to be reached."""
+_PLAIN_DECORATORS: Final = re.compile(r"(.*\.)?(record|no_grad|inference_mode)(\(\))?")
+"""Those that run what they decorate."""
+_PLAIN_CONTEXTS: Final = re.compile(r"(torch|np|dist|tempfile)\..*|open\(.*|.*\.open\(.*")
+"""Context managers that let every error through, as ``contextlib.suppress`` does not."""
+_MORE_MODULES: Final = re.compile(
+    r"sys\.(path|modules|meta_path)\b.*|site\.\w+|.*\bpip\b.*|.*\bconda\b.*"
+)
+"""Expressions after which Python may find modules that it does not find before the start."""
+_MORE_VARIABLES: Final = re.compile(
+    r"load_dotenv|.*\.load_dotenv|.*environ\.update|.*putenv|exec|runpy\.\w+"
+)
+"""Calls after which the environment may have more variables."""
+_ENVIRONMENT: Final = re.compile(r"(os\.)?environ\b")
+_GETS: Final = re.compile(r"(os\.)?(getenv|environ\.(get|pop|has_key|setdefault))")
+_OF_GPUS: Final = re.compile(r"gpu|cuda|accelerator|device_count", re.IGNORECASE)
+_ASSERTED: Final = "assert torch.cuda.is_available()"
+_NEW_NAMES: Final = re.compile(r"exec|(globals|locals|vars)\(\)\.update")
+"""Calls after which any variable of the script may be another."""
 
 
 class Need(Record, frozen=True):
@@ -69,7 +90,8 @@ class ScriptNeeds(Record, frozen=True):
     Args:
         error: why it is no Python, for the Python of the driver; empty if it is.
         line: of the error.
-        modules: that it imports, by their first names, but for what a ``try`` guards.
+        modules: that it imports, by their first names, but for those that a ``try`` or a condition
+            guards.
         names: that it imports from modules, like ``torch.distributed:all_reduce``.
         variables: of its environment that it takes without a default.
         reads, writes: files and folders.
@@ -97,13 +119,18 @@ class ScriptNeeds(Record, frozen=True):
 
 
 def read_script(
-    text: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    text: str,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    *,
+    is_main: bool = True,
 ) -> ScriptNeeds:
-    """Read what a script needs.
+    """Read what a script needs. Functions are read where they are called in any case.
 
     Args:
         arguments: that it is launched with.
         environment: variables that the launch gives its ranks.
+        is_main: otherwise somebody imports it.
     """
     try:
         tree = ast.parse(text)
@@ -113,7 +140,7 @@ def read_script(
         return ScriptNeeds(error=str(error))
     given, told = environment or {}, parsed(tree, arguments)
     paths = PathReader(given, told, arguments)
-    reading = _ScriptReading(paths)
+    reading = _ScriptReading(paths, tree, is_main=is_main)
     reading.block(tree.body, is_certain=True)
     unset = [one for one in reading.variables if one.what not in given]
     return ScriptNeeds(
@@ -124,7 +151,8 @@ def read_script(
         writes=_first(reading.writes),
         gpus=_first(reading.gpus),
         sets=reading.sets,
-        makes=frozenset(_made(tree, paths)) | {first_folder(one.what) for one in reading.writes},
+        makes=frozenset(one for _ in paths.moments() for one in _made(tree, paths))
+        | {first_folder(one.what) for one in reading.writes},
         arguments=told.error if told else "",
     )
 
@@ -132,8 +160,17 @@ def read_script(
 class _ScriptReading:
     """Goes through a script in the order of its lines."""
 
-    def __init__(self, paths: PathReader) -> None:
-        self._paths = paths
+    def __init__(self, paths: PathReader, tree: ast.Module, *, is_main: bool) -> None:
+        self._paths, self._is_main = paths, is_main
+        self._functions = {
+            one.name: one
+            for one in ast.walk(tree)
+            if isinstance(one, ast.FunctionDef) and _runs_when_called(one)
+        }
+        self._may_have_returned = self._may_have_ended = False
+        """A line before may have ended the function that is read, or the script."""
+        self._conditions = 0
+        """Around what is read."""
         self.modules: list[Need] = []
         self.names: list[Need] = []
         self.variables: list[Need] = []
@@ -141,39 +178,132 @@ class _ScriptReading:
         self.writes: list[Need] = []
         self.gpus: list[Need] = []
         self.made: set[str] = set()
-        """Variables that it sets itself."""
+        """Variables that it sets itself, or asks for before it takes them."""
         self.sets: dict[str, str] = {}
         """Those of them that it sets in any case, and to what."""
+        self._has_more_modules = self._has_more_variables = False
 
     def block(self, lines: Iterable[ast.stmt], *, is_certain: bool) -> None:
         for line in lines:
-            self._statement(line, is_certain=is_certain)
+            may_be_over = self._may_have_returned or self._may_have_ended
+            self._statement(line, is_certain=is_certain and not may_be_over)
+            self._may_have_returned |= is_certain and _returns(line)
+            self._may_have_ended |= is_certain and _exits(line)
 
     def _statement(self, line: ast.stmt, *, is_certain: bool) -> None:
+        self._note_guards(line)
         match line:
             case ast.Import(names=names):
                 self._import([one.name for one in names], line, is_certain)
             case ast.ImportFrom(module=str() as name, level=0):
                 self._import([name], line, is_certain)
-                whats = (f"{name}:{one.name}" for one in line.names if one.name != "*")
-                self.names += [Need(one, line.lineno, is_certain) for one in whats]
+                if not self._conditions:
+                    whats = (f"{name}:{one.name}" for one in line.names if one.name != "*")
+                    is_there = is_certain and not self._has_more_modules
+                    self.names += [Need(one, line.lineno, is_there) for one in whats]
             case ast.Try() | ast.TryStar():
+                self._forget([*line.body, *line.handlers, *line.orelse])
                 self.block(line.finalbody, is_certain=is_certain)
-            case ast.If(test=test) if _LOOKS.search(ast.unparse(test)):
-                self.block(line.orelse, is_certain=False)
-            case ast.If(test=test) if "TYPE_CHECKING" in ast.unparse(test):
-                self.block(line.orelse, is_certain=is_certain)
+            case ast.With() if not all(_lets_errors_through(one) for one in line.items):
+                self._forget(line.body)
+            case ast.If():
+                self._if(line, is_certain=is_certain)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self._definition(line)
             case _:
-                inner = isinstance(line, ast.With | ast.Module) and is_certain
+                self._expressions(line, is_certain)
+                self._note_assertion(line, is_certain=is_certain)
+                self._assign(line, is_certain=is_certain)
+                inner = isinstance(line, ast.With) and is_certain
                 for name in ("body", "orelse"):
                     self.block(getattr(line, name, ()), is_certain=inner)
                 for case in getattr(line, "cases", ()):
-                    self.block(case.body, is_certain=False)
-                self._expressions(line, is_certain)
-                self._assign(line, is_certain=is_certain)
+                    self._branch(case.body)
+
+    def _definition(self, line: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        self._expressions(line, is_certain=False)
+        if isinstance(line, ast.ClassDef):
+            self.block(line.body, is_certain=False)
+            self._forget(line.body)
+            return
+        with self._paths.function(line):
+            self.block(line.body, is_certain=False)
+
+    def _if(self, line: ast.If, *, is_certain: bool) -> None:
+        asked = ast.unparse(line.test)
+        if asked in _MAIN:
+            self.block(line.body, is_certain=is_certain and self._is_main)
+        elif _LOOKS.search(asked):
+            self._forget(line.body)
+            self._branch(line.orelse)
+        elif "TYPE_CHECKING" in asked:
+            self.block(line.orelse, is_certain=is_certain)
+        else:
+            self._expressions(line, is_certain)
+            self._note_lack_of_gpus(line, is_certain=is_certain)
+            self._branch(line.body)
+            self._branch(line.orelse)
+
+    def _branch(self, lines: Iterable[ast.stmt]) -> None:
+        """Read what only some come to."""
+        self._conditions += 1
+        self.block(lines, is_certain=False)
+        self._conditions -= 1
+
+    def _forget(self, lines: Iterable[ast.AST]) -> None:
+        """What is assigned in lines that are not read is not known."""
+        for node in (each for line in lines for each in ast.walk(line)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                self._paths.assign(node.id, None)
+            elif isinstance(node, ast.Subscript) and (name := _variable(node)) is not None:
+                self.made.add(name)
+
+    def _note_guards(self, line: ast.stmt) -> None:
+        """Variables that a line asks for: what takes them comes after that."""
+        for node in ast.walk(line):
+            match node:
+                case ast.Compare(
+                    left=ast.Constant(value=str() as name), ops=[ast.In() | ast.NotIn()]
+                ) if _is_of_environment(node.comparators[0]):
+                    self.made.add(name)
+                case ast.Call(args=[ast.Constant(value=str() as name), *_]) if _GETS.fullmatch(
+                    ast.unparse(node.func)
+                ):
+                    self.made.add(name)
+
+    def _note_assertion(self, line: ast.stmt, *, is_certain: bool) -> None:
+        if isinstance(line, ast.Assert) and is_certain and _ASSERTED in ast.unparse(line):
+            self.gpus.append(Need(ast.unparse(line.test), line.lineno, is_certain=True))
+
+    def _note_lack_of_gpus(self, line: ast.If, *, is_certain: bool) -> None:
+        """Take a script by its word that ends where there are no GPUs, or too few."""
+        asked = ast.unparse(line.test)
+        is_lack = asked.startswith("not ") or isinstance(line.test, ast.Compare)
+        if not (is_certain and is_lack and _OF_GPUS.search(asked)):
+            return
+        last = line.body[-1]
+        fails = isinstance(last, ast.Raise) and asked == "not torch.cuda.is_available()"
+        if fails or ((_returns(last) or _exits(last)) and not line.orelse):
+            self.gpus.append(Need(f"if {asked}", line.lineno, fails))
+
+    def _follow(self, node: ast.Call, called: str, is_certain: bool) -> None:
+        """Read a function of the script where it is called in any case."""
+        if called.rpartition(".")[2] == "spawn" and node.args:
+            called = ast.unparse(node.args[0])
+        if not is_certain or called not in self._functions:
+            return
+        own = self._functions.pop(called)
+        with self._paths.function(own):
+            self.block(own.body, is_certain=True)
+        self._may_have_returned = False
 
     def _import(self, names: Iterable[str], line: ast.stmt, is_certain: bool) -> None:
-        self.modules += [Need(one.partition(".")[0], line.lineno, is_certain) for one in names]
+        if not self._conditions:
+            is_certain = is_certain and not self._has_more_modules
+            self.modules += [Need(one.partition(".")[0], line.lineno, is_certain) for one in names]
+        bound = line.names if isinstance(line, ast.Import | ast.ImportFrom) else ()
+        for one in bound:
+            self._paths.assign((one.asname or one.name).partition(".")[0], None)
 
     def _assign(self, line: ast.stmt, *, is_certain: bool) -> None:
         targets = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
@@ -183,21 +313,29 @@ class _ScriptReading:
                 self._paths.assign(target.id, value)
             elif (name := _variable(target)) is not None:
                 self.made.add(name)
+                self.sets.pop(name, None)
                 if is_certain and isinstance(value, ast.Constant) and isinstance(value.value, str):
                     self.sets[name] = value.value
+            elif target is not None:
+                self._forget([target])
+                self._has_more_modules |= bool(_MORE_MODULES.fullmatch(ast.unparse(target)))
+                self._has_more_variables |= _is_of_environment(target)
 
     def _expressions(self, line: ast.stmt, is_certain: bool) -> None:
         """Those of this line alone, without the lines below it."""
         todo = [one for one in ast.iter_child_nodes(line) if not isinstance(one, ast.stmt)]
+        is_asked = bool(self._conditions)
         while todo:
             node = todo.pop(0)
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
-                if (name := _variable(node)) is not None and not SET_FOR_RANKS.fullmatch(name):
-                    self.variables.append(Need(name, node.lineno, is_certain))
+                name = None if is_asked else _variable(node)
+                if name is not None and not SET_FOR_RANKS.fullmatch(name):
+                    is_there = is_certain and not self._has_more_variables
+                    self.variables.append(Need(name, node.lineno, is_there))
             elif isinstance(node, ast.Call):
                 self._call(node, is_certain)
             elif isinstance(node, ast.BoolOp | ast.IfExp | ast.Lambda):
-                is_certain = False  # a part of it may not be reached
+                is_certain, is_asked = False, True  # a part of it may not be reached
             if not isinstance(node, ast.stmt | ast.match_case | ast.ExceptHandler):
                 todo += ast.iter_child_nodes(node)
 
@@ -210,8 +348,14 @@ class _ScriptReading:
             return
         if called.endswith("environ.setdefault") and isinstance(node.args[0], ast.Constant):
             self.made.add(str(node.args[0].value))
+        whole = ast.unparse(node)
+        self._has_more_modules |= bool(_MORE_MODULES.fullmatch(whole.replace("\n", " ")))
+        self._has_more_variables |= bool(_MORE_VARIABLES.fullmatch(called))
+        if _NEW_NAMES.fullmatch(called):
+            self._paths.forget()
+        self._follow(node, called, is_certain)
         of = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if is_certain and _needs_gpu(node, last):
+        if is_certain and self._needs_gpu(node, called, last):
             self.gpus.append(Need(ast.unparse(node), node.lineno, is_certain))
         if last == "open":
             is_built_in = called in _OPENERS and node.args
@@ -223,6 +367,21 @@ class _ScriptReading:
             place = known.get(called, known.get(last))
             if place is not None and len(node.args) > place:
                 self._note(node.args[place], is_certain, is_written=is_written)
+
+    def _needs_gpu(self, node: ast.Call, called: str, last: str) -> bool:
+        """Whether a call fails where there is no GPU."""
+        named = {one.arg: one.value for one in node.keywords}
+        given = {"device": named.get("device"), "backend": named.get("backend")}
+        if last in ("to", "init_process_group") and node.args:
+            given["device" if last == "to" else "backend"] = node.args[0]
+        told = {name: None if one is None else self._paths.of(one) for name, one in given.items()}
+        device, backend = (None if one is None else one.text for one in told.values())
+        if last == "init_process_group":
+            return backend == "nccl"
+        if called in ("torch.cuda.set_device", "cuda.set_device"):
+            return bool(node.args) and not _is_none(node.args[0])
+        is_moved = last == "cuda" and isinstance(node.func, ast.Attribute) and not node.args
+        return is_moved or (device is not None and device.partition(":")[0] == "cuda")
 
     def _note(self, path: ast.expr | None, is_certain: bool, *, is_written: bool) -> None:
         told: Told | None = None if path is None else self._paths.of(path)
@@ -239,24 +398,51 @@ def _is_written(mode: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bo
     return isinstance(found, ast.Constant) and bool(set(str(found.value)) & set("wax+"))
 
 
-def _needs_gpu(node: ast.Call, last: str) -> bool:
-    """Whether a call fails where there is no GPU."""
-    named = {one.arg: one.value for one in node.keywords}
-    given = {"device": named.get("device"), "backend": named.get("backend")}
-    if last in ("to", "init_process_group") and node.args:
-        given["device" if last == "to" else "backend"] = node.args[0]
-    device, backend = (
-        one.value if isinstance(one, ast.Constant) else None for one in given.values()
-    )
-    if last == "init_process_group":
-        return backend == "nccl"
-    is_moved = last == "cuda" and isinstance(node.func, ast.Attribute) and not node.args
-    return is_moved or (isinstance(device, str) and device.partition(":")[0] == "cuda")
+def _runs_when_called(own: ast.FunctionDef) -> bool:
+    """Whether a call runs its lines: those of a generator wait."""
+    is_plain = all(_PLAIN_DECORATORS.fullmatch(ast.unparse(one)) for one in own.decorator_list)
+    return is_plain and not any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(own))
+
+
+def _inner(line: ast.AST) -> Iterator[ast.AST]:
+    """A line and all in it, but for functions and classes that it defines."""
+    todo = [line]
+    while todo:
+        node = todo.pop()
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield node
+            todo += ast.iter_child_nodes(node)
+
+
+def _returns(line: ast.AST) -> bool:
+    return any(isinstance(one, ast.Return) for one in _inner(line))
+
+
+def _exits(line: ast.AST) -> bool:
+    """Whether a line may end a script though all goes well."""
+    for one in _inner(line):
+        if isinstance(one, ast.Call) and _EXITS.fullmatch(ast.unparse(one.func)):
+            return True
+        if isinstance(one, ast.Raise) and "SystemExit" in ast.unparse(one):
+            return True
+    return False
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _lets_errors_through(item: ast.withitem) -> bool:
+    return bool(_PLAIN_CONTEXTS.fullmatch(ast.unparse(item.context_expr)))
+
+
+def _is_of_environment(node: ast.AST) -> bool:
+    return bool(_ENVIRONMENT.match(ast.unparse(node)))
 
 
 def _made(tree: ast.Module, paths: PathReader) -> Iterator[str]:
-    """What calls anywhere in a script may make, also where it looks for it first; ``.`` stands for
-    anything in the folder that it runs in.
+    """What calls anywhere in a script may make, or what they look for first; ``.`` stands for
+    anything: another program may make it, or it changes the folder that it runs in.
     """
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
@@ -271,7 +457,8 @@ def _made(tree: ast.Module, paths: PathReader) -> Iterator[str]:
         if {called, last} & _READERS.keys() or _HARMLESS.fullmatch(last) or last in _READING:
             continue
         handed = [*node.args, *(one.value for one in node.keywords)]
-        if last in _WRITING or (last == "open" and not is_opener):
+        is_looked = _LOOKS.fullmatch(last) and not node.args
+        if is_looked or last in _WRITING or (last == "open" and not is_opener):
             handed = [node.func.value] if isinstance(node.func, ast.Attribute) else []
             if last == "open" and not _may_write(node.args, node.keywords):
                 continue
@@ -281,9 +468,18 @@ def _made(tree: ast.Module, paths: PathReader) -> Iterator[str]:
                 yield first_folder(told.path)
 
 
+def may_make(script: ScriptNeeds, path: str) -> bool:
+    """Whether a script may make what it reads before it does, maybe on another rank."""
+    if "." in script.makes or first_folder(path) in script.makes:
+        return True
+    own = PurePosixPath(path)
+    made = [PurePosixPath(one) for one in script.makes if one.startswith(("/", "~"))]
+    return any(own.is_relative_to(one) or one.is_relative_to(own) for one in made)
+
+
 def first_folder(path: str) -> str:
     """That of a relative path, or its only name; of an absolute one, all of it."""
-    return path if path.startswith("/") else next(iter(PurePosixPath(path).parts), ".")
+    return path if path.startswith(("/", "~")) else next(iter(PurePosixPath(path).parts), ".")
 
 
 def _may_write(mode: Sequence[ast.expr], keywords: Sequence[ast.keyword]) -> bool:

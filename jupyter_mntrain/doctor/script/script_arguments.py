@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
@@ -53,7 +54,10 @@ def parsed(tree: ast.Module, given: Sequence[str]) -> Parsed | None:
         if made is None:
             return None
         parser, name = made
-        return Parsed(values=vars(parser.parse_args(list(given))), name=name)
+        values = vars(parser.parse_args(list(given)))
+        changed = _changed(tree, name)
+        kept = () if changed is None else values.keys() - changed
+        return Parsed(values={one: values[one] for one in kept}, name=name)
     except argparse.ArgumentError as error:
         return Parsed(error=str(error))
     except (_UnreadableParserError, TypeError, ValueError):
@@ -77,7 +81,38 @@ def _made(tree: ast.Module) -> tuple[_Parser, str] | None:
         if _called(one) == "add_argument" and _owner(one) in groups:
             _add(parser, one)
     results = [name for name, one in _assigned(tree) if _is_parse(one, own)]
-    return (parser, results[0]) if len(results) == 1 else None
+    if len(results) != 1 or _changes_words(tree):
+        return None
+    return parser, results[0]
+
+
+def _changes_words(tree: ast.Module) -> bool:
+    """Whether a script changes the words that it was given before it reads them."""
+    return any(
+        isinstance(node, ast.Assign | ast.AugAssign | ast.Delete | ast.Expr)
+        and re.match(r"(del )?sys\.argv( \+?=|\[.*\] =|\.\w+\(|\[)", ast.unparse(node))
+        for node in ast.walk(tree)
+    )
+
+
+def _changed(tree: ast.Module, name: str) -> set[str] | None:
+    """The arguments that a script changes after it has read them; ``None`` if that may be any."""
+    found: set[str] = set()
+    is_any = False
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=attribute, ctx=ast.Store() | ast.Del()):
+                found.add(attribute)
+            case ast.Call(func=ast.Name(id="setattr" | "vars"), args=[ast.Name(id=of), *_]):
+                is_any |= of == name
+            case ast.Attribute(value=ast.Name(id=of), attr="__dict__"):
+                is_any |= of == name
+    stores = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+    ]
+    return None if is_any or len(stores) > 1 else found
 
 
 def _refuse_other_uses(tree: ast.Module, own: str, groups: set[str]) -> None:

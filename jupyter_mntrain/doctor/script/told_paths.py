@@ -5,14 +5,27 @@ without running it. Pure.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
 from jupyter_mntrain.doctor.script.script_arguments import Parsed
 
-_WRAPPERS: Final = ("Path", "PurePath", "str", "fspath", "expanduser", "abspath", "realpath")
+_WRAPPERS: Final = (
+    "Path",
+    "PurePath",
+    "str",
+    "fspath",
+    "expanduser",
+    "abspath",
+    "realpath",
+    "device",
+)
 _METHODS: Final = ("expanduser", "resolve", "absolute", "as_posix", "strip")
+
+_MOST_VALUES: Final = 8
+"""Of one variable."""
 
 
 class Told(NamedTuple):
@@ -50,13 +63,47 @@ class PathReader:
     ) -> None:
         self._environment, self._arguments, self._words = environment, arguments, words
         self._names: dict[str, Told | None] = {}
+        self._ever: dict[str, list[Told]] = {}
+
+    @contextmanager
+    def function(self, own: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[None]:
+        """Within a function: its names are its own, and what it is given is not known."""
+        outer, of = dict(self._names), own.args
+        for one in (*of.posonlyargs, *of.args, *of.kwonlyargs, of.vararg, of.kwarg):
+            if one is not None:
+                self._names[one.arg] = None
+        try:
+            yield
+        finally:
+            changed = {
+                name
+                for node in ast.walk(own)
+                if isinstance(node, ast.Global | ast.Nonlocal)
+                for name in node.names
+            }
+            self._names = outer | dict.fromkeys(changed)
+
+    def moments(self) -> Iterator[None]:
+        """Give each variable, one after the other, every value that it ever had."""
+        for at in range(min(_MOST_VALUES, max(map(len, self._ever.values()), default=1))):
+            self._names = {
+                name: found[min(at, len(found) - 1)] for name, found in self._ever.items()
+            }
+            yield
 
     def assign(self, name: str, value: ast.expr | None) -> None:
         """Take what is assigned; of two different values neither is known."""
         found = None if value is None else self.of(value)
+        ever = self._ever.setdefault(name, []) if found is not None else []
+        if found is not None and found not in ever:
+            ever.append(found)
         if name in self._names and self._names[name] != found:
             found = None
         self._names[name] = found
+
+    def forget(self) -> None:
+        """Any variable may be another from now on."""
+        self._names = dict.fromkeys(self._names)
 
     def of(self, node: ast.expr) -> Told | None:
         """What an expression says; ``None`` if its text does not tell."""

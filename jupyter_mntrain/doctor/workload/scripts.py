@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
+from typing import Final
 
 from jupyter_mntrain.doctor.check import Case, Check, Examined, JobAhead
 from jupyter_mntrain.doctor.finding import Finding, Level
@@ -12,7 +14,15 @@ from jupyter_mntrain.doctor.workload.contents import THERE
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import PathKind
+from jupyter_mntrain.model.sources.launchers import counterpart, without_launchers
 from jupyter_mntrain.model.text.foreign import shown_line
+
+_OF_OLD_LAUNCHER: Final = re.compile(r"required: .*--local[_-]rank\b")
+LOCAL_RANK_FIX: Final = (
+    'give that argument default=int(os.environ["LOCAL_RANK"]) in the script, and no required=: '
+    "torchrun tells each rank its own by that variable, where torch.distributed.launch gave an "
+    "argument"
+)
 
 
 class ScriptText(Check):
@@ -30,13 +40,16 @@ class ScriptText(Check):
         if job.script.error:
             yield self._no_python(head, job, job.script)
         elif job.script.arguments:
+            is_rank = _OF_OLD_LAUNCHER.search(job.script.arguments)
             yield self.stops(
                 head,
                 "its arguments",
                 Kind.BAD_COMMAND,
                 cause=f"{_name(job)} does not take its arguments: "
                 f"{shown_line(job.script.arguments)}",
-                fix="correct what stands after --; the script's own --help lists its options",
+                fix=LOCAL_RANK_FIX
+                if is_rank
+                else "correct what stands after --; the script's own --help lists its options",
             )
         else:
             yield self.passed(head, "reads well")
@@ -82,9 +95,19 @@ class ScriptVariables(Check):
         if case.job is None or script is None or not script.variables:
             return
         for node in case.nodes:
+            unset = {*node.facts.unset} if node.facts else set[str]()
+            lost = [
+                one
+                for one in script.variables
+                if one.what in unset or not without_launchers({one.what: ""})
+            ]
+            foreign = [one for one in lost if counterpart(one.what)]
+            if certain := [one for one in foreign if one.is_certain]:
+                yield self._of_other_launcher(node, case.job, certain[0])
+                continue
             if node.facts is None:
                 continue
-            lost = [one for one in script.variables if one.what in node.facts.unset]
+            lost = [one for one in lost if one not in foreign]
             if not lost:
                 yield self.passed(node, "set")
                 continue
@@ -98,6 +121,17 @@ class ScriptVariables(Check):
             )
             yield self.found(_level(lost), node, names, problem)
 
+    def _of_other_launcher(self, node: Examined, job: JobAhead, need: Need) -> Finding:
+        """Each rank would need another value."""
+        own = counterpart(need.what)
+        problem = Problem(
+            kind=Kind.EXCEPTION,
+            cause=f"{_name(job)} takes {need.what} from its environment, in line {need.line}: "
+            "another launcher sets it, not torchrun",
+            fix=f'have the script take {own}: os.environ["{own}"]',
+        )
+        return self.found("stops", node, need.what, problem)
+
 
 class ScriptGpus(Check):
     """What only some machines come to, or what asks first, says nothing."""
@@ -110,20 +144,19 @@ class ScriptGpus(Check):
         script = case.job.script if case.job else None
         if case.job is None or script is None or not script.gpus:
             return
-        first = script.gpus[0]
+        first = min(script.gpus, key=lambda one: not one.is_certain)
         for node in case.nodes:
-            inventory = node.info.inventory
-            if inventory.gpus or "rocm" in (inventory.versions.torch or ""):
+            if node.uses_gpus or "rocm" in (node.info.inventory.versions.torch or ""):
                 yield self.passed(node, "there")
                 continue
             problem = Problem(
                 kind=Kind.NO_CUDA,
-                cause=f"{_name(case.job)} needs a GPU in line {first.line}, "
-                f"{shown_line(first.what)}, and there is none",
+                cause=f"{_name(case.job)} {'needs a GPU' if first.is_certain else 'may end'} in "
+                f"line {first.line}, {shown_line(first.what)}, and there is no GPU for it",
                 fix="launch it on nodes with GPUs, or have the script use the CPU where "
                 "torch.cuda.is_available() says no",
             )
-            yield self.found("stops", node, "no GPU", problem)
+            yield self.found(_level([first]), node, "no GPU", problem)
 
 
 class ScriptFiles(Check):

@@ -15,6 +15,26 @@ _OF_A_LAUNCHER = re.compile(
 """By these Lightning, Accelerate and MPI take the rank of the process that the scheduler started
 for their own, and torchrun the defaults of its options (``PET_…``)."""
 
+_STARTED_BY = re.compile(
+    r"(SLURM|OMPI|PMI[X12]?|MPI|MV2|MVAPICH|JSM|PALS|HOROVOD|FLUX|BYTEPS|AZ_BATCHAI_TASK)_\w+"
+)
+_COUNTERPARTS = {
+    r"LOCAL\w*(SIZE|NRANKS)|(N?TASKS|PROCESSES)_PER_NODE|NTASKS_PER_NODE": "LOCAL_WORLD_SIZE",
+    r"LOCAL": "LOCAL_RANK",
+    r"NNODES|NUM_NODES|NODE_NUM": "NNODES",
+    r"NODE_?(ID|RANK)": "GROUP_RANK",
+    r"NODELIST|IPADDR|NODE_LIST": "MASTER_ADDR",
+    r"SIZE|NTASKS|NUM_TASKS|NPROCS|NRANKS": "WORLD_SIZE",
+    r"RANK|PROCID": "RANK",
+}
+
+
+def counterpart(name: str) -> str | None:
+    """The variable by which torchrun tells what another launcher tells by this one."""
+    if not _STARTED_BY.fullmatch(name):
+        return None
+    return next((own for like, own in _COUNTERPARTS.items() if re.search(like, name)), None)
+
 
 def without_launchers(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment for torchrun: it does not say that another launcher gave out the ranks."""

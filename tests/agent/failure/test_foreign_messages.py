@@ -34,6 +34,11 @@ from tests.rows import has_rows_for
         ("CUDA error: no kernel image is available for execution", Kind.NO_GPU_KERNEL),
         ("AssertionError: Torch not compiled with CUDA enabled", Kind.NO_CUDA),
         ("RuntimeError: No CUDA GPUs are available", Kind.NO_CUDA),
+        (
+            "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'. Did you mean",
+            Kind.NO_CUDA,
+        ),
+        ("RuntimeError: Tried to instantiate dummy base class CUDAGraph", Kind.NO_CUDA),
         ("RuntimeError: Distributed package doesn't have NCCL built in", Kind.NO_CUDA),
         ("ProcessGroupNCCL is only supported with GPUs, no GPUs found!", Kind.NO_CUDA),
         ("CUDA driver version is insufficient for CUDA runtime", Kind.OLD_DRIVER),

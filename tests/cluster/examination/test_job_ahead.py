@@ -97,6 +97,36 @@ def test_what_a_script_may_make_itself_is_not(text: str):
     assert placed(text) == set()
 
 
+@pytest.mark.parametrize("path", ["/scratch/a/b.pt", "~/a/b.pt"])
+@pytest.mark.parametrize(
+    ("text", "is_asked"),
+    [
+        ("torch.load(P)", True),
+        ("if rank == 0:\n    torch.save(model, P)\ndist.barrier()\ntorch.load(P)", False),
+        ("def save():\n    torch.save(model, P)\ntorch.load(P)", False),
+        ("if rank == 0:\n    prepare(P)\ntorch.load(P)", False),
+        ("os.makedirs(os.path.dirname(P))\ntorch.load(P)", False),
+        ("subprocess.run(['make', 'data'])\ntorch.load(P)", False),
+        ("if not os.path.exists(P):\n    download()\ntorch.load(P)", False),
+        ("if not Path(P).is_file():\n    download()\ntorch.load(P)", False),
+        ("model.save_pretrained(P)\ntorch.load(f'{P}/x.pt')", False),
+        ("torch.save(model, '/elsewhere.pt')\ntorch.load(P)", True),
+        ("def main():\n    own = P\n    prepare(own)\n    torch.load(own)\nmain()", False),
+    ],
+)
+def test_what_a_script_may_make_at_an_absolute_path_is_not_asked_for(
+    text: str, is_asked: bool, path: str
+):
+    job = spec({"train.py": f"P = {path!r}\n{text}"})
+    asked = question_of(job_ahead(job, "node1"), job)
+    assert [one.path for one in asked.paths if one.use == "input"] == [path] * is_asked
+
+
+def test_what_a_module_does_as_a_script_is_nothing_that_its_import_needs():
+    helper = "if __name__ == '__main__':\n    import pandas"
+    assert modules(spec({"train.py": "import helper", "helper.py": helper})) == {"pandas": False}
+
+
 def test_arguments_that_name_a_file_are_looked_for_but_for_what_it_makes():
     words = ("--config", "conf.yaml", "--out=run.json", "--resume", "a.pt", "--lr", "1e-3", "b.csv")
     assert placed("", *words) == {"/shared/conf.yaml", "/shared/b.csv"}

@@ -21,6 +21,13 @@ parser.add_argument("--steps", type=int)
 options = parser.parse_args()
 """
 
+REQUIRED = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, required=True)
+options = parser.parse_args()
+"""
+
 
 def launching(
     case: Case,
@@ -107,6 +114,28 @@ SCRIPTS = (
         "the script, which runs on it alone, computes on CUDA in any case, and it has no GPU",
         "stops",
         lambda case: only_on_second(launching(case, "import torch\ntorch.ones(1, device='cuda')")),
+    ),
+    Fault(
+        "script-gpus",
+        "the script, which runs on it alone, ends where it does not count enough GPUs",
+        "slows",
+        lambda case: only_on_second(
+            launching(case, "import sys, torch\nif torch.cuda.device_count() < 2:\n    sys.exit()")
+        ),
+    ),
+    Fault(
+        "script-variables",
+        "the script, which runs on it alone, takes its rank from a variable of mpirun",
+        "stops",
+        lambda case: only_on_second(
+            launching(case, "import os\nos.environ['OMPI_COMM_WORLD_LOCAL_RANK']")
+        ),
+    ),
+    Fault(
+        "script",
+        "the script requires the argument that torch.distributed.launch gave",
+        "stops",
+        lambda case: launching(case, REQUIRED),
     ),
     Fault(
         "interface-names",

@@ -23,7 +23,30 @@ def whats(needs: tuple[Need, ...], *, certain: bool | None = None) -> set[str]:
         ("from __future__ import annotations", set(), set()),
         ("try:\n    import flash_attn\nexcept ImportError:\n    flash_attn = None", set(), set()),
         ("def main():\n    import pandas", set(), {"pandas"}),
-        ("if fast:\n    import wandb", set(), {"wandb"}),
+        ("if fast:\n    import wandb", set(), set()),
+        ("if __name__ == '__main__':\n    import wandb", {"wandb"}, set()),
+        ("def main():\n    import pandas\nmain()", {"pandas"}, set()),
+        ("@record\ndef f():\n    import a\nif __name__ == '__main__':\n    f()", {"a"}, set()),
+        (
+            "def f():\n    import a\nimport torch as t\nt.multiprocessing.spawn(f)",
+            {"a", "torch"},
+            set(),
+        ),
+        ("@app.command()\ndef main():\n    import a\nmain()", set(), {"a"}),
+        ("def rows():\n    import a\n    yield 1\nrows()", set(), {"a"}),
+        ("with suppress(ImportError):\n    import apex", set(), set()),
+        ("if not ready():\n    sys.exit()\nimport late", set(), {"late"}),
+        (
+            "def f():\n    if not ready():\n        return\n    import late\nf()\nimport b",
+            {"b"},
+            {"late"},
+        ),
+        ("def f():\n    if not ready():\n        sys.exit()\nf()\nimport late", set(), {"late"}),
+        ("import sys\nsys.path.insert(0, '..')\nimport late", {"sys"}, {"late"}),
+        ("import sys\nsys.path += ['..']\nimport late", {"sys"}, {"late"}),
+        ("import os\nos.system('pip install late')\nimport late", {"os"}, {"late"}),
+        ("run([sys.executable, '-m', 'pip', 'install', 'late'])\nimport late", set(), {"late"}),
+        ("import sys\nsys.modules['late'] = fake\nimport late", {"sys"}, {"late"}),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import x", {"typing"}, set()),
         ("import importlib\nimportlib.import_module('apex.amp')", {"importlib", "apex"}, set()),
         ("__import__('apex')", {"apex"}, set()),
@@ -63,10 +86,34 @@ def test_the_line_of_an_error_is_known():
         ("import os\nos.environ.setdefault('X', '1')\ny = os.environ['X']", set()),
         ("import os\nrank = os.environ['RANK'], os.environ['MNTRAIN_JOB']", set()),
         ("import os\ntry:\n    x = os.environ['X']\nexcept KeyError:\n    x = 1", set()),
+        ("import os\nif 'X' in os.environ:\n    x = os.environ['X']", set()),
+        ("import os\nx = os.environ['X'] if 'X' in os.environ else 1", set()),
+        ("import os\nx = 'X' in os.environ and os.environ['X']", set()),
+        ("import os\nif os.getenv('X'):\n    pass\nx = os.environ['X']", set()),
+        ("import os\nif os.environ.get('X') is None:\n    choose()\nx = os.environ['X']", set()),
+        ("import os\nif 'X' not in os.environ.keys():\n    f()\nx = os.environ['X']", set()),
+        ("import os\nif args.slurm:\n    x = os.environ['X']", set()),
+        ("from contextlib import suppress\nwith suppress(KeyError):\n    os.environ['X']", set()),
     ],
 )
 def test_variables_that_it_takes_without_a_default(text: str, names: set[str]):
     assert whats(read_script(text).variables) == names
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "load_dotenv()",
+        "dotenv.load_dotenv('.env')",
+        "os.environ.update(read())",
+        "os.environ[name] = '1'",
+        "os.environ |= read()",
+        "exec(open('settings.py').read())",
+    ],
+)
+def test_a_variable_that_it_may_set_itself_is_not_certain(line: str):
+    text = f"import os\n{line}\nroot = os.environ['DATA_ROOT']"
+    assert [one.is_certain for one in read_script(text).variables] in ([], [False])
 
 
 def test_a_variable_that_the_launch_gives_is_there():
@@ -138,10 +185,26 @@ def test_files_that_it_reads(text: str, path: str, certain: bool):
         "try:\n    open('/data/a')\nexcept OSError:\n    pass",
         "root = '/data'\nroot = f()\nopen(root + '/a')",
         "for root in roots:\n    open(root)",
+        "root = '/data'\ntry:\n    root = cfg.root\nfinally:\n    pass\nopen(root)",
+        "root = '/data'\nroot, x = f()\nopen(root)",
+        "root = '/data'\nfrom settings import root\nopen(root)",
+        "root = '/data'\nexec(open(name).read())\nopen(root)",
+        "root = '/data'\nglobals().update(read())\nopen(root)",
+        "root = '/data'\ndef f(root):\n    open(root)\nf('/other')",
+        "class Settings:\n    root = '/data'\nopen(root)",
+        "with suppress(OSError):\n    open('/data/a')",
     ],
 )
 def test_of_files_that_it_may_do_without_nothing_is_said(text: str):
     assert read_script(text).reads == ()
+
+
+PARSED = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--device", default="cuda")
+args = parser.parse_args()
+"""
 
 
 @pytest.mark.parametrize(
@@ -159,10 +222,33 @@ def test_of_files_that_it_may_do_without_nothing_is_said(text: str):
         ("dist.init_process_group('gloo')", False),
         ("torch.cuda.is_available()", False),
         ("device = torch.device('cuda')", False),
+        ("torch.cuda.set_device(local_rank)", True),
+        ("torch.cuda.set_device(None)", False),
+        ("model.cuda(rank)", False),
+        ("device = torch.device('cuda')\nmodel.to(device)", True),
+        ("device = f'cuda:{rank}'\nmodel.to(device)", True),
+        ("device = 'cuda'\nexec(open('configurator.py').read())\nmodel.to(device)", False),
+        (
+            "device = 'cuda'\nif not torch.cuda.is_available():\n    device = 'cpu'\nx.to(device)",
+            False,
+        ),
+        ("device = 'cuda' if torch.cuda.is_available() else 'cpu'\nx.to(device)", False),
+        ("def main():\n    x.to('cuda')\nif __name__ == '__main__':\n    main()", True),
+        ("if not torch.cuda.is_available():\n    sys.exit()\nx.to('cuda')", None),
+        ("if not enough_gpus(2):\n    print('no')\n    sys.exit()\nx.cuda()", None),
+        ("if torch.cuda.device_count() < 2:\n    exit(0)", None),
+        ("if not torch.cuda.is_available():\n    raise RuntimeError('no GPU')", True),
+        ("assert torch.cuda.is_available(), 'no GPU'", True),
+        (f"{PARSED}x.to(args.device)", True),
+        (f"{PARSED}args.device = 'cpu'\nx.to(args.device)", False),
+        (f"{PARSED}args = tune(args)\nx.to(args.device)", False),
+        (f"{PARSED}vars(args).update(read())\nx.to(args.device)", False),
     ],
 )
-def test_what_fails_without_a_gpu(text: str, is_needed: bool):
-    assert bool(read_script(text).gpus) is is_needed
+def test_what_fails_without_a_gpu(text: str, is_needed: bool | None):
+    """``None``: it may end where there is none."""
+    found = [one.is_certain for one in read_script(text).gpus]
+    assert found == ([] if is_needed is False else [is_needed is True])
 
 
 def test_what_it_sets_of_its_environment_in_any_case():
