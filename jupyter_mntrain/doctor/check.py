@@ -65,7 +65,8 @@ class JobAhead(Record, frozen=True):
         mixed_versions: it was acknowledged that versions differ.
         name: of its script.
         script: what its text tells; ``None`` if it is not known here, or there is none.
-        unsent: files that it reads by a relative path, and that are not sent with it.
+        unsent: files that it reads by a relative path and modules of its own that are not sent
+            with it, with the option that sends each; empty if it is not on this machine.
         placed: where on the nodes those are that it reads by a relative path, if it runs in a
             folder of theirs.
         given: relative paths among its arguments, and where they are there.
@@ -77,7 +78,7 @@ class JobAhead(Record, frozen=True):
     mixed_versions: bool = False
     name: str = ""
     script: ScriptNeeds | None = None
-    unsent: frozenset[str] = frozenset()
+    unsent: dict[str, str] = {}
     placed: dict[str, str] = {}
     given: dict[str, str] = {}
 

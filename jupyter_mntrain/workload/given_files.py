@@ -53,7 +53,7 @@ def given_files(given: Sequence[str], directory: Path) -> GivenFiles:
             notes += listing.notes
             files = [one._replace(name=prefix + one.name) for one in listing.files]
         else:
-            files = [_found(name, path)]
+            files = [found_file(name, path)]
         for one in files:
             other = found.setdefault(one.name, one)
             if other.path.resolve() != one.path.resolve():
@@ -80,6 +80,7 @@ def joined(project: Listing, given: GivenFiles) -> Listing:
         (*project.files, *more),
         tuple(dict.fromkeys((*project.folders, *_new(given.others.folders, by_name)))),
         (*project.notes, *given.others.notes),
+        project.left_out,
     )
 
 
@@ -106,7 +107,12 @@ def _name_of(text: str, path: Path, directory: Path) -> str:
     return path.name
 
 
-def _found(name: str, path: Path) -> Found:
+def found_file(name: str, path: Path) -> Found:
+    """A file to send.
+
+    Raises:
+        SpecError: it cannot be read, or is no file.
+    """
     try:
         told = path.stat()
     except OSError:

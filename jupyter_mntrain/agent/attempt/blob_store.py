@@ -18,7 +18,7 @@ from typing import NamedTuple
 from jupyter_mntrain.agent.access.limits import TooManyError
 from jupyter_mntrain.launch.files.arriving import SPARE_BYTES
 from jupyter_mntrain.launch.files.records import HeldThing
-from jupyter_mntrain.launch.project.tree import SHA256, Tree, read_tree
+from jupyter_mntrain.launch.project.tree import SHA256, Tree, blob_path, read_tree
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -73,7 +73,7 @@ class BlobStore:
         """
         if not _SHA256.fullmatch(sha256):
             raise SpecError(f"{sha256[:80]!r} is no SHA-256")
-        return self.directory / sha256[:2] / sha256
+        return blob_path(self.directory, sha256)
 
     def missing(self, sizes: Mapping[str, int]) -> tuple[str, ...]:
         """Those that are not here whole. The others count as used now."""

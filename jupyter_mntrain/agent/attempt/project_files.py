@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from jupyter_mntrain.launch.project.tree import BLOBS, TreeFile, read_tree
+from jupyter_mntrain.launch.project.tree import BLOBS, TreeFile, blob_path, read_tree
 from jupyter_mntrain.model.errors import SpecError
 
 _BLOCK_BYTES = 1 << 20
@@ -29,7 +29,7 @@ def write_project(attempt: Path, sha256: str) -> None:
     """
     blobs, work = attempt.parents[2] / BLOBS, attempt / "work"
     try:
-        tree = read_tree(_stored(blobs, sha256).read_bytes())
+        tree = read_tree(blob_path(blobs, sha256).read_bytes())
     except SpecError as error:
         raise OSError(error.cause) from error
     for folder in tree.folders:
@@ -38,11 +38,7 @@ def write_project(attempt: Path, sha256: str) -> None:
         target = work / one.path
         target.parent.mkdir(mode=_EXECUTABLE, parents=True, exist_ok=True)
         with suppress(FileExistsError):
-            _write(_stored(blobs, one.sha256), target, one)
-
-
-def _stored(blobs: Path, sha256: str) -> Path:
-    return blobs / sha256[:2] / sha256
+            _write(blob_path(blobs, one.sha256), target, one)
 
 
 def _write(source: Path, target: Path, one: TreeFile) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.failure.foreign_messages import kind_of, speaks_of_peers
+from jupyter_mntrain.agent.failure.missing_file import fix_of_missing
 from jupyter_mntrain.agent.failure.printed import (
     abort_reason,
     last_error,
@@ -79,7 +80,12 @@ class RankEnding:
 
     def problem(self) -> Problem | None:
         """Why it failed; ``None`` if it did not, or torchrun ended it because of another rank."""
-        return self._told() or self._escaped() or self._of_failure()
+        found = self._told() or self._escaped() or self._of_failure()
+        escaped = self._record.escaped if self._record is not None else None
+        if found is None or found.kind is not Kind.NO_FILE or escaped is None:
+            return found
+        fix = fix_of_missing(escaped.line, self._directory)
+        return found if fix is None else msgspec.structs.replace(found, fix=fix)
 
     def _told(self) -> Problem | None:
         """Its own words: the problem that it handed over."""

@@ -14,6 +14,7 @@ from jupyter_mntrain.doctor.check import JobAhead
 from jupyter_mntrain.doctor.script.given_paths import given_paths
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, may_make, read_script
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
+from jupyter_mntrain.launch.project.ignoring import OWN
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.doctor.machine import (
@@ -28,6 +29,7 @@ from jupyter_mntrain.model.records.doctor.machine import (
     MachineQuestion,
 )
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.whereabouts import current_folder
 
 
 async def find_script(
@@ -86,7 +88,7 @@ def job_ahead(
     if text is None:
         return job
     arguments = spec.entry[2 if spec.entry[0] == "-m" else 1 :]
-    script = read_script(text, arguments, spec.environment)
+    script = read_script(text, arguments, spec.environment, name=name)
     sent = _sent(spec, project) | {*there.beside}
     foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project))
     return msgspec.structs.replace(
@@ -97,7 +99,7 @@ def job_ahead(
             names=tuple(one for one in foreign if ":" in one.what),
         ),
         # A folder of the nodes has files of its own.
-        unsent=frozenset(_relative(script, sent) if spec.workdir is None else ()),
+        unsent=_unsent(_relative(script, sent), foreign, project) if spec.workdir is None else {},
         placed=_placed(spec.workdir, _relative(script, _sent(spec, project))),
         given=_placed(spec.workdir, given_paths(arguments, script)),
     )
@@ -221,6 +223,26 @@ def _source(project: StagedProject, name: str) -> Path | None:
 
 def _sent(spec: JobSpec, project: StagedProject | None) -> set[str]:
     return {*spec.files, *(project.names if project else ())}
+
+
+def _unsent(
+    paths: Iterable[str], modules: Iterable[Need], project: StagedProject | None
+) -> dict[str, str]:
+    """What is read and not sent, and which option sends it, if it is on this machine."""
+    found = {one: _how_to_send(one, project) for one in paths}
+    for name in (one.what for one in modules if ":" not in one.what):
+        if how := _how_to_send(f"{name}.py", project):
+            found[name] = how
+        elif _how_to_send(f"{name}/__init__.py", project):
+            found[name] = _how_to_send(name, project)
+    return found
+
+
+def _how_to_send(path: str, project: StagedProject | None) -> str:
+    """The option; empty if it is not here."""
+    if project is not None and project.tree.leaves_out(path) and (project.root / path).exists():
+        return f"the line !{path} in {project.root / OWN}"
+    return f"--file {path}" if (current_folder() / path).exists() else ""
 
 
 def _relative(script: ScriptNeeds, sent: Iterable[str]) -> Iterator[str]:

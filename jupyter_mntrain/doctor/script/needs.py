@@ -32,6 +32,7 @@ _WRITERS: Final[Mapping[str, int]] = {
 }
 _READERS: Final[Mapping[str, int]] = {
     **dict.fromkeys(("torch.load", "np.load", "np.loadtxt", "np.genfromtxt", "from_file"), 0),
+    **dict.fromkeys(("memmap", "OmegaConf.load", "imread", "read_image", "fromfile"), 0),
     **dict.fromkeys(("load_file", "safe_open", "load_from_disk", "listdir", "scandir"), 0),
     **dict.fromkeys(("read_csv", "read_json", "read_parquet", "read_table", "read_pickle"), 0),
 }
@@ -123,6 +124,7 @@ def read_script(
     arguments: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     *,
+    name: str = "",
     is_main: bool = True,
 ) -> ScriptNeeds:
     """Read what a script needs. Functions are read where they are called in any case.
@@ -130,6 +132,7 @@ def read_script(
     Args:
         arguments: that it is launched with.
         environment: variables that the launch gives its ranks.
+        name: its path, from the folder that it runs in.
         is_main: otherwise somebody imports it.
     """
     try:
@@ -139,7 +142,7 @@ def read_script(
     except ValueError as error:  # a null byte
         return ScriptNeeds(error=str(error))
     given, told = environment or {}, parsed(tree, arguments)
-    paths = PathReader(given, told, arguments)
+    paths = PathReader(given, told, arguments, name)
     reading = _ScriptReading(paths, tree, is_main=is_main)
     reading.block(tree.body, is_certain=True)
     unset = [one for one in reading.variables if one.what not in given]
@@ -169,6 +172,8 @@ class _ScriptReading:
         }
         self._may_have_returned = self._may_have_ended = False
         """A line before may have ended the function that is read, or the script."""
+        self._is_default = False
+        """It may have set any of its variables by what is not read here, as nanoGPT does."""
         self._conditions = 0
         """Around what is read."""
         self.modules: list[Need] = []
@@ -352,11 +357,12 @@ class _ScriptReading:
         self._has_more_modules |= bool(_MORE_MODULES.fullmatch(whole.replace("\n", " ")))
         self._has_more_variables |= bool(_MORE_VARIABLES.fullmatch(called))
         if _NEW_NAMES.fullmatch(called):
+            self._is_default = True
             self._paths.forget()
         self._follow(node, called, is_certain)
         of = node.func.value if isinstance(node.func, ast.Attribute) else None
         if is_certain and self._needs_gpu(node, called, last):
-            self.gpus.append(Need(ast.unparse(node), node.lineno, is_certain))
+            self.gpus.append(Need(ast.unparse(node), node.lineno, not self._is_default))
         if last == "open":
             is_built_in = called in _OPENERS and node.args
             path, mode = (node.args[0], node.args[1:]) if is_built_in else (of, node.args)
@@ -366,7 +372,8 @@ class _ScriptReading:
         for known, is_written in ((_WRITERS, True), (_READERS, False)):
             place = known.get(called, known.get(last))
             if place is not None and len(node.args) > place:
-                self._note(node.args[place], is_certain, is_written=is_written)
+                is_made = is_written or (last == "memmap" and _is_written((), node.keywords))
+                self._note(node.args[place], is_certain, is_written=is_made)
 
     def _needs_gpu(self, node: ast.Call, called: str, last: str) -> bool:
         """Whether a call fails where there is no GPU."""
@@ -388,6 +395,7 @@ class _ScriptReading:
         if path is None or told is None or not told.path.strip("./"):
             return
         # A folder that somebody gave a script to write to, it does write to.
+        is_certain = is_certain and not self._is_default
         need = Need(told.path, path.lineno, is_certain or (is_written and told.is_given))
         (self.writes if is_written else self.reads).append(need)
 

@@ -53,6 +53,7 @@ class PathReader:
         environment: that the launch gives.
         arguments: of the script, as its argparse takes them.
         words: the same, as they are given.
+        script: the path of the script itself, as ``__file__`` has it.
     """
 
     def __init__(
@@ -60,9 +61,10 @@ class PathReader:
         environment: Mapping[str, str],
         arguments: Parsed | None,
         words: Sequence[str] = (),
+        script: str = "",
     ) -> None:
         self._environment, self._arguments, self._words = environment, arguments, words
-        self._names: dict[str, Told | None] = {}
+        self._names: dict[str, Told | None] = {"__file__": Told(script)} if script else {}
         self._ever: dict[str, list[Told]] = {}
 
     @contextmanager
@@ -86,7 +88,7 @@ class PathReader:
     def moments(self) -> Iterator[None]:
         """Give each variable, one after the other, every value that it ever had."""
         for at in range(min(_MOST_VALUES, max(map(len, self._ever.values()), default=1))):
-            self._names = {
+            self._names |= {
                 name: found[min(at, len(found) - 1)] for name, found in self._ever.items()
             }
             yield
@@ -102,8 +104,9 @@ class PathReader:
         self._names[name] = found
 
     def forget(self) -> None:
-        """Any variable may be another from now on."""
-        self._names = dict.fromkeys(self._names)
+        """Any variable may be another from now on, if the script was given any arguments."""
+        if self._words:
+            self._names = dict.fromkeys(self._names)
 
     def of(self, node: ast.expr) -> Told | None:
         """What an expression says; ``None`` if its text does not tell."""
@@ -123,11 +126,8 @@ class PathReader:
                 return found if found is not None and found.text else None
             case ast.Attribute(value=of, attr=attribute):
                 return self._attribute(of, attribute)
-            case ast.Subscript(value=of, slice=ast.Constant(value=str() as name)):
-                return self._variable(name) if _is_environment(of) else None
-            case ast.Subscript(value=of, slice=ast.Constant(value=int() as at)):
-                is_given = ast.unparse(of) in ("sys.argv", "argv") and 0 < at <= len(self._words)
-                return Told(self._words[at - 1], is_given=True) if is_given else None
+            case ast.Subscript(value=of, slice=ast.Constant(value=at)):
+                return self._item(of, at)
         return self._call(node) if isinstance(node, ast.Call) else None
 
     def _call(self, node: ast.Call) -> Told | None:
@@ -146,6 +146,8 @@ class PathReader:
             return found
         if last in _WRAPPERS and len(node.args) == 1:
             return self.of(node.args[0])
+        if last == "dirname" and first is not None:
+            return self._parent(first)
         if last in _METHODS and isinstance(node.func, ast.Attribute):
             return self.of(node.func.value)
         if last == "joinpath" and isinstance(node.func, ast.Attribute) and first is not None:
@@ -185,9 +187,23 @@ class PathReader:
 
     def _parent(self, of: ast.expr) -> Told | None:
         found = self.of(of)
-        if found is None or not found.is_whole:
-            return None
+        if found is None or not found.is_whole or found.text in ("", "."):
+            return None  # the folder above the one that a script runs in
         return found._replace(text=str(PurePosixPath(found.text).parent))
+
+    def _item(self, of: ast.expr, at: object) -> Told | None:
+        """A variable of the environment, a word that was given, or a folder above a path."""
+        if isinstance(at, str):
+            return self._variable(at) if _is_environment(of) else None
+        if not isinstance(at, int):
+            return None
+        if isinstance(of, ast.Attribute) and of.attr == "parents":
+            found = self.of(of.value)
+            above = PurePosixPath(found.text).parents if found is not None else ()
+            is_there = found is not None and found.is_whole and 0 <= at < len(above)
+            return found._replace(text=str(above[at])) if found and is_there else None
+        is_given = ast.unparse(of) in ("sys.argv", "argv") and 0 < at <= len(self._words)
+        return Told(self._words[at - 1], is_given=True) if is_given else None
 
 
 def _under(left: Told | None, right: Told | None) -> Told | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final
 
@@ -41,9 +41,16 @@ class ImportedModules(Check):
             if node.facts is None:
                 yield self.unknown(node, "its agent did not tell")
             elif node.facts.lacking is not None:
-                yield self._judged(node, node.facts, maybe)
+                unsent = case.job.unsent if case.job else {}
+                yield self._judged(node, node.facts, maybe, unsent)
 
-    def _judged(self, node: Examined, facts: MachineFacts, maybe: Collection[str]) -> Finding:
+    def _judged(
+        self,
+        node: Examined,
+        facts: MachineFacts,
+        maybe: Collection[str],
+        unsent: Mapping[str, str],
+    ) -> Finding:
         if not facts.lacking:
             return self.passed(node, "found")
         judge = self.slows if set(facts.lacking) <= set(maybe) else self.stops
@@ -63,12 +70,15 @@ class ImportedModules(Check):
                 "version has",
             )
         names = ", ".join(map(shown_line, modules[:MOST_NAMED]))
+        here = next((one for one in modules if unsent.get(one)), None)
         return judge(
             node,
             f"no {names}",
             Kind.NO_MODULE,
             cause=f"{python} does not find {names}, which the script imports",
-            fix=f"on {node.name}: {python if facts.loaded else 'python'} -m pip install the "
+            fix=f"send {shown_line(here)}, which is here: {shown_line(unsent[here])}"
+            if here is not None
+            else f"on {node.name}: {python if facts.loaded else 'python'} -m pip install the "
             "packages that have them; or send your own modules: --project DIR",
         )
 

@@ -192,13 +192,19 @@ class ScriptFiles(Check):
                 yield self.passed(node, "there")
 
     def _unsent(self, node: Examined, job: JobAhead, unsent: Sequence[Need]) -> Finding:
-        first = unsent[0]
+        first = next((one for one in unsent if job.unsent[one.what]), unsent[0])
+        path, how = shown_line(first.what), shown_line(job.unsent[first.what])
+        here = "is here, but is not sent" if how else "is not sent with the job"
+        fix = (
+            f"send it: {how}"
+            if how
+            else f"send it: --file {path}, or --project for its whole folder; or give the absolute "
+            "path that it has on the nodes"
+        )
         problem = Problem(
             kind=Kind.NO_FILE,
-            cause=f"{_name(job)} reads {shown_line(first.what)} in line {first.line}, which is not "
-            "sent with the job",
-            fix=f"send it: --file {shown_line(first.what)}, or --project for its whole folder; or "
-            "give the absolute path that it has on the nodes",
+            cause=f"{_name(job)} reads {path} in line {first.line}, which {here}",
+            fix=fix,
         )
         # It may make it itself, or change to another folder.
         return self.found("slows", node, shown_line(first.what), problem)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from jupyter_mntrain.model import tunables
+
 GIT, OWN = ".gitignore", ".mntrainignore"
 """Both have git's patterns. What ``.mntrainignore`` says wins: ``!data.bin`` sends a file that git
-ignores.
+ignores. As in git, ``.gitignore`` says nothing of files that are tracked.
 """
+
+_GIT_PATIENCE_S = tunables.seconds("projects.git_patience_s")
 
 _USUAL = GitIgnoreSpec.from_lines(
     [".git", ".hg", ".svn", "__pycache__/", "*.pyc", ".ipynb_checkpoints/", ".DS_Store"]
@@ -26,26 +32,67 @@ class IgnoreRules:
     """
 
     def __init__(self, root: Path) -> None:
-        self._git = tuple(_outer_rules(root))
+        outer = tuple(_outer_rules(root))
+        # A folder that is named is meant, also one that git ignores whole, such as runs/.
+        self._git = () if _said(outer, root, is_folder=True) else outer
+        self._tracked = _tracked(root)
+        self._wanted: frozenset[Path] = frozenset()
+        """Folders of what ``.mntrainignore`` sends: git's patterns may ignore them whole."""
         self._own: tuple[tuple[Path, GitIgnoreSpec], ...] = ()
 
     def entered(self, folder: Path) -> IgnoreRules:
         """The rules within a folder, with those of its own files."""
         inner = object.__new__(IgnoreRules)
+        inner._tracked = self._tracked
         inner._git = (*self._git, *_rules_in(folder, GIT))
         inner._own = (*self._own, *_rules_in(folder, OWN))
+        inner._wanted = self._wanted | _wanted_in(folder)
         return inner
 
     def ignores(self, path: Path, *, is_folder: bool) -> bool:
         """Whether a file or folder stays at home."""
-        for rules in (self._own, self._git):
-            for base, patterns in reversed(rules):
-                found = patterns.check_file(_below(base, path, is_folder)).include
-                if found is not None:
-                    return found
+        own = _said(self._own, path, is_folder=is_folder)
+        if own is not None:
+            return own
+        if path in self._tracked or path in self._wanted:
+            return False
+        return self.is_usual(path, is_folder=is_folder) or bool(
+            _said(self._git, path, is_folder=is_folder)
+        )
+
+    def is_usual(self, path: Path, *, is_folder: bool) -> bool:
+        """Whether nobody would miss a file or folder: every project has such."""
         if is_folder and (path / VIRTUAL_ENVIRONMENT).exists():
             return True
         return bool(_USUAL.check_file(path.name + "/" * is_folder).include)
+
+
+def _said(
+    rules: tuple[tuple[Path, GitIgnoreSpec], ...], path: Path, *, is_folder: bool
+) -> bool | None:
+    """Whether the innermost pattern that names a path ignores it; ``None`` if none names it."""
+    for base, patterns in reversed(rules):
+        found = patterns.check_file(_below(base, path, is_folder)).include
+        if found is not None:
+            return found
+    return None
+
+
+def _tracked(root: Path) -> frozenset[Path]:
+    """The files below a folder that git tracks, and the folders of those; none without git."""
+    if not any((one / ".git").exists() for one in (root, *root.parents)):
+        return frozenset()
+    command = ["git", "-C", str(root), "ls-files", "-z"]
+    own = {name: text for name, text in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        told = subprocess.run(
+            command, env=own, capture_output=True, timeout=_GIT_PATIENCE_S, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return frozenset()
+    files = {root / os.fsdecode(one) for one in told.split(b"\0") if one}
+    folders = {folder for one in files for folder in one.parents if folder.is_relative_to(root)}
+    return frozenset(files | folders)
 
 
 def _outer_rules(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
@@ -61,11 +108,22 @@ def _outer_rules(root: Path) -> list[tuple[Path, GitIgnoreSpec]]:
 
 
 def _rules_in(folder: Path, name: str) -> list[tuple[Path, GitIgnoreSpec]]:
+    lines = _lines_in(folder, name)
+    return [(folder, GitIgnoreSpec.from_lines(lines))] if lines else []
+
+
+def _lines_in(folder: Path, name: str) -> list[str]:
     try:
-        text = (folder / name).read_text(encoding="utf-8-sig", errors="replace")
+        return (folder / name).read_text(encoding="utf-8-sig", errors="replace").splitlines()
     except OSError:
         return []
-    return [(folder, GitIgnoreSpec.from_lines(text.splitlines()))]
+
+
+def _wanted_in(folder: Path) -> set[Path]:
+    """The folders above each path that ``!`` sends."""
+    lines = (one.strip() for one in _lines_in(folder, OWN))
+    paths = (one[1:].strip("/").split("/")[:-1] for one in lines if one.startswith("!"))
+    return {folder.joinpath(*parts[: end + 1]) for parts in paths for end in range(len(parts))}
 
 
 def _below(base: Path, path: Path, is_folder: bool) -> str:

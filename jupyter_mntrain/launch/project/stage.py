@@ -15,6 +15,7 @@ import msgspec
 from jupyter_mntrain.launch.project.ignoring import IgnoreRules
 from jupyter_mntrain.launch.project.tree import (
     MOST_FILES,
+    MOST_LEFT_OUT,
     Tree,
     TreeFile,
     check_tree,
@@ -63,6 +64,7 @@ class Listing(NamedTuple):
     files: tuple[Found, ...]
     folders: tuple[str, ...]
     notes: tuple[Problem, ...]
+    left_out: tuple[str, ...] = ()
 
 
 class StagedProject(Record, frozen=True):
@@ -142,7 +144,8 @@ def list_folder(root: Path) -> Listing:
         raise SpecError(f"{root}: not a folder", fix="name the folder of the project")
     reader = _FolderReader(root)
     reader.read(root, "", IgnoreRules(root), frozenset())
-    return Listing(tuple(reader.files), tuple(reader.folders), tuple(reader.notes()))
+    left_out = tuple(reader.left_out)
+    return Listing(tuple(reader.files), tuple(reader.folders), tuple(reader.notes()), left_out)
 
 
 def staged(root: Path, listing: Listing, *, limit_bytes: int = LIMIT_BYTES) -> StagedProject:
@@ -161,7 +164,9 @@ def staged(root: Path, listing: Listing, *, limit_bytes: int = LIMIT_BYTES) -> S
         files.append(TreeFile(one.name, sha256, size, one.is_executable))
         if is_secret:
             secrets.append(one.name)
-    tree = Tree(files=tuple(files), folders=listing.folders)
+    sent = {one.name for one in listing.files}
+    left_out = [one for one in listing.left_out if one not in sent]
+    tree = Tree(tuple(files), listing.folders, tuple(left_out[:MOST_LEFT_OUT]))
     check_tree(tree)
     notes = (*listing.notes, *_secret_notes(secrets))
     return StagedProject(root, tree, encode_tree(tree), sources, notes)
@@ -174,6 +179,8 @@ class _FolderReader:
         self._root = root
         self.files: list[Found] = []
         self.folders: list[str] = []
+        self.left_out: list[str] = []
+        """What is ignored, but for what every project has and nobody would miss."""
         self._outside: list[str] = []
         self._odd: list[str] = []
 
@@ -188,7 +195,12 @@ class _FolderReader:
         for entry in sorted(_entries(folder), key=lambda one: one.name):
             name, path = f"{prefix}{entry.name}", folder / entry.name
             kind = self._kind_of(entry, path, name)
-            if kind is None or rules.ignores(path, is_folder=kind == "folder"):
+            if kind is None:
+                continue
+            is_folder = kind == "folder"
+            if rules.ignores(path, is_folder=is_folder):
+                if not rules.is_usual(path, is_folder=is_folder):
+                    self.left_out.append(name)
                 continue
             if kind == "folder":
                 target = path.resolve()

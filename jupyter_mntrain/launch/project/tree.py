@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 
 import msgspec
@@ -24,6 +24,9 @@ PART_BYTES = tunables.size("projects.part_bytes")
 """Largest part of a file that is sent at once."""
 
 MOST_FILES = tunables.count("projects.files")
+
+MOST_LEFT_OUT = 200
+"""Names of ignored files that nodes are told."""
 
 LONGEST_PATH_BYTES = 1024
 LONGEST_PART_BYTES = 255
@@ -46,10 +49,19 @@ class TreeFile(Record, frozen=True):
 
 
 class Tree(Record, frozen=True):
-    """All files, sorted by path, and the folders without any."""
+    """All files, sorted by path, and the folders without any.
+
+    Args:
+        left_out: paths that were ignored, for who misses them; of a folder, only its own.
+    """
 
     files: tuple[TreeFile, ...]
     folders: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def leaves_out(self, path: str) -> bool:
+        """Whether a path was ignored, or a folder that it is in."""
+        return not {path, *map(str, PurePosixPath(path).parents)}.isdisjoint(self.left_out)
 
     @property
     def size_bytes(self) -> int:
@@ -61,10 +73,16 @@ class Tree(Record, frozen=True):
         return {one.sha256: one.size_bytes for one in self.files}
 
 
+def blob_path(blobs: Path, sha256: str) -> Path:
+    """Where a node keeps a content."""
+    return blobs / sha256[:2] / sha256
+
+
 def encode_tree(tree: Tree) -> bytes:
     """The tree's own content: the same for the same files."""
     files = tuple(sorted(tree.files, key=lambda one: one.path))
-    return msgspec.json.encode(Tree(files=files, folders=tuple(sorted(tree.folders))))
+    told = Tree(files=files, folders=tuple(sorted(tree.folders)), left_out=tree.left_out)
+    return msgspec.json.encode(told)
 
 
 def sha256_of(content: bytes | bytearray) -> str:

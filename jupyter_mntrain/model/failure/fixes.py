@@ -131,6 +131,11 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "built for CUDA {cuda} on every node",
     (Kind.NOT_STARTED, "allocation"): "see the log of the allocation in {folder}",
     (Kind.NO_FILE, "outside"): "name such files with --file, or put them on every node",
+    (Kind.NO_FILE, "left out"): "{path} was not sent, since .gitignore or .mntrainignore names it: "
+    "launch with the line !{path} in .mntrainignore, or with --file {path}",
+    (Kind.NO_FILE, "unsent"): "ranks run in a copy of what was sent, and {path} is not in it: "
+    "launch with --file {path}, or with --project for its whole folder; if the script writes it, "
+    "have it make the folder first",
     (Kind.NO_FILE, "script"): "send it with --file, or give its full path",
     (Kind.NO_MODULE, "interpreter"): "install it there: {python} -m pip install {package}",
     (Kind.WAITED_TOO_LONG, "lost"): "start that node again, then: mntrain resume {job}; "

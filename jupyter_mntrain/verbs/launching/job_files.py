@@ -19,7 +19,7 @@ from jupyter_mntrain.launch.project.stage import (
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.workload.given_files import GivenFiles, joined, same_name
+from jupyter_mntrain.workload.given_files import GivenFiles, found_file, joined, same_name
 from jupyter_mntrain.workload.workload import CELL_SCRIPT, Workload, read_text
 
 _NAMED = 3
@@ -153,8 +153,22 @@ def stage_files(
             fix="launch it from its folder again: --project DIR",
         )
     root = chosen.root if chosen else context.directory
-    listing = joined(list_folder(root) if chosen else Listing((), (), ()), given)
+    listing = Listing((), (), ())
+    if chosen is not None:
+        listing = with_script(list_folder(root), root, context.directory, args.target)
+    listing = joined(listing, given)
     return staged(root, listing, limit_bytes=args.project_limit or LIMIT_BYTES)
+
+
+def with_script(listing: Listing, root: Path, directory: Path, target: str | None) -> Listing:
+    """A folder's files with the script that a person named, also where git ignores it."""
+    script = (directory / Path(target or "").expanduser()).resolve()
+    if not (script.is_relative_to(root) and script.suffix == ".py" and script.is_file()):
+        return listing
+    name = script.relative_to(root).as_posix()
+    if name in {one.name for one in listing.files}:
+        return listing
+    return listing._replace(files=(*listing.files, found_file(name, script)))
 
 
 def in_project(

@@ -127,6 +127,37 @@ def test_what_a_module_does_as_a_script_is_nothing_that_its_import_needs():
     assert modules(spec({"train.py": "import helper", "helper.py": helper})) == {"pandas": False}
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open('data/train.bin')",
+        "np.memmap(os.path.join('data', 'train.bin'))\nopen(os.path.join('data', 'train.bin'))",
+        "open(Path(__file__).parent / 'data' / 'train.bin')",
+        "open(Path(__file__).resolve().parents[0] / 'data/train.bin')",
+        "open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'data', 'train.bin'))",
+    ],
+)
+def test_what_a_script_reads_and_git_ignores_is_named_with_what_sends_it(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "train.bin").write_bytes(b"x")
+    (tmp_path / "train.py").write_text(line)
+    (tmp_path / ".gitignore").write_text("*.bin\nlocal.py\n")
+    (tmp_path / "local.py").write_text("")
+    monkeypatch.chdir(tmp_path / "data")
+    found = job_ahead(spec({}), "node1", stage_project(tmp_path)).unsent
+    assert found == {"data/train.bin": f"the line !data/train.bin in {tmp_path / '.mntrainignore'}"}
+    monkeypatch.chdir(tmp_path)
+    alone = job_ahead(spec({"train.py": f"import local\n{line}"}), "node1").unsent
+    assert alone == {"data/train.bin": "--file data/train.bin", "local": "--file local.py"}
+
+
+def test_what_is_nowhere_is_named_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert job_ahead(spec({"train.py": "open('a.bin')"}), "node1").unsent == {"a.bin": ""}
+
+
 def test_arguments_that_name_a_file_are_looked_for_but_for_what_it_makes():
     words = ("--config", "conf.yaml", "--out=run.json", "--resume", "a.pt", "--lr", "1e-3", "b.csv")
     assert placed("", *words) == {"/shared/conf.yaml", "/shared/b.csv"}

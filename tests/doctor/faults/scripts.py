@@ -34,7 +34,7 @@ def launching(
     text: str,
     arguments: Sequence[str] = (),
     *,
-    unsent: Sequence[str] = (),
+    unsent: dict[str, str] | None = None,
     **fields: dict[str, str],
 ) -> Case:
     """A script is to be launched, with the second node as its head."""
@@ -43,7 +43,7 @@ def launching(
         is_gloo=True,
         name="train.py",
         script=read_script(text, arguments),
-        unsent=frozenset(unsent),
+        unsent=unsent or {},
         **fields,
     )
     return msgspec.structs.replace(case, job=job)
@@ -197,7 +197,17 @@ SCRIPTS = (
         "script-files",
         "the script, which runs on it alone, reads a file that is not sent with it",
         "slows",
-        lambda case: only_on_second(launching(case, "open('words.json')", unsent=("words.json",))),
+        lambda case: only_on_second(
+            launching(case, "open('words.json')", unsent={"words.json": ""})
+        ),
+    ),
+    Fault(
+        "script-files",
+        "the script, which runs on it alone, reads a file of its project that git ignores",
+        "slows",
+        lambda case: only_on_second(
+            launching(case, "open('data.bin')", unsent={"data.bin": "the line !data.bin in …"})
+        ),
     ),
     Fault(
         "torch-import",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,40 @@ def test_patterns_of_the_repository_around_it_hold(tmp_path: Path) -> None:
     write(tmp_path, ".git/config", "train/a.py", "train/a.ckpt", "train/out/b.py")
     (tmp_path / ".gitignore").write_text("*.ckpt\n/train/out\n")
     assert names(tmp_path / "train") == ["a.py"]
+
+
+def git(root: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(root), *words], check=True, capture_output=True)
+
+
+def test_what_git_tracks_is_sent_whatever_its_patterns_say(tmp_path: Path) -> None:
+    write(
+        tmp_path, "a.py", "conf/a.yaml", "conf/b.yaml", "out/deep/kept.txt", "out/run.txt", "c.pyc"
+    )
+    (tmp_path / ".gitignore").write_text("conf/\nout/\n")
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "-f", "a.py", "conf/a.yaml", "out/deep/kept.txt", "c.pyc")
+    assert names(tmp_path) == [".gitignore", "a.py", "c.pyc", "conf/a.yaml", "out/deep/kept.txt"]
+    assert stage_project(tmp_path).tree.left_out == ("conf/b.yaml", "out/run.txt")
+    assert names(tmp_path / "conf") == ["a.yaml", "b.yaml"], "it was named, though git ignores it"
+    (tmp_path / ".mntrainignore").write_text("a.yaml\n")
+    assert "conf/a.yaml" not in names(tmp_path)
+    git_folder = tmp_path / ".git"
+    (git_folder / "index").write_bytes(b"damaged")
+    assert "out/deep/kept.txt" not in names(tmp_path), "without git its patterns hold"
+
+
+def test_what_is_left_out_is_known(tmp_path: Path) -> None:
+    write(tmp_path, "a.py", "data/train.bin", "data/val.bin", "x.log", "venv/pyvenv.cfg", "a.pyc")
+    (tmp_path / ".gitignore").write_text("data/\n*.log\nvenv/\n")
+    tree = stage_project(tmp_path).tree
+    assert tree.left_out == ("data", "x.log")
+    assert [tree.leaves_out(one) for one in ("data/train.bin", "x.log", "a.py", "dat")] == [
+        True, True, False, False,
+    ]  # fmt: skip
+    (tmp_path / ".mntrainignore").write_text("!data/train.bin\n")
+    assert names(tmp_path) == [".gitignore", ".mntrainignore", "a.py", "data/train.bin"]
+    assert stage_project(tmp_path).tree.left_out == ("data/val.bin", "x.log")
 
 
 def test_links_never_lead_out(tmp_path: Path) -> None:

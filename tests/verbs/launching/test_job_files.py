@@ -43,16 +43,18 @@ def test_a_script_that_imports_from_its_folder_brings_it_along(launched, cluster
         assert "project" not in data
 
 
-def test_a_script_runs_by_its_path_in_the_named_project(launched, project) -> None:
+def test_a_script_runs_by_its_path_in_the_named_project(launched, cluster, project) -> None:
     spec, _ = launched("pkg/run.py", "--project", ".")
     assert (spec.entry, spec.files) == (("pkg/run.py",), {})
     spec, _ = launched("run.py", "--project", "..", directory=project / "pkg")
     assert spec.entry == ("pkg/run.py",)
     with pytest.raises(SpecError):
         launched("train.py", "--project", "pkg")
-    (project / ".mntrainignore").write_text("train.py\n")
-    with pytest.raises(SpecError):
-        launched("train.py", "--project", ".")
+    for name in (".gitignore", ".mntrainignore"):
+        (project / name).write_text("train.py\n")
+        spec, _ = launched("train.py", "--project", ".")
+        assert spec.entry == ("train.py",)
+        assert "train.py" in cluster.projects[-1].names, "it was named, though it is ignored"
 
 
 def test_a_module_runs_by_its_name(launched) -> None:

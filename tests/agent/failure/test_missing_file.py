@@ -1,0 +1,59 @@
+"""Missing file: the fix says what is known of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.agent.failure.rank_end import RankEnding
+from jupyter_mntrain.launch.project.tree import BLOBS, Tree, blob_path, encode_tree, sha256_of
+from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised
+
+UNKNOWN = fix_of(Kind.NO_FILE)
+
+
+def told(tmp_path: Path, named: str, *, has_project: bool = True, folder: str = "") -> str:
+    attempt = tmp_path / "jobs" / "j1" / "attempt-1"
+    attempt.mkdir(parents=True)
+    content = encode_tree(Tree(files=(), left_out=("data", "a.bin")))
+    sha256 = sha256_of(content)
+    path = blob_path(tmp_path / BLOBS, sha256)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    command = {
+        "directory": folder or str(attempt / "work"),
+        "project": sha256 if has_project else None,
+    }
+    (attempt / "command.json").write_text(json.dumps(command))
+    named = named.replace("WORK", str(attempt / "work"))
+    message = f"[Errno 2] No such file or directory: {named!r}"
+    raised = Raised("FileNotFoundError", "builtins", message, monotonic_s=1.0)
+    record = ExitRecord(pid=7, monotonic_s=1.0, is_over=True, escaped=raised)
+    problem = RankEnding(attempt, Rank(0), 0, record, None, ()).problem()
+    assert problem is not None
+    return problem.fix
+
+
+@pytest.mark.parametrize("named", ["data/train.bin", "./data/train.bin", "WORK/data/train.bin"])
+def test_a_file_that_was_left_out_is_named_with_what_sends_it(tmp_path: Path, named: str):
+    assert told(tmp_path, named) == fix_of(Kind.NO_FILE, "left out", path="data/train.bin")
+
+
+@pytest.mark.parametrize("has_project", [True, False])
+def test_a_file_that_was_never_sent_is_named_too(tmp_path: Path, has_project: bool):
+    found = told(tmp_path, "x/train.bin", has_project=has_project)
+    assert found == fix_of(Kind.NO_FILE, "unsent", path="x/train.bin")
+
+
+@pytest.mark.parametrize("named", ["/data/train.bin", "../train.bin"])
+def test_of_files_elsewhere_nothing_is_known(tmp_path: Path, named: str):
+    assert told(tmp_path, named) == UNKNOWN
+
+
+def test_of_files_of_a_folder_of_the_nodes_nothing_is_known(tmp_path: Path):
+    assert told(tmp_path, "data/train.bin", folder="/shared") == UNKNOWN
