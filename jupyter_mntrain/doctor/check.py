@@ -67,6 +67,7 @@ class JobAhead(Record, frozen=True):
         script: what its text tells; ``None`` if it is not known here, or there is none.
         unsent: files that it reads by a relative path and modules of its own that are not sent
             with it, with the option that sends each; empty if it is not on this machine.
+        hides: modules beside it that Python, or torch, imports by the same name.
         placed: where on the nodes those are that it reads by a relative path, if it runs in a
             folder of theirs.
         given: relative paths among its arguments, and where they are there.
@@ -79,6 +80,7 @@ class JobAhead(Record, frozen=True):
     name: str = ""
     script: ScriptNeeds | None = None
     unsent: dict[str, str] = {}
+    hides: tuple[str, ...] = ()
     placed: dict[str, str] = {}
     given: dict[str, str] = {}
 

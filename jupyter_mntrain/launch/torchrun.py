@@ -63,6 +63,7 @@ def torchrun_command(
     cpu_count: int,
     gpus: Collection[Gpu] = (),
     of_node: Collection[str] = (),
+    has_safe_path: bool = True,
 ) -> NodeCommand:
     """Render one participant's torchrun.
 
@@ -78,10 +79,13 @@ def torchrun_command(
         cpu_count: cores the node may use, shared among its ranks.
         gpus: that the node has; ranks get the placement's by their UUIDs.
         of_node: names of the agent's own variables: they win over defaults of NCCL and torch.
+        has_safe_path: whether that Python knows ``-P``, as it does since 3.11.
     """
     root = PurePosixPath(directory)
     argv = (
         python,
+        # By default Python's own modules are looked for first in the folder that it runs in.
+        *(("-P",) if has_safe_path else ()),
         "-m",
         "torch.distributed.run",
         f"--nnodes={len(attempt.placements)}",

@@ -141,6 +141,7 @@ every stream began with all jobs and their files.
 DEFAULT_PORT = 8765
 LAST_PORT = 65535
 STOP_GRACE_S = tunables.seconds("keeper.stop_grace_s")
+FAILURE_GRACE_S = tunables.seconds("keeper.failure_grace_s")
 LONGEST_GRACE_S = tunables.seconds("verbs.longest_grace_s")
 SERVICE_TYPE = "_mntrain._tcp.local."
 
@@ -210,7 +211,7 @@ class StopRequest(Record, frozen=True):
     """
 
     reason: str
-    grace_s: float = STOP_GRACE_S
+    grace_s: float = FAILURE_GRACE_S
     attempt: int | None = None
     after_failure: bool = False
 

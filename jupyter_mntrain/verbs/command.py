@@ -18,6 +18,7 @@ from jupyter_mntrain.command_line.parser import (
 )
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.text.foreign import is_unicode
+from jupyter_mntrain.verbs.launching.other_launchers import refuse_other_launcher
 from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Verb
 
@@ -69,6 +70,10 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         raise HelpWanted(f"mntrain {__version__}")
     if args.choice is None:
         raise HelpWanted(top.format_help())
+    if args.choice == "launch":
+        refuse_other_launcher(args.rest, arguments, program)
+    elif args.choice not in TABLE:
+        refuse_other_launcher([args.choice, *args.rest], arguments, program)
     verb = TABLE[check_choice(args.choice, TABLE, "mntrain", "verb")]
     if verb.terminal_only and program.startswith("%"):
         raise bad_command(verb.terminal_only, fix=f"in a terminal there: mntrain {verb.usage}")

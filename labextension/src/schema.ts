@@ -904,6 +904,8 @@ export interface PartStatus {
  *     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
  *     ``kill_reason`` is set if somebody had it killed. ``group_size`` is the number of ranks in its
  *     process group: 1 = only itself; 0 = it never connected to another rank; ``None`` = not known.
+ *     ``killed_in`` is set if it did not end within a stop's grace: where it was then, like
+ *     ``save (train.py:5)``; empty if it did not tell.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankStatus".
@@ -919,6 +921,7 @@ export interface RankStatus {
   group_size?: number | null;
   ended_s?: number | null;
   kill_reason?: string;
+  killed_in?: string | null;
 }
 /**
  * A process of the job that has not ended, or could not be killed.

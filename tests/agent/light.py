@@ -13,7 +13,7 @@ from tests.searches import runs_all
 LIGHT = Path(__file__).with_name("light_torchrun.py")
 
 _SCRIPT = f"""#!/bin/sh
-if [ "$2" = torch.distributed.run ]; then shift 2; exec {sys.executable} {LIGHT} "$@"; fi
+if [ "$3" = torch.distributed.run ]; then shift 3; exec {sys.executable} {LIGHT} "$@"; fi
 exec {sys.executable} "$@"
 """
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job, LogLine, PeerBook
+from jupyter_mntrain.model.api import STOP_GRACE_S
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
     RefusedError,
@@ -207,7 +208,7 @@ def test_logs_are_merged_by_time_and_chosen_by_rank(
     assert "no log: node2:" in told.text
 
 
-@pytest.mark.parametrize(("end", "grace_s"), [("stop", 2.0), ("kill", 0.0)])
+@pytest.mark.parametrize(("end", "grace_s"), [("stop", STOP_GRACE_S), ("kill", 0.0)])
 def test_ending_a_job(job: Job, two: list[FakeAgent], end: str, grace_s: float) -> None:
     view = getattr(job, end)()
     assert view.state == "canceled"

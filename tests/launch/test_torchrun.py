@@ -87,6 +87,7 @@ def test_the_command_of_the_second_of_two_nodes_with_two_ranks() -> None:
     command = render(spec(), placement(1, nproc=2))
     assert command.argv == (
         "/opt/venv/bin/python",
+        "-P",
         "-m",
         "torch.distributed.run",
         "--nnodes=2",

@@ -207,7 +207,7 @@ class StandInCluster:
         return tuple(
             NodeCommand(
                 node=participant.node,
-                argv=("python", "-m", "torch.distributed.run", *spec.entry),
+                argv=("python", "-P", "-m", "torch.distributed.run", *spec.entry),
                 environment={"NCCL_SOCKET_IFNAME": "=eno1", "A": "two words", **spec.environment},
                 directory="/state/jobs/j-00000000/attempt-1/work",
             )

@@ -22,7 +22,7 @@ from jupyter_mntrain.agent.attempt.processes import (
     descendants,
     kill_all,
     marked,
-    processes_of,
+    ranks_of,
     signal_all,
     start_time,
 )
@@ -55,11 +55,16 @@ class KeeperIdentity(Record, frozen=True):
 
 
 class KeeperStatus(Record, frozen=True):
-    """What the keeper wrote when no process of the attempt was left."""
+    """What the keeper wrote when no process of the attempt was left.
+
+    Args:
+        killed: ranks that did not end within a stop's grace.
+    """
 
     exit_code: int
     ended_s: float
     leftovers: tuple[Leftover, ...] = ()
+    killed: tuple[Rank, ...] = ()
     error: str | None = None
     disk_was_full: bool = False
 
@@ -267,12 +272,8 @@ class AttemptDirectory:
         return self.identity.pid if self.identity is not None else None
 
     def living_ranks(self) -> Iterator[tuple[Rank, int]]:
-        """(rank, pid) of every rank: its oldest process, not the children it started."""
-        found: dict[Rank, int] = {}
-        for pid, environment in sorted(processes_of(self.path).items()):
-            if environment.get("RANK", "").isdecimal():
-                found.setdefault(Rank(int(environment["RANK"])), pid)
-        yield from found.items()
+        """(rank, pid) of every rank."""
+        yield from ((Rank(rank), pid) for rank, pid in ranks_of(self.path).items())
 
     @property
     def identity(self) -> KeeperIdentity | None:

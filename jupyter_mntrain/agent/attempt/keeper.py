@@ -31,17 +31,21 @@ from jupyter_mntrain.agent.attempt.processes import (
     descendants,
     kill_all,
     marked,
+    ranks_of,
     signal_all,
 )
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.files import PRIVATE, write_atomically
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
 from jupyter_mntrain.model.sources.launchers import without_launchers
+from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_SIGNAL
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")
 
 LINGER_S = tunables.seconds("keeper.linger_s")
+
+WHERE_PATIENCE_S = tunables.seconds("keeper.where_patience_s")
 
 TRIM_EVERY_S = tunables.seconds("keeper.trim_interval_s")
 
@@ -80,12 +84,13 @@ def main(directory: Path) -> int:
         if time.monotonic() - trimmed_s >= TRIM_EVERY_S:
             trimmed_s = time.monotonic()
             trim_logs(directory)
-    leftovers = _end(directory, children, times)
+    killed = _end(directory, children, times)
+    leftovers = kill_all(lambda: _alive(directory), lambda: children.wait(SCAN_INTERVAL_S))
     warnings.copy()
     times.note()
     # Without an exit code torchrun is itself among the leftovers.
     exit_code = -signal.SIGKILL if children.exit_code is None else children.exit_code
-    _finish(directory, clock=clock, exit_code=exit_code, leftovers=leftovers)
+    _finish(directory, clock=clock, exit_code=exit_code, leftovers=leftovers, killed=killed)
     return 0
 
 
@@ -114,22 +119,24 @@ class Children:
                     self.exit_code = os.waitstatus_to_exitcode(status)
 
 
-def _end(directory: Path, children: Children, times: TimeStamper) -> list[dict[str, object]]:
-    """End every process of the attempt. Returns those that could not be killed.
+def _alive(directory: Path) -> Alive:
+    return descendants(os.getpid()) | marked(directory)
+
+
+def _end(directory: Path, children: Children, times: TimeStamper) -> list[int]:
+    """Ask every process of the attempt to end. Returns the ranks that did not within the grace.
 
     SIGTERM goes to torchrun first, which forwards it to its ranks. Processes that remain without
-    torchrun get it from the keeper. After the grace everything is killed.
+    torchrun get it from the keeper.
     """
-
-    def find() -> Alive:
-        return descendants(os.getpid()) | marked(directory)
-
     begun = time.monotonic()
     if children.exit_code is None:
         os.kill(children.torchrun, signal.SIGTERM)
     asked: set[int] = set()
     alone_since: float | None = None
-    while (alive := find()) and time.monotonic() - begun < _grace(directory / "stop.json"):
+    while alive := _alive(directory):
+        if time.monotonic() - begun >= _grace(directory / "stop.json"):
+            return _ask_where(directory, children)
         if set(alive) == {children.torchrun}:
             alone_since = alone_since or time.monotonic()
             if time.monotonic() - alone_since >= LINGER_S:
@@ -140,7 +147,19 @@ def _end(directory: Path, children: Children, times: TimeStamper) -> list[dict[s
             asked.update(unasked)
         children.wait(SCAN_INTERVAL_S)
         times.note()
-    return kill_all(find, lambda: children.wait(SCAN_INTERVAL_S))
+    return []
+
+
+def _ask_where(directory: Path, children: Children) -> list[int]:
+    """Have the ranks that are left write their stacks: nobody can ask them later."""
+    ranks = ranks_of(directory)
+    for pid in ranks.values():
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, STACK_SIGNAL)  # it ends those that do not know it
+    until = time.monotonic() + WHERE_PATIENCE_S
+    while ranks and time.monotonic() < until and _grace(directory / "stop.json"):
+        children.wait(SCAN_INTERVAL_S)
+    return sorted(ranks)
 
 
 def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:
@@ -186,9 +205,11 @@ def _finish(
     clock: Clock,
     exit_code: int,
     leftovers: list[dict[str, object]],
+    killed: list[int] | None = None,
     error: str | None = None,
 ) -> None:
     result: dict[str, Any] = {"exit_code": exit_code, "ended_s": clock(), "leftovers": leftovers}
+    result["killed"] = killed or []
     if is_full(directory):
         result["disk_was_full"] = True
     content = json.dumps(result | ({"error": error} if error else {})).encode()

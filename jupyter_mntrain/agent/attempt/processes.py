@@ -54,6 +54,15 @@ def processes_of(directory: Path) -> dict[int, dict[str, str]]:
     return {pid: environment_of(pid) for pid in marked(directory)}
 
 
+def ranks_of(directory: Path) -> dict[int, int]:
+    """Rank → pid of every live rank: its oldest process, not the children it started."""
+    found: dict[int, int] = {}
+    for pid, environment in sorted(processes_of(directory).items()):
+        if environment.get("RANK", "").isdecimal():
+            found.setdefault(int(environment["RANK"]), pid)
+    return found
+
+
 def marked(directory: Path) -> Alive:
     """Every live process that carries the attempt's directory in its environment."""
     mark = f"{METRICS_VARIABLE}={metrics_of(directory)}".encode()

@@ -94,6 +94,21 @@ class StackRequest:
         )
 
 
+def last_line(directory: Path, rank: Rank) -> str:
+    """Where a rank was when it last wrote its stacks; empty if it never did.
+
+    Args:
+        directory: the attempt's.
+    """
+    path = metrics_of(directory) / STACK_FILE.format(rank)
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, _size(path) - MOST_READ))
+            return own_line(main_thread(file.read(MOST_READ).decode(errors="replace")))
+    except OSError:
+        return ""
+
+
 def answers(asked: Sequence[StackRequest]) -> list[RankStack]:
     """Return the answers after at most :data:`ANSWER_S`. Blocks; use a thread."""
     until = time.monotonic() + ANSWER_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Sequence
 
@@ -15,10 +16,12 @@ from jupyter_mntrain.agent.attempt.directory import (
 from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, Alive, describe
 from jupyter_mntrain.agent.failure.cause import explain, rank_ends
 from jupyter_mntrain.agent.failure.foreign_messages import kind_of
+from jupyter_mntrain.agent.failure.stacks import last_line
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Exited, PartEvent, RankDown
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.leftover import Leftover
@@ -42,6 +45,8 @@ class AttemptEnd:
         self._sweep_until_s: float | None = None
         self._release_until_s: float | None = None
         self.is_forced = False
+        self._killed: tuple[Rank, ...] = ()
+        """Ranks that were still there when it was forced."""
 
     @property
     def has_begun(self) -> bool:
@@ -52,6 +57,7 @@ class AttemptEnd:
     def force(self) -> None:
         """End the attempt without its keeper, which does not end it."""
         self.is_forced = True
+        self._killed = self._killed or tuple(rank for rank, _ in self._attempt.living_ranks())
         self._kill()
 
     def look(self, part: PartStatus, now_s: float) -> tuple[PartEvent, ...]:
@@ -68,6 +74,15 @@ class AttemptEnd:
         if held and now_s < self._release_until_s:
             return ()
         ended_s = status.ended_s if status else self._attempt.clock()
+        killed = [
+            RankDown(
+                rank=rank,
+                exit_code=-signal.SIGKILL,
+                killed_in=last_line(self._attempt.path, rank),
+            )
+            for rank in (status.killed if status else self._killed)
+            if part.state == "stopping"
+        ]
         downs = self._rank_ends(part, ended_s)
         exited = Exited(
             time_s=ended_s,
@@ -75,7 +90,7 @@ class AttemptEnd:
             problem=self._problem(part, status, downs, ended_s),
             leftovers=(*(status.leftovers if status else self._leftovers()), *held),
         )
-        return *downs, exited
+        return *killed, *downs, exited
 
     def _sweep(self, now_s: float) -> bool:
         """Kill what a killed keeper left behind. True once all is gone, or cannot be killed."""

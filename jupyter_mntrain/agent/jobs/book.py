@@ -24,7 +24,7 @@ from jupyter_mntrain.agent.jobs.record_file import read_record
 from jupyter_mntrain.agent.jobs.run_checkpoints import refuse_second
 from jupyter_mntrain.agent.listeners import Listeners
 from jupyter_mntrain.agent.machine.devices.cpu_limit import usable_cpus
-from jupyter_mntrain.agent.machine.software.pythons import python_of
+from jupyter_mntrain.agent.machine.software.pythons import has_safe_path, python_of
 from jupyter_mntrain.launch import torchrun_command
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model import tunables
@@ -307,6 +307,7 @@ class JobBook:
             cpu_count=usable_cpus(),
             gpus=self.gpus.read() if placement.gpus else (),
             of_node=os.environ,
+            has_safe_path=has_safe_path(python),
         )
         command.environment.update(activated)
         if (lent := self.lent_memory()) is not None:

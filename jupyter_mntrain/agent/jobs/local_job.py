@@ -27,7 +27,7 @@ from jupyter_mntrain.agent.jobs.samples.events import event_of
 from jupyter_mntrain.agent.jobs.samples.samples import Samples
 from jupyter_mntrain.agent.jobs.stopping import Stopping
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
-from jupyter_mntrain.model.api import STOP_GRACE_S, KillRequest, SaveRequest
+from jupyter_mntrain.model.api import FAILURE_GRACE_S, KillRequest, SaveRequest
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -183,7 +183,7 @@ class LocalJob:
         self.change(StopAsked(reason=reason, time_s=self.now_s(), after_failure=after_failure))
         self._stop(grace_s)
 
-    def abort(self, problem: Problem, grace_s: float = STOP_GRACE_S) -> None:
+    def abort(self, problem: Problem, grace_s: float = FAILURE_GRACE_S) -> None:
         """End this part as failed."""
         if self.is_active:
             self.change(StopAsked(reason=str(problem), problem=problem, time_s=self.now_s()))

@@ -12,6 +12,7 @@ import msgspec
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.doctor.check import JobAhead
 from jupyter_mntrain.doctor.script.given_paths import given_paths
+from jupyter_mntrain.doctor.script.hidden_modules import hidden_modules
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, may_make, read_script
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.launch.project.ignoring import OWN
@@ -100,6 +101,7 @@ def job_ahead(
         ),
         # A folder of the nodes has files of its own.
         unsent=_unsent(_relative(script, sent), foreign, project) if spec.workdir is None else {},
+        hides=hidden_modules("" if spec.entry[0] == "-m" else name, sent),
         placed=_placed(spec.workdir, _relative(script, _sent(spec, project))),
         given=_placed(spec.workdir, given_paths(arguments, script)),
     )

@@ -30,7 +30,10 @@ class ScriptText(Check):
 
     id = "script"
     title = "Script"
-    looks_at = "whether a job's script is Python, and whether its own argparse takes its arguments"
+    looks_at = (
+        "whether a job's script is Python, its own argparse takes its arguments, and what lies "
+        "beside it hides no module of Python or torch"
+    )
 
     def findings(self, case: Case) -> Iterable[Finding]:
         job = case.job
@@ -50,6 +53,17 @@ class ScriptText(Check):
                 fix=LOCAL_RANK_FIX
                 if is_rank
                 else "correct what stands after --; the script's own --help lists its options",
+            )
+        elif job.hides:
+            hides = ", ".join(map(shown_line, job.hides))
+            name = job.hides[0].removesuffix(".py")
+            yield self.slows(
+                head,
+                f"hides {name}",
+                Kind.NO_MODULE,
+                cause=f"beside {_name(job)} lies {hides}: whoever imports {name}, torch too, gets "
+                "that in place of the module of Python or torch",
+                fix=f"rename {shown_line(job.hides[0])}",
             )
         else:
             yield self.passed(head, "reads well")

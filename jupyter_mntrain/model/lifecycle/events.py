@@ -91,12 +91,16 @@ class RankDown(Record, frozen=True, tag=True):
     """A rank has ended; ``exit_code`` is negative for a signal.
 
     Known also of ranks of a part that is being stopped: they may be the cause.
+
+    Args:
+        killed_in: where it was when it was killed, as it did not end within a stop's grace.
     """
 
     rank: Rank
     exit_code: int
     problem: Problem | None = None
     time_s: float | None = None
+    killed_in: str | None = None
 
 
 class RankGone(Record, frozen=True, tag=True):

@@ -125,11 +125,13 @@ def _apply_to_rank(
             return _running_when_all_are(_set_rank(part, rank, state="running", pid=pid))
         case RankStepped(rank=rank, step=step):
             return _running_when_all_are(_stepped(part, rank, step))
-        case RankDown(rank=rank, exit_code=code, problem=problem, time_s=time_s):
+        case RankDown(rank=rank, exit_code=code, problem=problem, time_s=time_s, killed_in=place):
             bad: JobState = "canceled" if part.state == "stopping" else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
             known = _as_wished(part, problem)
-            done = {} if time_s is None else {"done_s": time_s}
+            done: dict[str, object] = {} if time_s is None else {"done_s": time_s}
+            if place is not None:
+                done["killed_in"] = place
             return _set_rank(part, rank, state=ended, exit_code=code, problem=known, **done)
 
 

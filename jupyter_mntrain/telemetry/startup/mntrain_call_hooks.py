@@ -40,23 +40,23 @@ def answer_with_calls(directory: str, rank: str) -> None:
     after_import(start)
 
 
-def after_import(then: Callable[[], None]) -> None:
-    """Run something once torch.distributed has been imported."""
-    if _MODULE in sys.modules:
+def after_import(then: Callable[[], None], module: str = _MODULE) -> None:
+    """Run something once a module has been imported; by default, torch.distributed."""
+    if module in sys.modules:
         then()
     else:
-        sys.meta_path.insert(0, _AfterImport(then))
+        sys.meta_path.insert(0, _AfterImport(then, module))
 
 
 class _AfterImport:
-    """Runs something once after :data:`_MODULE` has been imported."""
+    """Runs something once after a module has been imported."""
 
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
+    def __init__(self, then: Callable[[], None], module: str) -> None:
+        self._then, self._module = then, module
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         """Find the module like Python, and wrap its loader."""
-        if name != _MODULE or self not in sys.meta_path:
+        if name != self._module or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
         try:

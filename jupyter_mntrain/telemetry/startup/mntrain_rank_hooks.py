@@ -56,6 +56,7 @@ def install(environment: MutableMapping[str, str]) -> None:
         return
     if not (rank and "LOCAL_RANK" in environment):
         _note_exits(os.path.join(directory, EXITS_FILE))
+        _hook_torchrun(directory)
         gc.set_threshold(OBJECTS_OF_IMPORTS, 50, 100)
         return
     environment[OWNER_VARIABLE] = str(os.getpid())
@@ -112,6 +113,15 @@ def _hook_torch(directory: str, rank: str, timeout: str | None) -> None:
     mntrain_call_hooks.answer_with_calls(directory, rank)
     if timeout:
         mntrain_timeout_hook.wait_at_most(timeout, mntrain_call_hooks.after_import)
+
+
+def _hook_torchrun(directory: str) -> None:
+    try:  # beside this file
+        import mntrain_call_hooks
+        import mntrain_grace_hook  # type: ignore[import-not-found]
+    except ImportError:
+        return
+    mntrain_grace_hook.give_grace(directory, mntrain_call_hooks.after_import)
 
 
 def _opened(directory: str, name: str) -> int:

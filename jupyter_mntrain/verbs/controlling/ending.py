@@ -16,6 +16,7 @@ from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.ranks.rank_table import state_text
+from jupyter_mntrain.show.tables.ranks.stopped_ranks import stopped_ranks
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import all_jobs, named_job, refuse_awaited
 from jupyter_mntrain.verbs.verb import Outcome
@@ -71,6 +72,8 @@ def ended_outcome(
     else:
         up = {node.name for node in context.cluster(args).nodes() if node.liveness == "up"}
         text.append(_words(view, timeout_s, up, has_leftovers=bool(left)))
+    for line in () if was_over else stopped_ranks(view):
+        text.append(f"\n{line}")
     for node, one in left:
         text.append(f"\n⚠ {node}: {one} could not be killed: {one.command}")
     data = {

@@ -22,10 +22,11 @@ from jupyter_mntrain.agent.attempt.processes import (
     signal_all,
     start_time,
 )
+from jupyter_mntrain.agent.failure.stacks import last_line
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.job import JobSpec
 from tests.waiting import until
 from tests.wording import wording
@@ -117,6 +118,13 @@ def test_what_ignores_term_is_killed_after_the_grace(start):
     status = ended(attempt)
     assert status.leftovers == ()
     assert processes_of(attempt.path) == {}
+
+
+def test_a_rank_that_does_not_end_within_the_grace_tells_where_it_was(start):
+    attempt = start(*program("stubborn_rank"))
+    attempt.stop(grace_s=0.2)
+    assert ended(attempt).killed == (3,)
+    assert last_line(attempt.path, Rank(3)).startswith("save (stubborn_rank.py:")
 
 
 def test_a_grandchild_in_its_own_session_does_not_survive(start):

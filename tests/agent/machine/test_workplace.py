@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.software.pythons import PythonReader, find_python, python_of
+from jupyter_mntrain.agent.machine.software.pythons import (
+    PythonReader,
+    find_python,
+    has_safe_path,
+    python_of,
+)
 from jupyter_mntrain.agent.machine.software.torch_question import MARK
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.model.errors import RefusedError
@@ -137,3 +142,12 @@ def test_what_was_installed_meanwhile_is_read_again(bare: Path) -> None:
     driver.append(Driver("570.1", "12.8"))
     found = reader.read(str(bare)).versions
     assert (found.driver, found.driver_cuda) == ("570.1", "12.8")
+
+
+@pytest.mark.parametrize(
+    ("name", "has"), [("python3.10", False), ("python3.11", True), ("x", True)]
+)
+def test_only_a_newer_python_knows_the_safe_path(tmp_path, name: str, has: bool):
+    (tmp_path / name).touch()
+    (tmp_path / "python").symlink_to(name)
+    assert has_safe_path(str(tmp_path / "python")) is has

@@ -153,6 +153,31 @@ def test_what_a_script_reads_and_git_ignores_is_named_with_what_sends_it(
     assert alone == {"data/train.bin": "--file data/train.bin", "local": "--file local.py"}
 
 
+@pytest.mark.parametrize(
+    ("entry", "hides"),
+    [
+        (("src/train.py",), ("platform.py", "torch")),
+        (("train.py",), ("logging.py", "random.py")),
+        (("src/random.py",), ("platform.py", "torch")),
+        (("-m", "src.train"), ("logging.py", "random.py")),
+    ],
+)
+def test_modules_of_python_that_lie_beside_the_script_are_named(
+    entry: tuple[str, ...], hides: tuple[str, ...], tmp_path: Path
+):
+    (tmp_path / "src" / "torch").mkdir(parents=True)
+    (tmp_path / "src" / "json").mkdir()
+    beside = ("train", "random", "logging", "utils")
+    below = ("train", "platform", "torch/__init__", "deep")
+    names = (*beside, *(f"src/{one}" for one in below))
+    for name in (*(f"{one}.py" for one in names), "src/json/data.txt", "numpy.txt"):
+        (tmp_path / name).write_text("")
+    if entry == ("src/random.py",):
+        (tmp_path / "src" / "random.py").write_text("")
+    job = msgspec.structs.replace(spec({}), entry=entry)
+    assert job_ahead(job, "node1", stage_project(tmp_path)).hides == hides
+
+
 def test_what_is_nowhere_is_named_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert job_ahead(spec({"train.py": "open('a.bin')"}), "node1").unsent == {"a.bin": ""}

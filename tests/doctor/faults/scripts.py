@@ -138,6 +138,14 @@ SCRIPTS = (
         lambda case: launching(case, REQUIRED),
     ),
     Fault(
+        "script",
+        "beside the script lies a module that hides one of Python's",
+        "slows",
+        lambda case: msgspec.structs.replace(
+            case, job=msgspec.structs.replace(launching(case, "").job, hides=("random.py",))
+        ),
+    ),
+    Fault(
         "interface-names",
         "the script, which runs on it alone, sets an interface that it does not have",
         "stops",

@@ -100,7 +100,7 @@ def test_dry_run_is_shell_to_paste_and_starts_nothing(do, cluster, recipe, text,
         assert "# wopr\ncd /state/jobs/j-00000000/attempt-1/work\n" in shown
         assert "export NCCL_SOCKET_IFNAME==eno1\n" in shown
         assert "export A='two words'\n" in shown
-        assert "python -m torch.distributed.run -m jupyter_mntrain.train recipe.toml\n" in shown
+        assert "python -P -m torch.distributed.run -m jupyter_mntrain.train recipe.toml\n" in shown
         data = as_json(outcome)
         assert data["nodes"][0]["argv"][0] == "python"
         assert data["spec"]["files"] == {"recipe.toml": RECIPE}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -21,6 +22,9 @@ _KNOWN = Path(".conda", "environments.txt")
 _NAMED = 5
 
 Stamp = tuple[int | None, int | None]
+
+SAFE_PATH_SINCE = 11
+"""Python 3.11."""
 
 
 def find_python(asked: str, environment: Mapping[str, str] = os.environ) -> Path:
@@ -60,6 +64,12 @@ def python_of(spec: JobSpec, usual: str) -> tuple[str, dict[str, str]]:
         return usual, {}
     python = find_python(spec.python)
     return str(python), activated(python) | spec.environment
+
+
+def has_safe_path(python: str) -> bool:
+    """Whether an interpreter knows ``-P``, by its file's name: starting it takes too long."""
+    found = re.fullmatch(r"python3\.(\d+)", Path(python).resolve().name)
+    return found is None or int(found[1]) >= SAFE_PATH_SINCE
 
 
 def activated(python: Path) -> dict[str, str]:

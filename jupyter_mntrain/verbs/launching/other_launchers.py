@@ -1,0 +1,102 @@
+"""Other launchers: what somebody who writes ``torchrun …`` after ``launch`` means by it. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+
+_PYTHON: Final = re.compile(r"(.*/)?python(3(\.\d+)?)?")
+_LAUNCHERS: Final = frozenset(
+    {"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun", "horovodrun", "composer"}
+)
+_MODULES: Final = ("torch.distributed.", "accelerate.", "deepspeed.")
+_PROCESSES: Final = re.compile(
+    r"--(nproc[-_]per[-_]node|num[-_]processes|num[-_]gpus|ntasks-per-node)|-np|-n|--nproc"
+)
+
+
+class Meant(NamedTuple):
+    """What they run.
+
+    Args:
+        processes: on each node; empty if it was not said.
+        is_module: whether the target is one, by its name.
+    """
+
+    launcher: str
+    target: str = ""
+    arguments: tuple[str, ...] = ()
+    processes: str = ""
+    is_module: bool = False
+
+
+def refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], program: str) -> None:
+    """Say how to write what begins with the name of another launcher.
+
+    Args:
+        words: after the verb.
+        arguments: after ``--``.
+
+    Raises:
+        SpecError: they do.
+    """
+    meant = meant_by([*words, *arguments])
+    if meant is None:
+        return
+    target = meant.target or "SCRIPT.py"
+    line = [program, "launch", *(("--module",) if meant.is_module else ()), target]
+    if meant.arguments:
+        line += ["--", *meant.arguments]
+    number = f", with --member HOST:{meant.processes} for each node" * bool(meant.processes)
+    raise SpecError(
+        f"{meant.launcher}: launch starts torchrun itself, on every node",
+        fix=f"{shlex.join(line)}{number}",
+        kind=Kind.BAD_COMMAND,
+    )
+
+
+def meant_by(words: Sequence[str]) -> Meant | None:
+    """What a line of another launcher runs; ``None`` if it is no such line."""
+    todo = list(words)
+    launcher = _launcher(todo)
+    if launcher is None:
+        return None
+    processes = ""
+    while todo:
+        if (inner := _launcher(todo)) is not None:  # srun torchrun …, mpirun python …
+            launcher = f"{launcher} {inner}"
+            continue
+        word = todo.pop(0)
+        name, is_joined, value = word.partition("=")
+        if _PROCESSES.fullmatch(name):
+            value = value if is_joined else next(iter(todo), "")
+            processes = value if value.isdigit() and int(value) else processes
+        elif word in ("-m", "--module") and todo:
+            return Meant(launcher, todo[0], tuple(todo[1:]), processes, is_module=True)
+        elif word.endswith(".py") and not word.startswith("-"):
+            return Meant(launcher, word, tuple(todo), processes)
+    return Meant(launcher, processes=processes)
+
+
+def _launcher(todo: list[str]) -> str | None:
+    """Take the name of one off the words."""
+    first = todo[0] if todo else ""
+    if _PYTHON.fullmatch(first):
+        todo.pop(0)
+        while todo and todo[0] in ("-u", "-P", "-B"):
+            todo.pop(0)
+        if todo[:1] == ["-m"] and len(todo) > 1 and todo[1].startswith(_MODULES):
+            first = f"{first} -m {todo[1]}"
+            del todo[:2]
+        return first
+    if first not in _LAUNCHERS:
+        return None
+    todo.pop(0)
+    if first == "accelerate" and todo[:1] == ["launch"]:
+        return f"{first} {todo.pop(0)}"
+    return first

@@ -1,0 +1,62 @@
+"""Other launchers: their words lead to ours."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.verbs.command import parse
+from jupyter_mntrain.verbs.launching.other_launchers import meant_by
+
+
+@pytest.mark.parametrize(
+    ("line", "target", "arguments", "processes"),
+    [
+        ("torchrun --nproc_per_node=2 train.py --lr 1", "train.py", ("--lr", "1"), "2"),
+        ("torchrun --nproc-per-node 2 --nnodes 2 train.py", "train.py", (), "2"),
+        ("torchrun --nproc_per_node=gpu --rdzv-endpoint=h:1 train.py x", "train.py", ("x",), ""),
+        ("torchrun --standalone -m pkg.train --lr 1", "pkg.train", ("--lr", "1"), ""),
+        ("accelerate launch --num_processes 4 train.py --a b", "train.py", ("--a", "b"), "4"),
+        ("accelerate launch --config_file a.yaml train.py", "train.py", (), ""),
+        ("deepspeed --num_gpus=8 train.py --deepspeed", "train.py", ("--deepspeed",), "8"),
+        ("python -m torch.distributed.launch --nproc_per_node=2 a.py", "a.py", (), "2"),
+        ("python3 -u -m torch.distributed.run --nproc_per_node 2 a.py", "a.py", (), "2"),
+        ("python -m accelerate.commands.launch a.py", "a.py", (), ""),
+        ("/opt/bin/python3.11 sub/train.py --lr 1", "sub/train.py", ("--lr", "1"), ""),
+        ("python -m pkg.train", "pkg.train", (), ""),
+        ("srun --ntasks-per-node=4 python train.py", "train.py", (), "4"),
+        ("mpirun -np 4 -H a:2,b:2 python train.py --x", "train.py", ("--x",), "4"),
+        ("horovodrun -np 2 python train.py", "train.py", (), "2"),
+        ("torchrun", "", (), ""),
+    ],
+)
+def test_what_a_line_of_another_launcher_runs(
+    line: str, target: str, arguments: tuple[str, ...], processes: str
+):
+    meant = meant_by(shlex.split(line))
+    assert meant is not None
+    assert (meant.target, meant.arguments, meant.processes) == (target, arguments, processes)
+    assert meant.is_module is ("." in target and not target.endswith(".py"))
+    for words in (["launch", *shlex.split(line)], ["--cluster", "c", "launch", *shlex.split(line)]):
+        with pytest.raises(SpecError) as caught:
+            parse(words, program="mntrain")
+        assert caught.value.kind is Kind.BAD_COMMAND
+        assert target in caught.value.fix
+
+
+@pytest.mark.parametrize("line", ["train.py", "--member a:2 train.py", "llama.toml", "python.py"])
+def test_own_words_are_none_of_another(line: str):
+    assert meant_by(line.split()) is None
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize("program", ["mntrain", "%mntrain"])
+def test_what_is_meant_is_written_out(program: str):
+    with pytest.raises(SpecError) as caught:
+        parse(shlex.split("torchrun --nproc_per_node=2 train.py -- --n 'a b'"), program=program)
+    assert caught.value.fix == (
+        f"{program} launch train.py -- --n 'a b', with --member HOST:2 for each node"
+    )
