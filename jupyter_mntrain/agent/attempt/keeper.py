@@ -38,7 +38,6 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.files import PRIVATE, write_atomically
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
 from jupyter_mntrain.model.sources.launchers import without_launchers
-from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_SIGNAL
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")
@@ -152,6 +151,9 @@ def _end(directory: Path, children: Children, times: TimeStamper) -> list[int]:
 
 def _ask_where(directory: Path, children: Children) -> list[int]:
     """Have the ranks that are left write their stacks: nobody can ask them later."""
+    # takes 10 MB, of each attempt's keeper
+    from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_SIGNAL
+
     ranks = ranks_of(directory)
     for pid in ranks.values():
         with suppress(ProcessLookupError, PermissionError):
