@@ -185,9 +185,6 @@ def check_compile(recipe: Recipe) -> None:
     """
     if not recipe.compiles:
         return
-    if recipe.checkpointing == "selective":
-        cause = 'memory.checkpointing = "selective": a compiled layer chooses what to keep itself'
-        raise RecipeError(cause, fix='use "none" or "full", or compile = false')
     if KINDS[recipe.schedule].puts_off:
         cause = f"memory.compile = true: {recipe.schedule} puts off gradients of weights, "
         cause += "and a compiled layer computes them with its backward pass"
@@ -271,10 +268,9 @@ def _check_shards(recipe: Recipe) -> None:
     if recipe.optimizer.kind != "adamw":
         cause = f"{given}: {recipe.optimizer.kind} requires unsharded weights"
         raise RecipeError(cause, fix='use kind = "adamw" or data_parallel.replicas')
-    for field in ("compile", "offload_activations"):
-        if getattr(recipe.memory, field) is True:
-            cause = f"{given}: memory.{field} = true does not work with sharded weights"
-            raise RecipeError(cause, fix=f"leave {field} out or use data_parallel.replicas")
+    if recipe.memory.offload_activations:
+        cause = f"{given}: memory.offload_activations = true does not work with sharded weights"
+        raise RecipeError(cause, fix="leave offload_activations out or use data_parallel.replicas")
 
 
 def check_resharding(recipe: Recipe, ranks: int) -> None:

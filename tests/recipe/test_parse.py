@@ -149,7 +149,6 @@ def test_a_full_recipe_is_read(tmp_path: Path) -> None:
             '[optimizer]\ngrad_dtype = "float32"\n[pipeline]\nschedule = "zbv"',
             'optimizer.grad_dtype = "float32": zbv splits the backward pass',
         ),
-        ('[memory]\ncheckpointing = "selective"\ncompile = true', "chooses what to keep itself"),
         (
             '[memory]\ncheckpointing = "none"\ncheckpointing_every = 2',
             'recomputed, because memory.checkpointing is "none". Fix: use checkpointing = "full"',

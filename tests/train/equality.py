@@ -8,6 +8,7 @@ a share of these models for all ranks, and compares what it holds.
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.world import World, form_groups, join_world
+from tests.searches import runs_all
 from tests.train.equality_cases import (
     VOCABULARY,
     Outcome,
@@ -241,6 +243,8 @@ def placed(recipe: Recipe, folder: Path) -> Recipe:
 def run_all(directory: str) -> None:
     """All cases of this world; the first rank writes what came out."""
     torch.set_num_threads(1)
+    if not runs_all():  # inductor takes half a minute; dynamo and autograd's graphs are as with it
+        torch.compile = partial(torch.compile, backend="aot_eager")
     with join_world("cpu", TIMEOUT_S) as world:
         wanted = {
             name: placed(recipe, Path(directory) / f"world-{world.size}")

@@ -173,6 +173,8 @@ def memory_cases(world_size: int) -> dict[str, Recipe]:
     ]
     if runs_all():  # it compiles for a minute on each rank
         wanted.append(("compiled", "interleaved-1f1b", MemorySection(compile=True)))
+        kept = MemorySection(compile=True, checkpointing="selective")
+        wanted.append(("compiled selective", "1f1b", kept))
     return {
         f"{schedule} {what}": case(
             *("llama", schedule, "uneven", 2 if runs_all() else 1 + number % 2, world_size),
@@ -198,13 +200,20 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
         "packing": "best-fit",
         "memory": chunked,
     }
+    # The standard on one big node: FSDP2, compiled layers, selective checkpointing.
+    kinds["compiled shards"] = {
+        "data_parallel": DataParallelSection(shards=count, reshard_after_forward=True),
+        "memory": MemorySection(
+            compile=True, checkpointing="selective", loss="chunked", chunk_tokens=5
+        ),
+    }
     kinds["packed replicas"] = kinds["replicas"] | {"packing": "best-fit"}
     kinds["packed shards"] = kinds["shards"] | {"packing": "best-fit", "memory": chunked}
     wanted = {
         2: [
             *(("eager-1f1b", "replicas"), ("1f1b", "packed replicas")),
             *(("eager-1f1b", "shards"), ("1f1b", "packed shards")),
-            ("eager-1f1b", "dropped shards"),
+            *(("eager-1f1b", "dropped shards"), ("1f1b", "compiled shards")),
         ],
         3: [("1f1b", "replicas"), ("gpipe", "shards"), ("gpipe", "dropped shards")],
         4: [

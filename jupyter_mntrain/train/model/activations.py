@@ -44,7 +44,8 @@ def keep_less(stage: StageModule, recipe: Recipe, device: torch.device) -> None:
         if recipe.checkpointing != "none" and number % every == 0:
             _compute_again(layer, is_selective=recipe.checkpointing == "selective")
         if recipe.compiles:
-            layer.compile()
+            # Not the whole call: what FSDP2 and the stopwatch do around it cannot be compiled.
+            layer.forward = torch.compile(layer.forward)
     if recipe.memory.offload_activations and device.type == "cuda":
         copies = CudaCopies(device)
         stage.keeping = Offload(stage.weights().values(), copies, layers=len(stage.layers))

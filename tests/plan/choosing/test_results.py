@@ -131,7 +131,7 @@ def test_what_fits_nowhere_is_refused_with_the_smallest_change(
             (),
             "use data_parallel.shards = 2 in place of replicas, with reshard_after_forward = true",
         ),
-        (("memory.compile=true",), 'use optimizer.kind = "adamw-8bit"'),
+        (("optimizer.grad_dtype=float32",), 'use optimizer.kind = "adamw-8bit"'),
     ],
 )
 def test_shards_are_proposed_where_replicas_do_not_fit(more: tuple[str, ...], fix: str) -> None:

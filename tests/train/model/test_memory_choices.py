@@ -13,17 +13,21 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from jupyter_mntrain.model.records.node import Tools
 from jupyter_mntrain.recipe.devices.seats import Seat
+from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.model import losses
+from jupyter_mntrain.train.model.decoder import read_config
 from jupyter_mntrain.train.model.losses import (
     choose_loss,
     from_logits,
     make_loss,
 )
+from jupyter_mntrain.train.model.stages import build_modules
 from tests.train.ranks import run_ranks
 from tests.train.test_command import RECIPE, STEPS, read, write_text
 from tests.train.test_command import losses as told_losses
@@ -57,6 +61,37 @@ def test_it_learns_the_same(text: Path, changes: tuple[str, ...]) -> None:
     plain, run = result(text, FREE, *tied), result(text, FREE, *changes)
     assert run.losses == pytest.approx(plain.losses, rel=1e-5)
     assert run.gradient_norms == pytest.approx(plain.gradient_norms, rel=1e-5)
+
+
+@pytest.mark.slow  # compiles for half a minute
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*context_fn:UserWarning")
+def test_compiled_layers_keep_what_selective_checkpointing_says() -> None:
+    def kept(checkpointing: str) -> int:
+        torch.compiler.reset()
+        words = ["model.preset=llama-tiny", "model.layers=2", "memory.compile=true"]
+        recipe = parse_recipe("", [*words, f"memory.checkpointing={checkpointing}"])
+        config = read_config(recipe.model, VOCABULARY)
+        (stage,) = build_modules(recipe, config, lay_out(recipe, 1, 2), 0, CPU).values()
+        weights = {one.untyped_storage().data_ptr() for one in stage.parameters()}
+        seen: dict[int, int] = {}
+
+        def keep(saved: torch.Tensor) -> torch.Tensor:
+            storage = saved.untyped_storage()
+            if storage.data_ptr() not in weights:
+                seen[storage.data_ptr()] = storage.nbytes()
+            return saved
+
+        ids = torch.arange(128).view(2, 64)
+        with saved_tensors_hooks(keep, lambda saved: saved):
+            output = stage(ids, ids)
+        assert output.requires_grad
+        return sum(seen.values())
+
+    everything, selected, inputs = map(kept, ("none", "selective", "full"))
+    assert inputs < 0.5 * selected
+    assert selected < 0.8 * everything
 
 
 @pytest.mark.slow
