@@ -224,11 +224,11 @@ def _share_out(nodes: Sequence[NodeInfo]) -> dict[str, list[int]]:
 
 def idle_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
     """Return a node's GPUs that are lent, idle, not leased, and not ``taken`` (by uuid)."""
-    return [gpu for gpu in _free_gpus(node, taken) if gpu.may_be_used()]
+    return [gpu for gpu in free_gpus(node, taken) if gpu.may_be_used()]
 
 
-def _free_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
-    """Those that may be named: also where somebody computes who is no job of this cluster."""
+def free_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
+    """Return those that may be named: also where somebody computes who is no job of ours."""
     leased = node.leased_gpus
     return [
         gpu
@@ -279,7 +279,7 @@ def _take_gpus(node: NodeInfo, nproc: int | None, taken: Iterable[str]) -> list[
             node=node.name,
         )
     free = (
-        idle if nproc is None else sorted(_free_gpus(node, taken), key=lambda gpu: not gpu.is_idle)
+        idle if nproc is None else sorted(free_gpus(node, taken), key=lambda gpu: not gpu.is_idle)
     )
     if len(free) < (nproc or 1):
         raise SpecError(
@@ -296,7 +296,7 @@ def _these_gpus(node: NodeInfo, wanted: Sequence[int], taken: Iterable[str]) -> 
     if twice:
         raise SpecError(f"GPU {twice[0]} is named twice", fix="name each once", node=node.name)
     check_gpus(node, wanted)
-    free = {gpu.index for gpu in _free_gpus(node, taken)}
+    free = {gpu.index for gpu in free_gpus(node, taken)}
     busy = [index for index in wanted if index not in free]
     if busy:
         raise SpecError(
@@ -332,7 +332,7 @@ def check_gpus(node: NodeInfo, wanted: Sequence[int]) -> None:
 def _wait_or_share(nodes: Iterable[NodeInfo], taken: Iterable[str] = ()) -> str:
     """What helps where no GPU is idle: to name one where somebody computes is to share it."""
     named = next(
-        (f"{node.name}:gpu{g.index}" for node in nodes for g in _free_gpus(node, taken)), ""
+        (f"{node.name}:gpu{g.index}" for node in nodes for g in free_gpus(node, taken)), ""
     )
     return f"{_WAIT}, or share it: --member {named}" if named else _WAIT
 

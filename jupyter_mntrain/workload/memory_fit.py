@@ -34,8 +34,8 @@ class RankMemory(Record, frozen=True):
     """Memory that one rank needs, and what its GPU has for it.
 
     Args:
-        gpu_bytes: of its GPU, as far as it is lent; ``None`` on a CPU, and where the node has not
-            told.
+        gpu_bytes: free memory of its GPU, as of the node's last heartbeat and as far as it is lent;
+            ``None`` on a CPU, and where the node has not told.
         gpu: the GPU, for people; empty likewise.
         overhead: what it takes of its GPU beside its tensors; ``None`` on a CPU.
         host_bytes: free memory of its node, for all of its ranks; ``None`` where it has not told.
@@ -148,7 +148,7 @@ def memory_notes(found: Sequence[RankMemory]) -> list[Problem]:
     note = Problem(
         kind=Kind.TIGHT_MEMORY,
         cause=f"needs {worst.total / 1e9:.1f} GB with CUDA's own memory, but {worst.gpu} has "
-        f"{(worst.gpu_bytes or 0) / 1e9:.1f} GB{others}",
+        f"{(worst.gpu_bytes or 0) / 1e9:.1f} GB free{others}",
         fix=FIX,
         node=worst.node,
         rank=Rank(worst.rank),
@@ -186,7 +186,7 @@ def memory_text(found: Sequence[RankMemory] | None, recipe: Recipe) -> Text:
         if one.overhead is not None:
             text.append(f"; with {one.overhead}, {one.total / 1e9:.1f} GB")
         if one.gpu_bytes is not None:
-            text.append(f"; {one.gpu} has {one.gpu_bytes / 1e9:.1f} GB")
+            text.append(f"; {one.gpu} has {one.gpu_bytes / 1e9:.1f} GB free")
         if not one.fits:
             text.append(f", too little: {FIX}", style="yellow")
     for note in _host_notes(found):

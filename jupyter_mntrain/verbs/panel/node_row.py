@@ -13,7 +13,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.plan.members import idle_gpus, will_take_jobs
+from jupyter_mntrain.plan.members import free_gpus, idle_gpus, will_take_jobs
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import RowCheck, leave_out
 from jupyter_mntrain.verbs.panel.choices import Choices
@@ -166,11 +166,12 @@ def _gpu_hint(info: NodeInfo) -> str:
 
 
 def _gpu_options(info: NodeInfo) -> tuple[str, ...]:
-    idle = idle_gpus(info)
+    idle, free = idle_gpus(info), free_gpus(info)
     if not info.inventory.gpus:
         return ("1", "2")
     counts = [str(number) for number in range(len(idle), 0, -1)]
-    one_by_one = [f"gpu{gpu.index}" for gpu in idle] if len(info.inventory.gpus) > 1 else []
+    is_choice = len(info.inventory.gpus) > 1 or len(free) > len(idle)
+    one_by_one = [f"gpu{gpu.index}" for gpu in free] if is_choice else []
     return (*counts, *one_by_one)
 
 

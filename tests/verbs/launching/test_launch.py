@@ -151,7 +151,7 @@ def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     words = [*FIXED, *(word for one in changes for word in ("--set", one))]
     large = do("dry-run", "r.toml", *members, *words, directory=recipe)
     shown = text(large.renderable, width=1000)
-    assert says("; GPU 0 (RTX 3090) has 25.8 GB, too little: use", shown)
+    assert says("; GPU 0 (RTX 3090) has 25.8 GB free, too little: use", shown)
     found = as_json(large)["memory"]
     assert [one["fits"] for one in found] == [False, False, True]
     assert found[0]["gpu_bytes"] == 24 << 30

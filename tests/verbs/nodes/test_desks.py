@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.show.formats import SPACE
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.standin.cards import Cards, install
@@ -125,6 +126,10 @@ def desk(request: pytest.FixtureRequest) -> Desk:
 
 @pytest.fixture
 def there(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> StandInCluster:
+    return cluster_of(desk, monkeypatch)
+
+
+def cluster_of(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> StandInCluster:
     """A cluster of this machine, as its agent reads it."""
     install(monkeypatch, Cards(**desk.cards))
     shared = SimpleNamespace(total=MACHINE, available=AVAILABLE)
@@ -160,3 +165,29 @@ def test_what_is_said_of_a_desk(desk, there, do, text, as_json, recipe, asked) -
     started = as_json(do("launch", "r.toml", *asked, directory=recipe, on=there))
     for told in (planned, started):
         assert not [one for one in told.get("warnings", ()) if one["kind"] == "gpu-taken"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shares"),
+    [((), None), (("desk",), None), (("desk:gpu0",), True), (("desk:1",), True)],
+)
+def test_a_gpu_that_computes_for_others_is_shared_by_who_names_it(
+    monkeypatch: pytest.MonkeyPatch, do, as_json, recipe, asked, shares
+) -> None:
+    busy = card("NVIDIA GeForce RTX 4090", 24, 10) | {"pids": (Cards.GONE,)}
+    there = cluster_of(Desk(busy), monkeypatch)
+    words = ("r.toml", *(word for one in asked for word in ("--member", one)))
+    if not shares:
+        with pytest.raises(SpecError) as caught:
+            do("launch", *words, directory=recipe, on=there)
+        assert says(f"pid {Cards.GONE}", str(caught.value))
+        assert says("--member desk:gpu0", str(caught.value.fix))
+        return
+    planned = as_json(do("dry-run", *words, directory=recipe, on=there))
+    started = as_json(do("launch", *words, directory=recipe, on=there))
+    for told in (planned, started):
+        (warning,) = (one for one in told["warnings"] if one["kind"] == "gpu-taken")
+        assert (warning["node"], says(f"pid {Cards.GONE}", warning["cause"])) == ("desk", True)
+    assert [one["gpu_bytes"] for one in planned["memory"]] == [14 * GIB], "what nobody uses now"
+    (spec,) = there.launches
+    assert [one.shares_gpus for one in spec.participants] == [True]
