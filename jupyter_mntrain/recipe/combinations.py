@@ -268,9 +268,6 @@ def _check_shards(recipe: Recipe) -> None:
     if recipe.optimizer.kind != "adamw":
         cause = f"{given}: {recipe.optimizer.kind} requires unsharded weights"
         raise RecipeError(cause, fix='use kind = "adamw" or data_parallel.replicas')
-    if recipe.memory.offload_activations:
-        cause = f"{given}: memory.offload_activations = true does not work with sharded weights"
-        raise RecipeError(cause, fix="leave offload_activations out or use data_parallel.replicas")
 
 
 def check_resharding(recipe: Recipe, ranks: int) -> None:

@@ -338,3 +338,11 @@ def test_presets_cover_all_families() -> None:
     changed = preset_config(parse_recipe("[model]\ntie_embeddings = true\nlayers = 3").model)
     assert changed["tie_word_embeddings"] is True
     assert changed["num_hidden_layers"] == 3
+
+
+def test_shards_go_with_compiled_layers_selective_checkpointing_and_offloading() -> None:
+    words = ["data_parallel.shards=8", "data_parallel.reshard_after_forward=true"]
+    saving = ["checkpointing=selective", "compile=true", "offload_activations=true"]
+    recipe = parse_recipe("", [*words, *(f"memory.{one}" for one in saving)])
+    check(recipe, 8)
+    assert (recipe.compiles, recipe.checkpointing) == (True, "selective")

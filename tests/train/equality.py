@@ -8,6 +8,7 @@ a share of these models for all ranks, and compares what it holds.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import msgspec
 import numpy as np
 import torch
 import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor
 
 from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
@@ -26,6 +29,7 @@ from jupyter_mntrain.train.checkpoint.export import ModelExport
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.decoder import HEAD, read_config
+from jupyter_mntrain.train.model.offloading import Offload
 from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
@@ -50,11 +54,35 @@ TIMEOUT_S = 300.0
 """For the other ranks, on a machine that is busy with other work."""
 
 
+class HostCopies:
+    """Copies of activations, from and to the CPU, and never of weights."""
+
+    def __init__(self, stages: Iterable[nn.Module]) -> None:
+        self._stages = tuple(stages)
+
+    def out(self, tensor: torch.Tensor) -> tuple[torch.Tensor, None]:
+        weights = (one for stage in self._stages for one in stage.parameters())
+        whole = [one for one in weights if not isinstance(one, DTensor)]
+        there = tensor.untyped_storage().data_ptr()
+        assert there not in {one.untyped_storage().data_ptr() for one in whole}
+        return tensor.clone(), None
+
+    def back(self, host: torch.Tensor, _sent: None) -> tuple[torch.Tensor, None]:
+        return host.clone(), None
+
+    def await_back(self, *_: Any) -> None: ...
+
+
 def run_case(recipe: Recipe, world: World, reference: Reference) -> Outcome:
     config = read_config(recipe.model, VOCABULARY)
     grid = make_grid(recipe, world.size)
     layout = lay_out(recipe, world.size, layers_of(recipe))
     modules = build_modules(recipe, config, layout, grid.place_of(world.rank), world.device)
+    copies = HostCopies(modules.values())
+    if recipe.memory.offload_activations:
+        for stage in modules.values():
+            weights, layers = stage.weights().values(), len(stage.layers)
+            stage.keeping = Offload(weights, copies, layers=layers, smallest_bytes=1)
     meter = StageMeter(Stopwatch(world.device))
     groups = form_groups(world, recipe, grid, layout)
     pipeline = Pipeline(recipe, config, layout, groups, modules, meter)

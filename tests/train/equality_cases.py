@@ -207,6 +207,10 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
             compile=True, checkpointing="selective", loss="chunked", chunk_tokens=5
         ),
     }
+    kinds["offloaded shards"] = {
+        "data_parallel": DataParallelSection(shards=count, reshard_after_forward=True),
+        "memory": MemorySection(offload_activations=True),
+    }
     kinds["packed replicas"] = kinds["replicas"] | {"packing": "best-fit"}
     kinds["packed shards"] = kinds["shards"] | {"packing": "best-fit", "memory": chunked}
     wanted = {
@@ -214,6 +218,7 @@ def side_by_side_cases(world_size: int) -> dict[str, Recipe]:
             *(("eager-1f1b", "replicas"), ("1f1b", "packed replicas")),
             *(("eager-1f1b", "shards"), ("1f1b", "packed shards")),
             *(("eager-1f1b", "dropped shards"), ("1f1b", "compiled shards")),
+            *(("1f1b", "offloaded shards"),),
         ],
         3: [("1f1b", "replicas"), ("gpipe", "shards"), ("gpipe", "dropped shards")],
         4: [

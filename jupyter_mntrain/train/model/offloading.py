@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.distributed.tensor import DTensor
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.train.model.adapters import is_quantized
@@ -97,11 +99,28 @@ class Offload:
     ) -> None:
         whole = (one for one in weights if not is_quantized(one))
         self._stays = {one.untyped_storage().data_ptr() for one in whole}
+        self._gathered: dict[nn.Module, set[int]] = {}
         self._copies = copies
         self._layers = max(1, layers)
         self._smallest_bytes = smallest_bytes
         self._passes: list[_Pass] = []
         self._hooks: list[saved_tensors_hooks] = []
+
+    def leave(self, module: nn.Module) -> None:
+        """Do not copy a module's weights, which were gathered from shards just now, until they are
+        forgotten: their memory is another one each time, and others' in between.
+        """
+        self._stays.clear()  # what there was before sharding
+        whole = (one for one in module.parameters() if not isinstance(one, DTensor))
+        self._gathered[module] = {one.untyped_storage().data_ptr() for one in whole}
+
+    def forget(self, module: nn.Module) -> None:
+        """A module's gathered weights are no longer there."""
+        self._gathered.pop(module, None)
+
+    def _is_weight(self, saved: torch.Tensor) -> bool:
+        there = saved.untyped_storage().data_ptr()
+        return there in self._stays or any(there in some for some in self._gathered.values())
 
     def __enter__(self) -> None:
         self._passes.append(_Pass(self._copies, self._layers))
@@ -116,8 +135,7 @@ class Offload:
     def _pack(self, saved: torch.Tensor) -> torch.Tensor | _Kept:
         if is_quantized(saved):
             return saved
-        is_weight = saved.untyped_storage().data_ptr() in self._stays
-        if is_weight or saved.nbytes < self._smallest_bytes:
+        if saved.nbytes < self._smallest_bytes or self._is_weight(saved):
             return saved
         return self._passes[-1].keep(saved.detach())
 

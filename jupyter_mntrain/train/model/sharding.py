@@ -14,6 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.train.model.decoder import StageModule
+from jupyter_mntrain.train.model.offloading import Offload
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
 
 
@@ -151,6 +152,10 @@ class Shards:
                 if not isinstance(module, FSDPModule):
                     continue
                 _leave_gathers_out(module, meter)
+                if isinstance(stage.keeping, Offload):
+                    _leave_weights(
+                        module, stage.keeping, drops=drops and not isinstance(module, StageModule)
+                    )
                 if device.type == "cpu":
                     _exchange_by_hand(module, meter)
         self._whole = {
@@ -175,6 +180,8 @@ class Shards:
             for module in stage.modules():
                 if isinstance(module, FSDPModule):
                     module.reshard()
+                if isinstance(stage.keeping, Offload):
+                    stage.keeping.forget(module)
 
     def gather(self) -> Iterator[tuple[str, torch.Tensor]]:
         """Yield the whole weights, one by one. Collective: iterate to the end on every rank."""
@@ -203,6 +210,20 @@ def _exchange_by_hand(module: FSDPModule, meter: StageMeter) -> None:
                 cause, fix="use torch 2.9 or newer, or leave data_parallel.shards out"
             )
         replace(ours)
+
+
+def _leave_weights(module: nn.Module, offload: Offload, *, drops: bool) -> None:
+    """Keep gathered weights from being copied to the host with what a forward pass keeps."""
+
+    def gathered(one: nn.Module, *_: Any) -> None:
+        offload.leave(one)
+
+    def dropped(one: nn.Module, *_: Any) -> None:
+        offload.forget(one)
+
+    module.register_forward_pre_hook(gathered)  # after FSDP2's
+    if drops:
+        module.register_forward_hook(dropped)
 
 
 def _leave_gathers_out(module: nn.Module, meter: StageMeter) -> None:
