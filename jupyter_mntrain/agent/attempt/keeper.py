@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from jupyter_mntrain.agent.attempt.earlier_work import take_over
 from jupyter_mntrain.agent.attempt.log_times import TimeStamper
 from jupyter_mntrain.agent.attempt.log_trimming import logs_of, trim, trim_logs
 from jupyter_mntrain.agent.attempt.nccl_warnings import NcclWarnings
@@ -64,6 +65,12 @@ def main(directory: Path) -> int:
     # Handled, not ignored: an ignored signal would be ignored by torchrun and its ranks too.
     wakeup = _wake_on(signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    if command["attempt"] > 1:
+        try:
+            take_over(directory)
+        except OSError as error:
+            told = f"what the attempt before wrote is not here: {error}\n"
+            _append(directory, told.encode())
     try:
         if command.get("project"):
             # Imported here: most launches need not wait for it.
@@ -162,6 +169,11 @@ def _ask_where(directory: Path, children: Children) -> list[int]:
     while ranks and time.monotonic() < until and _grace(directory / "stop.json"):
         children.wait(SCAN_INTERVAL_S)
     return sorted(ranks)
+
+
+def _append(directory: Path, line: bytes) -> None:
+    with suppress(OSError), (directory / "log").open("ab") as log:
+        log.write(line)
 
 
 def _start(directory: Path, command: dict[str, Any]) -> subprocess.Popen[bytes]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.agent.attempt.earlier_work import earlier_attempt
 from jupyter_mntrain.agent.attempt.topology import topology_line
 from jupyter_mntrain.agent.failure.own_errors import OwnErrors
 from jupyter_mntrain.agent.failure.unexpected import unexpected
@@ -31,10 +32,12 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import JobChanged, JobDeleted, StartRequest, StopRequest
 from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import private_directory
 from jupyter_mntrain.model.ids import JobId, NodeId
-from jupyter_mntrain.model.lifecycle.events import Launched
+from jupyter_mntrain.model.lifecycle.events import Launched, Warned
 from jupyter_mntrain.model.lifecycle.restarts import first_start, is_same_start
 from jupyter_mntrain.model.lifecycle.state import new_part
 from jupyter_mntrain.model.records.job import JobRecord, Placement
@@ -327,6 +330,8 @@ class JobBook:
                 previous.file.write()
             raise
         job.change(Launched(time_s=job.now_s()))
+        if (lost := _without_earlier_work(request, job.attempt.path)) is not None:
+            job.change(Warned(problem=lost))
         self._jobs[request.job_id] = job
         self.tell(job)
         prune(self, KEPT_JOBS)
@@ -348,3 +353,17 @@ class JobBook:
             label=previous.record.label if previous else JobLabel(),
             was_queued=previous.record.was_queued if previous else request.attempt.number == 0,
         )
+
+
+def _without_earlier_work(request: StartRequest, attempt: Path) -> Problem | None:
+    """What is said of a restarted script on a node that has no files of the attempt before."""
+    spec, number = request.spec, request.attempt.number
+    is_own = not spec.needs_package and spec.workdir is None
+    if not is_own or number == 1 or earlier_attempt(attempt) is not None:
+        return None
+    return Problem(
+        kind=Kind.NO_FILE,
+        cause="no rank of an earlier attempt ran here: what the script wrote in its folder then is "
+        "on other nodes",
+        fix=fix_of(Kind.NO_FILE, "earlier"),
+    )

@@ -131,6 +131,10 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "built for CUDA {cuda} on every node",
     (Kind.NOT_STARTED, "allocation"): "see the log of the allocation in {folder}",
     (Kind.NO_FILE, "outside"): "name such files with --file, or put them on every node",
+    (
+        Kind.NO_FILE,
+        "earlier",
+    ): "have the script save what a restart needs on storage that all nodes share",
     (Kind.NO_FILE, "left out"): "{path} was not sent, since .gitignore or .mntrainignore names it: "
     "launch with the line !{path} in .mntrainignore, or with --file {path}",
     (Kind.NO_FILE, "unsent"): "ranks run in a copy of what was sent, and {path} is not in it: "

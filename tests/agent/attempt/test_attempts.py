@@ -254,12 +254,15 @@ def test_a_second_attempt_of_a_script_that_failed_goes_on_with_the_numbers_of_th
     )
     assert (part.problem.kind, part.problem.rank) == (Kind.NO_MODULE, 0)
     before = journal(agent, job_id)
+    (agent.state / "jobs" / job_id / "attempt-1" / "work" / "snapshot.pt").write_text("step 7")
     launch([agent], SHORT, job_id=job_id, attempt=2)
     assert agent.ended(job_id).part.state == "succeeded"
     lines = journal(agent, job_id)
     assert lines[: len(before)] == before
     assert [line.seq for line in lines] == list(range(1, len(lines) + 1))
     assert {line.attempt for line in lines[len(before) :]} == {2}
+    work = agent.state / "jobs" / job_id / "attempt-2" / "work"
+    assert (work / "snapshot.pt").read_text() == "step 7", "what the first one wrote is there"
     # A start of the first one that comes only now changes nothing.
     late = start_request([agent], SHORT, job_id, 1, 29400)
     answer = agent.send("PUT", f"/v1/jobs/{job_id}/attempts/1", late)
