@@ -13,6 +13,7 @@ from rich.live import Live
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.job import TERMINAL
+from jupyter_mntrain.show.failures import failure_lines
 from jupyter_mntrain.show.progress_bars import PatientBar, TerminalBar
 from jupyter_mntrain.show.safe_console import SafeConsole
 from jupyter_mntrain.show.screen import Screen
@@ -77,17 +78,29 @@ class TerminalScreen(Screen):
             return super().progress()
         return PatientBar(lambda: TerminalBar(self._bars))
 
+    def _say_failures(self, job: Job, told: int) -> int:
+        """Say why attempts failed that another one followed; the number of the newest attempt."""
+        attempt = job.view().attempt
+        if attempt.number > told:
+            for line in failure_lines(attempt, after=told):
+                self.say(line)
+        return max(told, attempt.number)
+
     def _redraw(self, job: Job, timeout_s: float | None) -> None:
+        told = job.view().attempt.number
         with Live(console=self._console, transient=True, auto_refresh=False) as live:
             for wait_s in waits(job, REDRAW_EVERY_S, timeout_s):
                 report = status_view(job.summary(), job.view(), program=self._program)
                 live.update(report, refresh=True)
                 job.wait(wait_s)
+                told = self._say_failures(job, told)
 
     def _print_lines(self, job: Job, timeout_s: float | None) -> None:
         job.watch()
+        told = job.view().attempt.number
         for wait_s in waits(job, LINE_EVERY_S, timeout_s):
             job.wait(wait_s)
+            told = self._say_failures(job, told)
             self.say(progress_line(job.summary(), self._clock()))
 
 

@@ -1331,6 +1331,8 @@ export interface RankProgress {
  *     Args:
  *         at_s: earliest start, Unix time.
  *         waits_for: what delays it after ``at_s``: a silent node, a busy GPU.
+ *         failure: why the attempt before failed, if that is known.
+ *         is_early: whether it did so before any progress.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Restart".
@@ -1339,6 +1341,8 @@ export interface Restart {
   number: number;
   at_s: number;
   waits_for?: Problem | null;
+  failure?: Problem | null;
+  is_early?: boolean;
   lost_since_s?: number | null;
 }
 /**

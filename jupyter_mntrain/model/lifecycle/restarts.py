@@ -9,7 +9,7 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
-from jupyter_mntrain.model.failure.kind_groups import SILENCES, USELESS_TO_REPEAT
+from jupyter_mntrain.model.failure.kind_groups import OF_THE_SCRIPT, SILENCES, USELESS_TO_REPEAT
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
@@ -28,6 +28,11 @@ from jupyter_mntrain.model.records.origin import Earlier
 
 FIRST_BACKOFF_S = tunables.seconds("restarts.first_backoff_s")
 LAST_BACKOFF_S = tunables.seconds("restarts.last_backoff_s")
+
+EARLY_S = tunables.seconds("restarts.early_s")
+
+MOST_FAILURES = 10
+"""Earlier failures that an attempt is told of."""
 
 USER_ERROR = 2
 """Exit code of a program that rejects its input; restarting it would not help."""
@@ -52,9 +57,44 @@ def next_restart(record: JobRecord, parts: Sequence[PartStatus], now_s: float) -
         return None  # only a driver can deposit the job there again
     if any(part.problem and part.problem.kind in USELESS_TO_REPEAT for part in parts):
         return None
+    failure, is_early = _failure(parts), all(map(_was_early, parts))
+    if failure is not None and is_early and fails_alike(record.attempt, failure):
+        return None
     return Restart(
         number=record.attempt.number + 1,
         at_s=now_s + min(FIRST_BACKOFF_S * 2**done, LAST_BACKOFF_S),
+        failure=failure,
+        is_early=is_early,
+    )
+
+
+def _failure(parts: Sequence[PartStatus]) -> Problem | None:
+    """The first problem of an attempt, without details; what only follows from another, last."""
+    found = [one.problem for one in parts if one.problem is not None]
+    if not found:
+        return None
+    first = min(found, key=lambda one: (one.is_symptom, one.time_s or 0.0))
+    return msgspec.structs.replace(first, detail="")
+
+
+def _was_early(part: PartStatus) -> bool:
+    """Whether a part ended soon, and without a step or a checkpoint, as far as it told."""
+    took_s = (part.ended_s or 0.0) - (part.started_s or part.ended_s or 0.0)
+    is_new = part.saved_step is None and not any(rank.step for rank in part.ranks)
+    return is_new and took_s <= EARLY_S
+
+
+def fails_alike(attempt: Attempt, failure: Problem) -> bool:
+    """Whether an attempt that made no progress failed as the one before did: in the same line of
+    the script, with the same error.
+    """
+    before = attempt.earlier
+    if before is None or not before.failures or not before.is_early:
+        return False
+    last = before.failures[-1]
+    return failure.kind in OF_THE_SCRIPT and (failure.kind, failure.cause) == (
+        last.kind,
+        last.cause,
     )
 
 
@@ -67,7 +107,15 @@ def earlier_attempts(record: JobRecord) -> Earlier | None:
     step = max((rank.step or 0 for rank in part.ranks), default=0)
     saved = max(part.saved_step or 0, before.saved_step or 0) or None
     changes = reduce(with_change, part.changes, before.changes)
-    before = msgspec.structs.replace(before, saved_step=saved, changes=changes)
+    plan = record.restart
+    failures = before.failures + ((plan.failure,) if plan and plan.failure else ())
+    before = msgspec.structs.replace(
+        before,
+        saved_step=saved,
+        changes=changes,
+        failures=failures[-MOST_FAILURES:],
+        is_early=plan is not None and plan.is_early,
+    )
     if step <= (before.step or 0):
         return before
     return msgspec.structs.replace(before, step=step, attempt=attempt.number)

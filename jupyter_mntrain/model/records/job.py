@@ -264,11 +264,15 @@ class Restart(Record, frozen=True):
     Args:
         at_s: earliest start, Unix time.
         waits_for: what delays it after ``at_s``: a silent node, a busy GPU.
+        failure: why the attempt before failed, if that is known.
+        is_early: whether it did so before any progress.
     """
 
     number: int
     at_s: float
     waits_for: Problem | None = None
+    failure: Problem | None = None
+    is_early: bool = False
     lost_since_s: float | None = None
     """Unix time since which a node that it waits for has not answered."""
 

@@ -91,6 +91,8 @@ class Earlier(Record, frozen=True):
         attempt: the attempt that finished it; ``None`` = one of an earlier job.
         saved_step: step of the newest complete checkpoint.
         changes: of settings, while earlier attempts of the job ran, oldest first.
+        failures: why the last attempts of the job failed, oldest first.
+        is_early: whether the last of them did so before any progress.
     """
 
     world_size: int
@@ -98,3 +100,5 @@ class Earlier(Record, frozen=True):
     attempt: int | None = None
     saved_step: int | None = None
     changes: tuple[RunningChange, ...] = ()
+    failures: tuple[Problem, ...] = ()
+    is_early: bool = False

@@ -11,6 +11,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser, bounded_float
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.failures import ended_alike
 from jupyter_mntrain.show.tables.job import status_view
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history
@@ -43,6 +44,8 @@ def follow(context: Context, args: Namespace, job: Job, waited_s: float = 0.0) -
         return detached_outcome(context, job)
     if job.state not in TERMINAL:
         return detached_outcome(context, job, waited_s=args.timeout)
+    if alike := ended_alike(job.view()):
+        context.screen.say(Text(alike))
     outcome = status_outcome(context, args, job)
     code = 0 if job.view().state == "succeeded" else 1
     # A live view already shows the picture and these numbers.

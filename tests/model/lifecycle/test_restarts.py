@@ -247,3 +247,55 @@ def test_a_job_waits_no_longer_than_its_limit_for_a_node_without_a_break() -> No
     assert ended.warnings == (found,)
     over = msgspec.structs.replace(job, part=ended, is_over=True)
     assert [one.kind for one in roll_up([over]).warnings] == [Kind.WAITED_TOO_LONG]
+
+
+def attempts(
+    problem: Problem, *later: Problem, took_s: float = 30.0, step: int | None = None
+) -> Restart | None:
+    """What is planned after attempts that failed like that, one after the other."""
+    spec = JobSpec(entry=("a.py",), participants=(Participant(node="node1"),), max_restarts=5)
+    plan, attempt = None, Attempt(1, (place(1),), "10.0.0.1", 1, NOW_S)
+    for one in (problem, *later):
+        own = msgspec.structs.replace(
+            part(1, "failed", 1), problem=one, started_s=NOW_S, ended_s=NOW_S + took_s
+        )
+        ranks = (msgspec.structs.replace(own.ranks[0], step=step),)
+        own = msgspec.structs.replace(own, ranks=ranks)
+        record = JobRecord(job_id=JobId("j-00000001"), spec=spec, attempt=attempt, part=own)
+        plan = next_restart(record, [own], NOW_S)
+        if plan is None:
+            return None
+        earlier = earlier_attempts(msgspec.structs.replace(record, restart=plan))
+        attempt = msgspec.structs.replace(attempt, number=plan.number, earlier=earlier)
+    return plan
+
+
+def raised(cause: str, kind: Kind = Kind.EXCEPTION) -> Problem:
+    return Problem(kind=kind, cause=cause, detail="Traceback …")
+
+
+KEY = raised("KeyError: 'lr' (train.py, line 9)")
+LOST = raised("connection reset", Kind.CONNECTION_LOST)
+
+
+@pytest.mark.parametrize(
+    ("failures", "how", "goes_on"),
+    [
+        ((KEY,), {}, True),
+        ((KEY, KEY), {}, False),
+        ((LOST, KEY, KEY), {}, False),
+        ((KEY, raised("KeyError: 'lr' (train.py, line 10)")), {}, True),
+        ((KEY, raised("KeyError: 'lr' (train.py, line 9)", Kind.NO_FILE)), {}, True),
+        ((KEY, LOST, KEY), {}, True),
+        ((LOST, LOST), {}, True),
+        ((KEY, KEY), {"step": 3}, True),
+        ((KEY, KEY), {"took_s": 3600.0}, True),
+    ],
+)
+def test_what_fails_the_same_way_before_any_progress_is_not_tried_a_third_time(
+    failures: tuple[Problem, ...], how: dict[str, float], goes_on: bool
+):
+    plan = attempts(*failures, **how)  # type: ignore[arg-type]
+    assert (plan is not None) is goes_on
+    if plan is not None:
+        assert plan.failure == msgspec.structs.replace(failures[-1], detail="")
