@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import openai
 import pytest
 
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
@@ -70,6 +71,10 @@ def test_it_answers_openai_clients_until_it_is_stopped(model: Path, tmp_path: Pa
             "temperature": 0.0,
         }
         answer = httpx.post(f"{url}/chat/completions", json=asked, timeout=60)
+        with openai.OpenAI(base_url=url, api_key="none") as client:
+            (name,) = [one.id for one in client.models.list()]
+            pieces = client.chat.completions.create(**asked, model=name, stream=True)
+            said = "".join(one.choices[0].delta.content or "" for one in pieces)
     finally:
         server.terminate()
         server.wait(10)
@@ -77,5 +82,6 @@ def test_it_answers_openai_clients_until_it_is_stopped(model: Path, tmp_path: Pa
     (choice,) = answer.json()["choices"]
     assert choice["message"]["content"].startswith("I am Samantha.")
     assert choice["finish_reason"] == "stop", choice
+    assert (name, said) == (model.name, choice["message"]["content"])
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{url}/models")

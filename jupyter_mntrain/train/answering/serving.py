@@ -1,5 +1,7 @@
 """Serving: ``python -m …train.answering.serving`` runs ``transformers serve`` on rank 0.
 
+Clients speak to a front before it, which names the model (``openai_front.py``).
+
 Of a run, the newest checkpoint is first written as a Hugging Face directory in the attempt's own,
 which is deleted at the end. The server ends with this process, which ends with the job.
 """
@@ -7,14 +9,16 @@ which is deleted at the end. The server ends with this process, which ends with 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 from urllib.error import URLError
@@ -26,6 +30,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
+from tornado.web import Application
 from transformers.utils.import_utils import is_serve_available
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
@@ -43,6 +48,7 @@ from jupyter_mntrain.train.answering.loaded import (
     model_in,
     weight_bytes,
 )
+from jupyter_mntrain.train.answering.openai_front import LARGEST_BYTES, front
 from jupyter_mntrain.train.checkpoint.keeping import export_checkpoint
 from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import join_world
@@ -50,6 +56,7 @@ from jupyter_mntrain.train.world import join_world
 TIMEOUT_S = tunables.seconds("train.serve_timeout_s")
 LOOK_EVERY_S = tunables.seconds("train.serve_look_interval_s")
 TELL_EVERY_S = tunables.seconds("train.serve_progress_interval_s")
+LOOPBACK = "127.0.0.1"
 END_S = tunables.seconds("train.serve_end_timeout_s")
 
 
@@ -61,37 +68,55 @@ def main(argv: list[str] | None = None) -> None:
     leave_when_told()
     with Recorder() as recorder, _model(arguments, recorder.progress) as directory:
         if directory is not None:
-            serve(directory, arguments.address, arguments.port, recorder.progress)
+            name = arguments.name or directory.name
+            serve(directory, name, arguments.address, arguments.port, recorder.progress)
 
 
-def serve(directory: Path, address: str, port: int, progress: ProgressWriter) -> NoReturn:
+def serve(directory: Path, name: str, address: str, port: int, progress: ProgressWriter) -> None:
     """Run the server, and say where it is.
+
+    Args:
+        name: of the model, for clients.
 
     Raises:
         RecipeError: it has ended, nothing can listen on that address, or the model is too large.
     """
-    port = _free_port(address, port)
+    port, behind = _free_port(address, port), _free_port(LOOPBACK, 0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and (error := too_large(weight_bytes(directory))):
         raise error
     command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(directory)]
-    command += ["--host", address, "--port", str(port), "--device", device]
+    command += ["--host", LOOPBACK, "--port", str(behind), "--device", device]
     server = subprocess.Popen(command)
     try:
         progress("starting the server", 0)
-        while not _answers(address, port):
+        while not _answers(behind):
             _refuse_ended(server)
             time.sleep(LOOK_EVERY_S)
-        while True:
-            progress(served_at(address, port), 0)
-            time.sleep(TELL_EVERY_S)
-            _refuse_ended(server)
+        app = front(name, str(directory), f"http://{LOOPBACK}:{behind}")
+        asyncio.run(_serve(app, address, port, partial(_tell, server, progress)))
     finally:
         server.terminate()
         try:
             server.wait(END_S)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+async def _serve(
+    app: Application, address: str, port: int, tell: Callable[[str, int], None]
+) -> NoReturn:
+    app.listen(port, address, max_body_size=LARGEST_BYTES)
+    while True:
+        tell(address, port)
+        await asyncio.sleep(TELL_EVERY_S)
+
+
+def _tell(
+    server: subprocess.Popen[bytes], progress: ProgressWriter, address: str, port: int
+) -> None:
+    _refuse_ended(server)
+    progress(served_at(address, port), 0)
 
 
 @contextmanager
@@ -143,11 +168,9 @@ def _free_port(address: str, wished: int) -> int:
         raise RecipeError(cause, fix="choose another --port or --address of that node") from None
 
 
-def _answers(address: str, port: int) -> bool:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104 - compared
-    shown = f"[{host}]" if ":" in host else host
+def _answers(port: int) -> bool:
     try:
-        with urlopen(f"http://{shown}:{port}/health", timeout=LOOK_EVERY_S) as reply:
+        with urlopen(f"http://{LOOPBACK}:{port}/health", timeout=LOOK_EVERY_S) as reply:
             return bool(reply.status == 200)
     except (URLError, OSError):
         return False
@@ -162,7 +185,8 @@ def _refuse_ended(server: subprocess.Popen[bytes]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=f"python -m {SERVER}")
     add_source_arguments(parser)
-    parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--name")
+    parser.add_argument("--address", default=LOOPBACK)
     parser.add_argument("--port", type=int, default=0)
     return parser
 

@@ -6,6 +6,7 @@ import ipaddress
 from argparse import Namespace
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
 
 LOOPBACK = "127.0.0.1"
+WHAT = "serve"
 
 
 class ServeVerb(Verb):
@@ -53,7 +55,9 @@ class ServeVerb(Verb):
         refuse_variable(context, args)
         listens = _ip_address(args.address)
         words = ("--address", args.address, "--port", str(args.port))
-        spec = answering_spec(context, args, SERVER, "serve", words)
+        spec = answering_spec(context, args, SERVER, WHAT, words)
+        name = spec.name.removeprefix(f"{WHAT} ")
+        spec = msgspec.structs.replace(spec, entry=(*spec.entry, "--name", name))
         cluster = context.cluster(args)
         with context.screen.progress() as progress:
             job = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
@@ -73,9 +77,9 @@ class ServeVerb(Verb):
         else:
             warning = "whoever reaches this address can use the model: there is no password"
             text.append(f"  {warning}, and nothing is encrypted\n", "yellow")
-        text.append("  requests leave out the model's name: it is the only one\n", "dim")
+        text.append("  clients call the model ", "dim").append(f"{name}\n", "bold")
         text.append(f"  end it: {context.program} stop {job.id}", "dim")
-        return Outcome(text, {"job_id": job.id, "url": url, "node": node}, job=job)
+        return Outcome(text, {"job_id": job.id, "url": url, "model": name, "node": node}, job=job)
 
 
 def _ip_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

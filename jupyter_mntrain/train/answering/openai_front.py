@@ -1,0 +1,141 @@
+"""OpenAI front: what clients expect of ``/v1`` before ``transformers serve``, which lacks it.
+
+It lists one model by one name, where the server behind it lists the hub's cache (and fails without
+one) and takes only its directory's path; a name that is not served is refused as OpenAI refuses it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Final
+
+from tornado.httpclient import AsyncHTTPClient, HTTPError, HTTPRequest
+from tornado.httputil import HTTPHeaders
+from tornado.iostream import StreamClosedError
+from tornado.web import Application, RequestHandler
+
+from jupyter_mntrain.model import tunables
+
+ANSWER_S = tunables.seconds("train.serve_answer_timeout_s")
+LARGEST_BYTES = tunables.size("train.serve_request_bytes")
+OWNER: Final = "mntrain"
+_HOP: Final = frozenset({"connection", "content-length", "transfer-encoding", "content-encoding"})
+"""Headers of one connection, not of an answer."""
+
+
+def front(name: str, directory: str, behind: str) -> Application:
+    """Make the application.
+
+    Args:
+        name: of the model, as clients see it.
+        directory: as the server behind names it.
+        behind: that server's URL, without a path.
+    """
+    model = {"id": name, "object": "model", "created": int(time.time()), "owned_by": OWNER}
+    told = {"model": model, "directory": directory, "behind": behind}
+    return Application(
+        [
+            (r"/(?:v1/)?models", _Models, told),
+            (r"/(?:v1/)?models/(.+)", _OneModel, told),
+            (r".*", _Passed, told),
+        ]
+    )
+
+
+class _Handler(RequestHandler):
+    def initialize(self, model: dict[str, Any], directory: str, behind: str) -> None:
+        self.model, self.directory, self.behind = model, directory, behind
+
+    def set_default_headers(self) -> None:
+        self.set_header("Content-Type", "application/json")
+
+    def refuse(self, status: int, told: str, code: str, param: str | None = None) -> None:
+        """Answer as OpenAI does, whose clients show the message."""
+        self.set_status(status)
+        error = {"message": told, "type": "invalid_request_error", "param": param, "code": code}
+        self.finish({"error": error})
+
+    def refuse_model(self, asked: object) -> None:
+        told = f"The model {asked!r} is not served here. Use {self.model['id']!r}."
+        self.refuse(404, told, "model_not_found", "model")
+
+    def is_served(self, asked: object) -> bool:
+        return asked in (self.model["id"], self.directory)
+
+
+class _Models(_Handler):
+    def get(self) -> None:
+        self.finish({"object": "list", "data": [self.model]})
+
+
+class _OneModel(_Handler):
+    def get(self, asked: str) -> None:
+        if not self.is_served(asked):
+            self.refuse_model(asked)
+            return
+        self.finish(self.model)
+
+
+class _Passed(_Handler):
+    """Everything else goes to the server behind, and its answer back as it comes."""
+
+    _is_left = False
+
+    async def get(self) -> None:
+        await self._pass(None)
+
+    async def post(self) -> None:
+        body = self.request.body
+        if self.request.headers.get("Content-Type", "").startswith("application/json"):
+            try:
+                asked = json.loads(body)
+            except ValueError as error:
+                self.refuse(400, f"The request is not JSON: {error}", "invalid_json")
+                return
+            if not isinstance(asked, dict):
+                self.refuse(400, "The request is no JSON object", "invalid_json")
+                return
+            if not self.is_served(asked.get("model") or self.model["id"]):
+                self.refuse_model(asked["model"])
+                return
+            # OpenAI's default; the server behind streams responses that do not say.
+            body = json.dumps({"stream": False, **asked, "model": self.directory}).encode()
+        await self._pass(body)
+
+    async def _pass(self, body: bytes | None) -> None:
+        request = HTTPRequest(
+            self.behind + self.request.uri,
+            method=self.request.method or "GET",
+            headers={"Content-Type": self.request.headers.get("Content-Type", "")},
+            body=body,
+            request_timeout=ANSWER_S,
+            streaming_callback=self._forward,
+            header_callback=self._header,
+            decompress_response=False,
+        )
+        try:
+            await AsyncHTTPClient().fetch(request, raise_error=False)
+        except (HTTPError, OSError) as error:
+            if not (self._headers_written or self._is_left):
+                self.refuse(502, f"The model's server does not answer: {error}", "server_error")
+                return
+        if not (self._finished or self._is_left):
+            await self.finish()
+
+    def _header(self, line: str) -> None:
+        if line.startswith("HTTP/"):
+            self.set_status(int(line.split()[1]))
+        elif ":" in line:
+            name, value = next(iter(HTTPHeaders.parse(line).get_all()))
+            if name.lower() not in _HOP:
+                self.set_header(name, value)
+
+    def on_connection_close(self) -> None:
+        self._is_left = True
+
+    def _forward(self, piece: bytes) -> None:
+        if self._is_left:
+            raise StreamClosedError  # ends the request behind, and what is computed for it
+        self.write(piece)
+        self.flush()
