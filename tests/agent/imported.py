@@ -194,7 +194,12 @@ def _become(asked: Asked, output: int) -> None:
     os.environ.update(asked.environment)
     sys.stdout = io.TextIOWrapper(open(1, "wb", 0, closefd=False), write_through=True)  # noqa: SIM115
     sys.argv = asked.entry[1:]
-    sys.path[0] = asked.directory
+    # What Python looks at when it begins, where the hooks of ranks are.
+    given = filter(None, asked.environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:1] = [asked.directory, *given]
+    sys.modules.pop("sitecustomize", None)
+    with suppress(ModuleNotFoundError):
+        importlib.import_module("sitecustomize")
 
 
 def _show(words: list[str], field: int) -> None:
