@@ -2,15 +2,19 @@
 
 Exit codes:
 0 done (``launch --wait``: every rank succeeded), 1 the job failed or was canceled, 2 bad input,
-3 a node, 4 refused, 5 no such job, 6 not trusted, 130 Ctrl-C.
+3 a node, 4 refused, 5 no such job, 6 not trusted, 130 Ctrl-C, 128 + N a signal N.
 Results go to stdout, errors to stderr; with ``--json`` each is one JSON document.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
 
 from jupyter_mntrain.command_line.needed_packages import needed_packages
 
@@ -44,7 +48,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     replace_unencodable()
     try:
-        return _verb(words)
+        with _ended_by(signal.SIGTERM, signal.SIGHUP):
+            return _verb(words)
+    except Ended as ended:
+        return 128 + ended.number
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -53,6 +60,38 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:  # noqa: BLE001 - shown, and the exit code is Python's own
         return print_defect(error, PROGRAM)
+
+
+class Ended(KeyboardInterrupt):
+    """A signal ends this program: what must not outlive it ends as after Ctrl-C."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextmanager
+def _ended_by(*numbers: signal.Signals) -> Iterator[None]:
+    """Have signals raise :class:`Ended`, where they would end the program at once: not where
+    ``nohup`` has it ignore them. A second one does end it.
+    """
+    mine = [one for one in numbers if signal.getsignal(one) is signal.SIG_DFL]
+
+    def end(number: int, _: object) -> NoReturn:
+        for one in mine:
+            signal.signal(one, signal.SIG_DFL)
+        raise Ended(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        mine = []
+    for one in mine:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one in mine:
+            if signal.getsignal(one) is end:
+                signal.signal(one, signal.SIG_DFL)
 
 
 def _verb(words: Sequence[str]) -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -19,6 +21,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.trust.credentials import OWN, TRUSTED
+from jupyter_mntrain.verbs.verb import Outcome
 from tests.standin.cluster import StandInCluster
 from tests.wording import says
 
@@ -218,3 +221,30 @@ def test_a_shown_recipe_is_its_file(run, tmp_path):
     assert code == 0
     assert out == built_in("7b-4gpu-eager").text
     assert parse_recipe(out).pipeline.schedule == "eager-1f1b"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_what_must_not_outlive_the_program(run, monkeypatch, number):
+    ended = []
+
+    def verb(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), number)
+        except KeyboardInterrupt:
+            ended.append(number)
+            raise
+
+    monkeypatch.setattr(cli, "run", verb)
+    before = signal.getsignal(number)
+    assert run("nodes")[0] == 128 + number
+    assert ended == [number]
+    assert signal.getsignal(number) is before
+
+
+def test_what_nohup_ignores_ends_nothing(run, monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        monkeypatch.setattr(cli, "run", lambda *_: os.kill(os.getpid(), signal.SIGHUP) or Outcome())
+        assert run("nodes")[0] == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -61,6 +61,10 @@ _MORE_MODULES: Final = re.compile(
     r"sys\.(path|modules|meta_path)\b.*|site\.\w+|.*\bpip\b.*|.*\bconda\b.*"
 )
 """Expressions after which Python may find modules that it does not find before the start."""
+_FINDERS: Final = re.compile(
+    r"(sys|site|os|subprocess)\..*|(.*\.)?(run|call|check_call|check_output|system|Popen|main)"
+)
+"""Calls that may be such."""
 _MORE_VARIABLES: Final = re.compile(
     r"load_dotenv|.*\.load_dotenv|.*environ\.update|.*putenv|exec|runpy\.\w+"
 )
@@ -145,6 +149,7 @@ def read_script(
     paths = PathReader(given, told, arguments, name)
     reading = _ScriptReading(paths, tree, is_main=is_main)
     reading.block(tree.body, is_certain=True)
+    calls = [(one, ast.unparse(one.func)) for one in ast.walk(tree) if isinstance(one, ast.Call)]
     unset = [one for one in reading.variables if one.what not in given]
     return ScriptNeeds(
         modules=_first(one for one in reading.modules if one.what != "__future__"),
@@ -154,7 +159,7 @@ def read_script(
         writes=_first(reading.writes),
         gpus=_first(reading.gpus),
         sets=reading.sets,
-        makes=frozenset(one for _ in paths.moments() for one in _made(tree, paths))
+        makes=frozenset(one for _ in paths.moments() for one in _made(calls, paths))
         | {first_folder(one.what) for one in reading.writes},
         arguments=told.error if told else "",
     )
@@ -258,14 +263,19 @@ class _ScriptReading:
     def _forget(self, lines: Iterable[ast.AST]) -> None:
         """What is assigned in lines that are not read is not known."""
         for node in (each for line in lines for each in ast.walk(line)):
+            if isinstance(node, ast.stmt):
+                self._note_guards(node)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 self._paths.assign(node.id, None)
             elif isinstance(node, ast.Subscript) and (name := _variable(node)) is not None:
                 self.made.add(name)
 
-    def _note_guards(self, line: ast.stmt) -> None:
+    def _note_guards(self, line: ast.AST) -> None:
         """Variables that a line asks for: what takes them comes after that."""
-        for node in ast.walk(line):
+        todo = [line]
+        while todo:
+            node = todo.pop()
+            todo += (one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.stmt))
             match node:
                 case ast.Compare(
                     left=ast.Constant(value=str() as name), ops=[ast.In() | ast.NotIn()]
@@ -353,16 +363,14 @@ class _ScriptReading:
             return
         if called.endswith("environ.setdefault") and isinstance(node.args[0], ast.Constant):
             self.made.add(str(node.args[0].value))
-        whole = ast.unparse(node)
-        self._has_more_modules |= bool(_MORE_MODULES.fullmatch(whole.replace("\n", " ")))
-        self._has_more_variables |= bool(_MORE_VARIABLES.fullmatch(called))
-        if _NEW_NAMES.fullmatch(called):
-            self._is_default = True
-            self._paths.forget()
+        self._note_unknown(node, called)
         self._follow(node, called, is_certain)
         of = node.func.value if isinstance(node.func, ast.Attribute) else None
         if is_certain and self._needs_gpu(node, called, last):
-            self.gpus.append(Need(ast.unparse(node), node.lineno, not self._is_default))
+            # Of an argument's value, -1 changes nothing.
+            may_be_none = last == "set_device" and isinstance(node.args[0], ast.Attribute)
+            is_sure = not (self._is_default or may_be_none)
+            self.gpus.append(Need(ast.unparse(node), node.lineno, is_sure))
         if last == "open":
             is_built_in = called in _OPENERS and node.args
             path, mode = (node.args[0], node.args[1:]) if is_built_in else (of, node.args)
@@ -374,6 +382,16 @@ class _ScriptReading:
             if place is not None and len(node.args) > place:
                 is_made = is_written or (last == "memmap" and _is_written((), node.keywords))
                 self._note(node.args[place], is_certain, is_written=is_made)
+
+    def _note_unknown(self, node: ast.Call, called: str) -> None:
+        """What a call may change that is not known here."""
+        if _FINDERS.fullmatch(called):  # its text is long, and seldom needed
+            whole = ast.unparse(node).replace("\n", " ")
+            self._has_more_modules |= bool(_MORE_MODULES.fullmatch(whole))
+        self._has_more_variables |= bool(_MORE_VARIABLES.fullmatch(called))
+        if _NEW_NAMES.fullmatch(called):
+            self._is_default = True
+            self._paths.forget()
 
     def _needs_gpu(self, node: ast.Call, called: str, last: str) -> bool:
         """Whether a call fails where there is no GPU."""
@@ -448,14 +466,11 @@ def _is_of_environment(node: ast.AST) -> bool:
     return bool(_ENVIRONMENT.match(ast.unparse(node)))
 
 
-def _made(tree: ast.Module, paths: PathReader) -> Iterator[str]:
+def _made(calls: Iterable[tuple[ast.Call, str]], paths: PathReader) -> Iterator[str]:
     """What calls anywhere in a script may make, or what they look for first; ``.`` stands for
     anything: another program may make it, or it changes the folder that it runs in.
     """
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        called = ast.unparse(node.func)
+    for node, called in calls:
         last = called.rpartition(".")[2]
         if last == "chdir" or _OTHERS.fullmatch(called):
             yield "."

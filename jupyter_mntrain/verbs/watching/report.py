@@ -4,6 +4,7 @@ its verdict, record with evidence, numbers and logs; versions, packages and GPUs
 
 from __future__ import annotations
 
+import re
 import zipfile
 from argparse import Namespace
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.text.file_name import file_name
 from jupyter_mntrain.model.text.secrets import is_secret, masked, shown, shown_words
@@ -28,6 +29,8 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job
+
+_OTHER_ARCHIVES = re.compile(r"\.(tar(\.\w+)?|t[gbx]z2?|7z|rar|gz|bz2|xz|zst)$", re.IGNORECASE)
 
 LOG_LINES = tunables.count("verbs.report_log_lines")
 
@@ -49,6 +52,11 @@ class ReportVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)
         name = args.output or f"mntrain-report-{job.id}.zip"
+        if _OTHER_ARCHIVES.search(name):
+            raise SpecError(
+                f"--output {name}: the report is a zip archive",
+                fix=f"name it {_OTHER_ARCHIVES.sub('.zip', name)}",
+            )
         path = context.directory / in_home(name)
         with new_file(path, name, may_replace=args.force) as file:
             parts = write_report(file, job, context.cluster(args))

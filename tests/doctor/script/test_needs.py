@@ -231,6 +231,7 @@ def test_what_a_script_may_be_told_by_other_means_is_not_certain(
         ("device = torch.device('cuda')", False),
         ("torch.cuda.set_device(local_rank)", True),
         ("torch.cuda.set_device(None)", False),
+        ("torch.cuda.set_device(args.local_rank)", None),
         ("model.cuda(rank)", False),
         ("device = torch.device('cuda')\nmodel.to(device)", True),
         ("device = f'cuda:{rank}'\nmodel.to(device)", True),

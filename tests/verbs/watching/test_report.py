@@ -70,3 +70,11 @@ def test_an_existing_file_stays_unless_it_may_be_replaced(do, failed, tmp_path):
     assert zipfile.is_zipfile(tmp_path / "r.zip")
     with pytest.raises(SpecError, match=wording("cannot be written")):
         do("report", failed.id, "--output", "no/such/place.zip", directory=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["r.tar.gz", "r.TGZ", "r.tar", "sub/r.7z", "r.zip.xz"])
+def test_a_zip_is_not_given_the_name_of_another_archive(do, failed, tmp_path, name):
+    with pytest.raises(SpecError) as caught:
+        do("report", failed.id, "--output", name, directory=tmp_path)
+    assert ".zip" in caught.value.fix
+    assert list(tmp_path.iterdir()) == []
