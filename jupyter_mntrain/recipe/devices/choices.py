@@ -201,6 +201,9 @@ def _precision(recipe: Recipe, config: Config | None, seats: Sequence[Seat]) -> 
 def _is_to_compile(recipe: Recipe, seats: Sequence[Seat]) -> bool:
     if not _is_long(recipe) or recipe.adapters.quantizes:
         return False
+    # Equal on CPUs and measured on no GPU yet: for those who ask for it.
+    if recipe.data_parallel.shards > 1 or recipe.memory.checkpointing == "selective":
+        return False
     try:
         check_compile(settled(recipe, {"memory.compile": "true"}))
     except RecipeError:
