@@ -199,7 +199,7 @@ def test_a_workflow_runs_nothing_but_the_scripts_that_are_run_here(workflow):
         assert os.access(ROOT / script, os.X_OK)
         assert not set(command) & set(";&|`\n"), "one script, no shell of its own"
         assert "${{" not in command, "what others can name is no part of a command"
-        assert set(arguments) <= {"fast", "$LAYER", "$FORM", "--dry-run"}
+        assert set(arguments) <= {"fast", "$LAYER", "$FORM", "--dry-run", "cpu"}
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
@@ -227,7 +227,7 @@ def test_every_layer_of_tests_has_a_job():
 
 def test_every_long_form_has_a_job_of_the_week():
     weekly = yaml.safe_load((ROOT / ".github/workflows/weekly.yml").read_text())
-    (job,) = weekly["jobs"].values()
+    job = weekly["jobs"]["long"]
     same_rows(
         run_tests.LONG,
         job["strategy"]["matrix"]["form"],
@@ -267,3 +267,26 @@ def test_every_file_that_the_page_names_exists(page, at_least):
     assert len(named) > at_least
     tops = (ROOT, ROOT / "jupyter_mntrain")
     assert [name for name in named if not any((top / name).exists() for top in tops)] == []
+
+
+RELEASE = re.compile(
+    r"pip install (-\S+ )*[\"']?jupyter[-_]mntrain(\[[\w,]*\])?[\"']?\s*$", re.MULTILINE
+)
+"""An install of a release from an index, which has none yet."""
+
+
+def test_no_guide_begins_with_a_release_that_there_is_not() -> None:
+    assert RELEASE.search("pip install jupyter-mntrain\n")
+    assert RELEASE.search('  RUN pip install -U "jupyter_mntrain[serve]"')
+    assert not RELEASE.search("pip install jupyter_mntrain-*.whl")
+    bad = []
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        blocks = re.findall(r"^ *```\w*\n(.*?)^ *```", path.read_text(), re.MULTILINE | re.DOTALL)
+        commands = [
+            line for block in blocks for line in block.splitlines() if "pip install" in line
+        ]
+        if commands and RELEASE.search(commands[0]):
+            bad.append(f"{path.name}: {commands[0].strip()}")
+    assert not bad, (
+        "name the wheel that scripts/wheel builds: docs/installing.md, Getting the package"
+    )
