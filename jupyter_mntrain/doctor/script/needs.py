@@ -406,7 +406,10 @@ class _ScriptReading:
         if called in ("torch.cuda.set_device", "cuda.set_device"):
             return bool(node.args) and not _is_none(node.args[0])
         is_moved = last == "cuda" and isinstance(node.func, ast.Attribute) and not node.args
-        return is_moved or (device is not None and device.partition(":")[0] == "cuda")
+        # What another function does with a device is its own business: it may fall back.
+        is_of_torch = called.startswith("torch.") or last in ("to", "to_empty")
+        is_on_gpu = device is not None and device.partition(":")[0] == "cuda"
+        return is_moved or (is_of_torch and is_on_gpu)
 
     def _note(self, path: ast.expr | None, is_certain: bool, *, is_written: bool) -> None:
         told: Told | None = None if path is None else self._paths.of(path)

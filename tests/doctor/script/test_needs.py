@@ -231,6 +231,8 @@ def test_what_a_script_may_be_told_by_other_means_is_not_certain(
         ("device = torch.device('cuda')", False),
         ("torch.cuda.set_device(local_rank)", True),
         ("torch.cuda.set_device(None)", False),
+        ("train(device='cuda')", False),
+        ("model.to_empty(device='cuda')", True),
         ("torch.cuda.set_device(args.local_rank)", None),
         ("model.cuda(rank)", False),
         ("device = torch.device('cuda')\nmodel.to(device)", True),
