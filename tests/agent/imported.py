@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -36,6 +37,8 @@ IMPORTS = (
     "transformers.models.auto.tokenization_auto",
     "transformers.models.llama.modeling_llama",
 )
+METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
+EXITS_FILE = "exits.ndjson"
 ROOM = 32_768
 """Bytes for the environment and the command line of a rank."""
 NAMESPACES = ("ipc", "mnt", "net", "pid", "user", "uts")
@@ -54,7 +57,13 @@ class Rank:
         if self.returncode is None:
             with suppress(BlockingIOError):
                 told = self._connection.recv(4)
-                self.returncode = int.from_bytes(told, signed=True) if told else -signal.SIGKILL
+                status = int.from_bytes(told) if told else int(signal.SIGKILL)
+                self.returncode = os.waitstatus_to_exitcode(status)
+                # As the hook of torchrun does, which sees only processes that it has forked.
+                line = {"pid": self.pid, "status": status, "monotonic_s": time.monotonic()}
+                path = Path(os.environ[METRICS_VARIABLE]) / EXITS_FILE
+                with suppress(OSError), path.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -174,7 +183,7 @@ def _watch_a_rank(connection: socket.socket, output: int) -> None:
         os.close(output)
         _, status = os.waitpid(pid, 0)
         with suppress(OSError):
-            connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, signed=True))
+            connection.sendall(status.to_bytes(4))
         os._exit(0)
 
 
