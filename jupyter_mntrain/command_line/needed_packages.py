@@ -12,7 +12,6 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -113,6 +112,8 @@ def _foreign_roots() -> list[Path]:
 
 
 def _in_the_way(module: str, root: Path, error: BaseException) -> tuple[str, str]:
+    from importlib import metadata  # 1 MB, which an agent at rest does without
+
     wanted = _needs().get(module)
     there = metadata.distributions(name=module, path=[str(root)])
     version = next((f" {one.version}" for one in there), "")
@@ -128,6 +129,8 @@ def _in_the_way(module: str, root: Path, error: BaseException) -> tuple[str, str
 
 def _needs() -> dict[str, str]:
     """The oldest version of each package that mntrain itself requires, by its module's name."""
+    from importlib import metadata
+
     try:
         required = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
@@ -137,6 +140,8 @@ def _needs() -> dict[str, str]:
 
 
 def _version(module: str) -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(module)
     except (metadata.PackageNotFoundError, ValueError):
