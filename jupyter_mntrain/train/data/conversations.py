@@ -30,9 +30,18 @@ _ROLES = {
     "human": "user",
     "gpt": ANSWERS,
     "bing": ANSWERS,
+    "bard": ANSWERS,
+    "chatgpt": ANSWERS,
+    "claude": ANSWERS,
     "model": ANSWERS,
+    "bot": ANSWERS,
+    "chatbot": ANSWERS,
+    "ai": ANSWERS,
+    "tool_response": "tool",
 }
 """Role names of OpenAI, ShareGPT and others, and the template's."""
+
+_ROLES_FIX = f"name it as one of {', '.join(_ROLES)}"
 
 WEIGHT = "weight"
 """0 in an answer that is only read, as OpenAI's data has it."""
@@ -51,9 +60,17 @@ def messages_of(fields: Mapping[str, Any], where: str) -> list[Message]:
     has_own = bool(messages) and messages[0]["role"] in {"system", "developer"}
     if isinstance(system, str) and system.strip() and not has_own:
         messages.insert(0, {"role": "system", "content": system})
-    if not any(message["role"] == ANSWERS for message in messages):
+    answers = [message for message in messages if message["role"] == ANSWERS]
+    if not answers:
         raise RowError(where, "has no assistant turn", fix="remove that conversation")
+    if not any(_says_something(message) for message in answers):
+        raise RowError(where, "the assistant says nothing", fix="remove that conversation")
     return messages
+
+
+def _says_something(message: Message) -> bool:
+    more = (message.get(name) for name in ("tool_calls", *REASONING))
+    return bool(message["content"].strip()) or any(more)
 
 
 def tools_of(fields: Mapping[str, Any], where: str) -> list[Tool] | None:
@@ -98,14 +115,9 @@ def _turns(fields: Mapping[str, Any], where: str) -> Sequence[Any]:
 
 
 def _message(turn: Any, where: str) -> Message:
-    if not isinstance(turn, dict):
-        raise _no_message(turn, where)
-    role = turn.get("role") or turn.get("from")
+    role = _role(turn, where)
     content = turn.get("content")
     content = turn.get("value") if content is None else content
-    if not isinstance(role, str) or role.lower() not in _ROLES:
-        raise _no_message(turn, where)
-    role = role.lower()
     more: dict[str, Any] = {}
     if calls := _tool_calls(turn, where):
         more["tool_calls"] = calls
@@ -121,11 +133,24 @@ def _message(turn: Any, where: str) -> Message:
     if isinstance(content, list):
         content = _joined(content, where)
     if not isinstance(content, str):
-        raise _no_message(turn, where)
+        has_none = content is None
+        what = "a turn without content" if has_none else f"content that is {_type_of(content)}"
+        fix = "give its text as content (or value)" if has_none else "write it as text, in quotes"
+        raise RowError(where, what, detail=_shown(turn), fix=fix)
     more |= {name: turn[name] for name in ("name", "tool_call_id") if turn.get(name)}
-    if _ROLES[role] == ANSWERS:
+    if role == ANSWERS:
         more |= _weight(turn, where)
-    return {"role": _ROLES[role], "content": content, **more}
+    return {"role": role, "content": content, **more}
+
+
+def _role(turn: Any, where: str) -> str:
+    """As templates have it."""
+    role = (turn.get("role") or turn.get("from")) if isinstance(turn, dict) else None
+    if not isinstance(role, str):
+        raise RowError(where, "a turn without a role", detail=_shown(turn), fix=_ROLES_FIX)
+    if role.lower() not in _ROLES:
+        raise RowError(where, f"a turn of the role {role[:40]!r}", fix=_ROLES_FIX)
+    return _ROLES[role.lower()]
 
 
 def _weight(turn: Mapping[str, Any], where: str) -> dict[str, int]:
@@ -136,9 +161,15 @@ def _weight(turn: Mapping[str, Any], where: str) -> dict[str, int]:
     return {WEIGHT: 0} if weight == 0 else {}
 
 
-def _no_message(turn: Any, where: str) -> RowError:
-    fix = f"roles are {', '.join(_ROLES)}; content is text"
-    return RowError(where, "no role and content", detail=f" in {str(turn)[:80]}", fix=fix)
+def _shown(turn: Any) -> str:
+    return f" in {str(turn)[:80]}"
+
+
+def _type_of(value: Any) -> str:
+    """What JSON calls it."""
+    if isinstance(value, bool):
+        return "true or false"
+    return "a number" if isinstance(value, (int, float)) else "an object"
 
 
 def _joined(parts: Sequence[Any], where: str) -> str:

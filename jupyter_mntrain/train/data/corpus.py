@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -229,6 +229,7 @@ def _corpus(
 ) -> Corpus:
     digest = hashlib.sha256()
     kept: list[Path] = []
+    by_content: dict[bytes, list[str]] = {}
     left_out = {} if known is None else dict(known)
     tally = Tally(progress, "reading the text", _size_bytes(files), "B")
     for path in files:
@@ -245,10 +246,12 @@ def _corpus(
         kept.append(path)
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").digest()
+        by_content.setdefault(content, []).append(below)
         digest.update(f"{below}\0{size}\0".encode() + content)
     tally.end()
     if not _size_bytes(kept):
-        cause = f"data.source = {section.source}: contains no UTF-8 text"
+        what = "empty" if files and not _size_bytes(files) else "contains no UTF-8 text"
+        cause = f"data.source = {section.source}: {what}"
         fix = "give a folder with .txt, .jsonl or .parquet files, or such a file"
         if section.format == "chat":
             fix = 'give conversations in .jsonl or .parquet files, or data.format = "text"'
@@ -257,6 +260,7 @@ def _corpus(
     description = f"{name}, {len(kept)} file{'s' * (len(kept) > 1)}"
     for why, names in left_out.items():
         description += f"; {len(names)} left out, which are {why}: {_named(names)}"
+    description += _repeated(by_content.values())
     if held := _held_out([path.relative_to(root) for path in kept]):
         description += f"; also trained on: {_named(held)}"
     return Corpus(
@@ -266,6 +270,15 @@ def _corpus(
 
 def _named(names: Sequence[str]) -> str:
     return ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED)
+
+
+def _repeated(by_content: Iterable[Sequence[str]]) -> str:
+    """Files that are one and the same: most likely nobody means to train on them twice."""
+    return "".join(
+        f"; {len(alike)} files are the same, all trained on: {_named(alike)}"
+        for alike in by_content
+        if len(alike) > 1
+    )
 
 
 def _held_out(files: Sequence[Path]) -> list[str]:

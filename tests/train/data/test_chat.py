@@ -86,20 +86,34 @@ def test_a_question_and_its_answer() -> None:
     assert with_input[0]["content"] == "Add\n\n2+2"
 
 
+SILENT = {"role": "assistant", "content": " "}
+
+
 @pytest.mark.wording
 @pytest.mark.parametrize(
     ("row", "says"),
     [
         ({"text": "hello"}, "x.jsonl line 3: not a conversation; its fields are text"),
         ({"messages": [{"role": "user", "content": "hi"}]}, "has no assistant turn"),
-        ({"messages": [{"role": "alien", "content": "hi"}]}, "no role and content"),
-        ({"messages": [{"role": "user", "content": None}]}, "no role and content"),
-        ({"messages": ["hi"]}, "no role and content"),
+        ({"messages": [{"role": "user", "content": "hi"}, SILENT]}, "the assistant says nothing"),
+        ({"messages": [{"role": "alien", "content": "hi"}]}, "a turn of the role 'alien'.*human"),
+        ({"messages": [{"content": "hi"}]}, "a turn without a role"),
+        ({"messages": [{"role": "user", "content": None}]}, "a turn without content"),
+        ({"messages": [{"role": "user", "content": 4}]}, "content that is a number.*in quotes"),
+        ({"messages": [{"role": "user", "content": True}]}, "content that is true or false"),
+        ({"messages": ["hi"]}, "a turn without a role"),
     ],
 )
 def test_what_is_no_conversation_is_named(row: dict[str, Any], says: str) -> None:
     with pytest.raises(RecipeError, match=says):
         messages_of(row, "x.jsonl line 3")
+
+
+def test_an_answer_may_be_nothing_but_a_call_or_a_thought() -> None:
+    asks = {"role": "user", "content": "hi"}
+    call = {"function": {"name": "look", "arguments": {}}}
+    for more in ({"tool_calls": [call]}, {"reasoning_content": "hm"}):
+        assert len(messages_of({"messages": [asks, {**SILENT, **more}]}, "")) == 2
 
 
 @pytest.mark.parametrize("template", [None, LLAMA_3])
@@ -229,6 +243,9 @@ def test_tools_calls_and_reasoning_are_written(tokenizer: PreTrainedTokenizerBas
     assert messages_of(as_text, "") == messages
     assert tools_of(as_text, "") == tools == [{"type": "function", "function": WEATHER}]
     assert "tool_calls" in messages_of({"messages": [old]}, "")[0]
+
+
+SILENT = {"role": "assistant", "content": " "}
 
 
 @pytest.mark.wording

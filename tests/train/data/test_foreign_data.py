@@ -101,7 +101,7 @@ def test_a_folder_of_texts_is_read_with_its_readme(tmp_path: Path) -> None:
 
 def test_files_that_are_called_like_held_out_ones_are_said(tmp_path: Path) -> None:
     for name in ("train-00000-of-1.jsonl", "test-00000-of-1.jsonl", "testimony.jsonl"):
-        (tmp_path / name).write_text(LINES)
+        (tmp_path / name).write_text(f"{LINES}\n{json.dumps({'text': name})}")
     said = corpus_of(tmp_path).description
     assert said.endswith("3 files; also trained on: test-00000-of-1.jsonl")
     (tmp_path / "train-00000-of-1.jsonl").rename(tmp_path / "a.jsonl")

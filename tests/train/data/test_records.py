@@ -61,6 +61,17 @@ def test_only_files_with_conversations_are_read_for_chat(tmp_path: Path) -> None
     assert (asks["content"], answers["content"]) == ("2+2", "4")
 
 
+@pytest.mark.wording
+def test_files_without_a_byte_and_files_alike_are_said(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").touch()
+    with pytest.raises(RecipeError, match=r"a\.jsonl: empty"):
+        found(tmp_path / "a.jsonl")
+    for name in ("b.jsonl", "c.jsonl"):
+        (tmp_path / name).write_text(json.dumps({"text": TEXTS[0]}))
+    assert found(tmp_path) == [TEXTS[0]] * 2
+    assert "2 files are the same, all trained on: b.jsonl, c.jsonl" in described(tmp_path)
+
+
 def test_compressed_files_and_names_in_capitals(tmp_path: Path) -> None:
     lines = "\n".join(json.dumps({"text": text}) for text in TEXTS).encode()
     (tmp_path / "A.JSONL").write_bytes(b"\xef\xbb\xbf" + lines)
