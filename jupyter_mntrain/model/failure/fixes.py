@@ -105,8 +105,8 @@ FIXES: dict[Kind, str] = {
     Kind.ZERO_GRADIENTS: "check that the loss depends on the weights (requires_grad, detach, "
     "no_grad), and that not every label is masked",
     Kind.RANKS_NEVER_MET: "call torch.distributed.init_process_group() without rank and "
-    "world_size, so that it takes them from the environment; then wrap the model, as in "
-    "DistributedDataParallel",
+    "world_size, so that it takes them from the environment, and wrap the model, as in "
+    "DistributedDataParallel; in Lightning, give Trainer num_nodes= and devices=",
     Kind.TRACEBACK: "see its log; a script that catches an exception and cannot go on must raise "
     "it again, or exit with another code",
     Kind.SLOW_RANK: "see what it does with 'stacks', and compare the machine's clocks and "
