@@ -40,11 +40,12 @@ def take_over(attempt: Path) -> None:
     earlier = earlier_attempt(attempt)
     if earlier is None:
         return
+    work = attempt / "work"
     # Where one in between has taken it over, and started no rank, it is there.
-    work, left = attempt / "work", (earlier / "work").resolve()
-    _move(left, work, (earlier / "command.json").stat().st_mtime_ns)
-    left.rmdir()
-    left.symlink_to(os.path.relpath(work, left.parent))
+    source = (earlier / "work").resolve()
+    _move(source, work, (earlier / "command.json").stat().st_mtime_ns)
+    source.rmdir()
+    source.symlink_to(os.path.relpath(work, source.parent))
 
 
 def _has_started(attempt: Path) -> bool:

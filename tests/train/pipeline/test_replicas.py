@@ -202,11 +202,6 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
             "data_parallel.shards = 2: adafactor requires unsharded weights. Fix: use kind",
         ),
         (
-            ["data_parallel.shards=2", "memory.compile=true"],
-            2,
-            "memory.compile = true does not work with sharded weights",
-        ),
-        (
             ["data_parallel.shards=2", "data_parallel.replicas=2"],
             6,
             "replicas = 2 x data_parallel.shards = 2: 6 ranks is not a multiple of 4",
