@@ -14,7 +14,7 @@ from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS, LIVENESS_STYLES
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
-from jupyter_mntrain.show.tables.plans.plan import against_equal_split, times
+from jupyter_mntrain.show.tables.plans.plan import against_equal_split, foreseen, times
 from jupyter_mntrain.sources.registry import title_of
 from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.form import Form
@@ -122,7 +122,8 @@ def _predicted(prediction: Prediction) -> list[Text]:
     if prediction.plan is not None:
         plan = prediction.plan.plan
         rate = formats.rate(plan.tokens_per_s)
-        lines = [f"Predicted step {formats.seconds(plan.step_s)}, {rate} tok/s"]
+        what = foreseen(plan).capitalize()
+        lines = [f"{what} step {formats.seconds(plan.step_s)}, {rate} tok/s"]
         lines += plan_notes(plan)
     lines += [
         f"Memory of rank {one.rank} on {one.node}: {memory_words(one)}"

@@ -135,6 +135,15 @@ def test_a_line_has_step_schedule_and_bottleneck() -> None:
         assert word in line
 
 
+@pytest.mark.wording
+def test_what_rests_on_a_guess_is_called_one() -> None:
+    measured = msgspec.structs.replace(PLAN, guesses=())
+    for plan, word in ((PLAN, "guessed"), (measured, "predicted")):
+        assert printed(plan_line(plan, "1f1b"), width=200).startswith(f"{word}: ")
+        assert f"{word} step" in printed(plan_view(plan, "Plan for r", program="mntrain"))
+    assert "not measured: speed of node 0" in printed(plan_line(PLAN, "1f1b"), width=200)
+
+
 def test_hostile_text_of_nodes_is_made_safe() -> None:
     ranks = (msgspec.structs.replace(FIRST, node="wo\x1b[31mpr"),)
     hostile = msgspec.structs.replace(PLAN, ranks=ranks, bottleneck="\x1b]0;x\x07")

@@ -109,7 +109,7 @@ def test_a_launch_says_in_a_line_what_is_expected(do, cards, recipe, text, as_js
     said = [text(one).strip() for one in screen.said]
     schedule = as_json(launched)["plan"]["chosen"]["pipeline.schedule"]
     (line,) = [one for one in said if schedule in one]
-    assert says("predicted", line)
+    assert says("guessed", line)
     for outcome in (launched, do("dry-run", "r.toml", on=cards, directory=recipe)):
         assert as_json(outcome)["plan"]["step_s"] > 0
     assert line in text(do("dry-run", "r.toml", on=cards, directory=recipe).renderable)

@@ -58,11 +58,16 @@ def plan_view(
 
 def plan_line(plan: Plan, schedule: str) -> Text:
     """A plan in one line."""
-    words = f"predicted: {formats.seconds(plan.step_s)} per step, {schedule}"
+    words = f"{foreseen(plan)}: {formats.seconds(plan.step_s)} per step, {schedule}"
     words += f"; bottleneck: {shown_line(plan.bottleneck)}"
     if plan.guesses:
-        words += "; some speeds are guessed"
+        words += f"; not measured: {shown_line(plan.guesses[0])}"
     return Text(words, "dim")
+
+
+def foreseen(plan: Plan) -> str:
+    """What its step is: a guess may be 10 times off."""
+    return "guessed" if plan.guesses else "predicted"
 
 
 def against_equal_split(plan: Plan) -> float | None:
@@ -76,7 +81,7 @@ def _headline(plan: Plan) -> RenderableType:
     busiest = max((link.busy for link in plan.links), default=None)
     gain = against_equal_split(plan)
     figures = {
-        "step": formats.seconds(plan.step_s),
+        f"{foreseen(plan)} step": formats.seconds(plan.step_s),
         "tok/s": formats.rate(plan.tokens_per_s),
         "not computing": formats.percent(sum(idle) / len(idle)) if idle else formats.ABSENT,
         "busiest link": "none" if busiest is None else formats.percent(busiest),
