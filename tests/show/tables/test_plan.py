@@ -141,7 +141,6 @@ def test_what_rests_on_a_guess_is_called_one() -> None:
     for plan, word in ((PLAN, "guessed"), (measured, "predicted")):
         assert printed(plan_line(plan, "1f1b"), width=200).startswith(f"{word}: ")
         assert f"{word} step" in printed(plan_view(plan, "Plan for r", program="mntrain"))
-    assert "not measured: speed of node 0" in printed(plan_line(PLAN, "1f1b"), width=200)
 
 
 def test_hostile_text_of_nodes_is_made_safe() -> None:
