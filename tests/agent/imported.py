@@ -15,6 +15,7 @@ import importlib
 import io
 import json
 import os
+import resource
 import runpy
 import select
 import signal
@@ -41,6 +42,7 @@ METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
 EXITS_FILE = "exits.ndjson"
 ROOM = 32_768
 """Bytes for the environment and the command line of a rank."""
+LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
 NAMESPACES = ("ipc", "mnt", "net", "pid", "user", "uts")
 
 
@@ -82,9 +84,13 @@ def begin(entry: Sequence[str], environment: dict[str, str]) -> Rank | None:
     except OSError:
         return None
     ours, theirs = os.pipe()
-    asked = json.dumps(
-        [list(entry), environment, str(Path.cwd()), _namespaces(), [*os.sched_getaffinity(0)]]
-    ).encode()
+    inherited = Inherited(
+        directory=str(Path.cwd()),
+        cores=[*os.sched_getaffinity(0)],
+        niceness=os.nice(0),
+        limits=[(one, *resource.getrlimit(one)) for one in LIMITS],
+    )
+    asked = json.dumps([list(entry), environment, _namespaces(), inherited]).encode()
     socket.send_fds(connection, [len(asked).to_bytes(4)], [theirs])
     os.close(theirs)
     connection.sendall(asked)
@@ -125,12 +131,20 @@ def _namespaces() -> list[str]:
     return [str(Path(f"/proc/self/ns/{one}").readlink()) for one in NAMESPACES]
 
 
+class Inherited(NamedTuple):
+    """What a process has of its parent, besides its environment."""
+
+    directory: str
+    cores: list[int]
+    niceness: int
+    limits: list[tuple[int, int, int]]
+
+
 class Asked(NamedTuple):
     entry: list[str]
     environment: dict[str, str]
-    directory: str
     namespaces: list[str]
-    cores: list[int]
+    inherited: Inherited
 
 
 def _serve(address: str) -> Asked:
@@ -146,7 +160,8 @@ def _serve(address: str) -> Asked:
             sys.exit()
         connection, _ = listening.accept()
         size, (output,), _, _ = socket.recv_fds(connection, 4, 1)
-        asked = Asked(*json.loads(_whole(connection, int.from_bytes(size))))
+        entry, environment, theirs, inherited = json.loads(_whole(connection, int.from_bytes(size)))
+        asked = Asked(entry, environment, theirs, Inherited(*inherited))
         if asked.namespaces == _namespaces():
             if not is_imported:
                 _import()
@@ -189,14 +204,18 @@ def _watch_a_rank(connection: socket.socket, output: int) -> None:
 
 def _become(asked: Asked, output: int) -> None:
     """What a new program has."""
+    inherited = asked.inherited
     os.setsid()
-    os.sched_setaffinity(0, asked.cores)
+    os.sched_setaffinity(0, inherited.cores)
+    os.nice(inherited.niceness - os.nice(0))
+    for one, soft, hard in inherited.limits:
+        resource.setrlimit(one, (soft, hard))
     nothing = os.open(os.devnull, os.O_RDONLY)
     for ours, number in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(ours, number)
     os.close(nothing)
     os.close(output)
-    os.chdir(asked.directory)
+    os.chdir(inherited.directory)
     _show([f"{key}={value}" for key, value in asked.environment.items()], field=50)
     _show([sys.executable, "-u", *asked.entry], field=48)
     os.environ.clear()
@@ -205,7 +224,7 @@ def _become(asked: Asked, output: int) -> None:
     sys.argv = asked.entry[1:]
     # What Python looks at when it begins, where the hooks of ranks are.
     given = filter(None, asked.environment.get("PYTHONPATH", "").split(os.pathsep))
-    sys.path[:1] = [asked.directory, *given]
+    sys.path[:1] = [inherited.directory, *given]
     sys.modules.pop("sitecustomize", None)
     with suppress(ModuleNotFoundError):
         importlib.import_module("sitecustomize")

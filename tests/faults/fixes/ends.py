@@ -280,7 +280,7 @@ ENDS = (
     Trial(
         Kind.NO_FILE,
         lambda _: script(NO_FILE),
-        "send a small file with --file",
+        "launch with --file",
         lambda _, run, __: run.with_(files={"labels.csv": "1"}),
     ),
     Trial(Kind.NO_DOWNLOAD, _never_downloaded, "give its path", _give_its_path),
