@@ -20,6 +20,8 @@ JOB_S = 240.0
 """For a small job from launch to end: three processes that import torch and a library anew."""
 
 MARK = "found "
+"""Printed together with what follows: torchrun labels each piece of a line that it reads, and where
+Python does not buffer, ``print`` writes one for each argument."""
 
 Launch = Callable[..., Job]
 
