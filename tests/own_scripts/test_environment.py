@@ -70,7 +70,7 @@ megatron = {
     "address": os.environ["MASTER_ADDR"],
     "total": total.item(),
 }
-print("found", json.dumps({"deepspeed": deepspeed, "megatron": megatron}), flush=True)
+print("found " + json.dumps({"deepspeed": deepspeed, "megatron": megatron}), flush=True)
 payload = torch.zeros(1000)
 while True:
     dist.all_reduce(payload)
@@ -96,7 +96,7 @@ told = {
     "gathered": gather_object([state.process_index]),
     "address": os.environ["MASTER_ADDR"],
 }
-print("found", json.dumps(told), flush=True)
+print("found " + json.dumps(told), flush=True)
 state.destroy_process_group()
 """
 
