@@ -162,8 +162,9 @@ def refuse_to_fill(folder: Path, size_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if size_bytes > free - LEFT_FREE_BYTES:
         need = f"{(size_bytes + LEFT_FREE_BYTES) / 1e6:,.0f} MB"
-        told = f"{free / 1e6:,.0f} MB are free, and {need} are needed"
-        raise OSError(errno.ENOSPC, told, str(folder.parent))
+        full = OSError(f"{folder.parent} has {free / 1e6:,.0f} MB free, and {need} are needed")
+        full.errno = errno.ENOSPC  # its number is for programs: the words are for people
+        raise full
 
 
 def sync(path: Path) -> None:
