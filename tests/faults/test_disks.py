@@ -117,16 +117,15 @@ def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_job(
         assert (refused["kind"], refused["node"]) == ("disk-full", "node2")
         since_s = time.time()
         train(bench, where, "--skip-doctor")
-        until(
-            lambda: f"node2: {where}" in bench.log(bench.first),
-            "it to be told",
-            PATIENCE_S,
-        )
+
+        def told() -> list[str]:
+            lines = bench.log(bench.first).splitlines()
+            return [line for line in lines if "node2: " in line and str(where) in line]
+
+        until(told, "it to be told", PATIENCE_S)
         took_s = time.time() - since_s
         until(lambda: bench.latest["state"] == "succeeded", "its success", PATIENCE_S)
-        line = next(
-            line for line in bench.log(bench.first).splitlines() if f"node2: {where}" in line
-        )
+        line = told()[0]
         cause, _, fix = line.partition("] ")[2].partition(" Fix: ")
         report(
             Outcome(

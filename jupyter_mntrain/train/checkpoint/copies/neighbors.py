@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from jupyter_mntrain.launch.checkpoints.directory import shard_name
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.failure.system_errors import told_of
 from jupyter_mntrain.train.world import World
 
 LEFT_FREE_BYTES = tunables.size("train.disk_left_free_bytes")
@@ -108,7 +109,7 @@ def take_file(
             refuse_to_fill(path.parent, size)
     except OSError as error:
         _tell(_NO_ROOM, rank, group)
-        return str(error)
+        return told_of(error)
     _tell(_HAVE_IT if is_here else _SEND_IT, rank, group)
     return None if is_here else _receive(path, rank, size, group)
 
@@ -123,7 +124,7 @@ def _receive(path: Path, rank: int, size: int, group: dist.ProcessGroup | None) 
             try:
                 file.write(piece.numpy().tobytes())
             except OSError as error:
-                problem = str(error)
+                problem = told_of(error)
     sync(path)
     return problem
 
@@ -162,9 +163,8 @@ def refuse_to_fill(folder: Path, size_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if size_bytes > free - LEFT_FREE_BYTES:
         need = f"{(size_bytes + LEFT_FREE_BYTES) / 1e6:,.0f} MB"
-        full = OSError(f"{folder.parent} has {free / 1e6:,.0f} MB free, and {need} are needed")
-        full.errno = errno.ENOSPC  # its number is for programs: the words are for people
-        raise full
+        told = f"{free / 1e6:,.0f} MB are free, and {need} are needed"
+        raise OSError(errno.ENOSPC, told, str(folder.parent))
 
 
 def sync(path: Path) -> None:

@@ -20,6 +20,7 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, sh
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.system_errors import told_of
 from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures
 from jupyter_mntrain.train.checkpoint.copies.neighbors import Neighbors, refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.saves.staging import staging
@@ -152,7 +153,7 @@ class Saver:
                 self.directory.publish(manifest)
                 self.directory.prune(self.keep, self.keep_best, used=self.used)
             except OSError as error:
-                problem = f"{self.world.host}: {error}"
+                problem = f"{self.world.host}: {told_of(error)}"
         return next((one for one in gathered(self.world, problem) if one), None)
 
     def _write(self, step: int, tensors: dict[str, torch.Tensor]) -> None:
@@ -165,7 +166,8 @@ class Saver:
             sync(path)
             size_bytes = path.stat().st_size
         except Exception as trouble:  # noqa: BLE001 - all ranks must learn of any error
-            error = str(trouble) or type(trouble).__name__
+            words = told_of(trouble) if isinstance(trouble, OSError) else str(trouble)
+            error = words or type(trouble).__name__
         if self._neighbors is not None:
             # Also after an error: the neighbors wait.
             folder_of = partial(self.directory.begin, step)
