@@ -15,10 +15,10 @@ from pathlib import Path
 MNTRAIN = (sys.executable, "-m", "jupyter_mntrain.cli")
 INSTALL = (*MNTRAIN, "install", "--without-systemd")
 """It is to leave nothing that starts at boot."""
-NODE = ".local/share/mntrain/env/bin/mntrain"
-"""Where ``mntrain install`` puts the command, in the home of the user there."""
-LEAVE = f"test -x {NODE} || exit 0; {NODE} agent remove-service; {NODE} agent leave"
-LOGS = "tail -n 2000 .local/state/mntrain/nodes/*/*.log"
+NODE = '"${XDG_DATA_HOME:-$HOME/.local/share}/mntrain/env/bin/mntrain"'
+"""Where ``mntrain install`` puts the command, for the user there."""
+LEAVE = f"test -x {NODE} || exit 0; {NODE} agent remove-service && {NODE} agent leave"
+LOGS = 'tail -n 2000 "${XDG_STATE_HOME:-$HOME/.local/state}"/mntrain/nodes/*/*.log'
 KEYS = "config"
 SHOWN_LINES = 8
 
@@ -40,14 +40,16 @@ class Smoke:
     def run(self, options: list[str]) -> bool:
         """All steps; what was begun is undone whatever happens."""
         accept = (*MNTRAIN, "accept", "--output", str(self.folder / "accept"), *options)
+        has_left = []
         try:
-            return self._do("install", *INSTALL, *self.hosts) and self._do("accept", *accept)
+            works = self._do("install", *INSTALL, *self.hosts) and self._do("accept", *accept)
         finally:
             for name in ("nodes", "jobs", "doctor"):
                 self._do(name, *MNTRAIN, name, "--json")
             for number, host in enumerate(self.hosts, 1):
                 self._ssh(f"logs-{number}", host, LOGS)
-                self._ssh(f"leave-{number}", host, LEAVE)
+                has_left.append(self._ssh(f"leave-{number}", host, LEAVE))
+        return works and all(has_left)
 
     def pack(self, archive: Path) -> None:
         """Everything but the cluster's keys."""
@@ -78,10 +80,10 @@ class Smoke:
             say("\n".join(f"    {line}" for line in lines[-SHOWN_LINES:]))
         return not done.returncode
 
-    def _ssh(self, name: str, host: str, command: str) -> None:
+    def _ssh(self, name: str, host: str, command: str) -> bool:
         machine, _, port = host.partition(":")
         to = (*(("-p", port) if port else ()), machine)
-        self._do(name, "ssh", "-o", "BatchMode=yes", *to, command)
+        return self._do(name, "ssh", "-o", "BatchMode=yes", *to, command)
 
 
 def say(text: str) -> None:
