@@ -63,7 +63,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
     try:
         from jupyter_mntrain.notebook import load
-    except Exception as error:
+    except Exception as error:  # whatever a package of another version ends in
         if told := blamed_package(error):
             raise ImportError(line_of(told)) from None
         raise

@@ -32,7 +32,7 @@ def needed_packages(program: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # whatever a package of another version ends in
         told = blamed_package(error)
         if told is None:
             raise

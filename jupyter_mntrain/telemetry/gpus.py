@@ -254,7 +254,7 @@ class GpuReader:
         return self._nvml.nvmlDeviceGetComputeRunningProcesses(handle)
 
     def _jobs(self, handle: Any) -> list[Any]:
-        """Processes that compute, but for the desktop's, which draw and use CUDA beside that."""
+        """Processes that compute, except the desktop's, which draw and use CUDA beside that."""
         nvml = self._nvml
         drawing = self._optional(lambda: nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)) or ()
         draws = {process.pid for process in drawing}

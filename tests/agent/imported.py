@@ -29,6 +29,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from jupyter_mntrain.model.environment import METRICS_VARIABLE
+
 VARIABLE = "MNTRAIN_TESTS_IMPORTED"
 """The address of the socket."""
 PROGRAMS = "jupyter_mntrain.train"
@@ -38,8 +40,8 @@ IMPORTS = (
     "transformers.models.auto.tokenization_auto",
     "transformers.models.llama.modeling_llama",
 )
-METRICS_VARIABLE = "MNTRAIN_METRICS_DIR"
 EXITS_FILE = "exits.ndjson"
+"""As in ``mntrain_rank_hooks.py``, whose package takes longer to import than all of this."""
 ROOM = 32_768
 """Bytes for the environment and the command line of a rank."""
 LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]

@@ -15,6 +15,7 @@ from tests.e2e.conftest import ours
 from tests.netlab import Host, Lab, missing, own_lab
 from tests.netlab.sshd import (
     client,
+    listens,
     missing_sshd,
     packages_without_ours,
     start_sshd,
@@ -43,14 +44,9 @@ def lab() -> Iterator[Lab]:
         start_sshd(first, packages)
         start_sshd(second, packages, port=SECOND_PORT)
         client(driver, [(first, 22), (second, SECOND_PORT)])
-        until(lambda: _listens(driver, "node1", 22), "the first sshd")
-        until(lambda: _listens(driver, "node2", SECOND_PORT), "the second sshd")
+        until(lambda: listens(driver, "node1"), "the first sshd")
+        until(lambda: listens(driver, "node2", SECOND_PORT), "the second sshd")
         yield made
-
-
-def _listens(driver: Host, name: str, port: int) -> bool:
-    test = f"exec 3<>/dev/tcp/{name}/{port}"
-    return driver.run(["bash", "-c", test]).returncode == 0
 
 
 @pytest.fixture

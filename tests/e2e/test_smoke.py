@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.netlab import Host, Lab, missing, own_lab
-from tests.netlab.sshd import client, missing_sshd, packages_without_ours, start_sshd, with_path
+from tests.netlab.sshd import (
+    client,
+    listens,
+    missing_sshd,
+    packages_without_ours,
+    start_sshd,
+    with_path,
+)
 from tests.searches import runs_all
 from tests.waiting import until
 
@@ -33,8 +40,7 @@ def lab() -> Iterator[Lab]:
         node, driver = made.hosts
         start_sshd(node, packages_without_ours(made.directory / "packages"))
         client(driver, [(node, 22)])
-        test = ["bash", "-c", "exec 3<>/dev/tcp/node1/22"]
-        until(lambda: driver.run(test).returncode == 0, "the sshd")
+        until(lambda: listens(driver, "node1"), "the sshd")
         yield made
 
 

@@ -106,6 +106,12 @@ def packages_without_ours(folder: Path) -> Path:
     return folder
 
 
+def listens(driver: Host, name: str, port: int = 22) -> bool:
+    """Whether that host's sshd can be reached from this one."""
+    test = f"exec 3<>/dev/tcp/{name}/{port}"
+    return driver.run(["bash", "-c", test]).returncode == 0
+
+
 def with_path(folder: Path) -> dict[str, str]:
     """An environment in which that client is found first."""
     return {"PATH": f"{folder}:{os.environ['PATH']}"}

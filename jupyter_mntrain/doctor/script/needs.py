@@ -95,7 +95,7 @@ class ScriptNeeds(Record, frozen=True):
     Args:
         error: why it is no Python, for the Python of the driver; empty if it is.
         line: of the error.
-        modules: that it imports, by their first names, but for those that a ``try`` or a condition
+        modules: that it imports, by their first names, except those that a ``try`` or a condition
             guards.
         names: that it imports from modules, like ``torch.distributed:all_reduce``.
         variables: of its environment that it takes without a default.
@@ -434,7 +434,7 @@ def _runs_when_called(own: ast.FunctionDef) -> bool:
 
 
 def _inner(line: ast.AST) -> Iterator[ast.AST]:
-    """A line and all in it, but for functions and classes that it defines."""
+    """A line and all in it, except functions and classes that it defines."""
     todo = [line]
     while todo:
         node = todo.pop()

@@ -180,7 +180,7 @@ class _FolderReader:
         self.files: list[Found] = []
         self.folders: list[str] = []
         self.left_out: list[str] = []
-        """What is ignored, but for what every project has and nobody would miss."""
+        """What is ignored, except what every project has and nobody would miss."""
         self._outside: list[str] = []
         self._odd: list[str] = []
 
