@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -14,6 +13,8 @@ def closest(word: str, known: Iterable[str]) -> list[str]:
 
     The dashes of an option and the suffix of a recipe or script do not count as resemblance.
     """
+    import difflib  # noqa: PLC0415 - only for those who misspell
+
     names: dict[str, list[str]] = {}
     for name in sorted(set(known)):
         names.setdefault(_core(name), []).append(name)

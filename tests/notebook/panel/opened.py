@@ -13,6 +13,7 @@ from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster
 from tests.standin.screen import make_context
+from tests.waiting import until
 
 
 class Open:
@@ -48,6 +49,6 @@ class Open:
         return self.view.nodes.rows[name]
 
     def click(self, button: Any) -> None:
-        assert not button.disabled
-        assert not blocked(button)
+        """As a person does: once it can be clicked."""
+        until(lambda: not button.disabled and not blocked(button), button.description)
         button.click()
