@@ -32,7 +32,7 @@ CORES = max(2, os.cpu_count() or 2)
 SLOTS = 2 * CORES
 """Half of the time a step waits for what it started, so twice as many run as there are cores."""
 MOST = SLOTS - 1
-"""Of a step that takes all but what a last, small one of the layer before it takes."""
+"""Of the longest step: what a small one beside it takes is left, or the browser."""
 REPORT_S = 60.0
 POLL_S = 0.2
 END_S = 60.0
@@ -147,7 +147,6 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             "browser",
             ("jlpm", "test"),
             folder=BROWSER,
-            slots=MOST,
             needs="chromium chromium-browser google-chrome",
         ),
         Step("types of the browser tests", ("jlpm", "check"), folder=BROWSER),

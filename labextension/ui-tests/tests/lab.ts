@@ -97,7 +97,7 @@ async function tidy(lab: Lab, folder: string): Promise<void> {
   );
 }
 
-/** Have the file browser show a folder. */
+/** Have the file browser show a folder: its model is there before its path, which tests read, is shown. */
 async function goTo(lab: Lab, path: string): Promise<void> {
   await lab.evaluate(
     given =>
@@ -106,6 +106,7 @@ async function goTo(lab: Lab, path: string): Promise<void> {
       }),
     path
   );
+  await expect.poll(() => lab.filebrowser.getCurrentDirectory()).toBe(path);
 }
 
 /** End the kernels of the test's notebooks. */
