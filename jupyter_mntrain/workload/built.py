@@ -22,6 +22,9 @@ from jupyter_mntrain.workload.workload import Workload
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
+MOST_NAMED: Final = 4
+"""Files that are sent up to which each is named."""
+
 MOST_ORDERED: Final = 32
 """Ranks up to which other orders of the nodes are planned, too."""
 
@@ -75,6 +78,14 @@ class Built(NamedTuple):
             return ""
         why = f" ({self.project_because})" if self.project_because else ""
         return f"project {self.project.root}{why}: {self.project.shown_size}"
+
+    @property
+    def sent_line(self) -> str:
+        """Everything that is sent, for people; empty if that is one file, which was named."""
+        names = sorted({*self.spec.files, *(self.project.names if self.project else ())})
+        if not self.project_because and len(names) <= MOST_NAMED:
+            return f"{len(names)} files: {', '.join(names)}" if len(names) > 1 else ""
+        return " and ".join([*self.spec.files, *filter(None, [self.project_line])])
 
     def fit(self, kept: Mapping[str, str] | None = None) -> Fit | None:
         """The recipe with what its nodes' GPUs decide; ``None`` for a script.

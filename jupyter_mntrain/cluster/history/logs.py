@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+
+import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
@@ -23,7 +26,8 @@ Marks = Sequence[tuple[int, float]]
 ReadTimes = Callable[[int, int], Awaitable[Marks]]
 """``(begin, end) → marks`` of :class:`~jupyter_mntrain.model.text.log_parts.LogTimes`."""
 
-_RANK = re.compile(r"\[(?P<node>\S+) rank (?P<rank>\d+)\] ?")
+_BAR = re.compile(r"\[\d+:\d+(?::\d+)?[<,][^\]]*\]\s*$")
+"""The end of a state of tqdm's progress bar: time, rate and what is shown beside them."""
 
 
 class LogSource(Record, frozen=True):
@@ -45,13 +49,67 @@ class LogLine(Record, frozen=True):
     time_s: float | None = None
 
 
-def parse_line(node: str, line: str, time_s: float | None = None) -> LogLine:
-    """Parse ``[NODE rank R] text``, with the prefix that torchrun is configured to write."""
-    match = _RANK.match(line)
-    if match is None or match["node"] != node:
-        return LogLine(node=node, rank=None, text=line, time_s=time_s)
-    rank = Rank(int(match["rank"]))
-    return LogLine(node=node, rank=rank, text=line[match.end() :], time_s=time_s)
+class TornLines:
+    """Puts lines together as ranks wrote them, with or without the labels of torchrun.
+
+    torchrun reads what a rank has written so far, and labels each piece: what comes in pieces, as
+    by ``print(a, b)`` of an unbuffered Python, has a label in its middle, and a progress bar that
+    redraws its line has an empty one before each state. Of bars in a row only the last is kept, as
+    on a screen.
+
+    Args:
+        node: whose log it is: its name is in the labels.
+    """
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._label = re.compile(rf"\[{re.escape(node)} rank (\d+)\] ?")
+        self._begun: dict[Rank | None, tuple[int, str]] = {}
+
+    def whole(self, lines: Sequence[tuple[int, str]]) -> list[tuple[int, LogLine]]:
+        """Lines that ended, each with the offset of its end."""
+        found: list[tuple[int, LogLine]] = []
+        gone: set[int] = set()
+        redrawn: dict[Rank | None, list[int]] = defaultdict(list)
+
+        def add(end: int, rank: Rank | None, text: str) -> None:
+            if _BAR.search(text):
+                gone.update(redrawn[rank])
+                redrawn[rank] = [len(found)]
+            elif not text.strip():
+                redrawn[rank].append(len(found))
+            else:
+                redrawn[rank] = []
+            found.append((end, self._line(rank, text)))
+
+        for end, line in lines:
+            pieces = self._pieces(line)
+            for rank, text in pieces[:-1]:
+                if _BAR.search(text):
+                    add(end, rank, text)
+                else:
+                    self._begun[rank] = (end, self._text_before(rank) + text)
+            rank, text = pieces[-1]
+            add(end, rank, self._text_before(rank) + text)
+        return [one for at, one in enumerate(found) if at not in gone]
+
+    def rest(self) -> list[tuple[int, LogLine]]:
+        """Lines that have begun, as far as they are there."""
+        begun, self._begun = self._begun, {}
+        return [(end, self._line(rank, text)) for rank, (end, text) in begun.items()]
+
+    def _pieces(self, line: str) -> list[tuple[Rank | None, str]]:
+        before, *labeled = self._label.split(line)
+        pieces: list[tuple[Rank | None, str]] = [
+            (Rank(int(rank)), text) for rank, text in zip(labeled[::2], labeled[1::2], strict=True)
+        ]
+        return [(None, before), *pieces] if before or not pieces else pieces
+
+    def _text_before(self, rank: Rank | None) -> str:
+        return self._begun.pop(rank, (0, ""))[1]
+
+    def _line(self, rank: Rank | None, text: str) -> LogLine:
+        return LogLine(node=self._node, rank=rank, text=text)
 
 
 async def tail_log(source: LogSource, *, rank: int | None, tail: int) -> list[LogLine]:
@@ -60,19 +118,17 @@ async def tail_log(source: LogSource, *, rank: int | None, tail: int) -> list[Lo
     while tail > 0:
         part = await _read_end(source.read, window)
         lines = cut_lines(part.content, part.offset, is_first=part.offset == 0)
-        found = [
-            (end, text)
-            for end, text in lines
-            if rank is None or parse_line(source.node, text).rank == rank
-        ]
+        torn = TornLines(source.node)
+        whole = [*torn.whole(lines), *torn.rest()]
+        found = [(end, line) for end, line in whole if rank in (None, line.rank)]
         if len(found) >= tail or window >= min(part.size, LAST_WINDOW_BYTES):
             return await timed(source, found[-tail:])
         window *= 4
     return []
 
 
-async def timed(source: LogSource, lines: Sequence[tuple[int, str]]) -> list[LogLine]:
-    """Parse lines, given with the offset of their ends, and ask when they were written."""
+async def timed(source: LogSource, lines: Sequence[tuple[int, LogLine]]) -> list[LogLine]:
+    """Ask when lines, given with the offset of their ends, were written."""
     if not lines:
         return []
     marks = await source.times(lines[0][0] - 1, lines[-1][0])
@@ -81,7 +137,7 @@ async def timed(source: LogSource, lines: Sequence[tuple[int, str]]) -> list[Log
     def time_of(end: int) -> float | None:
         return marks[min(bisect_left(offsets, end), len(marks) - 1)][1] if marks else None
 
-    return [parse_line(source.node, text, time_of(end)) for end, text in lines]
+    return [msgspec.structs.replace(line, time_s=time_of(end)) for end, line in lines]
 
 
 def cut_lines(data: bytes, begin: int, *, is_first: bool) -> list[tuple[int, str]]:

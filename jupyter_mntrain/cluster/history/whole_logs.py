@@ -10,7 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 
-from jupyter_mntrain.cluster.history.logs import LogLine, LogSource, cut_lines, timed
+from jupyter_mntrain.cluster.history.logs import LogLine, LogSource, TornLines, cut_lines, timed
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import without_color
@@ -31,6 +31,7 @@ class LogReader:
         self._source = source
         self._rank = rank
         self._position = 0
+        self._torn = TornLines(source.node)
 
     async def pieces(self, *, with_unfinished: bool = False) -> Pieces:
         """New lines, up to the log's size at the start.
@@ -54,10 +55,11 @@ class LogReader:
             whole = rest[: rest.rfind(b"\n") + 1]
             lines = cut_lines(whole, self._position, is_first=True)
             self._position, rest = self._position + len(whole), rest[len(whole) :]
-            yield self._of_rank(await timed(self._source, lines))
-        if rest and with_unfinished:
+            yield self._of_rank(await timed(self._source, self._torn.whole(lines)))
+        if with_unfinished:
             lines = cut_lines(rest, self._position, is_first=True)
-            yield self._of_rank(await timed(self._source, lines))
+            last = [*self._torn.whole(lines), *self._torn.rest()]
+            yield self._of_rank(await timed(self._source, last))
 
     async def pieces_or_trouble(self) -> Pieces:
         """Like :meth:`pieces`; an error becomes a line that says so, and ends it."""

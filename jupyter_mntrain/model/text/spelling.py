@@ -13,7 +13,7 @@ def closest(word: str, known: Iterable[str]) -> list[str]:
 
     The dashes of an option and the suffix of a recipe or script do not count as resemblance.
     """
-    import difflib  # noqa: PLC0415 - only for those who misspell
+    import difflib  # only for those who misspell
 
     names: dict[str, list[str]] = {}
     for name in sorted(set(known)):

@@ -166,8 +166,8 @@ def launch_built(
     said = [note for note in told if note is not None]
     for note in said:
         context.screen.say(problem_text(note, mark="⚠", style="yellow"))
-    if built.project_line:
-        context.screen.say(Text(f"sending {built.project_line}", style="dim"))
+    if built.sent_line:
+        context.screen.say(Text(f"sending {built.sent_line}", style="dim"))
     found: list[Problem] = []
     try:
         with context.screen.progress() as progress:

@@ -10,7 +10,7 @@ from jupyter_mntrain.cluster.history.logs import (
     LogSource,
     Marks,
     ReadLog,
-    parse_line,
+    TornLines,
     tail_log,
 )
 from jupyter_mntrain.model.text.log_parts import LogPart
@@ -42,7 +42,49 @@ async def no_times(begin: int, end: int) -> Marks:
     ],
 )
 def test_a_line_knows_its_rank(line: str, rank: int | None, text: str) -> None:
-    assert parse_line("node1", line) == LogLine(node="node1", rank=rank, text=text)  # type: ignore[arg-type]
+    found = TornLines("node1").whole([(9, line)])
+    assert found == [(9, LogLine(node="node1", rank=rank, text=text))]  # type: ignore[arg-type]
+
+
+TORN = """\
+[node1 rank 0] loss 1 [node1 rank 1] loss[node1 rank 0] of 2
+[node1 rank 1]  3
+[node1 rank 0]\x20
+[node1 rank 0]   0%|          | 0/5 [00:00<?, ?it/s][node1 rank 0] step 1
+[node1 rank 0]\x20
+[node1 rank 1]\x20
+[node1 rank 0]  20%|##        | 1/5 [00:00<00:01]
+[node1 rank 0]\x20
+[node1 rank 1] 1it [00:01,  3.3s/it][node1 rank 0]\x20
+[node1 rank 0]  40%|####      | 2/5 [00:00<00:01,  3.33it/s, loss=1][node1 rank 1]\x20
+[node1 rank 1] at the en"""
+"""What torchrun makes of two ranks with progress bars, and of ``print(a, b)`` by ``python -u``."""
+
+WHOLE = [
+    (0, "loss 1 of 2"),
+    (1, "loss 3"),
+    (0, "  0%|          | 0/5 [00:00<?, ?it/s]"),
+    (0, "step 1"),
+    (1, "1it [00:01,  3.3s/it]"),
+    (0, " 40%|####      | 2/5 [00:00<00:01,  3.33it/s, loss=1]"),
+]
+
+
+def test_lines_that_labels_have_torn_are_whole() -> None:
+    torn = TornLines("node1")
+    found = torn.whole(list(enumerate(TORN.splitlines())))
+    assert [(line.rank, line.text) for _, line in found] == [*WHOLE, (1, ""), (1, "at the en")]
+    assert torn.rest() == []
+
+
+def test_a_torn_line_is_whole_when_it_is_read_as_it_comes() -> None:
+    torn, found = TornLines("node1"), []
+    for one in enumerate(TORN.splitlines()):
+        found += [(line.rank, line.text) for _, line in torn.whole([one]) if line.text]
+    states = [(0, " 20%|##        | 1/5 [00:00<00:01]")]
+    assert found == [*WHOLE[:4], *states, *WHOLE[4:], (1, "at the en")]
+    torn.whole([(1, "[node1 rank 1] begun [node1 rank 0] other")])
+    assert [(line.rank, line.text) for _, line in torn.rest()] == [(1, "begun ")]
 
 
 async def texts(

@@ -9,6 +9,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec
+from tests.standin.screen import Paper
 
 
 @pytest.fixture
@@ -98,9 +99,11 @@ def test_a_recipe_has_no_project(launched) -> None:
 
 
 def test_binary_files_are_sent_without_a_project_too(launched, cluster) -> None:
-    spec, _ = launched("alone.py", "--file", "data.bin", "--file", "pkg/run.py")
+    screen = Paper()
+    spec, _ = launched("alone.py", "--file", "data.bin", "--file", "pkg/run.py", screen=screen)
     assert set(spec.files) == {"alone.py", "pkg/run.py"}
     assert cluster.projects[-1].names == {"data.bin"}
+    assert "3 files: alone.py, data.bin, pkg/run.py" in "".join(map(str, screen.said))
 
 
 def test_a_dry_run_shows_what_would_be_sent(do, project, text, as_json) -> None:
