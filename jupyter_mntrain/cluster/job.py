@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from jupyter_mntrain.cluster.handle.changeable_job import ChangeableJob
+from jupyter_mntrain.cluster.handle.guard import guarded
 from jupyter_mntrain.cluster.history.comparison import ComparedJobs, compare_jobs
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.placements import placements_with
@@ -289,6 +291,18 @@ class Job(ChangeableJob):
     def kill(self, *, progress: Progress = SILENT) -> JobView:
         """Kill every process of the job at once; otherwise like :meth:`stop`."""
         return self.stop(reason="killed by user", grace_s=0.0, progress=progress)
+
+    @contextmanager
+    def ending_with_driver(self) -> Iterator[None]:
+        """An error or Ctrl-C in the block kills the job, and so does the death of this process."""
+        addresses = [address for address, _ in self._driver.addresses]
+        with guarded(self.id, self.cluster, addresses):
+            try:
+                yield
+            except BaseException:
+                with suppress(MntrainError):
+                    self.kill()
+                raise
 
     def kill_rank(self, rank: int) -> JobView:
         """Kill the process of one global rank. What follows is as if it had died by itself.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -14,7 +16,7 @@ from jupyter_mntrain.model.environment import WEBHOOK_VARIABLE
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.driver_membership import clusters_directory
 from tests import trusted
@@ -68,6 +70,16 @@ with Recorder() as recorder:
     time.sleep(600)
 """
 """Ranks that need no torch: what is tested is what happens to them."""
+
+DRIVER = """
+import sys
+from jupyter_mntrain.cluster import Cluster
+
+name, job_id, *addresses = sys.argv[1:]
+with Cluster(name, addresses=addresses) as cluster, cluster.job(job_id).ending_with_driver():
+    print("waits", flush=True)
+    sys.stdin.read()
+"""
 
 LOADING = """
 import os, signal, sys, time
@@ -310,4 +322,18 @@ def test_what_ranks_do_before_their_first_step_is_seen_from_afar_and_a_kill_leav
     wait_for(lambda: job.summary().step == 1)
     assert [rank.progress for rank in job.summary().ranks] == [None, None]
     job.kill()
+    assert_nothing_is_left(cluster, job)
+
+
+def test_a_job_whose_driver_is_killed_ends_if_it_must_not_outlive_it(
+    agents: list[LiveAgent], cluster: Cluster
+) -> None:
+    job = launch(cluster, 0, script="import time; time.sleep(600)")
+    words = [sys.executable, "-c", DRIVER, cluster.name, job.id, *(one.where for one in agents)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"waits\n"
+        assert job.state not in TERMINAL
+        driver.kill()
+    assert job.wait(JOB_S).state == "canceled"
     assert_nothing_is_left(cluster, job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -175,6 +176,14 @@ class StandInJob(ResumableJob, LabeledJob):
         placements_with(self.view(), rank)
         self.calls.append(("kill_rank", rank))
         return self.view()
+
+    @contextmanager
+    def ending_with_driver(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self, *, progress: Progress = SILENT) -> JobView:
         progress.report("telling the nodes to stop", 0, len(self.view().parts))

@@ -29,7 +29,8 @@ def passing_job(
     started = launcher.launch(spec, new_job_id(), progress=progress)
     job = Job(driver, driver.loop.run(started).job_id)
     try:
-        yield job
+        with job.ending_with_driver():
+            yield job
     except BaseException:
         delete_job(job)
         raise

@@ -141,11 +141,8 @@ class Checkpoints:
         )
         with self._pinned(one):
             job = self._cluster.launch(keeping, progress=progress)
-            try:
+            with job.ending_with_driver():
                 ended = job.wait(progress=progress)
-            except KeyboardInterrupt:
-                job.kill()
-                raise
         if ended.state != "succeeded":
             raise _not_kept(what, one, ended)
         names = tuple(place.node for place in ended.attempt.placements)

@@ -29,7 +29,7 @@ from jupyter_mntrain.verbs.launching.launch import submitter
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
-    from jupyter_mntrain.cluster import Job, Progress
+    from jupyter_mntrain.cluster import Progress
     from jupyter_mntrain.cluster.launch.chat import Chat
 
 USUAL = Sampling()
@@ -74,14 +74,9 @@ class ChatVerb(Verb):
         sampling = Sampling(tokens=args.tokens, temperature=args.temperature, seed=args.seed)
         with context.screen.progress() as progress:
             job = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
-            try:
-                chat = job.chat()
-            except BaseException:
-                job.kill()
-                raise
-        with chat:
+        with job.ending_with_driver(), job.chat() as chat:
             with context.screen.progress() as progress:
-                model = _ready(job, chat, progress)
+                model = _ready(chat, progress)
             if not (model.has_template or args.completion):
                 cause = "this model has no chat template"
                 raise RefusedError(cause, fix="continue plain text instead: add --completion")
@@ -103,14 +98,10 @@ class ChatVerb(Verb):
         return Outcome("", data, job=job)
 
 
-def _ready(job: Job, chat: Chat, progress: Progress) -> ChatAnswer:
+def _ready(chat: Chat, progress: Progress) -> ChatAnswer:
     progress.report("loading the model", 0, None)
-    try:
-        while (model := chat.ready()) is None:
-            pass  # it waits for a moment
-    except KeyboardInterrupt:
-        job.kill()  # it reads nothing while it loads
-        raise
+    while (model := chat.ready()) is None:
+        pass  # it waits for a moment
     return model
 
 

@@ -75,7 +75,8 @@ class GenerateVerb(Verb):
         cluster = context.cluster(args)
         with context.screen.progress() as progress:
             made = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
-            view = made.wait(progress=progress)
+            with made.ending_with_driver():
+                view = made.wait(progress=progress)
             texts = made.wait_for_history(READ_WITHIN_S).texts
         if not texts:
             return _nothing(context, made, view)

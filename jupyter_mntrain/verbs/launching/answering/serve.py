@@ -61,11 +61,8 @@ class ServeVerb(Verb):
         cluster = context.cluster(args)
         with context.screen.progress() as progress:
             job = cluster.launch(spec, submitted_by=submitter(context), progress=progress)
-            try:
+            with job.ending_with_driver():
                 url = _served(job, progress)
-            except KeyboardInterrupt:
-                job.kill()
-                raise
         node = job.view().attempt.head.node
         job.rename(f"{spec.name} at {url}")  # so that every driver's jobs and status show it
         text = Text.assemble((f"{args.model}", "bold"), " is served at ", (url, "bold"))
