@@ -265,9 +265,6 @@ def _check_shards(recipe: Recipe) -> None:
     if recipe.adapters.quantizes:
         cause = f"{given}: weights in 4 bits (adapters.quantize_base) are not sharded"
         raise RecipeError(cause, fix="use data_parallel.replicas, or leave quantize_base out")
-    if recipe.optimizer.kind != "adamw":
-        cause = f"{given}: {recipe.optimizer.kind} requires unsharded weights"
-        raise RecipeError(cause, fix='use kind = "adamw" or data_parallel.replicas')
 
 
 def check_resharding(recipe: Recipe, ranks: int) -> None:

@@ -112,7 +112,7 @@ class Trainer:
         self.norms: list[float] = []
         self.times: list[float] = []
         own = (self.pipeline.parameters(), self.pipeline.counted_once())
-        self.optimizer = Optimizer(recipe, *own, groups.replica)
+        self.optimizer = Optimizer(recipe, *own, groups.replica, self.pipeline.split())
         refuse_full_host(recipe, ready.config, world, self.pipeline.stage_shapes())
         parts = (recipe, groups, self.pipeline, self.optimizer, self.meter)
         self.meetings = Meetings(*parts, recorder.progress)

@@ -31,10 +31,14 @@ def gradient_width(recipe: Recipe) -> int:
     return FLOAT32 if is_wide else WIDTHS[recipe.dtype]
 
 
-def quantized_block(kind: OptimizerKind, values: int) -> int | None:
-    """Return how many values of a tensor share a scale; ``None`` if it is not quantized."""
+def quantized_block(kind: OptimizerKind, values: int, per_row: int = 0) -> int | None:
+    """Return how many values of a tensor share a scale; ``None`` if it is not quantized.
+
+    Args:
+        per_row: values in a row, where ranks have rows of it: none of them has a part of a block.
+    """
     block = _BLOCKS.get(kind)
-    if block is None or values < FEWEST_QUANTIZED or values % block:
+    if block is None or values < FEWEST_QUANTIZED or (per_row or values) % block:
         return None
     return block
 
@@ -52,7 +56,9 @@ def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
     average = (width if recipe.precision == "stochastic-rounding" else updated) * values
     if kind != "adamw":
         average = updated * values
-    block = quantized_block(kind, values)
+    shards = recipe.data_parallel.shards
+    per_row = math.prod(parameter[1:]) if shards > 1 else 0
+    block = quantized_block(kind, values * shards, per_row)
     if block is not None:
         codes = values if kind == "adamw-8bit" else values // 2
         average = codes + FLOAT32 * (values // block + _CODES[kind])

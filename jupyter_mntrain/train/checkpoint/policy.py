@@ -38,6 +38,7 @@ from jupyter_mntrain.train.checkpoint.saves.saving import Saver
 from jupyter_mntrain.train.optimizer.meetings import MOMENTUM, Meetings
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.spikes import COUNTS, HISTORY, Spikes
+from jupyter_mntrain.train.optimizer.split import rows_of_state
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.world import World, agree
 
@@ -283,9 +284,11 @@ class Checkpointing:
             return state
         found = {}
         for name, one in state.items():
-            parameter = name.rpartition("/")[2]
-            is_split = parameter in rows and one.shape == parameters[parameter].shape
-            found[name_of_rows(name, *rows[parameter]) if is_split else name] = one
+            kind, _, parameter = name.rpartition("/")
+            mine = None
+            if parameter in rows:
+                mine = rows_of_state(kind, one, parameters[parameter], rows[parameter])
+            found[name if mine is None else name_of_rows(name, *mine)] = one
         return found
 
     def _finish(self, saver: Saver) -> None:

@@ -129,6 +129,7 @@ class Shards:
     Attributes:
         parts: this rank's shards of what is trained, by name, sharing memory with the stages.
         rows: begin and end of this rank's rows of them, by name.
+        whole_rows: rows of all ranks, by name.
         count: of the values in all of this rank's shards.
     """
 
@@ -165,7 +166,10 @@ class Shards:
         trained = {name: one for name, one in self._whole.items() if one.requires_grad}
         self.parts = {name: nn.Parameter(one.to_local().detach()) for name, one in trained.items()}
         place, count = dist.get_rank(group), dist.get_world_size(group)
-        self.rows = {name: rows_of_shard(len(one), place, count) for name, one in trained.items()}
+        self.whole_rows = {name: len(one) for name, one in trained.items()}
+        self.rows = {
+            name: rows_of_shard(rows, place, count) for name, rows in self.whole_rows.items()
+        }
 
     def take_gradients(self) -> None:
         """Move the step's gradients from the stages to the parts."""

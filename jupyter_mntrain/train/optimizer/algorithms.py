@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import quantized_block
 from jupyter_mntrain.recipe.sections import OptimizerKind, OptimizerSection
 from jupyter_mntrain.train.optimizer.adafactor import Adafactor
+from jupyter_mntrain.train.optimizer.split import Split
 
 ADAFACTOR_EPSILON = (1e-15, 1e-3)
 """torch squares the first one: these are the 1e-30 and 1e-3 of arXiv 1804.04235."""
@@ -29,9 +31,10 @@ def refuse_missing_grad_dtype(section: OptimizerSection) -> None:
 
 
 def make_optimizer(
-    section: OptimizerSection, parameters: Sequence[nn.Parameter]
+    section: OptimizerSection, named: Mapping[str, nn.Parameter], split: Split | None = None
 ) -> torch.optim.Optimizer:
     """Make the recipe's optimizer; it decays matrices only, not norms and biases."""
+    parameters = [*named.values()]
     groups: list[dict[str, Any]] = [
         {"params": members, "weight_decay": decay}
         for members, decay in (
@@ -42,7 +45,8 @@ def make_optimizer(
     ]
     rate = section.learning_rate
     if section.kind == "adafactor":
-        return Adafactor(groups, lr=rate, eps=ADAFACTOR_EPSILON)
+        names = {one: name for name, one in named.items()}
+        return Adafactor(groups, lr=rate, eps=ADAFACTOR_EPSILON, split=split, names=names)
     adam: dict[str, Any] = {"lr": rate, "betas": section.betas, "eps": section.epsilon}
     if section.kind == "adamw":
         return torch.optim.AdamW(groups, **adam, fused=True)
@@ -55,7 +59,11 @@ def make_optimizer(
 
 
 def first_state(
-    kind: OptimizerKind, target: torch.Tensor, averages: torch.dtype
+    kind: OptimizerKind,
+    target: torch.Tensor,
+    averages: torch.dtype,
+    *,
+    all_rows: int | None = None,
 ) -> dict[str, torch.Tensor]:
     """Make an optimizer's initial state for one parameter.
 
@@ -65,6 +73,7 @@ def first_state(
     Args:
         target: the parameter, or the copy of it that is updated.
         averages: dtype of AdamW's averages, unless they are quantized.
+        all_rows: of the whole parameter, where the target is some of them.
     """
     match kind:
         case "adafactor":
@@ -74,7 +83,10 @@ def first_state(
             zeros = (torch.zeros_like(target, dtype=averages) for _ in range(2))
         case _:
             step = torch.zeros(())
-            zeros = (_quantized_zeros(kind, target, is_signed=signed) for signed in (True, False))
+            zeros = (
+                _quantized_zeros(kind, target, all_rows, is_signed=signed)
+                for signed in (True, False)
+            )
     return {"step": step, "exp_avg": next(zeros), "exp_avg_sq": next(zeros)}
 
 
@@ -89,12 +101,19 @@ def _adafactor_state(target: torch.Tensor) -> dict[str, torch.Tensor]:
     }
 
 
-def _quantized_zeros(kind: OptimizerKind, target: torch.Tensor, *, is_signed: bool) -> torch.Tensor:
+def _quantized_zeros(
+    kind: OptimizerKind, target: torch.Tensor, all_rows: int | None, *, is_signed: bool
+) -> torch.Tensor:
     from torchao.optim.subclass_4bit import OptimState4bit
     from torchao.optim.subclass_8bit import OptimState8bit
 
-    block = quantized_block(kind, target.numel())
-    if block is None:
+    per_row = math.prod(target.shape[1:])
+    block = (
+        quantized_block(kind, target.numel())
+        if all_rows is None
+        else quantized_block(kind, all_rows * per_row, per_row)
+    )
+    if block is None or not target.numel():
         return torch.zeros_like(target)
     quantized = OptimState8bit if kind == "adamw-8bit" else OptimState4bit
     zeros: torch.Tensor = quantized.zeros(

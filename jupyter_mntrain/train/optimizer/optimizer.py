@@ -19,6 +19,7 @@ from jupyter_mntrain.train.model.weight_files import by_size
 from jupyter_mntrain.train.optimizer.fused_backward import FusedBackward
 from jupyter_mntrain.train.optimizer.precision import MasterUpdate, Update
 from jupyter_mntrain.train.optimizer.rounding import RoundedUpdate
+from jupyter_mntrain.train.optimizer.split import Split
 
 CACHED_BYTES = 1 << 20
 """Float32 bytes that a processor casts and then updates faster than twice as many (measured)."""
@@ -34,6 +35,7 @@ class Optimizer:
         parameters: this rank's, by name.
         counted_once: those whose gradients count in the global norm: all but a tied copy.
         replica: the ranks of this replica, if replicas meet rarely: each has a norm of its own.
+        split: how they are split over ranks, if they are.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Optimizer:
         parameters: Mapping[str, nn.Parameter],
         counted_once: Mapping[str, nn.Parameter],
         replica: dist.ProcessGroup | None = None,
+        split: Split | None = None,
     ) -> None:
         self.recipe = recipe
         self._replica = replica
@@ -57,7 +60,7 @@ class Optimizer:
         device = self._parameters[0].device if self._parameters else torch.device("cpu")
         self._places = torch.tensor(places, dtype=torch.int64, device=device)
         self._zero = torch.zeros((), device=device)
-        self._updates = _updates(recipe, parameters, is_tied=HEAD not in counted_once)
+        self._updates = _updates(recipe, parameters, split, is_tied=HEAD not in counted_once)
         self._step = 0
         self._fused: FusedBackward | None = None
         if recipe.memory.fused_backward:
@@ -183,7 +186,7 @@ def _of_all_ranks(mine: Sequence[str]) -> list[str]:
 
 
 def _updates(
-    recipe: Recipe, parameters: Mapping[str, nn.Parameter], *, is_tied: bool
+    recipe: Recipe, parameters: Mapping[str, nn.Parameter], split: Split | None, *, is_tied: bool
 ) -> list[Update]:
     """Make the updates: one for all parameters, or where an update needs float32 copies, one for
     each few; one for each parameter with a fused backward pass.
@@ -195,16 +198,24 @@ def _updates(
         most = sys.maxsize
     elif all(one.device.type == "cpu" for one in parameters.values()):
         most = min(most, CACHED_BYTES)
-    names = by_size(parameters, lambda name: FLOAT32 * parameters[name].numel(), most)
+
+    def size(name: str) -> int:
+        values = parameters[name].numel()
+        return FLOAT32 * (values if split is None else split.largest(name, values))
+
+    names = by_size(parameters, size, most)
     buckets = [{name: parameters[name] for name in some} for some in names]
     section = recipe.optimizer
     match recipe.precision:
         case "plain":
-            return [Update(section, bucket) for bucket in buckets]
+            return [Update(section, bucket, split=split) for bucket in buckets]
         case "float32-master":
-            return [MasterUpdate(section, bucket) for bucket in buckets]
+            return [MasterUpdate(section, bucket, split) for bucket in buckets]
     # Both copies of a tied embedding must be rounded alike.
     both = (HEAD, *embedding_weights()) if is_tied else ()
     drawn_as = {name: EMBEDDING if name in both else name for name in parameters}
     seed = recipe.train.seed
-    return [RoundedUpdate(section, bucket, seed=seed, drawn_as=drawn_as) for bucket in buckets]
+    return [
+        RoundedUpdate(section, bucket, seed=seed, drawn_as=drawn_as, split=split)
+        for bucket in buckets
+    ]

@@ -14,6 +14,7 @@ from torch import nn
 
 from jupyter_mntrain.recipe.sections import OptimizerSection
 from jupyter_mntrain.train.optimizer.algorithms import first_state, make_optimizer
+from jupyter_mntrain.train.optimizer.split import Split
 
 
 class Update:
@@ -23,6 +24,7 @@ class Update:
         parameters: by name.
         targets: what the optimizer updates instead, by the same names; by default, the parameters.
         averages: dtype of AdamW's averages; by default the parameter's.
+        split: how they are split over ranks, if they are.
     """
 
     def __init__(
@@ -32,16 +34,19 @@ class Update:
         *,
         targets: Mapping[str, nn.Parameter] | None = None,
         averages: torch.dtype | None = None,
+        split: Split | None = None,
     ) -> None:
         self._parameters = dict(parameters)
         if targets is None:
             # The same memory; unlike the parameters they take gradients of their own dtype.
             targets = {name: nn.Parameter(one.detach()) for name, one in parameters.items()}
         self._targets = targets
-        self._optimizer = make_optimizer(section, list(self._targets.values()))
+        self._optimizer = make_optimizer(section, self._targets, split)
         for name, target in self._targets.items():
             dtype = averages or parameters[name].dtype
-            self._optimizer.state[target] = first_state(section.kind, target, dtype)
+            rows = None if split is None else split.whole[name]
+            state = first_state(section.kind, target, dtype, all_rows=rows)
+            self._optimizer.state[target] = state
 
     @torch.no_grad()
     def step(self, learning_rate: float, step: int) -> None:
@@ -108,9 +113,14 @@ class Update:
 class MasterUpdate(Update):
     """Update of parameters through lasting float32 copies of them."""
 
-    def __init__(self, section: OptimizerSection, parameters: Mapping[str, nn.Parameter]) -> None:
+    def __init__(
+        self,
+        section: OptimizerSection,
+        parameters: Mapping[str, nn.Parameter],
+        split: Split | None = None,
+    ) -> None:
         masters = {name: nn.Parameter(one.detach().float()) for name, one in parameters.items()}
-        super().__init__(section, parameters, targets=masters, averages=torch.float32)
+        super().__init__(section, parameters, targets=masters, averages=torch.float32, split=split)
 
     def state(self) -> dict[str, torch.Tensor]:
         masters = {f"master/{name}": one.detach() for name, one in self._targets.items()}

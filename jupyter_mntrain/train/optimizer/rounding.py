@@ -17,6 +17,7 @@ from torch import nn
 
 from jupyter_mntrain.recipe.sections import OptimizerSection
 from jupyter_mntrain.train.optimizer.precision import Update
+from jupyter_mntrain.train.optimizer.split import Split
 from jupyter_mntrain.train.own_tools import can_compile_for_gpus
 
 CPU_CHUNK, GPU_CHUNK = 1 << 18, 1 << 26
@@ -44,10 +45,11 @@ class RoundedUpdate(Update):
         *,
         seed: int,
         drawn_as: Mapping[str, str],
+        split: Split | None = None,
     ) -> None:
         self._section = section
         exact = {name: nn.Parameter(one.detach().float()) for name, one in parameters.items()}
-        super().__init__(section, parameters, targets=exact)
+        super().__init__(section, parameters, targets=exact, split=split)
         self._free()
         device = next(iter(parameters.values())).device
         seeds = [_key(f"{seed}\0{drawn_as[name]}") for name in parameters]

@@ -10,7 +10,7 @@ import argparse
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -21,7 +21,9 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 from jupyter_mntrain.metrics.benchmark.transports import read_transport
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.quantities import size_text
 from jupyter_mntrain.model.records.doctor.benchmark import (
     LARGEST_BYTES,
     BenchedLine,
@@ -46,6 +48,9 @@ SMALLEST_BYTES = 1024
 GROWTH = 4
 """From one message size to the next."""
 
+TRIED_BYTES = (SMALLEST_BYTES, 4 << 20)
+"""Messages whose values are compared: NCCL sends small and large ones in different ways."""
+
 MEMORY_SHARE = 0.1
 """Largest message, of what is free."""
 
@@ -58,7 +63,9 @@ _all_gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
 @record
 def main(argv: list[str] | None = None) -> None:
-    """Time messages of growing sizes, and then between all pairs of nodes."""
+    """Compare what is received with what was sent, time messages of growing sizes, and then
+    between all pairs of nodes.
+    """
     parser = argparse.ArgumentParser(prog="python -m jupyter_mntrain.train.pipeline.benchmark")
     parser.add_argument("--largest", type=int, default=LARGEST_BYTES, metavar="BYTES")
     arguments = parser.parse_args(argv)
@@ -84,7 +91,12 @@ class CollectiveBenchmark:
         self._largest_bytes = min(largest_bytes, *gathered(world, self._fitting_bytes()))
 
     def run(self) -> None:
-        """Measure everything, and have rank 0 print it."""
+        """Measure everything, and have rank 0 print it.
+
+        Raises:
+            NodeError: a rank received other values than were sent.
+        """
+        self._refuse_wrong_values()
         ends = self._ends()
         self._grow("send", lambda size: self._sending(ends[0], ends[1], size))
         for operation in ("all_reduce", "all_gather"):
@@ -92,6 +104,41 @@ class CollectiveBenchmark:
         self._between_all(ends)
         for one in gathered(self._world, self._own_rank()):
             self._say(one)
+
+    def _refuse_wrong_values(self) -> None:
+        """Send known values between neighbors, and between all ranks of a node.
+
+        Cards that read each other's memory may copy wrong ones: see the check ``gpu-peers``.
+        """
+        ranks = range(self._world.size)
+        pairs = [
+            (one, other)
+            for one in ranks
+            for other in ranks
+            if one != other
+            and (self._hosts[one] == self._hosts[other] or other == (one + 1) % len(ranks))
+        ]
+        wrong = [
+            (*pair, size)
+            for size in TRIED_BYTES
+            for pair in pairs
+            if not self._arrives(*pair, size // FLOAT_BYTES)
+        ]
+        found = sorted(one for some in gathered(self._world, wrong) for one in some)
+        if found:
+            raise _of_wrong_values(found, self._hosts, on_gpus=self._on_gpus)
+
+    def _arrives(self, sender: int, receiver: int, count: int) -> bool:
+        """Whether this rank, if it is the receiver, gets what the other one sends."""
+        if self._world.rank not in {sender, receiver}:
+            return True
+        sent = torch.arange(count, device=self._device).add_(sender).float()
+        if self._world.rank == sender:
+            dist.send(sent, receiver)
+            return True
+        received = torch.zeros_like(sent)
+        dist.recv(received, sender)
+        return torch.equal(received, sent)
 
     def _ends(self) -> list[int]:
         """The first rank of each node; all ranks if there is one node."""
@@ -235,6 +282,25 @@ class CollectiveBenchmark:
     def _say(self, line: BenchedLine) -> None:
         if self._world.is_head:
             print(written_line(line), flush=True)  # noqa: T201 - the job's log is its output
+
+
+def _of_wrong_values(
+    found: Sequence[tuple[int, int, int]], hosts: Sequence[str], *, on_gpus: bool
+) -> NodeError:
+    """The error for senders, receivers and bytes of messages that arrived with other values."""
+    sender, receiver, size = found[0]
+    is_one_node = hosts[sender] == hosts[receiver]
+    where = hosts[sender] if is_one_node else f"{hosts[sender]} and {hosts[receiver]}"
+    more = f", and {len(found) - 1} more of such messages" if len(found) > 1 else ""
+    fix = "test the memory and the network cards of both nodes"
+    if is_one_node and on_gpus:
+        fix = "launch with --env NCCL_P2P_DISABLE=1, or switch ACS and the IOMMU off in its BIOS"
+    return NodeError(
+        f"rank {receiver} did not receive the values that rank {sender} sent, {size_text(size)} "
+        f"on {where}{more}",
+        kind=Kind.NCCL,
+        fix=fix,
+    )
 
 
 def own_transport() -> Transport:

@@ -22,6 +22,7 @@ from jupyter_mntrain.train.model.losses import Loss, choose_loss, from_logits, m
 from jupyter_mntrain.train.model.offloading import Offload
 from jupyter_mntrain.train.model.sharding import Shards
 from jupyter_mntrain.train.model.stages import DTYPES, make_stages
+from jupyter_mntrain.train.optimizer.split import Split
 from jupyter_mntrain.train.pipeline.forwards import Forwards, run
 from jupyter_mntrain.train.pipeline.link_timing import measure_links
 from jupyter_mntrain.train.pipeline.replicas import add_up
@@ -123,6 +124,12 @@ class Pipeline:
     def rows(self) -> dict[str, tuple[int, int]]:
         """Begin and end of this rank's rows of each parameter; empty if not sharded."""
         return {} if self._shards is None else self._shards.rows
+
+    def split(self) -> Split | None:
+        """How the parameters are split over ranks; ``None`` if they are not."""
+        if self._shards is None or self._groups.shards is None:
+            return None
+        return Split(self._groups.shards, self._shards.rows, self._shards.whole_rows)
 
     def written_once(self) -> dict[str, torch.Tensor]:
         """Whole weights that this rank writes to the exported model. Collective if sharded."""

@@ -92,3 +92,15 @@ def test_two_nodes_with_disks_of_their_own_then_one_then_two(text: Path, tmp_pat
     alone = ranks("alone", 1)
     forget(disks[0], 9)
     assert ranks("both", 2) == alone[6:]
+
+
+@pytest.mark.slow
+def test_the_state_of_some_rows_goes_on_with_others(text: Path, tmp_path: Path) -> None:
+    more = ("optimizer.kind=adafactor", "optimizer.learning_rate=0.1", "train.batch_size=12")
+    two, three = (
+        Nodes(text, tmp_path, 3, *more, f"data_parallel.shards={count}") for count in (2, 3)
+    )
+    whole = two.losses("two", "ab")
+    for disk in two.disks[:2]:
+        forget(disk, 6, 9)
+    assert three.losses("three", "abc") == pytest.approx(whole[3:], rel=1e-5)

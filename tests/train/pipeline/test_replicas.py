@@ -197,11 +197,6 @@ def test_rows_are_dealt_as_fsdp_deals_them() -> None:
             "a gradient is complete only after the backward pass. Fix: leave data_parallel out",
         ),
         (
-            ["data_parallel.shards=2", "optimizer.kind=adafactor"],
-            2,
-            "data_parallel.shards = 2: adafactor requires unsharded weights. Fix: use kind",
-        ),
-        (
             ["data_parallel.shards=2", "data_parallel.replicas=2"],
             6,
             "replicas = 2 x data_parallel.shards = 2: 6 ranks is not a multiple of 4",
