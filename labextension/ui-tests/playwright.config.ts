@@ -27,8 +27,8 @@ export default {
   testDir: './tests',
   outputDir: path.join(output, 'playwright'),
   reporter: [['list']],
-  timeout: 120_000,
-  expect: { timeout: 20_000 },
+  timeout: 300_000,
+  expect: { timeout: 60_000 },
   fullyParallel: false,
   workers: 3,
   projects: [

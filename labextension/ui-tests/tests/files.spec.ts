@@ -26,7 +26,7 @@ test('a recipe or a script runs from its menu in the file browser, other files d
   await openMenu(page, 'my {recipe}', true);
   await run.click();
   const panel = page.locator('.mnt-panel').last();
-  await expect(panel).toBeVisible({ timeout: 60_000 });
+  await expect(panel).toBeVisible();
   const target = panel.getByLabel('Recipe');
   await expect(target.locator('option:checked')).toHaveText(
     "my {recipe}'s $x.toml"

@@ -140,7 +140,7 @@ export async function newNotebook(
         session.session?.kernel?.status === 'idle'
       );
     }, path);
-  await expect.poll(isReady, { timeout: 60_000 }).toBe(true);
+  await expect.poll(isReady).toBe(true);
 }
 
 /** Restart the kernel as a person does. */
@@ -191,7 +191,7 @@ export async function launchFromCell(
   await newNotebook(page, name, ['%load_ext jupyter_mntrain', recipe]);
   await runAll(page);
   const view = page.locator('.jp-OutputArea-output .mnt-live').last();
-  await expect(view).toBeVisible({ timeout: 60_000 });
+  await expect(view).toBeVisible();
   return view;
 }
 

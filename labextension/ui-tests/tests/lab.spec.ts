@@ -46,7 +46,7 @@ test('a job launched in a cell is drawn live whatever becomes of page and kernel
   const goesOn = async () => {
     await view.scrollIntoViewIfNeeded();
     const before = await step();
-    await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(before + 1);
+    await expect.poll(step).toBeGreaterThan(before + 1);
   };
 
   await launchFromCell(page, 'live.ipynb', ENDLESS);
@@ -98,11 +98,11 @@ test('a job launched in a cell is drawn live whatever becomes of page and kernel
 
   await test.step('after a reload, in both of its views', async () => {
     await runCell(page, '%load_ext jupyter_mntrain\n%mntrain attach');
-    await expect(views).toHaveCount(2, { timeout: 60_000 });
+    await expect(views).toHaveCount(2);
     await page.notebook.save();
     await reload(page);
     await page.locator('.jp-NotebookPanel').waitFor();
-    await expect(views).toHaveCount(2, { timeout: 30_000 });
+    await expect(views).toHaveCount(2);
     await goesOn();
     await shot(page, 'live-after-reload');
     // Steps alone are no reason to ask for a save.
@@ -128,9 +128,7 @@ test('a job launched in a cell is drawn live whatever becomes of page and kernel
     await sidebar.getByRole('button', { name: /^Stop/ }).first().click();
     await page.getByRole('button', { name: /^Stop/ }).last().click();
     await view.scrollIntoViewIfNeeded();
-    await expect(view.locator('.mnt-head')).toContainText('canceled', {
-      timeout: 60_000
-    });
+    await expect(view.locator('.mnt-head')).toContainText('canceled');
     expect((await jobs(page, base))[0].state).toBe('canceled');
     await shot(page, 'live-stopped');
     const last = await step();
@@ -143,7 +141,7 @@ test('a job launched in a cell is drawn live whatever becomes of page and kernel
   const book = await content(page, base, path);
   await test.step('it has saved nothing, and is started over', async () => {
     const over = view.getByRole('button', { name: 'Start over…' });
-    await expect(over).toBeVisible({ timeout: 30_000 });
+    await expect(over).toBeVisible();
     await expect(over).toHaveClass(/pri/);
     await expect(view.getByRole('region', { name: 'Resume' })).toHaveCount(0);
     await shot(view, 'resume-nothing-saved-light');
@@ -154,7 +152,7 @@ test('a job launched in a cell is drawn live whatever becomes of page and kernel
       .getByRole('button', { name: 'Start over', exact: true })
       .click();
     await expect
-      .poll(async () => (await jobs(page, base))[0].job_id, { timeout: 30_000 })
+      .poll(async () => (await jobs(page, base))[0].job_id)
       .not.toBe(first);
     await endAll(page, base);
   });
@@ -278,9 +276,7 @@ test('a job that hangs says which rank and where, until it goes on', async ({
 
   await page.goBack();
   const again = page.locator('.jp-OutputArea-output .mnt-live').last();
-  await expect(again.locator('.mnt-head')).toContainText('canceled', {
-    timeout: 60_000
-  });
+  await expect(again.locator('.mnt-head')).toContainText('canceled');
   await expect.poll(() => isDirty(page)).toBe(true);
   await execute(page, 'docmanager:save');
   const [output] = await saved(page, `${baseURL}/`, `${tmpPath}/hangs.ipynb`);
@@ -288,8 +284,6 @@ test('a job that hangs says which rank and where, until it goes on', async ({
 
   // Opened once more there is nothing new.
   await reload(page);
-  await expect(again.locator('.mnt-head')).toContainText('canceled', {
-    timeout: 60_000
-  });
+  await expect(again.locator('.mnt-head')).toContainText('canceled');
   expect(await isDirty(page)).toBe(false);
 });

@@ -40,9 +40,7 @@ async function openPanel(
   ]);
   await runAll(page);
   const panel = page.locator('.mnt-panel').last();
-  await expect(panel.getByText('node2').first()).toBeVisible({
-    timeout: 60_000
-  });
+  await expect(panel.getByText('node2').first()).toBeVisible();
   await expect(panel.getByText('checks passed').first()).toBeVisible();
   return panel;
 }
@@ -107,14 +105,12 @@ test('what is wrong stands at its row, is mended by its button, and a click is a
   console.log(`answered in ms: ${times.join(' ')}`);
   await runCell(page, 'import time; time.sleep(4)');
   await expect(panel.locator('.mnt-busy')).toBeVisible();
-  await expect(panel.locator('.mnt-busy')).toBeHidden({ timeout: 20_000 });
+  await expect(panel.locator('.mnt-busy')).toBeHidden();
 });
 
 /** One sentence and a button; neither a dead panel nor what ipywidgets say. */
 async function expectLost(page: IJupyterLabPageFixture): Promise<void> {
-  await expect(page.locator('.mnt-lost-panel')).toBeVisible({
-    timeout: 60_000
-  });
+  await expect(page.locator('.mnt-lost-panel')).toBeVisible();
   await expect(page.locator('.mnt-lost-panel')).toHaveCount(1);
   await expect(page.locator('.mnt-panel')).toBeHidden();
   await expect(page.getByText('Error displaying widget')).toBeHidden();
@@ -128,9 +124,7 @@ async function expectLost(page: IJupyterLabPageFixture): Promise<void> {
 async function openAgain(page: IJupyterLabPageFixture): Promise<Locator> {
   await page.getByRole('button', { name: 'Open it again' }).click();
   const panel = page.locator('.mnt-panel');
-  await expect(panel.getByText('checks passed').first()).toBeVisible({
-    timeout: 60_000
-  });
+  await expect(panel.getByText('checks passed').first()).toBeVisible();
   await expect(page.locator('.mnt-lost-panel')).toHaveCount(0);
   // It is answered: somebody listens.
   await panel.getByLabel('node2', { exact: true }).uncheck();
@@ -152,19 +146,14 @@ test('the panel launches by clicking, stops, resumes, and is opened again once i
   await launch.focus();
   await page.keyboard.press('Enter');
   await expect
-    .poll(async () => (await jobs(page, base)).map(job => job.state), {
-      timeout: 60_000
-    })
+    .poll(async () => (await jobs(page, base)).map(job => job.state))
     .toContain('running');
-  await expect(page.locator('.mnt-live').last()).toBeVisible({
-    timeout: 60_000
-  });
+  await expect(page.locator('.mnt-live').last()).toBeVisible();
   // A view out of sight is not redrawn.
   await page.locator('.mnt-live').last().scrollIntoViewIfNeeded();
   await expect(page.locator('.mnt-live').last()).toHaveAttribute(
     'data-mnt-step',
-    /[1-9]/,
-    { timeout: 60_000 }
+    /[1-9]/
   );
   await shot(page, 'panel-launched');
   await page.theme.setDarkTheme();
@@ -188,7 +177,7 @@ test('the panel launches by clicking, stops, resumes, and is opened again once i
   ).toBeVisible();
   await shot(panel, 'panel-stop-dark');
   await panel.getByRole('button', { name: 'Save, then stop' }).click();
-  await expect(panel.getByText('canceled')).toBeVisible({ timeout: 60_000 });
+  await expect(panel.getByText('canceled')).toBeVisible();
   await expect(panel.getByText(/Step [\d,]+ was saved/)).toBeVisible();
   // The Jupyter server hears of it by itself, a moment after the kernel.
   await expect
@@ -199,12 +188,12 @@ test('the panel launches by clicking, stops, resumes, and is opened again once i
   await page.theme.setLightTheme();
   const first = (await jobs(page, base))[0].job_id;
   const resume = panel.getByRole('button', { name: /^Resume from step/ });
-  await expect(resume).toBeVisible({ timeout: 60_000 });
+  await expect(resume).toBeVisible();
   await expect(panel).toContainText('losses will be those of an unbroken run');
   await shot(panel, 'panel-resume');
   await resume.click();
   await expect
-    .poll(async () => (await jobs(page, base))[0].job_id, { timeout: 60_000 })
+    .poll(async () => (await jobs(page, base))[0].job_id)
     .not.toBe(first);
   const second = (await jobs(page, base))[0].job_id;
   const offer = await page.request.get(
@@ -214,7 +203,7 @@ test('the panel launches by clicking, stops, resumes, and is opened again once i
 
   // A panel whose kernel has restarted says so, and is opened again by a button.
   const view = page.locator('.mnt-live');
-  await expect(view.last()).toContainText(second, { timeout: 60_000 });
+  await expect(view.last()).toContainText(second);
   await restartKernel(page);
   await expectLost(page);
   await page.locator('.mnt-lost-panel').scrollIntoViewIfNeeded();
@@ -227,9 +216,7 @@ test('the panel launches by clicking, stops, resumes, and is opened again once i
   await expect(view).toContainText(second);
   // Out of sight, it is not drawn.
   await view.scrollIntoViewIfNeeded();
-  await expect(view).not.toHaveAttribute('data-mnt-step', '0', {
-    timeout: 60_000
-  });
+  await expect(view).not.toHaveAttribute('data-mnt-step', '0');
   await shot(page, 'panel-opened-again');
 });
 
@@ -238,7 +225,7 @@ test('the sidebar opens a panel in a new notebook, which says so once its kernel
 }) => {
   await openSidebar(page);
   await execute(page, 'mntrain:launch');
-  await expect(page.locator('.mnt-panel')).toBeVisible({ timeout: 60_000 });
+  await expect(page.locator('.mnt-panel')).toBeVisible();
   await page.notebook.save();
   await execute(page, 'kernelmenu:shutdown');
   await expectLost(page);

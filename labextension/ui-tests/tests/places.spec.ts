@@ -47,7 +47,7 @@ test.describe('64 ranks', () => {
     const view = page.locator('.mnt-live').last();
     const step = async () => Number(await view.getAttribute('data-mnt-step'));
     // The 300 steps before the page was opened: without them the lines end in mid-air.
-    await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(300);
+    await expect.poll(step).toBeGreaterThan(300);
     await expect(view.getByText(/Pace of 64 ranks/)).toBeVisible();
     await shot(page, 'live-64-light');
     await expectAccessible(page, '.mnt-live');

@@ -53,7 +53,7 @@ test('an ended run goes on where it was saved, and keeps what is pinned', async 
     data: { is_last: true }
   });
   const bar = view.getByRole('region', { name: 'Resume' });
-  await expect(bar).toBeVisible({ timeout: 30_000 });
+  await expect(bar).toBeVisible();
   const late = await saved();
   expect(late).toBeGreaterThan(early);
   const count = (number: number) => number.toLocaleString('en-US');
@@ -77,14 +77,14 @@ test('an ended run goes on where it was saved, and keeps what is pinned', async 
 
   await resume.click();
   await expect
-    .poll(async () => (await newest()).job_id, { timeout: 30_000 })
+    .poll(async () => (await newest()).job_id)
     .not.toBe(first);
   const second = (await newest()).job_id;
   await expect(
     bar.getByRole('button', { name: `Attach to ${second}` })
   ).toBeVisible();
   await expect
-    .poll(async () => (await newest()).numbers.step ?? 0, { timeout: 60_000 })
+    .poll(async () => (await newest()).numbers.step ?? 0)
     .toBeGreaterThan(late);
   const { parts } = await newest();
   expect(parts.map((one: any) => one.resumed_step)).toEqual([late, late]);

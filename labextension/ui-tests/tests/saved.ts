@@ -51,7 +51,7 @@ export async function openAs(
   await page.notebook.close();
   await execute(page, 'docmanager:open', { path });
   const shown = page.locator('.jp-OutputArea-output .mnt-live').first();
-  await expect(shown).toBeVisible({ timeout: 30_000 });
+  await expect(shown).toBeVisible();
   return shown;
 }
 

@@ -188,7 +188,7 @@ test.describe('narrow', () => {
     await execute(page, 'mntrain:attach', { jobId: job.job_id });
     const view = page.locator('.mnt-live').last();
     const step = async () => Number(await view.getAttribute('data-mnt-step'));
-    await expect.poll(step, { timeout: 60_000 }).toBeGreaterThan(3);
+    await expect.poll(step).toBeGreaterThan(3);
     await expect(view.getByText(/Pace of 64 ranks/)).toBeVisible();
     const room = (await view.boundingBox())!.width;
     for (const width of [600, 480]) {
