@@ -54,7 +54,7 @@ from jupyter_mntrain.command_line.error_output import print_defect, print_error,
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import BEAT_INTERVAL_S, Goodbye
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.system_errors import system_errors_told
@@ -116,6 +116,9 @@ def perform(options: Options) -> Done:
         lines = service.remove(state) if options.action == "remove-service" else _install(options)
         return Done("\n".join(lines), {"done": "; ".join(lines)})
     if options.action == "read":
+        if not state.is_dir():
+            cause = f"{state}: no such directory of an allocation"
+            raise SpecError(cause, fix="name the one that its agents write to")
         asyncio.run(read_until(state, _told_to_end))
         return Done("nobody reads any more", {"read": str(state)})
     if options.owner is not None:

@@ -55,6 +55,18 @@ class Examined(Record, frozen=True):
         return self.info.name
 
 
+class Unsent(Record, frozen=True):
+    """What a launch does not send.
+
+    Args:
+        how: the option that sends it; empty if it is not on this machine.
+        part: what is missing of a folder, the rest of which is sent.
+    """
+
+    how: str = ""
+    part: str = ""
+
+
 class JobAhead(Record, frozen=True):
     """A job that is to be launched on the nodes of a case.
 
@@ -65,8 +77,8 @@ class JobAhead(Record, frozen=True):
         mixed_versions: it was acknowledged that versions differ.
         name: of its script.
         script: what its text tells; ``None`` if it is not known here, or there is none.
-        unsent: files that it reads by a relative path and modules of its own that are not sent
-            with it, with the option that sends each; empty if it is not on this machine.
+        unsent: files and folders that it reads by a relative path and modules of its own that are
+            not sent with it, or not whole.
         hides: modules beside it that Python, or torch, imports by the same name.
         placed: where on the nodes those are that it reads by a relative path, if it runs in a
             folder of theirs.
@@ -79,7 +91,7 @@ class JobAhead(Record, frozen=True):
     mixed_versions: bool = False
     name: str = ""
     script: ScriptNeeds | None = None
-    unsent: dict[str, str] = {}
+    unsent: dict[str, Unsent] = {}
     hides: tuple[str, ...] = ()
     placed: dict[str, str] = {}
     given: dict[str, str] = {}

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.doctor.check import JobAhead
+from jupyter_mntrain.doctor.check import JobAhead, Unsent
 from jupyter_mntrain.doctor.script.given_paths import given_paths
 from jupyter_mntrain.doctor.script.hidden_modules import hidden_modules
-from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, may_make, read_script
+from jupyter_mntrain.doctor.script.needs import (
+    Need,
+    ScriptNeeds,
+    may_make,
+    read_script,
+)
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.launch.project.ignoring import OWN
 from jupyter_mntrain.launch.project.stage import StagedProject
@@ -31,6 +37,9 @@ from jupyter_mntrain.model.records.doctor.machine import (
 )
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.whereabouts import current_folder
+
+_CACHE = re.compile(r"\.|__pycache__$")
+"""Files and folders that no script means."""
 
 
 async def find_script(
@@ -100,7 +109,7 @@ def job_ahead(
             names=tuple(one for one in foreign if ":" in one.what),
         ),
         # A folder of the nodes has files of its own.
-        unsent=_unsent(_relative(script, sent), foreign, project) if spec.workdir is None else {},
+        unsent=_unsent(script, sent, foreign, project) if spec.workdir is None else {},
         hides=hidden_modules("" if spec.entry[0] == "-m" else name, sent),
         placed=_placed(spec.workdir, _relative(script, _sent(spec, project))),
         given=_placed(spec.workdir, given_paths(arguments, script)),
@@ -228,16 +237,38 @@ def _sent(spec: JobSpec, project: StagedProject | None) -> set[str]:
 
 
 def _unsent(
-    paths: Iterable[str], modules: Iterable[Need], project: StagedProject | None
-) -> dict[str, str]:
+    script: ScriptNeeds,
+    sent: Collection[str],
+    modules: Iterable[Need],
+    project: StagedProject | None,
+) -> dict[str, Unsent]:
     """What is read and not sent, and which option sends it, if it is on this machine."""
-    found = {one: _how_to_send(one, project) for one in paths}
+    found = {one: Unsent(_how_to_send(one, project)) for one in _relative(script, sent)}
+    written = [PurePosixPath(one.what) for one in script.writes]
+    for path in (one.what for one in script.reads):
+        own = PurePosixPath(path)
+        is_made = any(own.is_relative_to(one) or one.is_relative_to(own) for one in written)
+        # What is here already, and not written by its name, is rather read than made.
+        if path not in found and not is_made:
+            lack = _left_out(path, project)
+            found |= {path: lack} if lack.how else {}
     for name in (one.what for one in modules if ":" not in one.what):
         if how := _how_to_send(f"{name}.py", project):
-            found[name] = how
+            found[name] = Unsent(how)
         elif _how_to_send(f"{name}/__init__.py", project):
-            found[name] = _how_to_send(name, project)
+            found[name] = Unsent(_how_to_send(name, project))
     return found
+
+
+def _left_out(path: str, project: StagedProject | None) -> Unsent:
+    """What a project leaves out of a path that is here; nothing of caches and hidden files."""
+    if project is None or not (project.root / path).exists():
+        return Unsent()
+    if project.tree.leaves_out(path):
+        return Unsent(_how_to_send(path, project))
+    below = (one for one in project.tree.left_out if PurePosixPath(one).is_relative_to(path))
+    part = next((one for one in below if not any(map(_CACHE.match, PurePosixPath(one).parts))), "")
+    return Unsent(f"the line !{path}/** in {project.root / OWN}", part) if part else Unsent()
 
 
 def _how_to_send(path: str, project: StagedProject | None) -> str:

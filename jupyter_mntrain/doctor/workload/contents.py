@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck
+from jupyter_mntrain.doctor.check import Case, Check, Examined, NodeCheck, Unsent
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts
@@ -49,7 +49,7 @@ class ImportedModules(Check):
         node: Examined,
         facts: MachineFacts,
         maybe: Collection[str],
-        unsent: Mapping[str, str],
+        unsent: Mapping[str, Unsent],
     ) -> Finding:
         if not facts.lacking:
             return self.passed(node, "found")
@@ -70,13 +70,13 @@ class ImportedModules(Check):
                 "version has",
             )
         names = ", ".join(map(shown_line, modules[:MOST_NAMED]))
-        here = next((one for one in modules if unsent.get(one)), None)
+        here = next((one for one in modules if one in unsent and unsent[one].how), None)
         return judge(
             node,
             f"no {names}",
             Kind.NO_MODULE,
             cause=f"{python} does not find {names}, which the script imports",
-            fix=f"send {shown_line(here)}, which is here: {shown_line(unsent[here])}"
+            fix=f"send {shown_line(here)}, which is here: {shown_line(unsent[here].how)}"
             if here is not None
             else f"on {node.name}: {python if facts.loaded else 'python'} -m pip install the "
             "packages that have them; or send your own modules: --project DIR",

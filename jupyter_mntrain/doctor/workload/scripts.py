@@ -206,18 +206,21 @@ class ScriptFiles(Check):
                 yield self.passed(node, "there")
 
     def _unsent(self, node: Examined, job: JobAhead, unsent: Sequence[Need]) -> Finding:
-        first = next((one for one in unsent if job.unsent[one.what]), unsent[0])
-        path, how = shown_line(first.what), shown_line(job.unsent[first.what])
-        here = "is here, but is not sent" if how else "is not sent with the job"
+        first = next((one for one in unsent if job.unsent[one.what].how), unsent[0])
+        path, lack = shown_line(first.what), job.unsent[first.what]
+        here = "is here, but is not sent" if lack.how else "is not sent with the job"
+        if lack.part:
+            here = f"is here, but {shown_line(lack.part)} is not sent"
         fix = (
-            f"send it: {how}"
-            if how
+            f"send it: {shown_line(lack.how)}"
+            if lack.how
             else f"send it: --file {path}, or --project for its whole folder; or give the absolute "
             "path that it has on the nodes"
         )
+        reads = "reads" if first.is_certain else "may read"
         problem = Problem(
             kind=Kind.NO_FILE,
-            cause=f"{_name(job)} reads {path} in line {first.line}, which {here}",
+            cause=f"{_name(job)} {reads} {path} in line {first.line}, which {here}",
             fix=fix,
         )
         # It may make it itself, or change to another folder.

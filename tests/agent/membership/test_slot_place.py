@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.agent.main import run
 from jupyter_mntrain.agent.membership.slot_place import SlotPlace
+from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
@@ -112,3 +114,7 @@ def test_what_was_told_is_not_written_again(tmp_path: Path) -> None:
     place.tell("up", ("10.0.0.2:1",))
     assert path.stat().st_mtime > 1
     assert read_slots(tmp_path)[0].addresses == ("10.0.0.2:1",)
+
+
+def test_an_allocation_that_is_not_there_is_not_waited_for(tmp_path: Path) -> None:
+    assert run(["read", str(tmp_path / "gone")]) == SpecError.exit_code

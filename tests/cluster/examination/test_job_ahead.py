@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster.examination.job_ahead import job_ahead, question_of
+from jupyter_mntrain.doctor.check import Unsent
 from jupyter_mntrain.launch.project.stage import stage_project
 from jupyter_mntrain.model.records.doctor.machine import FoundScript
 from jupyter_mntrain.model.records.job import JobSpec, Participant
@@ -147,10 +148,49 @@ def test_what_a_script_reads_and_git_ignores_is_named_with_what_sends_it(
     (tmp_path / "local.py").write_text("")
     monkeypatch.chdir(tmp_path / "data")
     found = job_ahead(spec({}), "node1", stage_project(tmp_path)).unsent
-    assert found == {"data/train.bin": f"the line !data/train.bin in {tmp_path / '.mntrainignore'}"}
+    how = f"the line !data/train.bin in {tmp_path / '.mntrainignore'}"
+    assert found == {"data/train.bin": Unsent(how)}
     monkeypatch.chdir(tmp_path)
     alone = job_ahead(spec({"train.py": f"import local\n{line}"}), "node1").unsent
-    assert alone == {"data/train.bin": "--file data/train.bin", "local": "--file local.py"}
+    assert alone == {
+        "data/train.bin": Unsent("--file data/train.bin"),
+        "local": Unsent("--file local.py"),
+    }
+
+
+NANO_GPT = """
+dataset = "small"
+exec(open("configurator.py").read())
+def batch():
+    return np.memmap(os.path.join("data", dataset, "train.bin"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "unsent"),
+    [
+        (NANO_GPT.replace("exec", "#"), {"data/small/train.bin": "!data/small/train.bin"}),
+        (NANO_GPT, {"data/small/train.bin": "!data/small/train.bin"}),
+        (NANO_GPT.replace('"small"', "sys.argv[1]"), {"data": "!data/**"}),
+        (NANO_GPT + "torch.save(x, os.path.join('data', 'small', 'train.bin'))", {}),
+        ("open('data/small/prepare.py')", {}),
+        ("os.listdir('src')", {}),
+    ],
+)
+def test_what_is_ignored_here_and_may_be_read_is_named(
+    text: str, unsent: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("data/small/train.bin", "data/small/prepare.py", "src/__pycache__/a.bin"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "src" / "a.py").write_text("")
+    (tmp_path / "configurator.py").write_text("")
+    (tmp_path / "train.py").write_text("import os, sys, torch\nimport numpy as np\n" + text)
+    (tmp_path / ".gitignore").write_text("*.bin\n")
+    monkeypatch.chdir(tmp_path)
+    found = job_ahead(spec({}), "node1", stage_project(tmp_path)).unsent
+    assert {path: one.how.split()[2] for path, one in found.items()} == unsent
+    assert all(one.part in ("", "data/small/train.bin") for one in found.values())
 
 
 @pytest.mark.parametrize(
@@ -180,7 +220,7 @@ def test_modules_of_python_that_lie_beside_the_script_are_named(
 
 def test_what_is_nowhere_is_named_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    assert job_ahead(spec({"train.py": "open('a.bin')"}), "node1").unsent == {"a.bin": ""}
+    assert job_ahead(spec({"train.py": "open('a.bin')"}), "node1").unsent == {"a.bin": Unsent()}
 
 
 def test_arguments_that_name_a_file_are_looked_for_but_for_what_it_makes():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jupyter_mntrain.doctor.check import Case, JobAhead
+from jupyter_mntrain.doctor.check import Case, JobAhead, Unsent
 from jupyter_mntrain.doctor.script.needs import read_script
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -34,7 +34,7 @@ def launching(
     text: str,
     arguments: Sequence[str] = (),
     *,
-    unsent: dict[str, str] | None = None,
+    unsent: dict[str, Unsent] | None = None,
     **fields: dict[str, str],
 ) -> Case:
     """A script is to be launched, with the second node as its head."""
@@ -206,7 +206,7 @@ SCRIPTS = (
         "the script, which runs on it alone, reads a file that is not sent with it",
         "slows",
         lambda case: only_on_second(
-            launching(case, "open('words.json')", unsent={"words.json": ""})
+            launching(case, "open('words.json')", unsent={"words.json": Unsent()})
         ),
     ),
     Fault(
@@ -214,7 +214,9 @@ SCRIPTS = (
         "the script, which runs on it alone, reads a file of its project that git ignores",
         "slows",
         lambda case: only_on_second(
-            launching(case, "open('data.bin')", unsent={"data.bin": "the line !data.bin in …"})
+            launching(
+                case, "open('data.bin')", unsent={"data.bin": Unsent("the line !data.bin in …")}
+            )
         ),
     ),
     Fault(
