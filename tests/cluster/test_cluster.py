@@ -23,6 +23,7 @@ from jupyter_mntrain.model.errors import (
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.trust.authority import Authority
+from jupyter_mntrain.trust.driver_membership import clusters_directory
 from tests.cluster.conftest import wait_for
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
@@ -335,4 +336,16 @@ def test_a_node_may_answer_before_all_is_set_up(
 
     monkeypatch.setattr(cluster_module, "DriverSession", Eager)
     made = open_cluster(*two)
+    wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])
+
+
+def test_a_register_that_cannot_be_read_is_told_and_ends_nothing(
+    open_cluster: Open, two: list[FakeAgent], caplog: pytest.LogCaptureFixture
+) -> None:
+    made = open_cluster(*two)
+    register = clusters_directory() / made.name / "register.json"
+    for torn in ("{", "[]"):
+        register.write_text(torn)
+        told = caplog.text.count("register.json")
+        wait_for(lambda: caplog.text.count("register.json") == told + 1)  # noqa: B023
     wait_for(lambda: [node.liveness for node in made.nodes()] == ["up", "up"])

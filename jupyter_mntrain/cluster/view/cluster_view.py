@@ -7,6 +7,7 @@ immutable and may be read from any thread.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,13 +26,15 @@ from jupyter_mntrain.cluster.view.record_search import RecordSearch
 from jupyter_mntrain.cluster.view.sightings import merge
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Hello, JobChanged, JobDeleted, NodeChanged, StreamMessage
-from jupyter_mntrain.model.errors import job_not_found
+from jupyter_mntrain.model.errors import MntrainError, job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.job import JobRecord, JobView, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy, NodeView
+
+log = logging.getLogger("mntrain.cluster")
 
 TICK_S = tunables.seconds("liveness.judge_interval_s")
 CHECK_DISCOVERY_S = tunables.seconds("discovery.check_interval_s")
@@ -324,13 +327,23 @@ class ClusterView:
             self._begin(found.addresses, "mdns", node_id=found.node_id, called=found.name)
 
     async def _keep_trust(self) -> None:
+        told = ""
         while True:
-            self.desk.look()
-            await self.desk.settle(self.nodes)
-            for view in self.nodes:
-                if is_waiting(view) and await self.desk.lets_in(view.address):
-                    self.watch(view.address, view.found_by)
+            try:
+                await self._settle_trust()
+                told = ""
+            except MntrainError as error:
+                if str(error) != told:
+                    log.warning("certificates and revocations are not kept up to date: %s", error)
+                told = str(error)
             await asyncio.sleep(TRUST_EVERY_S)
+
+    async def _settle_trust(self) -> None:
+        self.desk.look()
+        await self.desk.settle(self.nodes)
+        for view in self.nodes:
+            if is_waiting(view) and await self.desk.lets_in(view.address):
+                self.watch(view.address, view.found_by)
 
 
 def reachable_of(nodes: Iterable[NodeView]) -> list[NodeInfo]:

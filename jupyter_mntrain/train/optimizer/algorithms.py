@@ -45,7 +45,7 @@ def make_optimizer(
     ]
     rate = section.learning_rate
     if section.kind == "adafactor":
-        names = {one: name for name, one in named.items()}
+        names: dict[torch.Tensor, str] = {one: name for name, one in named.items()}
         return Adafactor(groups, lr=rate, eps=ADAFACTOR_EPSILON, split=split, names=names)
     adam: dict[str, Any] = {"lr": rate, "betas": section.betas, "eps": section.epsilon}
     if section.kind == "adamw":

@@ -38,7 +38,7 @@ class Split(NamedTuple):
         """Replace tensors by their sums over the ranks. Collective."""
         flat = torch.cat([one.reshape(-1).float() for one in parts])
         dist.all_reduce(flat, group=self.group)
-        for one, total in zip(parts, flat.split([one.numel() for one in parts]), strict=True):
+        for one, total in zip(parts, torch.split(flat, [one.numel() for one in parts]), strict=True):
             one.copy_(total.view_as(one))
 
 

@@ -60,6 +60,15 @@ async function span(view: Locator): Promise<[number, number]> {
     ]);
 }
 
+/** What a view shows once that is something else than it was. */
+async function changed(
+  view: Locator,
+  before: [number, number]
+): Promise<[number, number]> {
+  await expect.poll(() => span(view)).not.toEqual(before);
+  return span(view);
+}
+
 /** Page coordinates of a share, 0..1, of what a chart plots. */
 async function at(view: Locator, chart: number, share: number) {
   const body = view.locator('.mnt-chart-body').nth(chart);
@@ -109,12 +118,12 @@ test.describe('of a recorded job', () => {
     );
     await page.keyboard.press('Escape');
     await page.mouse.up();
-    expect(await span(view)).toEqual(whole);
+    await expect.poll(() => span(view)).toEqual(whole);
 
     await drag(page, view, 2, [0.7, 0.3]);
     await page.mouse.up();
     const tolerance = 0.01 * (whole[1] - whole[0]);
-    const zoomed = await span(view);
+    const zoomed = await changed(view, whole);
     expect(Math.abs(zoomed[0] - (await within(0.3)))).toBeLessThan(tolerance);
     expect(Math.abs(zoomed[1] - (await within(0.7)))).toBeLessThan(tolerance);
     await page.mouse.move(5, 5);
@@ -124,20 +133,20 @@ test.describe('of a recorded job', () => {
     const start = view.getByRole('slider', { name: /Start/ });
     await start.focus();
     await page.keyboard.press('ArrowRight');
-    const narrower = await span(view);
+    const narrower = await changed(view, zoomed);
     expect(narrower[0]).toBeGreaterThan(zoomed[0]);
     expect(narrower[1]).toBe(zoomed[1]);
     await page.keyboard.down('Shift');
     await drag(page, view, 0, [0.6, 0.4]);
     await page.mouse.up();
     await page.keyboard.up('Shift');
-    const panned = await span(view);
+    const panned = await changed(view, narrower);
     expect(panned[0]).toBeGreaterThan(narrower[0]);
     expect(panned[1] - panned[0]).toBeCloseTo(narrower[1] - narrower[0], 3);
 
     const middle = await at(view, 0, 0.5);
     await page.mouse.dblclick(middle.x, middle.y);
-    expect(await span(view)).toEqual(whole);
+    await expect.poll(() => span(view)).toEqual(whole);
     await expect(view.getByRole('slider')).toHaveCount(0);
   });
 
@@ -159,17 +168,17 @@ test.describe('of a recorded job', () => {
     await page.keyboard.press('Shift+ArrowRight');
     await page.keyboard.press('Shift+ArrowRight');
     await page.keyboard.press('Enter');
-    expect(await span(view)).toEqual([whole[0] + 3, whole[0] + 5]);
+    await expect.poll(() => span(view)).toEqual([whole[0] + 3, whole[0] + 5]);
     await page.keyboard.press('0');
-    expect(await span(view)).toEqual(whole);
+    await expect.poll(() => span(view)).toEqual(whole);
 
     await view.getByLabel('Axis').selectOption('tokens');
-    const tokens = await span(view);
+    const tokens = await changed(view, whole);
     expect(tokens[1] / tokens[0]).toBeCloseTo(whole[1] / whole[0], 6);
     await reload(page as any);
     view = await open(page, recorded, 'many');
     await expect(view.getByLabel('Axis')).toHaveValue('tokens');
-    expect(await span(view)).toEqual(tokens);
+    await expect.poll(() => span(view)).toEqual(tokens);
     await view.getByLabel('Axis').selectOption('time');
   });
 });
@@ -304,10 +313,11 @@ test.describe('of a running job', () => {
 
     await drag(page, view, 0, [0.2, 0.6]);
     await page.mouse.up();
+    await expect(view.getByRole('button', { name: 'All steps' })).toBeVisible();
     const zoomed = await span(view);
     const then = await step();
     await expect.poll(step).toBeGreaterThan(then + 2);
-    expect(await span(view)).toEqual(zoomed);
+    await expect.poll(() => span(view)).toEqual(zoomed);
     await view.getByRole('button', { name: 'Go to now' }).click();
     await expect
       .poll(async () => (await span(view))[1])

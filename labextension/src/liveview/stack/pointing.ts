@@ -49,6 +49,8 @@ interface IHand {
   drag: React.MutableRefObject<IDrag | null>;
   /** Where a selection by keys began. */
   anchor: React.MutableRefObject<number | null>;
+  /** Where the mouse was last: browsers tell a resting one, too, when what is below it moves. */
+  mouse: React.MutableRefObject<string>;
   cancel: () => void;
   zoomTo: (range: Range) => void;
 }
@@ -59,6 +61,7 @@ export function usePointing(given: IPointable): IPointing {
   const [selection, select] = React.useState<Range | null>(null);
   const drag = React.useRef<IDrag | null>(null);
   const anchor = React.useRef<number | null>(null);
+  const mouse = React.useRef('');
   const cancel = () => {
     drag.current = anchor.current = null;
     select(null);
@@ -72,7 +75,10 @@ export function usePointing(given: IPointable): IPointing {
     setAt(null);
   }, [axis.kind]);
   const row = at === null ? -1 : nearest(axis.xs, at);
-  const hand = { at, setAt, selection, select, drag, anchor, cancel, zoomTo };
+  const hand = {
+    ...{ at, setAt, selection, select, drag, anchor, mouse },
+    ...{ cancel, zoomTo }
+  };
   return {
     pointed: row < 0 ? null : axis.sample(row),
     selection,
@@ -114,6 +120,12 @@ function press(event: Pointer, given: IPointable, hand: IHand): void {
 function move(event: Pointer, given: IPointable, hand: IHand): void {
   const px = pixel(event);
   const drag = hand.drag.current;
+  const here = `${event.clientX} ${event.clientY}`;
+  const rests = here === hand.mouse.current && hand.at !== null;
+  hand.mouse.current = here;
+  if (!drag && rests) {
+    return;
+  }
   if (!drag && !isOver(px, given)) {
     hand.setAt(null);
     return;
