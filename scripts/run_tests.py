@@ -32,7 +32,8 @@ CORES = max(2, os.cpu_count() or 2)
 SLOTS = 2 * CORES
 """Half of the time a step waits for what it started, so twice as many run as there are cores."""
 MOST = SLOTS - 1
-"""Of the longest step: what a small one beside it takes is left, or the browser."""
+"""Of a step that takes all but what a last, small one of the layer before it takes. The page's tests
+beside the jobs took both longer than one after the other: they ask often while they wait."""
 REPORT_S = 60.0
 POLL_S = 0.2
 END_S = 60.0
@@ -147,6 +148,7 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             "browser",
             ("jlpm", "test"),
             folder=BROWSER,
+            slots=MOST,
             needs="chromium chromium-browser google-chrome",
         ),
         Step("types of the browser tests", ("jlpm", "check"), folder=BROWSER),
