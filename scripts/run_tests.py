@@ -32,8 +32,8 @@ CORES = max(2, os.cpu_count() or 2)
 SLOTS = 2 * CORES
 """Half of the time a step waits for what it started, so twice as many run as there are cores."""
 MOST = SLOTS - 1
-"""Of a step that takes all but what a last, small one of the layer before it takes. The page's tests
-beside the jobs took both longer than one after the other: they ask often while they wait."""
+"""Of a step that takes all but what a last, small one of the layer before it takes. Page and jobs
+side by side took longer than one after the other: both ask often while they wait."""
 REPORT_S = 60.0
 POLL_S = 0.2
 END_S = 60.0

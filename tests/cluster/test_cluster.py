@@ -14,6 +14,7 @@ import jupyter_mntrain
 from jupyter_mntrain import cluster as room
 from jupyter_mntrain.cluster import Cluster, Job, PeerBook, StaticDiscovery
 from jupyter_mntrain.cluster import cluster as cluster_module
+from jupyter_mntrain.cluster.admission import trust_relay
 from jupyter_mntrain.cluster.view import grace_period
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.model.errors import (
@@ -340,8 +341,12 @@ def test_a_node_may_answer_before_all_is_set_up(
 
 
 def test_a_register_that_cannot_be_read_is_told_and_ends_nothing(
-    open_cluster: Open, two: list[FakeAgent], caplog: pytest.LogCaptureFixture
+    open_cluster: Open,
+    two: list[FakeAgent],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(trust_relay, "RENEW_EVERY_S", 0.0)
     made = open_cluster(*two)
     register = clusters_directory() / made.name / "register.json"
     for torn in ("{", "[]"):

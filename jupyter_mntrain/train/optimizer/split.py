@@ -38,7 +38,8 @@ class Split(NamedTuple):
         """Replace tensors by their sums over the ranks. Collective."""
         flat = torch.cat([one.reshape(-1).float() for one in parts])
         dist.all_reduce(flat, group=self.group)
-        for one, total in zip(parts, torch.split(flat, [one.numel() for one in parts]), strict=True):
+        sums = torch.split(flat, [one.numel() for one in parts])
+        for one, total in zip(parts, sums, strict=True):
             one.copy_(total.view_as(one))
 
 
