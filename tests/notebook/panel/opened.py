@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import threading
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from jupyter_mntrain.notebook.panel.panel import WidgetPanel
 from jupyter_mntrain.notebook.panel.widgets import blocked
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.panel import Panel
+from tests import waiting
 from tests.standin.cluster import StandInCluster
 from tests.standin.screen import make_context
-from tests.waiting import until
+
+_OPEN: WeakSet[Open] = WeakSet()
+
+DRAWN_S = 1.0
+"""For what is being drawn; a task that waits for the test is not waited for."""
+
+
+def until(condition: Callable[[], object], what: str = "it") -> None:
+    """Until it is so, and what was being drawn then is drawn whole."""
+    waiting.until(condition, what)
+    for page in tuple(_OPEN):
+        page.draw()
 
 
 class Open:
@@ -40,10 +54,17 @@ class Open:
             return form()
 
         panel.form = noted  # type: ignore[method-assign]
+        _OPEN.add(self)
 
     @property
     def why(self) -> str:
         return str(self.view.launch_bar.why.value)
+
+    def draw(self) -> None:
+        worker, drawn = self.view._worker, threading.Event()
+        worker.put(drawn.set)
+        if worker._thread.is_alive():
+            drawn.wait(DRAWN_S)
 
     def row(self, name: str) -> Any:
         return self.view.nodes.rows[name]

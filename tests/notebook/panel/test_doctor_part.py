@@ -8,8 +8,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.notebook.panel.widgets import blocked
 from tests.doctor.healthy import healthy, with_path
-from tests.notebook.panel.opened import Open
-from tests.waiting import until
+from tests.notebook.panel.opened import Open, until
 
 
 def line(page: Open) -> str:

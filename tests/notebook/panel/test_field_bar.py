@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.notebook.panel.widgets import blocked
-from tests.waiting import until
+from tests.notebook.panel.opened import until
 
 
 def test_what_is_typed_is_launched_and_the_recipes_own_value_is_no_change(open_one) -> None:

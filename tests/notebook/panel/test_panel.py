@@ -16,9 +16,9 @@ from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.notebook.panel.launch_bar import RETIRED
 from jupyter_mntrain.notebook.panel.widgets import blocked
 from tests.hostile import HOSTILE, assert_safe, poisoned, strings
+from tests.notebook.panel.opened import until
 from tests.standin.cluster import node, silent
 from tests.verbs.panel.opened import RECIPE
-from tests.waiting import until
 from tests.wording import says
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

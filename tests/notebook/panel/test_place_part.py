@@ -7,8 +7,8 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import FoundWorkplace
 from jupyter_mntrain.notebook.panel.widgets import blocked
 from jupyter_mntrain.verbs.panel.fields import FormField
+from tests.notebook.panel.opened import until
 from tests.standin.cluster import VERSIONS
-from tests.waiting import until
 from tests.wording import says
 
 NO_PYTHON = Problem(kind=Kind.NO_PYTHON, cause="there is no <b>lm</b>", fix="create it there")

@@ -9,9 +9,9 @@ import pytest
 from jupyter_mntrain.notebook.panel.widgets import blocked
 from jupyter_mntrain.sources.allocation_book import AllocationBook
 from jupyter_mntrain.sources.registry import SOURCES, options_of
+from tests.notebook.panel.opened import until
 from tests.standin.cluster import node
 from tests.standin.slurm_tools import SlurmTools
-from tests.waiting import until
 from tests.wording import says
 
 
