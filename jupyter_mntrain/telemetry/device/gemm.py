@@ -19,6 +19,10 @@ MEASURE_S = tunables.seconds("telemetry.peak_measure_s")
 _SIZES = {"cpu": 1024, "cuda": 8192}
 """Matrices this wide keep the device busy and out of its caches."""
 
+_SMALL = 256
+"""Of a CPU that needs longer for one product of those than the measurement may take: without
+instructions for bfloat16, 2 s."""
+
 _PRODUCTS = 10
 """Products that a GPU is given at once: it never waits for the next."""
 
@@ -78,8 +82,15 @@ def measured_gemm(
 
     On a GPU: of the fastest of several series of products.
     """
+    is_gpu = device.type == "cuda"
+    duration = gpu_duration if is_gpu else _duration
+    if size is None and not is_gpu:
+        small, flops = square_product(device, dtype, _SMALL)
+        small()
+        size = _SIZES["cpu"]
+        if _duration(small) * (size / _SMALL) ** 3 > seconds:
+            size = _SMALL
     product, flops = square_product(device, dtype, size)
-    duration = gpu_duration if device.type == "cuda" else _duration
     product()
     best = float("inf")
     deadline = time.perf_counter() + seconds
