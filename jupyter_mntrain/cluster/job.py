@@ -299,7 +299,7 @@ class Job(ChangeableJob):
         with guarded(self.id, self.cluster, addresses):
             try:
                 yield
-            except BaseException:
+            except BaseException:  # Ctrl-C, too
                 with suppress(MntrainError):
                     self.kill()
                 raise

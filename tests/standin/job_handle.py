@@ -181,7 +181,7 @@ class StandInJob(ResumableJob, LabeledJob):
     def ending_with_driver(self) -> Iterator[None]:
         try:
             yield
-        except BaseException:
+        except BaseException:  # Ctrl-C, too
             self.kill()
             raise
 

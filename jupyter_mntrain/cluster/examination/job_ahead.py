@@ -14,12 +14,7 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.doctor.check import JobAhead, Unsent
 from jupyter_mntrain.doctor.script.given_paths import given_paths
 from jupyter_mntrain.doctor.script.hidden_modules import hidden_modules
-from jupyter_mntrain.doctor.script.needs import (
-    Need,
-    ScriptNeeds,
-    may_make,
-    read_script,
-)
+from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, may_make, read_script
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.launch.project.ignoring import OWN
 from jupyter_mntrain.launch.project.stage import StagedProject

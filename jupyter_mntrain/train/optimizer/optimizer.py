@@ -200,8 +200,8 @@ def _updates(
         most = min(most, CACHED_BYTES)
 
     def size(name: str) -> int:
-        values = parameters[name].numel()
-        return FLOAT32 * (values if split is None else split.largest(name, values))
+        one = parameters[name]
+        return FLOAT32 * (one.numel() if split is None else split.largest(name, one))
 
     names = by_size(parameters, size, most)
     buckets = [{name: parameters[name] for name in some} for some in names]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
+
+from jupyter_mntrain.recipe.optimizer.sharded_memory import shard_shape
 
 _FLAT = (".codes", ".scale")
 """Parts of torchao's quantized averages, which hold the values of a row one after the other."""
@@ -25,14 +28,12 @@ class Split(NamedTuple):
     rows: Mapping[str, tuple[int, int]]
     whole: Mapping[str, int]
 
-    def largest(self, name: str, values: int) -> int:
-        """Values of the largest part of a parameter, of which this rank has ``values``.
-
-        The same on all ranks, unlike the values of their own parts.
+    def largest(self, name: str, part: torch.Tensor) -> int:
+        """Values of the largest part of a parameter, of which this rank has ``part``: the same on
+        all ranks, also on one that has no rows of it.
         """
-        begin, end = self.rows[name]
-        per_row = values // (end - begin) if end > begin else 0
-        return -(-self.whole[name] // self.group.size()) * per_row
+        whole = (self.whole[name], *part.shape[1:])
+        return math.prod(shard_shape(whole, self.group.size()))
 
     def add_up(self, parts: Sequence[torch.Tensor]) -> None:
         """Replace tensors by their sums over the ranks. Collective."""
