@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,10 @@ COMPRESSIBLE_FILES = TEXT_FILES | {".jsonl", ".ndjson", ".json", ".csv", ".tsv"}
 COMPRESSIONS = frozenset({".gz", ".zst"})
 DATA_FILES = COMPRESSIBLE_FILES | {".parquet", ".arrow"}
 """Suffixes of what is read from a folder of data."""
+
+ANSWERS: Final = "assistant"
+Role = Literal["system", "user", "assistant", "tool"]
+"""Who speaks, as chat templates take it."""
 
 TooLong = Literal["cut", "truncate", "drop", "split"]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -44,6 +48,22 @@ class DataSource(UserRecord, frozen=True):
     weight: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
 
 
+_Names = tuple[Annotated[str, Meta(min_length=1)], ...]
+
+
+class RoleNames(UserRecord, frozen=True):
+    """Names that rows have for who speaks, beside the usual ones, which they go before."""
+
+    system: _Names = ()
+    user: _Names = ()
+    assistant: _Names = ()
+    tool: _Names = ()
+
+    def by_name(self) -> dict[str, Role]:
+        roles: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+        return {name: role for role in roles for name in getattr(self, role)}
+
+
 class DataSection(UserRecord, frozen=True):
     """The training data. Every node reads its own copy; the trainer compares them.
 
@@ -58,6 +78,7 @@ class DataSection(UserRecord, frozen=True):
     ``format`` ``chat`` reads conversations (``messages``, ``conversations``, or ``prompt`` and
     ``completion``) and renders them with ``chat_template`` (a .jinja file), the model's own chat
     template, or ChatML. With ``answers_only``, the loss counts only the assistant's turns.
+    ``roles`` says who speaks in turns of other names than the usual ones.
 
     ``packing`` ``wrapped`` cuts one long text into sequences; ``best-fit`` fills each sequence with
     whole documents that do not attend to each other; ``none`` gives each document its own sequence.
@@ -78,6 +99,7 @@ class DataSection(UserRecord, frozen=True):
     format: Literal["text", "chat"] = "text"
     text_field: Annotated[str, Meta(min_length=1)] = "text"
     split: Annotated[str, Meta(min_length=1)] = "train"
+    roles: RoleNames = RoleNames()
     chat_template: Annotated[str, Meta(min_length=1)] | None = None
     answers_only: bool = False
     on_bad_rows: Literal["refuse", "skip"] = "refuse"

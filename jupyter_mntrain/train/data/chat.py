@@ -10,9 +10,9 @@ from transformers import PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.parts.data import ANSWERS, DataSection
 from jupyter_mntrain.train.data.bad_rows import RowError
-from jupyter_mntrain.train.data.conversations import ANSWERS, WEIGHT, Message, Tool
+from jupyter_mntrain.train.data.conversations import WEIGHT, Message, Tool
 from jupyter_mntrain.train.data.lost_parts import refuse_lost
 
 CHATML = (

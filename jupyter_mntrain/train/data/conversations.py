@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
+from jupyter_mntrain.recipe.parts.data import ANSWERS, Role
 from jupyter_mntrain.train.data.bad_rows import RowError
 
 Message = Mapping[str, Any]
@@ -14,12 +16,13 @@ Message = Mapping[str, Any]
 Tool = Mapping[str, Any]
 """A function that the assistant may call, as JSON schema."""
 
-ANSWERS = "assistant"
-
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Names of what the assistant thought: data sets and templates differ."""
 
-_ROLES = {
+Roles = Mapping[str, Role]
+"""Who speaks in turns of a name, beside the names that are known."""
+
+_ROLES: dict[str, str] = {
     "system": "system",
     "developer": "developer",
     "user": "user",
@@ -49,13 +52,18 @@ WEIGHT = "weight"
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 
 
-def messages_of(fields: Mapping[str, Any], where: str) -> list[Message]:
+def messages_of(
+    fields: Mapping[str, Any], where: str, roles: Roles = MappingProxyType({})
+) -> list[Message]:
     """Read a row's conversation: ``messages``, ``conversations``, or a prompt and its completion.
+
+    Args:
+        roles: from ``data.roles``; they go before what is known.
 
     Raises:
         RowError: it has no conversation, one without an answer, or one that is more than text.
     """
-    messages = [_message(turn, where) for turn in _turns(fields, where)]
+    messages = [_message(turn, where, roles) for turn in _turns(fields, where)]
     system = fields.get("system")
     has_own = bool(messages) and messages[0]["role"] in {"system", "developer"}
     if isinstance(system, str) and system.strip() and not has_own:
@@ -114,8 +122,8 @@ def _turns(fields: Mapping[str, Any], where: str) -> Sequence[Any]:
     )
 
 
-def _message(turn: Any, where: str) -> Message:
-    role = _role(turn, where)
+def _message(turn: Any, where: str, roles: Roles) -> Message:
+    role = _role(turn, where, roles)
     content = turn.get("content")
     content = turn.get("value") if content is None else content
     more: dict[str, Any] = {}
@@ -143,14 +151,16 @@ def _message(turn: Any, where: str) -> Message:
     return {"role": role, "content": content, **more}
 
 
-def _role(turn: Any, where: str) -> str:
-    """As templates have it."""
+def _role(turn: Any, where: str, roles: Roles) -> str:
     role = (turn.get("role") or turn.get("from")) if isinstance(turn, dict) else None
     if not isinstance(role, str):
         raise RowError(where, "a turn without a role", detail=_shown(turn), fix=_ROLES_FIX)
-    if role.lower() not in _ROLES:
-        raise RowError(where, f"a turn of the role {role[:40]!r}", fix=_ROLES_FIX)
-    return _ROLES[role.lower()]
+    known = roles.get(role) or _ROLES.get(role.lower())
+    if known is None:
+        name = json.dumps(role[:40], ensure_ascii=False)
+        fix = f"say who that is: data.roles = {{user = [{name}]}} (or assistant, system, tool)"
+        raise RowError(where, f"a turn of the role {role[:40]!r}", fix=fix)
+    return known
 
 
 def _weight(turn: Mapping[str, Any], where: str) -> dict[str, int]:

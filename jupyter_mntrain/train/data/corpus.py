@@ -257,6 +257,8 @@ def _corpus(
             fix = 'give conversations in .jsonl or .parquet files, or data.format = "text"'
         raise RecipeError(cause, fix=fix)
     digest.update(f"{section.format}\0{section.text_field}".encode())
+    roles = sorted(section.roles.by_name().items())
+    digest.update("".join(f"\0{name}={role}" for name, role in roles).encode())
     description = f"{name}, {len(kept)} file{'s' * (len(kept) > 1)}"
     for why, names in left_out.items():
         description += f"; {len(names)} left out, which are {why}: {_named(names)}"
@@ -296,8 +298,8 @@ def _document(row: SourceRow, section: DataSection, source: int) -> Located:
     if row.error is not None:
         raise row.error
     if section.format == "chat":
-        messages, tools = messages_of(row.fields, row.where), tools_of(row.fields, row.where)
-        return Located(messages, row.where, tools, source)
+        messages = messages_of(row.fields, row.where, section.roles.by_name())
+        return Located(messages, row.where, tools_of(row.fields, row.where), source)
     text = row.fields.get(section.text_field)
     if section.text_field in row.fields and not isinstance(text, str):
         raise RowError(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from jupyter_mntrain.recipe.parts.data import ANSWERS
 from jupyter_mntrain.train.data.bad_rows import RowError
-from jupyter_mntrain.train.data.conversations import ANSWERS, REASONING, Message, Tool
+from jupyter_mntrain.train.data.conversations import REASONING, Message, Tool
 
 Render = Callable[[Sequence[Message], Sequence[Tool] | None], str]
 

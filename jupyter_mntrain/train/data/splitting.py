@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
-from jupyter_mntrain.train.data.conversations import ANSWERS, Message
+from jupyter_mntrain.recipe.parts.data import ANSWERS
+from jupyter_mntrain.train.data.conversations import Message
 
 _FIRST = frozenset({"system", "developer"})
 

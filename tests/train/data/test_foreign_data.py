@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.data.conversations import messages_of
@@ -131,3 +132,22 @@ def test_roles_in_capitals_and_rows_of_preferences() -> None:
     assert roles == ["user", "assistant"]
     with pytest.raises(RecipeError, match=wording("line 1: two answers to choose from")):
         messages_of({"prompt": "a", "chosen": "b", "rejected": "c"}, "line 1")
+
+
+def test_roles_of_other_names_are_who_the_recipe_says(tmp_path: Path) -> None:
+    turns = [{"from": "Asker", "value": "hi"}, {"from": "ai", "value": "you there?"}]
+    row = {"conversations": [*turns, {"from": "Bot 7", "value": "ho"}]}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    settings = ["data.format=chat", f"data.source={tmp_path}"]
+    roles = 'data.roles={user = ["Asker", "ai"], assistant = ["Bot 7"]}'
+    said, other = (
+        read_corpus(parse_recipe("", [*settings, one]).data)
+        for one in (roles, roles.replace("Asker", "asker"))
+    )
+    (found,) = said.documents()
+    assert [one["role"] for one in found.document] == ["user", "user", "assistant"]  # type: ignore[index]
+    assert said.digest != other.digest  # tokens that were kept are of other turns
+    with pytest.raises(RecipeError, match=wording(r'data.roles = {user = \["Asker"\]}')):
+        list(other.documents())
+    with pytest.raises(RecipeError, match=wording("data.roles")):
+        parse_recipe("", [*settings, 'data.roles={person = ["Asker"]}'])
