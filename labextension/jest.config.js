@@ -28,7 +28,16 @@ module.exports = {
   // File by file and without types: `jlpm lint:check` checks those, of all files at once.
   transform: {
     '\\.svg$': baseConfig.transform['\\.svg$'],
-    '^.+\\.[jt]sx?$': ['ts-jest/legacy', { tsconfig: './tsconfig.jest.json' }]
+    '^.+\\.[jt]sx?$': [
+      '@swc/jest',
+      {
+        jsc: {
+          parser: { syntax: 'typescript', tsx: true, decorators: true },
+          target: 'es2022'
+        },
+        sourceMaps: 'inline'
+      }
+    ]
   },
   transformIgnorePatterns: [`/node_modules/(?!${esModules}).+`]
 };
