@@ -84,6 +84,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--scramble-words", action="store_true", help=text)
     text = "only tests that read a cause or fix, which --scramble-words leaves unproved"
     parser.addoption("--only-words", action="store_true", help=text)
+    parser.addoption("--no-words", action="store_true", help="all but those of --only-words")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -118,17 +119,24 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     longest_first(items)
-    only_words = config.getoption("--only-words")
-    if is_scrambled() or only_words:
+    only_words, no_words = (config.getoption(one) for one in ("--only-words", "--no-words"))
+    if is_scrambled() or only_words or no_words:
         known.update({item.nodeid: asks_for_words(item) for item in items})
         left_out = [
             item
             for item in items
-            if (only_words and not (known[item.nodeid] or item.get_closest_marker("wording")))
-            or (is_scrambled() and item.get_closest_marker("wording"))
+            if (
+                (is_scrambled() and item.get_closest_marker("wording"))
+                or (only_words and not _reads_words(item))
+                or (no_words and _reads_words(item))
+            )
         ]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in {*left_out}]
+
+
+def _reads_words(item: pytest.Item) -> bool:
+    return known[item.nodeid] or item.get_closest_marker("wording") is not None
 
 
 def asks_for_words(item: pytest.Item) -> bool:

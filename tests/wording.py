@@ -1,6 +1,7 @@
 """Tests of wording: what they say of a sentence of ours is proved where it can be read.
 
-The unit tests run with every sentence scrambled; those that read some run once more as they are.
+The unit tests run with every sentence scrambled; those that read some run apart, as they are, and
+scrambled as well in the long form.
 """
 
 from __future__ import annotations
