@@ -2,9 +2,9 @@
 
 Importing takes a rank 4 s of a processor, many times what a test of agents trains. The light
 torchrun asks for its ranks here; they are processes with a pid, a session, an environment, files
-and a command line of their own, as ``/proc`` shows them, too. Only their parent is another. Where
-nobody answers, or a node is a simulated host with namespaces of its own, torchrun starts them
-itself. ``MNTRAIN_ALL_CASES`` does without, as it does without the light torchrun.
+and a command line of their own, as ``/proc`` shows them, too, in the namespaces of who asks. Only
+their parent is another. Where nobody answers, or who asks is another user, torchrun starts
+them itself. ``MNTRAIN_ALL_CASES`` does without, as it does without the light torchrun.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ EXITS_FILE = "exits.ndjson"
 ROOM = 32_768
 """Bytes for the environment and the command line of a rank."""
 LIMITS = [value for name, value in vars(resource).items() if name.startswith("RLIMIT_")]
-NAMESPACES = ("ipc", "mnt", "net", "pid", "user", "uts")
+ENTERED = ("net", "uts", "pid", "mnt")
+"""Namespaces of simulated hosts, in the order in which a rank enters them: ``/proc`` is the last
+one's. ``pid`` is entered by its children."""
 
 
 class Rank:
@@ -92,9 +94,11 @@ def begin(entry: Sequence[str], environment: dict[str, str]) -> Rank | None:
         niceness=os.nice(0),
         limits=[(one, *resource.getrlimit(one)) for one in LIMITS],
     )
-    asked = json.dumps([list(entry), environment, _namespaces(), inherited]).encode()
-    socket.send_fds(connection, [len(asked).to_bytes(4)], [theirs])
-    os.close(theirs)
+    asked = json.dumps([list(entry), environment, _identity(), inherited]).encode()
+    entered = [os.open(f"/proc/self/ns/{one}", os.O_RDONLY) for one in ENTERED]
+    socket.send_fds(connection, [len(asked).to_bytes(4)], [theirs, *entered])
+    for one in (theirs, *entered):
+        os.close(one)
     connection.sendall(asked)
     told = connection.recv(4)
     if not told:
@@ -129,8 +133,12 @@ def _end(served: subprocess.Popen[bytes], address: Path) -> None:
     address.parent.rmdir()
 
 
-def _namespaces() -> list[str]:
-    return [str(Path(f"/proc/self/ns/{one}").readlink()) for one in NAMESPACES]
+def _identity() -> list[str]:
+    """What nobody changes for a rank: who it is, what it may do, and in which groups it counts."""
+    status = Path("/proc/self/status").read_text().splitlines()
+    who = [line for line in status if line.startswith(("Uid", "Gid", "Groups", "CapEff", "CapBnd"))]
+    spaces = [str(Path(f"/proc/self/ns/{one}").readlink()) for one in ("cgroup", "ipc", "user")]
+    return [*who, *spaces, Path("/proc/self/cgroup").read_text()]
 
 
 class Inherited(NamedTuple):
@@ -145,7 +153,7 @@ class Inherited(NamedTuple):
 class Asked(NamedTuple):
     entry: list[str]
     environment: dict[str, str]
-    namespaces: list[str]
+    identity: list[str]
     inherited: Inherited
 
 
@@ -161,22 +169,23 @@ def _serve(address: str) -> Asked:
         if sys.stdin in ready:  # who began it has ended
             sys.exit()
         connection, _ = listening.accept()
-        size, (output,), _, _ = socket.recv_fds(connection, 4, 1)
+        size, (output, *entered), _, _ = socket.recv_fds(connection, 4, 1 + len(ENTERED))
         entry, environment, theirs, inherited = json.loads(_whole(connection, int.from_bytes(size)))
         asked = Asked(entry, environment, theirs, Inherited(*inherited))
-        if asked.namespaces == _namespaces():
+        if asked.identity == _identity():
             if not is_imported:
                 _import()
                 is_imported = True
             if not os.fork():
                 listening.close()
-                _watch_a_rank(connection, output)
+                _watch_a_rank(connection, output, entered)
                 _become(asked, output)
                 connection.sendall(os.getpid().to_bytes(4))
                 connection.close()
                 return asked
         connection.close()
-        os.close(output)
+        for one in (output, *entered):
+            os.close(one)
 
 
 def _whole(connection: socket.socket, size: int) -> bytes:
@@ -193,15 +202,30 @@ def _import() -> None:
     del sys.modules["torchao"]
 
 
-def _watch_a_rank(connection: socket.socket, output: int) -> None:
-    """Fork it; its parent waits for its end, tells how it ended, and ends."""
+def _watch_a_rank(connection: socket.socket, output: int, entered: list[int]) -> None:
+    """Fork it into namespaces; its parent waits for its end, tells how it ended, and ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    files = dict(zip(ENTERED, entered, strict=True))
+    _enter(files.pop("pid"))
     if pid := os.fork():
         os.close(output)
         _, status = os.waitpid(pid, 0)
         with suppress(OSError):
             connection.sendall(status.to_bytes(4))
         os._exit(0)
+    for one in files.values():
+        _enter(one)
+
+
+def _enter(namespace: int) -> None:
+    """Enter one, unless this process is there: only root may."""
+    if os.fstat(namespace).st_ino not in {
+        Path(f"/proc/self/ns/{one}").stat().st_ino for one in (*ENTERED, "pid_for_children")
+    }:
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(namespace, 0):
+            raise OSError(ctypes.get_errno(), "setns")
+    os.close(namespace)
 
 
 def _become(asked: Asked, output: int) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.light import light_python
 from tests.e2e.conftest import CLUSTER, invite, join, ours, up
 from tests.netlab import DATA, MANAGEMENT, Host, Lab, missing, own_lab
 from tests.waiting import until
@@ -119,6 +120,7 @@ def test_a_recipe_names_what_lies_elsewhere_on_each_node(lab: Lab, mntrain: str)
     ours(driver, mntrain, "push", str(books), "--to", "data:books", timeout_s=120)
     assert (lab.host("node2").home / "disk" / "books" / "one.txt").exists()
     words = ["launch", str(recipe), "--member", "node1:1", "--member", "node2:1", "--wait"]
+    words += ["--python", light_python()]
     assert ours(driver, mntrain, *words, timeout_s=240)["state"] == "succeeded"
 
 
