@@ -80,11 +80,6 @@ def invite(host: Host, mntrain: str, *words: str, cluster: str = CLUSTER) -> str
     return next(word for word in log.read_text().split() if word.startswith(PREFIX))
 
 
-LEARNS = "node3"
-"""Begins with nothing: its agent has its interpreter asked what it loads, 2 s of a core. The others
-have that from a file, as after a restart.
-"""
-
 GIVEN = ("--link-capacity", "eth1=1gbit", "--link-capacity", "eth0=100mbit")
 
 
@@ -94,9 +89,8 @@ def join(host: Host, mntrain: str, token: str, *words: str) -> HostProcess:
     log = host.home / "agent.log"
     joins = lambda: log.read_text().count("has joined") if log.exists() else 0  # noqa: E731
     before = joins()
-    if host.name != LEARNS:
-        state = host.home / ".local" / "state" / "mntrain" / "nodes" / host.name
-        give_asked_pythons(state, (sys.executable, light_python()))
+    state = host.home / ".local" / "state" / "mntrain" / "nodes" / host.name
+    give_asked_pythons(state, (sys.executable, light_python()))
     process = start(host, command, log)
     until(lambda: joins() > before, f"{log} to have joined")
     return process

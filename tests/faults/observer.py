@@ -13,7 +13,7 @@ from jupyter_mntrain import Cluster
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobView
 
-LOOK_EVERY_S = 0.05
+LOOK_EVERY_S = 0.2
 
 
 def told(problem: Problem | None, name: str) -> dict[str, object]:

@@ -68,11 +68,16 @@ def test_a_slower_job_names_who_slows_it_down(
         assert not warnings(bench.latest)
         since_s = time.time()
         with slow_down(bench):
+            # Until it is known who, and that this is no busy machine, it may be called slow alone.
             took_s, seen = bench.first_time(
-                since_s, lambda o: o.get("job") == bench.job and warnings(o), PATIENCE_S
+                since_s,
+                lambda o: (
+                    o.get("job") == bench.job and kind in [one["kind"] for one in warnings(o)]
+                ),
+                PATIENCE_S,
             )
         (warning,) = warnings(seen)
-        assert (warning["kind"], warning["node"], warning["rank"]) == (kind, "node2", rank)
+        assert (warning["node"], warning["rank"]) == ("node2", rank)
         told = "node2: " + ("" if rank is None else f"rank {rank}: ") + warning["cause"]
         row = Outcome(f"{fault}; the job keeps running", took_s, told, warning["fix"], "a slow job")
         report(row, KNOWN_WITHIN_S)

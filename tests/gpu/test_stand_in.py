@@ -100,6 +100,7 @@ def test_a_failing_case_does_not_keep_the_others_from_running(tmp_path: Path) ->
     assert (checks[0]["state"], checks[1]["state"]) == ("held", "failed"), done.stdout
 
 
+@IN_FULL
 def test_ranks_that_torchrun_starts_hold_between_them() -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += ["--nproc-per-node", "2", "-m", "tests.gpu.between"]

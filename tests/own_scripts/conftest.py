@@ -13,6 +13,7 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.model.records.job import JobSpec
+from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.waiting import until
 
@@ -27,9 +28,15 @@ Launch = Callable[..., Job]
 
 
 @pytest.fixture(scope="module")
-def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
+def python() -> str:
+    """``test_environment.py`` has the real torchrun, whose variables it reads."""
+    return light_python()
+
+
+@pytest.fixture(scope="module")
+def agents(tmp_path_factory: pytest.TempPathFactory, python: str) -> Iterator[list[LiveAgent]]:
     network = f"127.{100 + os.getpid() % 50}.{secrets.randbelow(250)}"
-    with two_agents(network, tmp_path_factory.mktemp("state"), "test") as made:
+    with two_agents(network, tmp_path_factory.mktemp("state"), "test", python=python) as made:
         yield made
 
 

@@ -7,6 +7,7 @@ from them in their way: both in one job, which knows nothing of us and runs unti
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,12 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 MEMBERS = ("node1:2", "node2:1")
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    return sys.executable
+
 
 RANKS = [  # rank, local rank, local size, node rank
     (0, 0, 2, 0),

@@ -13,11 +13,15 @@ from tests.faults.search.grammar import draw
 from tests.faults.search.play import play, style_of
 from tests.faults.search.stage import Stage
 from tests.netlab import missing
+from tests.searches import runs_all
 
 pytestmark = [
     pytest.mark.netlab,
     pytest.mark.slow,
     pytest.mark.skipif(missing() is not None, reason=f"no lab: {missing()}"),
+    pytest.mark.skipif(
+        not runs_all(), reason="the long form plays hundreds: set MNTRAIN_ALL_CASES"
+    ),
 ]
 
 STYLE = "ring"
