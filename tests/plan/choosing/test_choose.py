@@ -159,10 +159,13 @@ def test_the_slow_link_is_put_where_it_does_not_matter() -> None:
 @pytest.mark.parametrize(
     ("width", "places"),
     [
-        (8, 16),
-        pytest.param(
-            *(2, 64),
-            marks=pytest.mark.skipif(not runs_all(), reason="ten seconds: set MNTRAIN_ALL_CASES"),
+        (32, 4),
+        *(
+            pytest.param(
+                *more,
+                marks=pytest.mark.skipif(not runs_all(), reason="seconds: set MNTRAIN_ALL_CASES"),
+            )
+            for more in ((8, 16), (2, 64))
         ),
     ],
 )

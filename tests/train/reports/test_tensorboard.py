@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.reports import open_reports
-from jupyter_mntrain.train.reports.base import NUMBERS
+from jupyter_mntrain.train.reports.base import NUMBERS, Run
 from jupyter_mntrain.train.reports.tensorboard import TensorBoard
 from jupyter_mntrain.train.world import World
 from tests.train.reports.reported import RANK_0, STEPS, result, run_of
@@ -66,6 +67,13 @@ def test_tensorboard_has_the_recipe_as_text_and_as_hyperparameters(tmp_path: Pat
     hparams = HParamsPluginData.FromString(content).session_start_info.hparams
     assert hparams["train.steps"].number_value == 100
     assert hparams["optimizer.kind"].string_value == "adamw"
+
+
+def test_a_recipe_with_records_in_a_section_is_text_as_well() -> None:
+    given = ('data.sources=[{path = "a"}, {path = "b", weight = 2}]', 'data.roles={user = ["me"]}')
+    data = tomllib.loads(Run(parse_recipe("", given), "j", None, first_step=0).toml)["data"]
+    assert data["sources"] == [{"path": "a"}, {"path": "b", "weight": 2.0}]
+    assert data["roles"] == {"user": ["me"]}
 
 
 @pytest.mark.slow
