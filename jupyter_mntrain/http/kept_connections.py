@@ -24,6 +24,8 @@ from jupyter_mntrain.model import tunables
 LARGE_REQUESTS = tunables.count("files.large_requests")
 
 CONNECT_S = tunables.seconds("files.connect_timeout_s")
+MOST_ANSWER_BYTES = 256 << 20
+"""Of a member. The longest are a job's journal and samples, of megabytes, and pieces of files."""
 READ_BYTES = tunables.size("files.read_bytes")
 KEPT_S = tunables.seconds("files.connection_kept_s")
 
@@ -187,7 +189,13 @@ class _Connection(HTTPConnection):
 def _body(response: HTTPResponse, into: Into | None) -> bytes:
     """The body, or nothing where it has gone into its place."""
     if into is None or response.status != HTTPStatus.OK or response.length != len(into.content):
-        return response.read()
+        # Only without a number it tells what was cut off.
+        if response.length is not None and response.length <= MOST_ANSWER_BYTES:
+            return response.read()
+        content = response.read(MOST_ANSWER_BYTES + 1)
+        if len(content) > MOST_ANSWER_BYTES:
+            raise HTTPException(f"an answer of more than {MOST_ANSWER_BYTES} bytes")
+        return content
     view = memoryview(into.content)
     for begin in range(0, len(view), READ_BYTES):
         part = view[begin : begin + READ_BYTES]

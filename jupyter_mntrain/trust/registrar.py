@@ -15,6 +15,7 @@ import msgspec
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import duration_text
+from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.trust.audit import Audit
 from jupyter_mntrain.trust.authority import Authority
 from jupyter_mntrain.trust.certificates import (
@@ -129,8 +130,8 @@ class Registrar:
         outcome = f"refused: {admission.refusal}" if admission.refusal else "admitted"
         self._note(
             "join",
-            member=application.subject.uri,
-            name=application.name,
+            member=shown_name(application.subject.uri),
+            name=shown_name(application.name),
             invitation=invite.token.id,
             where=where,
             outcome=outcome,
@@ -273,6 +274,9 @@ class Registrar:
         subject = application.subject
         if not is_member_name(subject.name):
             return {"refusal": f"{subject.name!r} cannot be a member's name", "fix": NAME_FIX}
+        if not is_member_name(application.name):
+            name = shown_name(application.name)
+            return {"refusal": f"{name!r} cannot be a machine's name", "fix": NAME_FIX}
         fix = "ask for a new one: mntrain invite, or mntrain driver invite"
         if self.clock() >= invite.token.expires_s:
             ago = duration_text(self.clock() - invite.token.expires_s)

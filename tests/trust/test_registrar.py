@@ -145,3 +145,23 @@ def test_a_name_outside_of_ascii_is_refused_with_what_a_name_may_be(
     )
     assert answer.certificate == ""
     assert says("letters of a to z", answer.fix)
+
+
+@pytest.mark.parametrize("name", ["n" * 100_000, "n1\n✓ admitted", "<script>alert(1)</script>", ""])
+def test_a_machine_s_own_name_is_one_that_can_be_shown(
+    identity: DriverMembership, name: str
+) -> None:
+    """It has a token, but what it calls itself goes into registers, pages and lines of a log."""
+    token = identity.authorized().invite()
+    invite = next(i for i in identity.authorized().invites() if i.token == token)
+    asked = Application(
+        nonce=new_nonce(), subject=NODE, name=name, request=request(new_key(), NODE)
+    )
+    answer = identity.authorized().admit(invite, asked)
+    assert answer.certificate == ""
+    assert answer.fix
+    assert len(answer.refusal) < 300
+    assert "\n" not in answer.refusal
+    noted = (identity.directory / "audit.log").read_text().splitlines()[-1]
+    assert len(noted) < 1000
+    assert json.loads(noted)["name"] != "n" * 100_000

@@ -9,6 +9,8 @@ import httpx
 import msgspec
 
 from jupyter_mntrain.cluster.agents.transport import (
+    MOST_BYTES,
+    MOST_STRANGERS_BYTES,
     TROUBLE,
     open_http,
     shown_certificate,
@@ -17,6 +19,7 @@ from jupyter_mntrain.cluster.agents.transport import (
 from jupyter_mntrain.http.agent_calls import not_an_agent, refusal
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import TrustError
+from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.trust.credentials import blind_context
 from jupyter_mntrain.trust.joining.messages import (
     Application,
@@ -57,7 +60,8 @@ async def admit(
         sealed = seal(admission, invite.token, seen)
         await _send(http, address, "PUT", msgspec.json.encode(sealed))
     if admission.refusal is not None:
-        raise TrustError(f"{application.name}: {admission.refusal}", fix=admission.fix)
+        name = shown_name(application.name)
+        raise TrustError(f"{name}: {admission.refusal}", fix=admission.fix)
     registrar.note_joined(invite, application.subject)
     return application
 
@@ -76,7 +80,12 @@ def _recognize(
 
 async def _send(http: httpx.AsyncClient, address: str, method: str, body: bytes) -> httpx.Response:
     try:
-        response = await http.request(method, f"https://{address}{Route.JOIN}", content=body)
+        response = await http.request(
+            method,
+            f"https://{address}{Route.JOIN}",
+            content=body,
+            extensions={MOST_BYTES: MOST_STRANGERS_BYTES},
+        )
     except TROUBLE as error:
         raise transport_error(error, address, address) from error
     if not response.is_success:

@@ -16,6 +16,7 @@ from jupyter_mntrain.cluster.agents.distrust import revoked
 from jupyter_mntrain.cluster.agents.transport import (
     ANSWER_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
+    MOST_BYTES,
     SILENT_STREAM_S,
     TROUBLE,
     is_about_trust,
@@ -212,7 +213,7 @@ class AgentClient(AgentCalls):
                 "GET",
                 self._url + path,
                 params=params,
-                extensions=await self._named(),
+                extensions={**await self._named(), MOST_BYTES: 0},
                 timeout=httpx.Timeout(SILENT_STREAM_S, connect=CONNECT_TIMEOUT_S, pool=None),
             ) as response:
                 if not response.is_success:

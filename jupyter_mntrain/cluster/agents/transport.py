@@ -14,6 +14,7 @@ from cryptography import x509
 
 from jupyter_mntrain.cluster.agents.address import host_of
 from jupyter_mntrain.http.agent_calls import not_an_agent
+from jupyter_mntrain.http.kept_connections import MOST_ANSWER_BYTES
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LOST_AFTER_S
 from jupyter_mntrain.model.errors import NodeError
@@ -44,8 +45,45 @@ def open_http(context: ssl.SSLContext) -> httpx.AsyncClient:
         trust_env=False,
         timeout=httpx.Timeout(ANSWER_TIMEOUT_S, connect=CONNECT_TIMEOUT_S, pool=None),
         limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-        event_hooks={"request": [_follow_connection]},
+        event_hooks={"request": [_follow_connection], "response": [_bound_answer]},
+        headers={"Accept-Encoding": "identity"},
     )
+
+
+MOST_BYTES = "mntrain_most_bytes"
+"""Extension of a request: how long its answer may be; 0 for a stream, whose lines are bounded."""
+MOST_STRANGERS_BYTES = 1 << 20
+"""Of a machine that has proved nothing."""
+MOST_LINE_BYTES = 64 << 20
+
+
+class _BoundStream(httpx.AsyncByteStream):
+    """Ends with an error where it is longer than any agent's."""
+
+    def __init__(self, stream: httpx.AsyncByteStream, most: int) -> None:
+        self._stream, self._most = stream, most
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        received = 0
+        async for chunk in self._stream:
+            received += len(chunk)
+            if received > self._most:
+                raise httpx.RemoteProtocolError(f"an answer of more than {self._most} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def _bound_answer(response: httpx.Response) -> None:
+    """Read no answer of any length: whoever listens there may send without end. No agent compresses
+    what it says, and a few compressed bytes may become any number.
+    """
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise httpx.RemoteProtocolError("a compressed answer", request=response.request)
+    most = response.request.extensions.get(MOST_BYTES, MOST_ANSWER_BYTES)
+    if most and isinstance(response.stream, httpx.AsyncByteStream):
+        response.stream = _BoundStream(response.stream, most)
 
 
 _IS_THERE = "mntrain_is_there"
@@ -127,9 +165,13 @@ async def split_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """
     # Joined once per line: adding each chunk to the rest is quadratic in the line's length.
     begun: list[bytes] = []
+    length = 0
     async for chunk in chunks:
         first, *others = chunk.split(b"\n")
         begun.append(first)
+        length = len(others[-1]) if others else length + len(first)
+        if length > MOST_LINE_BYTES:
+            raise httpx.RemoteProtocolError(f"a line of more than {MOST_LINE_BYTES} bytes")
         for other in others:
             if line := b"".join(begun):
                 yield line

@@ -9,9 +9,11 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
+from jupyter_mntrain.cluster.agents import transport
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.agents.connector import Connector
 from jupyter_mntrain.cluster.agents.transport import split_lines
@@ -156,14 +158,18 @@ async def test_a_reply_that_is_lost(
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
         b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\nOops",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n" + b"x" * 9000,
     ],
 )
 async def test_somebody_else_listens_there(
-    connector: Connector, speech: bytes, tmp_path: Path
+    connector: Connector, speech: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(transport, "MOST_ANSWER_BYTES", 8000)
+
     async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # Whoever only looks at the certificate says nothing.
-        with contextlib.suppress(asyncio.IncompleteReadError):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             await reader.readuntil(b"\r\n\r\n")
             writer.write(speech)
             await writer.drain()
@@ -290,6 +296,22 @@ async def test_lines_are_split_at_newlines_only_wherever_chunks_end() -> None:
     for cut in range(len(text)):
         lines = [line async for line in split_lines(chunks(text[:cut], text[cut:]))]
         assert lines == ['{"a":"x\u2028y\x85"}'.encode(), b"{}"]
+
+
+async def test_a_line_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "MOST_LINE_BYTES", 100)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"first\n"
+        for _ in range(20):
+            yield b"second\n" * 10
+        while True:
+            yield b"x" * 9
+
+    lines = split_lines(pieces())
+    assert [await anext(lines) for _ in range(201)][-1] == b"second"
+    with pytest.raises(httpx.RemoteProtocolError):
+        await anext(lines)
 
 
 async def test_a_line_is_read_in_a_time_that_is_linear_in_its_length() -> None:
