@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jupyter_mntrain.agent.machine.ports import PortHolder
 from tests.gpu.findings import Bench
 from tests.searches import runs_all
 from tests.train import forked
@@ -95,7 +95,9 @@ def _run_once(
 ) -> dict[str, Answer]:
     """Run until a case has no result; return that of at least one."""
     directory = Path(tempfile.mkdtemp(dir=bench.directory))
-    ported = [case | {"port": port} for case, port in zip(cases, _ports(len(cases)), strict=True)]
+    # One for each case, because the last one's may still be closing; held, because others ask too.
+    held = [PortHolder.hold("127.0.0.1", 0, "here") for _ in cases]
+    ported = [case | {"port": one.port} for case, one in zip(cases, held, strict=True)]
     (directory / "plan.json").write_text(json.dumps({"cases": ported, "before": bench.before}))
     processes = [
         _begin(bench, directory, rank, _of_rank(bench, rank, ranks) | dict(environment))
@@ -106,6 +108,8 @@ def _run_once(
     finally:
         for process in processes:
             end(process)
+        for one in held:
+            one.close()
     return _answers(directory, cases, processes, hung)
 
 
@@ -202,15 +206,6 @@ def _of_rank(bench: Bench, rank: int, ranks: int) -> dict[str, str]:
     if bench.is_real and ranks > bench.cards:
         own |= {"NCCL_HOSTID": f"rank-{rank}", "NCCL_IB_DISABLE": "1"}
     return own
-
-
-def _ports(count: int) -> list[int]:
-    """Free ports: one for each case, because the last one's may still be closing."""
-    with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
 
 
 def _wait(
