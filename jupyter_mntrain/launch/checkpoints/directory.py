@@ -25,6 +25,8 @@ from jupyter_mntrain.model.records.checkpoint import (
 )
 
 MANIFEST = "manifest.json"
+ASIDE = "damaged-"
+"""What the folder of a checkpoint that was skipped is called, before its usual name."""
 PINNED = "pinned"
 """Empty file in a checkpoint that is never pruned."""
 
@@ -143,12 +145,53 @@ class CheckpointDirectory:
         for left in self.path.glob(".step-*.attempt-*"):
             shutil.rmtree(left, ignore_errors=True)
 
-    def clean(self, last: int) -> None:
-        """Delete unfinished saves, and checkpoints after the ``last`` step, which was resumed."""
+    def unreadable(self) -> dict[int, str]:
+        """Why checkpoints that have shards here are none, by step: what is wrong with the manifest.
+
+        A deletion that was cut off leaves the same; then there is a newer one.
+        """
+        known, found = self.manifests(), {}
+        for folder in self._folders():
+            step = step_in(folder.name)
+            if step is not None and step not in known and any(folder.glob("rank-*")):
+                is_there = (folder / MANIFEST).exists()
+                found[step] = f"its {MANIFEST} " + ("cannot be read" if is_there else "is missing")
+        return found
+
+    def clean(self, last: int) -> dict[Path, str]:
+        """Delete unfinished saves, and put aside checkpoints after the ``last`` step, which was
+        resumed: they are not whole, or the run has gone on from before them.
+
+        Returns:
+            Where they are now, and what is wrong with the shards that are here, if anything is.
+        """
         self.clean_unfinished()
-        for step in self.manifests():
+        aside = {}
+        for step, manifest in self.manifests().items():
             if step > last and not self.is_pinned(step):
-                self.remove(step)
+                wrong = self._wrong_shards(manifest)
+                if (path := self._put_aside(step)) is not None:
+                    aside[path] = wrong
+        return aside
+
+    def _wrong_shards(self, manifest: Manifest) -> str:
+        folder, found = self.of(manifest.step), []
+        for rank, size in enumerate(manifest.shard_bytes):
+            here = _size(folder / shard_name(rank))
+            if here not in (size, -1):
+                found.append(f"{shard_name(rank)} has {here:,} of {size:,} bytes")
+        return "; ".join(found)
+
+    def _put_aside(self, step: int) -> Path | None:
+        """Give it a name that no run goes on from; ``None`` if another node has done so."""
+        folder = self.of(step)
+        path = folder.with_name(f"{ASIDE}{folder.name}")
+        shutil.rmtree(path, ignore_errors=True)
+        try:
+            folder.rename(path)
+        except OSError:
+            return None
+        return path
 
     def held(self) -> tuple[HeldCheckpoint, ...]:
         """What is published here, oldest first."""

@@ -72,6 +72,7 @@ class Manifest(Record, frozen=True):
             ``None`` if an older version saved it.
         evaluation_loss: after its step; ``None`` if nothing was evaluated then.
         figures: for the card of its model; ``None`` if an older version saved it.
+        checksums: of each rank's shard, by rank; none if an older version saved it.
     """
 
     step: int
@@ -83,6 +84,7 @@ class Manifest(Record, frozen=True):
     evaluation_loss: float | None = None
     figures: RunFigures | None = None
     format: int = FORMAT
+    checksums: tuple[str, ...] = ()
 
     @property
     def world_size(self) -> int:

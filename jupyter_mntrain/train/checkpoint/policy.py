@@ -13,7 +13,12 @@ import msgspec
 import torch
 import torch.distributed as dist
 
-from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
+from jupyter_mntrain.launch.checkpoints.directory import (
+    ASIDE,
+    CheckpointDirectory,
+    shard_name,
+    step_in,
+)
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
@@ -139,7 +144,12 @@ class Checkpointing:
             if self.world.is_head:
                 self.say(f"checkpoint: resuming after step {step} of {begin.directory.path}")
         if self.world.local_rank == 0:
-            self._directory.clean(last=step)
+            damaged = {} if begin is None else begin.found.damaged
+            for aside, wrong in self._directory.clean(last=step).items():
+                lost = damaged.get(step_in(aside.name.removeprefix(ASIDE)) or 0, ())
+                why = " and ".join(map(shard_name, lost)) + " is not what was saved" if lost else ""
+                why = why or wrong or "not all of its shards are on the nodes of this job"
+                self._saying(f"{aside.name}, newer than step {step}, was skipped and kept: {why}")
         dist.barrier()  # no rank saves into a directory that is still being cleaned
         if begin is not None and self._durable is not None and begin.directory is self._directory:
             self._durable.begin_missing(begin.found.manifest, self.recipe.checkpoint)

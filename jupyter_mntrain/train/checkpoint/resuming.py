@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
@@ -20,6 +22,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.families import embedding_weights
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
+from jupyter_mntrain.train.checkpoint.checksums import checksum
 from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.world import World, gathered
 
@@ -34,10 +37,15 @@ class Held(Record, frozen=True):
 
 
 class FoundCheckpoint(Record, frozen=True):
-    """A complete checkpoint, and the rank of this run that reads each shard."""
+    """A complete checkpoint, and the rank of this run that reads each shard.
+
+    Args:
+        damaged: shards of newer checkpoints that are not what was saved, by step.
+    """
 
     manifest: Manifest
     readers: tuple[int, ...]
+    damaged: dict[int, tuple[int, ...]] = {}
 
 
 class _Piece(Record, frozen=True):
@@ -78,10 +86,77 @@ def find_newest(
     known = directory.manifests().values()
     mine = [Held(one, directory.shards(one)) for one in known if step in (None, one.step)]
     everybody = gathered(world, mine)
-    found = choose(everybody)
-    if found is None and any(everybody):
+    unreadable = gathered(world, directory.unreadable())
+    damaged: dict[int, tuple[int, ...]] = {}
+    while (found := choose(everybody)) is not None:
+        told = gathered(world, _damaged(world, directory, found))
+        wrong = {shard for some in told for shard in some}
+        if not wrong:
+            return msgspec.structs.replace(found, damaged=damaged)
+        step_of = found.manifest.step
+        damaged[step_of] = tuple(sorted({*damaged.get(step_of, ()), *wrong}))
+        everybody = [
+            [_without(one, found.manifest, some) for one in holds]
+            for holds, some in zip(everybody, told, strict=True)
+        ]
+    if damaged:
+        raise _what_is_damaged(directory, damaged)
+    if any(everybody):
         raise _what_is_missing(everybody)
-    return found
+    _refuse_unreadable(directory, unreadable, step)
+    return None
+
+
+def _damaged(world: World, directory: CheckpointDirectory, found: FoundCheckpoint) -> list[int]:
+    """Shards that this rank is to read and that are not what was saved."""
+    manifest, folder = found.manifest, directory.of(found.manifest.step)
+    mine = [shard for shard, reader in enumerate(found.readers) if reader == world.rank]
+    return [
+        shard
+        for shard in mine
+        if manifest.checksums and not _is_sound(folder / shard_name(shard), manifest, shard)
+    ]
+
+
+def _is_sound(path: Path, manifest: Manifest, shard: int) -> bool:
+    try:
+        return checksum(path) == manifest.checksums[shard]
+    except OSError:
+        return False
+
+
+def _without(held: Held, manifest: Manifest, shards: Sequence[int]) -> Held:
+    if held.manifest != manifest:
+        return held
+    return Held(manifest, tuple(one for one in held.shards if one not in shards))
+
+
+def _what_is_damaged(
+    directory: CheckpointDirectory, damaged: Mapping[int, Sequence[int]]
+) -> RecipeError:
+    newest = max(damaged)
+    names = " and ".join(map(shard_name, damaged[newest]))
+    return RecipeError(
+        f"{directory.of(newest)}: {names} is not what was saved, and there is no older whole "
+        "checkpoint",
+        fix="copy that file from elsewhere, a durable copy or another node; or launch the job to "
+        "start over",
+    )
+
+
+def _refuse_unreadable(
+    directory: CheckpointDirectory, unreadable: Sequence[Mapping[int, str]], step: int | None
+) -> None:
+    """A run that began again would save over what may still be repaired."""
+    why = {one: why for some in unreadable for one, why in some.items() if step in (None, one)}
+    if why:
+        newest = max(why)
+        raise RecipeError(
+            f"{directory.of(newest)} has the shards of a checkpoint, but {why[newest]}, and there "
+            "is no complete checkpoint",
+            fix="put back the manifest from a copy of that folder, or move the folder away to "
+            "start over",
+        )
 
 
 def choose(everybody: Sequence[Sequence[Held]]) -> FoundCheckpoint | None:

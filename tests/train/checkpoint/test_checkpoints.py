@@ -25,6 +25,7 @@ from jupyter_mntrain.telemetry.controls import (
     write_controls,
 )
 from jupyter_mntrain.train import parse_recipe
+from jupyter_mntrain.train.checkpoint.checksums import BLOCK_BYTES, checksum
 from jupyter_mntrain.train.checkpoint.copies import neighbors
 from jupyter_mntrain.train.checkpoint.saves import intervals
 from tests.searches import runs_all
@@ -116,7 +117,9 @@ def test_nothing_is_saved_that_nobody_wants(text: Path, kept: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_half_of_a_checkpoint_is_none(text: Path, kept: Path) -> None:
+def test_a_half_of_a_checkpoint_is_none(
+    text: Path, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole = run(text, kept)
     newest, before = CheckpointDirectory(kept).of(9), CheckpointDirectory(kept).of(6)
     shard = newest / shard_name(0)
@@ -126,6 +129,62 @@ def test_a_half_of_a_checkpoint_is_none(text: Path, kept: Path) -> None:
     left.mkdir()
     assert run(text, kept).losses == whole.losses[3:]
     assert not left.exists()
+    aside = kept / f"damaged-{newest.name}"
+    assert (aside / shard_name(0)).exists(), "nobody but its owner deletes what may be repaired"
+    assert says(f"{aside.name}, newer than step 3, was skipped and kept", capsys.readouterr().out)
+
+    for step in (3, 6, 9):
+        (CheckpointDirectory(kept).of(step) / MANIFEST).write_text("{")
+    with pytest.raises(
+        RecipeError, match=wording(r"step-00000009 has the shards.*manifest.json cannot be read")
+    ):
+        run(text, kept)
+    assert saves(kept) == [aside.name, *(f"step-{step:08d}" for step in (3, 6, 9))]
+
+
+@pytest.mark.slow
+def test_a_shard_that_is_not_what_was_saved_is_skipped_and_named(
+    text: Path, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lose(step: int) -> None:
+        shard = CheckpointDirectory(kept).of(step) / shard_name(0)
+        content = bytearray(shard.read_bytes())
+        content[-4096:] = bytes(4096)
+        shard.write_bytes(content)
+
+    whole = run(text, kept)
+    lose(9)
+    assert run(text, kept).losses == whole.losses[6:]
+    said = capsys.readouterr().out
+    assert says("damaged-step-00000009, newer than step 6, was skipped and kept: rank-0", said)
+    for step in (3, 6, 9):
+        lose(step)
+    with pytest.raises(RecipeError, match=wording(r"rank-0\.safetensors is not what was saved")):
+        run(text, kept)
+    assert len(CheckpointDirectory(kept).manifests()) == 3
+
+
+def test_a_checksum_is_of_every_byte_and_of_the_order_of_blocks(tmp_path: Path) -> None:
+    content = bytes(range(256)) * (3 * BLOCK_BYTES // 256) + b"the end"
+    path = tmp_path / "shard"
+
+    def summed(content: bytes) -> str:
+        path.write_bytes(content)
+        return checksum(path)
+
+    whole = summed(content)
+    assert summed(content) == whole
+    first, second = b"a" * BLOCK_BYTES, b"b" * BLOCK_BYTES
+    others = {
+        summed(content[:-1]),
+        summed(content + b"\0"),
+        summed(content[:4096] + bytes(4096) + content[8192:]),
+        summed(content[:-1] + b"\0"),
+        summed(first + second),
+        summed(second + first),
+        summed(b""),
+    }
+    assert len({whole, *others}) == 8
 
 
 @pytest.mark.slow

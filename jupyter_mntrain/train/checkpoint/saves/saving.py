@@ -7,7 +7,7 @@ that every step does anyway, so no rank waits for another's disk.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.system_errors import told_of
 from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures
+from jupyter_mntrain.train.checkpoint.checksums import checksum
 from jupyter_mntrain.train.checkpoint.copies.neighbors import Neighbors, refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.saves.staging import staging
 from jupyter_mntrain.train.world import World, gathered
@@ -33,6 +34,7 @@ class _Written(Record, frozen=True):
     host: str
     size_bytes: int = 0
     error: str | None = None
+    checksum: str = ""
 
 
 def _not_saved(step: int, error: str) -> Problem:
@@ -119,7 +121,7 @@ class Saver:
         dist.all_gather_object(parts, self._written)
         self._step = self._thread = None
         error = next((f"{part.host}: {part.error}" for part in parts if part.error), None)
-        manifest = self._manifest(step, tuple(part.size_bytes for part in parts))
+        manifest = self._manifest(step, parts)
         if error is None:
             error = self._publish(manifest)
         if self.world.is_head:
@@ -133,11 +135,12 @@ class Saver:
             self.directory.discard(step)
         return manifest if error is None else None
 
-    def _manifest(self, step: int, shard_bytes: tuple[int, ...]) -> Manifest:
+    def _manifest(self, step: int, parts: Sequence[_Written]) -> Manifest:
         return Manifest(
             step=step,
             attempt=self.attempt,
-            shard_bytes=shard_bytes,
+            shard_bytes=tuple(part.size_bytes for part in parts),
+            checksums=tuple(part.checksum for part in parts),
             digests=self.digests,
             hosts=self._hosts,
             recipe=self.recipe,
@@ -157,14 +160,14 @@ class Saver:
         return next((one for one in gathered(self.world, problem) if one), None)
 
     def _write(self, step: int, tensors: dict[str, torch.Tensor]) -> None:
-        error, size_bytes, path = None, 0, None
+        error, size_bytes, path, summed = None, 0, None, ""
         try:
             folder = self.directory.begin(step)
             refuse_to_fill(folder, sum(tensor.nbytes for tensor in tensors.values()))
             path = folder / shard_name(self.world.rank)
             save_file(tensors, path)
             sync(path)
-            size_bytes = path.stat().st_size
+            size_bytes, summed = path.stat().st_size, checksum(path)
         except Exception as trouble:  # noqa: BLE001 - all ranks must learn of any error
             words = told_of(trouble) if isinstance(trouble, OSError) else str(trouble)
             error = words or type(trouble).__name__
@@ -172,4 +175,4 @@ class Saver:
             # Also after an error: the neighbors wait.
             folder_of = partial(self.directory.begin, step)
             error = self._neighbors.exchange(path if error is None else None, folder_of) or error
-        self._written = _Written(host=self.world.host, size_bytes=size_bytes, error=error)
+        self._written = _Written(self.world.host, size_bytes, error, summed)
