@@ -17,7 +17,6 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
-from transformers import AutoTokenizer
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, RUN_VARIABLE
@@ -32,6 +31,7 @@ from jupyter_mntrain.train.checkpoint.places import directory_of
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, find_newest
 from jupyter_mntrain.train.checkpoint.whole_weights import load_whole
 from jupyter_mntrain.train.data.chat import ChatWriter
+from jupyter_mntrain.train.data.tokens import read_tokenizer, text_ids
 from jupyter_mntrain.train.model.decoder import materialize, whole_model
 from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import World, agree, join_world
@@ -126,23 +126,26 @@ def load_saved(
 
 def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
     """Continue the prompt, taken as it is or as the user's turn in a chat."""
-    tokenizer = AutoTokenizer.from_pretrained(description, local_files_only=True)
-    prompt = arguments.prompt
+    tokenizer = read_tokenizer(description)
     if arguments.chat:
         if tokenizer.chat_template is None:
             raise RecipeError("this model has no chat template", fix="omit --chat")
-        prompt = ChatWriter(tokenizer, None, answers_only=False).asks(prompt, "the text")
-    given = tokenizer(prompt, return_tensors="pt", add_special_tokens=False).input_ids
+        writer = ChatWriter(tokenizer, None, answers_only=False)
+        prompt = writer.asks(arguments.prompt, "the text")
+        ids = tokenizer(prompt, add_special_tokens=False).input_ids
+    else:
+        ids = text_ids(tokenizer, arguments.prompt)
+    given = torch.tensor([ids], dtype=torch.int64)
     torch.manual_seed(arguments.seed)
     with torch.no_grad():
-        ids = model.generate(
+        written = model.generate(
             given,
             attention_mask=torch.ones_like(given),
             max_new_tokens=arguments.tokens,
             **sampling(arguments.temperature, arguments.top_p),
             pad_token_id=tokenizer.pad_token_id or tokenizer.eos_token_id,
         )
-    return str(tokenizer.decode(ids[0, given.shape[1] :], skip_special_tokens=True))
+    return str(tokenizer.decode(written[0, given.shape[1] :], skip_special_tokens=True))
 
 
 def sampling(temperature: float, top_p: float) -> dict[str, Any]:

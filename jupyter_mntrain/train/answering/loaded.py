@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import msgspec
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import RecipeError
@@ -27,6 +27,7 @@ from jupyter_mntrain.train.answering.generate import (
 )
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.data.chat import ChatWriter
+from jupyter_mntrain.train.data.tokens import read_tokenizer, text_ids
 from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import join_world
 
@@ -52,7 +53,9 @@ def load_source(arguments: argparse.Namespace, progress: ProgressWriter) -> Answ
         if error := too_large(weight_bytes(directory)):
             raise error
         progress("loading the model", 0)
-        model = AutoModelForCausalLM.from_pretrained(directory, dtype="auto", local_files_only=True)
+        model = AutoModelForCausalLM.from_pretrained(
+            directory, dtype="auto", local_files_only=True, trust_remote_code=False
+        )
         return Answering.of(model, directory, None)
     recipe = load_recipe(arguments.recipe, arguments.set)
     with join_world("cpu", TIMEOUT_S) as world:
@@ -107,7 +110,7 @@ class Answering:
         Args:
             description: directory of its tokenizer.
         """
-        tokenizer = AutoTokenizer.from_pretrained(description, local_files_only=True)
+        tokenizer = read_tokenizer(description)
         if torch.cuda.is_available():
             try:
                 model = model.to("cuda")
@@ -143,26 +146,24 @@ class Answering:
             RecipeError: there is no chat template, it rejects the conversation, or the model takes
                 no conversation of this length.
         """
-        text = "".join(one.content for one in question.messages)
-        if not question.is_completion:
+        if question.is_completion:
+            ids = text_ids(self.tokenizer, "".join(one.content for one in question.messages))
+        else:
             if self.tokenizer.chat_template is None:
                 cause = "this model has no chat template"
                 raise RecipeError(cause, fix="continue plain text instead: --completion")
             writer = ChatWriter(self.tokenizer, None, answers_only=False)
             messages = [{"role": one.role, "content": one.content} for one in question.messages]
             text = writer.render(messages, "the conversation", asks=True)
-        # A template writes its own special tokens; a text begins as in training, with what the
-        # tokenizer adds.
-        ids = self.tokenizer(
-            text, return_tensors="pt", add_special_tokens=question.is_completion
-        ).input_ids
-        if self.most_tokens is not None and ids.shape[1] >= self.most_tokens:
+            # A template writes its own special tokens.
+            ids = self.tokenizer(text, add_special_tokens=False).input_ids
+        if self.most_tokens is not None and len(ids) >= self.most_tokens:
             raise RecipeError(
-                f"the conversation has {ids.shape[1]:,} tokens, and the model takes "
+                f"the conversation has {len(ids):,} tokens, and the model takes "
                 f"{self.most_tokens:,}",
                 fix="begin anew: /clear",
             )
-        return ids.to(self.model.device)  # type: ignore[no-any-return]
+        return torch.tensor([ids], dtype=torch.int64, device=self.model.device)
 
     def fitting(self, tokens: int, given: torch.Tensor) -> int:
         """At most so many new tokens as there is room for."""

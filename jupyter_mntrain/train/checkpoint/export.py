@@ -37,8 +37,10 @@ from jupyter_mntrain.train.checkpoint.copies.neighbors import (
 from jupyter_mntrain.train.checkpoint.model_card import CARD, model_card
 from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
 from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
+from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.adapters import is_adapter, merged
+from jupyter_mntrain.train.model.added_tokens import listed_ends
 from jupyter_mntrain.train.model.decoder import model_directory, published_config
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE, by_size
@@ -278,9 +280,11 @@ def describe(recipe: Recipe, config: Any, tokens: Tokens, folder: Path) -> None:
     tokenizer = tokens.tokenizer
     if recipe.model.path is not None and recipe.data.tokenizer == "auto":
         _copy_small_files(model_directory(recipe.model), folder)
-    if recipe.model.path is None or recipe.data.tokenizer != "auto" or recipe.tokens.add:
+    has_own_end = tokens.template == CHATML_OF_TOKENS  # its marker, which becomes the tokenizer's
+    is_made = recipe.model.path is None or recipe.data.tokenizer != "auto"
+    if is_made or recipe.tokens.add or has_own_end:
         tokenizer.save_pretrained(folder)
-    if recipe.tokens.add:
+    if tokens.template is not None:
         _set_ends(folder / "generation_config.json", config.eos_token_id)
     if tokens.template is not None and tokens.template != tokenizer.chat_template:
         (folder / "chat_template.jinja").write_text(tokens.template, encoding="utf-8")
@@ -317,10 +321,14 @@ def _difference(path: Path, told: ModelFile) -> str | None:
 
 
 def _set_ends(path: Path, ends: int | list[int] | None) -> None:
-    """Have the generation settings of a model that was read end where it ends now."""
+    """Have the generation settings of a model that was read end where it ends now, too."""
     if path.is_file():
         settings = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        settings["eos_token_id"] = ends
+        before = listed_ends(settings.get("eos_token_id"))
+        found = list(dict.fromkeys([*listed_ends(ends), *before]))
+        if {*found} == {*before}:
+            return
+        settings["eos_token_id"] = found
         path.write_bytes(msgspec.json.format(msgspec.json.encode(settings)))
 
 

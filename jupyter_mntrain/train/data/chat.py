@@ -27,6 +27,9 @@ CHATML = (
 know when to stop and users never see a marker that is not a token.
 """
 
+_PLACE = "mntrain-answer"
+"""Stands for an answer whose place is looked for."""
+
 TURN_BEGINS, TURN_ENDS = "<|im_start|>", "<|im_end|>"
 CHATML_OF_TOKENS = (
     "{% for message in messages %}"
@@ -132,6 +135,33 @@ class ChatWriter:
         closed = self.render(question, "a question")
         return self.render(question, "a question", asks=True).removeprefix(closed)
 
+    def end_of_turn(self, text: str) -> int:
+        """Where the last turn of a text ends: white space after its marker is the template's."""
+        said = text.rstrip()
+        return len(said) if said.endswith(self._markers) else len(text)
+
+    @cached_property
+    def end_of_answer(self) -> str | None:
+        """The token that the template writes after an answer; ``None`` if it is none."""
+        said = [{"role": "user", "content": "?"}, {"role": ANSWERS, "content": "Yes"}]
+        try:
+            after = self.render(said, "an answer").rpartition("Yes")[2].lstrip()
+        except RowError:
+            return None
+        return self.marker_before(after) or None
+
+    def marker_before(self, text: str) -> str:
+        """The token that a text begins with; empty if it begins with none."""
+        return max((one for one in self._markers if text.startswith(one)), key=len, default="")
+
+    @cached_property
+    def _markers(self) -> tuple[str, ...]:
+        """Tokens that no text is split into."""
+        added = (
+            one.content for one in self._tokenizer.added_tokens_decoder.values() if one.special
+        )
+        return tuple(one for one in (*added, *self._tokenizer.all_special_tokens) if one.strip())
+
     def _known(self, message: Message) -> Message:
         """The message in a role that the template knows: a developer is the newer system."""
         if message["role"] == "developer" and "developer" not in self.template:
@@ -164,17 +194,36 @@ class _Chat(NamedTuple):
             is_last = place + 1 == len(self.messages)
             upto = text if is_last else self.rendered(place + 1)
             begin = self._begin(place, upto) if text.startswith(upto) else None
-            if begin is None:
+            if begin is not None:
+                spans.append((begin, self.writer.end_of_turn(upto)))
+            elif (span := self._marked(place, text)) is not None:
+                spans.append(span)
+            else:
                 raise RowError(
                     self.where,
                     "the chat template rewrites earlier turns, so the answer cannot be located",
                     fix="set data.answers_only = false, or another data.chat_template",
                 )
-            spans.append((begin, len(upto)))
         if not spans:
             fix = "remove that conversation, or give one of its answers weight 1"
             raise RowError(self.where, "all of its answers have weight 0", fix=fix)
         return tuple(spans)
+
+    def _marked(self, place: int, text: str) -> tuple[int, int] | None:
+        """Begin and end of an answer that is written otherwise than when it was the last one, as
+        Qwen 3's template leaves out the thoughts of earlier answers; ``None`` if nothing tells.
+        """
+        marked = [*self.messages]
+        marked[place] = {**marked[place], "content": _PLACE}
+        try:
+            before, mark, after = self.otherwise(marked, self.tools).partition(_PLACE)
+        except RowError:
+            return None
+        opening, end = self.writer.opening, len(text) - len(after)
+        is_same = text.startswith(before) and text.endswith(after) and end >= len(before)
+        if not (mark and opening and opening in before and is_same):
+            return None
+        return before.rfind(opening) + len(opening), end + len(self.writer.marker_before(after))
 
     def _begin(self, place: int, upto: str) -> int | None:
         """Where an answer begins; ``None`` if the template does not tell."""

@@ -34,7 +34,7 @@ END_OF_TEXT_ID = 0
 
 _FORMAT = "3"
 """Part of every cache key: raise it when the format of the files changes."""
-_READING = "weights"
+_READING = "whole answers"
 """Part of the key of tokens: change it when the same rows are read in another way."""
 
 
@@ -51,6 +51,7 @@ class Tokens:
         template: chat template that the conversations were rendered with.
         counts: of the rows it was made of.
         end_of_text: id appended to each text.
+        begin_of_text: id before each text, where the tokenizer puts one there by itself.
     """
 
     ids: NDArray[np.int32]
@@ -61,6 +62,7 @@ class Tokens:
     template: str | None = None
     counts: ReadCounts = NO_COUNTS
     end_of_text: int | None = None
+    begin_of_text: int | None = None
 
     @property
     def vocabulary_size(self) -> int:
@@ -174,17 +176,47 @@ def random_tokens(
 
 
 def model_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a Hugging Face directory.
+    """The tokenizer of a Hugging Face directory, to be trained with.
 
     Raises:
-        RecipeError: the directory has no tokenizer.json.
+        RecipeError: the directory has no tokenizer.json, or one that cannot be read.
     """
     if not (directory / TOKENIZER).is_file():
         raise no_tokenizer(directory)
-    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-        directory, local_files_only=True
-    )
+    return read_tokenizer(directory)
+
+
+def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer of a directory, in any form that transformers reads; none of its code is run.
+
+    Raises:
+        RecipeError: it cannot be read.
+    """
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:
+        # Files of other people, and a library that may raise anything about them.
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        cause = f"{directory}: its tokenizer cannot be read: {reason}"
+        fix = f"copy {TOKENIZER}, tokenizer_config.json and special_tokens_map.json there again"
+        raise RecipeError(cause, fix=fix) from error
     return tokenizer
+
+
+def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """The id that a tokenizer puts before each text, as Llama's and Gemma's do."""
+    plain, usual = (tokenizer("a", add_special_tokens=one)["input_ids"] for one in (False, True))
+    first = tokenizer.bos_token_id
+    return first if len(usual) > len(plain) and usual[0] == first else None
+
+
+def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """The ids of a text that is to be continued: it begins as the texts of a training do."""
+    begin = begin_of_text(tokenizer)
+    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return ids if begin is None else [begin, *ids]
 
 
 def untrained_tokenizer() -> PreTrainedTokenizerBase:
@@ -222,16 +254,16 @@ def _encoded(
     marks = is_chat and section.answers_only
     writer = ChatWriter(tokenizer, template_of(section), answers_only=marks)
     template = writer.template if is_chat else None
-    # The template already ends a conversation.
-    end = None if is_chat else end_of_text
-    digest = _digest(_FORMAT, fast.to_str(), str(end), template or "", str(marks))
+    # The template already begins and ends a conversation.
+    begin, end = (None, None) if is_chat else (begin_of_text(tokenizer), end_of_text)
+    digest = _digest(_FORMAT, fast.to_str(), f"{begin} {end}", template or "", str(marks))
     read = (corpus.digest, _policy(section), _split(section), _READING)
     folder = cache / f"tokens-{_digest(*read, digest)[:32]}"
     with _locked(folder, progress):
         if not folder.exists():
             reading = Reading(corpus, writer, fitting(section, fast))
             written = reading.texts(progress, "tokenizing the text")
-            _replace(folder, lambda to: Encoder(fast, end, to).run(written, reading))
+            _replace(folder, lambda to: Encoder(fast, begin, end, to).run(written, reading))
     if not (folder / IDS).stat().st_size:
         cause = f"data.source = {section.source}: all of its documents are empty"
         raise RecipeError(cause, fix="use another source")
@@ -239,7 +271,7 @@ def _encoded(
     ends = np.fromfile(folder / ENDS, dtype=np.int64)
     answers = np.memmap(folder / ANSWERED, dtype=np.bool_, mode="r") if marks else None
     counts = msgspec.json.decode((folder / COUNTS).read_bytes(), type=ReadCounts)
-    return Tokens(ids, ends, answers, digest, tokenizer, template, counts, end)
+    return Tokens(ids, ends, answers, digest, tokenizer, template, counts, end, begin)
 
 
 def _policy(section: DataSection) -> str:

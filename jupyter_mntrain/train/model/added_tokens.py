@@ -9,7 +9,7 @@ from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS, TURN_ENDS
+from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS, TURN_ENDS, ChatWriter
 
 
 def add_tokens(tokenizer: PreTrainedTokenizerBase, added: Sequence[str]) -> None:
@@ -30,10 +30,10 @@ def add_tokens(tokenizer: PreTrainedTokenizerBase, added: Sequence[str]) -> None
 def fit_config(
     config: Any, tokenizer: PreTrainedTokenizerBase, template: str | None, added: Sequence[str]
 ) -> tuple[int, ...]:
-    """Give a model's config a vocabulary with room for the added tokens.
+    """Give a model's config a vocabulary with room for the added tokens, and the end of answers.
 
-    Where ChatML's markers are added and nothing else says how turns end, the model's answers end
-    with its marker from now on.
+    What the template writes after an answer is what the model learns to end with, whether the
+    marker is the tokenizer's own or added.
 
     Args:
         template: that conversations are written with.
@@ -43,10 +43,19 @@ def fit_config(
     """
     ids = tuple(tokenizer.convert_tokens_to_ids(list(added)))
     config.vocab_size = max([config.vocab_size, *(one + 1 for one in ids)])
-    if ids and template == CHATML_OF_TOKENS:
+    if template is None:
+        return ids
+    if template == CHATML_OF_TOKENS:
         tokenizer.eos_token = TURN_ENDS
-        before = config.eos_token_id
-        before = before if isinstance(before, list) else [before]
-        ends = [tokenizer.convert_tokens_to_ids(TURN_ENDS), *before]
-        config.eos_token_id = [one for one in dict.fromkeys(ends) if one is not None]
+    marker = ChatWriter(tokenizer, template, answers_only=False).end_of_answer
+    before = listed_ends(config.eos_token_id)
+    if marker is not None and (end := tokenizer.convert_tokens_to_ids(marker)) not in before:
+        config.eos_token_id = [end, *before] if before else end
     return ids
+
+
+def listed_ends(eos_token_id: int | list[int] | None) -> list[int]:
+    """What a config may have as one id, several or none."""
+    if eos_token_id is None:
+        return []
+    return eos_token_id if isinstance(eos_token_id, list) else [eos_token_id]

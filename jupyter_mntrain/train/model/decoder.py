@@ -158,7 +158,9 @@ def read_config(section: ModelSection, vocabulary_size: int | None = None) -> An
         )
     directory = model_directory(section)
     try:
-        config = AutoConfig.from_pretrained(directory, local_files_only=True)
+        config = AutoConfig.from_pretrained(
+            directory, local_files_only=True, trust_remote_code=False
+        )
     except (OSError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
         cause = f"model.path = {section.path}: {reason}"

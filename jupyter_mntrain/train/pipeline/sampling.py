@@ -15,7 +15,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import ChatWriter
-from jupyter_mntrain.train.data.tokens import Tokens
+from jupyter_mntrain.train.data.tokens import Tokens, text_ids
 from jupyter_mntrain.train.pipeline.forwards import Forwards
 
 SHOWN_CHARACTERS = 40
@@ -47,8 +47,11 @@ def read_prompts(recipe: Recipe, tokens: Tokens, vocabulary_size: int) -> tuple[
     found = []
     for number, text in enumerate(recipe.evaluation.prompts):
         where = f"evaluation.prompts[{number}]"
-        written = writer.asks(text, where) if recipe.data.format == "chat" else text
-        ids = tuple(tokens.tokenizer(written, add_special_tokens=False).input_ids)
+        if recipe.data.format == "chat":
+            asked = writer.asks(text, where)
+            ids = tuple(tokens.tokenizer(asked, add_special_tokens=False).input_ids)
+        else:
+            ids = tuple(text_ids(tokens.tokenizer, text))
         _check(ids, recipe, vocabulary_size, f"{where}, {text[:SHOWN_CHARACTERS]!r}")
         found.append(Prompt(text, ids))
     return tuple(found)

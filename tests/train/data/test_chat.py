@@ -129,8 +129,51 @@ def test_answers_are_what_the_assistant_says(
         assert (writer.template, text) == (CHATML, WRITTEN)
     assert answers is not None
     said = [text[begin:end] for begin, end in answers]
-    end = "<|endoftext|>\n" if template is None else "<|eot_id|>"
+    end = "<|endoftext|>" if template is None else "<|eot_id|>"
     assert said == [f"Samantha.{end}", f"My mother called me so.{end}"]
+
+
+ALPACA = (
+    "{% for m in messages %}{% if m.role == 'user' %}### Instruction: {{ m.content }}\n"
+    "{% else %}### Response: {{ m.content }}\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}### Response: {% endif %}"
+)
+"""Its question to the model ends with a space, which most tokenizers join with the first word."""
+
+
+def test_an_answer_is_learned_from_its_first_letter_to_what_ends_it(
+    data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "alpaca.jinja").write_text(ALPACA)
+    given = section(data, answers_only=True, chat_template=str(tmp_path / "alpaca.jinja"))
+    tokens = trained_tokens(read_corpus(given), given)
+    assert tokens.answers is not None
+    first = tokens.ids[: tokens.ends[0]]
+    said = tokens.tokenizer.decode(first[tokens.answers[: tokens.ends[0]]].tolist())
+    assert said == " Samantha.\n My mother called me so.\n"
+
+
+QWEN_3 = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last %}"
+    "<think>\n\n</think>\n\n{% endif %}{{ m.content.split('</think>')[-1] | trim }}"
+    "{{ eos_token }}\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""In short: the last answer has a thought, empty where it has none; earlier ones have lost it."""
+
+
+def test_answers_are_found_where_the_template_writes_earlier_ones_without_their_thoughts(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    thoughtful = [dict(one) for one in ASKED]
+    thoughtful[1]["content"] = "<think>\nhm\n</think>\n\nSamantha."
+    writer = ChatWriter(tokenizer, QWEN_3, answers_only=True)
+    text, answers = writer.write(thoughtful, "here")
+    assert answers is not None
+    end = "<|endoftext|>"
+    assert [text[begin:stop] for begin, stop in answers] == [
+        f"Samantha.{end}",
+        f"<think>\n\n</think>\n\nMy mother called me so.{end}",
+    ]
 
 
 def test_a_template_that_rewrites_what_was_said_is_refused(
@@ -217,7 +260,7 @@ def test_an_assistant_that_speaks_first(tokenizer: PreTrainedTokenizerBase) -> N
     rejects = "{% if messages[-1].role == 'system' %}{{ raise_exception('alone') }}{% endif %}"
     for template in (None, LLAMA_3, rejects + CHATML):
         writer = ChatWriter(tokenizer, template, answers_only=True)
-        end = "<|eot_id|>" if template == LLAMA_3 else "<|endoftext|>\n"
+        end = "<|eot_id|>" if template == LLAMA_3 else "<|endoftext|>"
         for messages in (first, [system, *first]):
             text, answers = writer.write(messages, "")
             assert answers is not None

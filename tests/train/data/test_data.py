@@ -10,13 +10,23 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train.data.batches import Batches
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
 from jupyter_mntrain.train.data.sequences import rows_of
-from jupyter_mntrain.train.data.tokens import END_OF_TEXT_ID, Tokens, model_tokens, trained_tokens
+from jupyter_mntrain.train.data.tokens import (
+    END_OF_TEXT_ID,
+    Tokens,
+    model_tokenizer,
+    model_tokens,
+    text_ids,
+    trained_tokens,
+    untrained_tokenizer,
+)
 from tests.wording import wording
 
 WORDS = "pipeline parallel training across machines with throughput and bubbles "
@@ -193,6 +203,46 @@ def test_a_models_own_tokenizer(folder: Path, tmp_path: Path) -> None:
     tokens = model_tokens(corpus, sized(270), model, 7, cache=tmp_path / "cache")
     assert tokens.ids[-1] == 7
     assert len(tokens.ids) > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("tokenizer.json", '{"model": {"type": "BPE", "vocab"'),
+        ("tokenizer_config.json", '{"tokenizer_class": '),
+        ("tokenizer_config.json", "[]"),
+    ],
+)
+def test_a_tokenizer_that_is_cut_short_is_named(name: str, content: str, tmp_path: Path) -> None:
+    untrained_tokenizer().save_pretrained(tmp_path)
+    assert model_tokenizer(tmp_path).eos_token == "<|endoftext|>"
+    (tmp_path / name).write_text(content)
+    with pytest.raises(RecipeError, match=wording("its tokenizer cannot be read")) as refused:
+        model_tokenizer(tmp_path)
+    assert str(tmp_path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_text_begins_as_the_tokenizer_has_it(folder: Path, tmp_path: Path) -> None:
+    corpus = read_corpus(section(folder))
+    trained_tokens(corpus, sized(270), cache=tmp_path / "cache")
+    (path,) = (tmp_path / "cache").glob("tokenizer-*.json")
+    plain = Tokenizer.from_file(str(path))
+    begins = Tokenizer.from_file(str(path))
+    begins.add_special_tokens(["<s>"])
+    first = begins.token_to_id("<s>")
+    begins.post_processor = TemplateProcessing("<s> $A", special_tokens=[("<s>", first)])
+    ids = {}
+    for name, tokenizer in (("plain", plain), ("begins", begins)):
+        PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer, bos_token="<s>" if name == "begins" else None
+        ).save_pretrained(tmp_path / name)
+        found = model_tokens(corpus, sized(270), tmp_path / name, 7, cache=tmp_path / "cache")
+        ids[name] = np.split(found.ids, found.ends)[:-1]
+    assert [one.tolist() for one in ids["begins"]] == [[first, *one] for one in ids["plain"]]
+    again = AutoTokenizer.from_pretrained(tmp_path / "begins")
+    assert text_ids(again, "one") == again("one").input_ids
+    assert text_ids(AutoTokenizer.from_pretrained(tmp_path / "plain"), "one")[0] != first
 
 
 def tokens_in(*lengths: int, answers: list[int] | None = None) -> Tokens:

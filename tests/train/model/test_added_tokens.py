@@ -118,3 +118,31 @@ def test_rows_for_tokens_are_the_mean_of_the_others(
     assert settings == {"eos_token_id": [added[1], 2], "top_k": 7}
     read = AutoModelForCausalLM.from_config(read_config(recipe_of(out).model))
     assert read.get_input_embeddings().weight.shape == weights[HEAD].shape
+
+
+@pytest.mark.parametrize("way", ["own markers", "a template of the recipe"])
+def test_a_model_ends_with_what_it_was_trained_to_end_with(way: str, tmp_path: Path) -> None:
+    """However its marker came in: config, tokenizer and generation settings have it."""
+    model = write_model("granite", tmp_path)
+    tokenizer = tokenizer_of(model.config.vocab_size - len(MARKERS))
+    add_tokens(tokenizer, MARKERS)  # before the model was published
+    template = CHATML_OF_TOKENS if way == "own markers" else f"{{# mine #}}{CHATML_OF_TOKENS}"
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 2, "top_k": 7}')
+    recipe = parse_recipe("", [f"model.path={tmp_path}"])
+    config = read_config(recipe.model)
+    assert fit_config(config, tokenizer, template, ()) == ()
+    end = tokenizer.convert_tokens_to_ids(MARKERS[1])
+    assert config.eos_token_id == [end, 2]
+    out = tmp_path / "out"
+    nothing = (np.zeros(0, np.int32), np.zeros(0, np.int64), None)
+    describe(recipe, config, Tokens(*nothing, "", tokenizer, template), out)
+    settings = msgspec.json.decode((out / "generation_config.json").read_bytes())
+    assert settings == {"eos_token_id": [end, 2], "top_k": 7}
+    assert read_config(parse_recipe("", [f"model.path={out}"]).model).eos_token_id == [end, 2]
+    saved = AutoTokenizer.from_pretrained(out)
+    assert saved.chat_template == template
+    assert saved.eos_token == (MARKERS[1] if way == "own markers" else "<end>")
+
+    fit_config(config, tokenizer, None, ())  # text: nothing is said with markers
+    assert config.eos_token_id == [end, 2]

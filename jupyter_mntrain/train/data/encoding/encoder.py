@@ -53,12 +53,16 @@ class Encoder:
     while this one reads and writes others.
 
     Args:
-        end: id appended to each document.
+        begin: id put before each document.
+        end: id appended to it.
         folder: new; receives the files.
     """
 
-    def __init__(self, tokenizer: Tokenizer, end: int | None, folder: Path) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, begin: int | None, end: int | None, folder: Path
+    ) -> None:
         self._tokenizer = tokenizer
+        self._head = [] if begin is None else [begin]
         self._tail = [] if end is None else [end]
         self._folder = folder
 
@@ -123,6 +127,8 @@ class Encoder:
         ends: list[int] = []
         answered: list[NDArray[np.bool_]] = []
         for part, encoding in zip(batch, encodings, strict=True):
+            if not part.piece.begin:
+                ids += self._head
             ids += encoding.ids
             if part.piece.is_last:
                 ids += self._tail
@@ -152,13 +158,16 @@ def refusing_full_disk(folder: Path) -> Iterator[None]:
 def _inside(
     offsets: Sequence[tuple[int, int]], answers: Sequence[tuple[int, int]], before: int
 ) -> NDArray[np.bool_]:
-    """Return a mask of the tokens that begin inside an answer.
+    """Return a mask of the tokens that hold a character of an answer, or are empty inside of it.
+
+    A token with the last character of what stands before, most often a space, and the first one of
+    an answer is of the answer: what it says otherwise begins with the second.
 
     Args:
         before: characters before the text that the offsets are of.
     """
-    begins = np.array([begin for begin, _ in offsets], dtype=np.int64) + before
+    begins, ends = np.array(offsets, dtype=np.int64).reshape(-1, 2).T + before
     inside = np.zeros(len(begins), dtype=np.bool_)
     for begin, end in answers:
-        inside |= (begins >= begin) & (begins < end)
+        inside |= ((begins >= begin) | (ends > begin)) & (begins < end)
     return inside

@@ -47,7 +47,7 @@ def test_files_are_those_of_each_text_by_itself(
     )
     answers = [((3, 9), (len(text) // 2, len(text))) for text in TEXTS]
     documents = map(RenderedChat, TEXTS, answers)
-    Encoder(BYTES, 7, tmp_path / "cache").run(documents, reading)
+    Encoder(BYTES, None, 7, tmp_path / "cache").run(documents, reading)
     ids: list[int] = []
     ends: list[int] = []
     inside: list[bool] = []
@@ -55,11 +55,18 @@ def test_files_are_those_of_each_text_by_itself(
         encoding = BYTES.encode(text, add_special_tokens=False)
         ids += [*encoding.ids, 7]
         ends.append(len(ids))
-        inside += [any(a <= begin < b for a, b in spans) for begin, _ in encoding.offsets]
+        inside += [any(a < end and begin < b for a, b in spans) for begin, end in encoding.offsets]
     folder = tmp_path / "cache"
     assert np.fromfile(folder / IDS, np.int32).tolist() == ids
     assert np.fromfile(folder / ENDS, np.int64).tolist() == ends
     assert np.fromfile(folder / ANSWERED, np.bool_).tolist() == inside
+
+
+def test_a_token_that_holds_a_letter_of_an_answer_is_of_it() -> None:
+    # A space before the answer in one token with its first word; an empty token within it.
+    offsets = [(0, 9), (9, 15), (15, 15), (15, 17), (17, 19)]
+    assert encoder._inside(offsets, [(10, 16)], 0).tolist() == [False, True, True, True, False]
+    assert encoder._inside([], [(10, 16)], 0).tolist() == []
 
 
 def test_what_ends_the_reading_ends_the_encoding(tmp_path: Path, reading: Reading) -> None:
@@ -68,7 +75,7 @@ def test_what_ends_the_reading_ends_the_encoding(tmp_path: Path, reading: Readin
         raise RecipeError("bad rows", fix="repair them")
 
     with pytest.raises(RecipeError, match=wording("bad rows")):
-        Encoder(BYTES, 7, tmp_path / "cache").run(documents(), reading)  # type: ignore[arg-type]
+        Encoder(BYTES, None, 7, tmp_path / "cache").run(documents(), reading)  # type: ignore[arg-type]
 
 
 def test_a_full_disk_is_named_with_the_folder(tmp_path: Path) -> None:
