@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import jupyter_mntrain.cli as cli
 from jupyter_mntrain.agent import main as agent_main
@@ -155,7 +156,8 @@ def terminal(
     monkeypatch.setenv("PATH", f"{here / 'bin'}:{os.environ['PATH']}")
 
     mine = DriverMembership.make("mine")
-    join(mine, mine.authorized().invite(), HOSTILE)
+    join(mine, mine.authorized().invite(), "n1")
+    _call_nodes(mine, HOSTILE)
 
     def run(words: list[str], cluster: Any) -> tuple[str, str]:
         is_real = words[0] in REAL_CLUSTER
@@ -169,6 +171,16 @@ def terminal(
         return captured.out, captured.err
 
     return run
+
+
+def _call_nodes(mine: DriverMembership, name: str) -> None:
+    """As a driver of before names were checked has registered them."""
+    file = mine.authorized().file
+    register = file.read()
+    members = tuple(
+        replace(one, title=name) if one.role == "node" else one for one in register.members
+    )
+    file.write(replace(register, members=members))
 
 
 def _hostile_ssh(folder: Path) -> None:
