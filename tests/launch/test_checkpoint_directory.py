@@ -50,3 +50,19 @@ def save(directory: CheckpointDirectory, manifest: Manifest, content: bytes) -> 
     folder = directory.begin(manifest.step)
     for rank in range(manifest.world_size):
         (folder / shard_name(rank)).write_bytes(content)
+
+
+def test_what_is_put_aside_stays_though_another_node_or_an_earlier_resume_did_so(
+    tmp_path: Path,
+) -> None:
+    for attempt, content in ((1, b"old"), (2, b"new")):
+        nodes = [CheckpointDirectory(tmp_path, attempt) for _ in range(2)]
+        manifest = Manifest(5, attempt, (3,))
+        save(nodes[0], manifest, content)
+        nodes[0].publish(manifest)
+        (aside, wrong), *others = [found for one in nodes for found in one.clean(0).values()]
+        assert (others, wrong) == ([], "")
+        assert nodes[1]._put_aside(5) is None  # it has looked before the first one did so
+        assert (aside / shard_name(0)).read_bytes() == content
+    kept = {path.name: (path / shard_name(0)).read_bytes() for path in tmp_path.iterdir()}
+    assert kept == {"damaged-step-00000005": b"old", "damaged-step-00000005.1": b"new"}

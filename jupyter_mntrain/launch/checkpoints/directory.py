@@ -7,10 +7,12 @@ Imports no torch.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -158,12 +160,13 @@ class CheckpointDirectory:
                 found[step] = f"its {MANIFEST} " + ("cannot be read" if is_there else "is missing")
         return found
 
-    def clean(self, last: int) -> dict[Path, str]:
+    def clean(self, last: int) -> dict[int, tuple[Path, str]]:
         """Delete unfinished saves, and put aside checkpoints after the ``last`` step, which was
         resumed: they are not whole, or the run has gone on from before them.
 
         Returns:
-            Where they are now, and what is wrong with the shards that are here, if anything is.
+            By step, where they are now, and what is wrong with the sizes of the shards that are
+            here, if anything is.
         """
         self.clean_unfinished()
         aside = {}
@@ -171,7 +174,7 @@ class CheckpointDirectory:
             if step > last and not self.is_pinned(step):
                 wrong = self._wrong_shards(manifest)
                 if (path := self._put_aside(step)) is not None:
-                    aside[path] = wrong
+                    aside[step] = path, wrong
         return aside
 
     def _wrong_shards(self, manifest: Manifest) -> str:
@@ -183,15 +186,20 @@ class CheckpointDirectory:
         return "; ".join(found)
 
     def _put_aside(self, step: int) -> Path | None:
-        """Give it a name that no run goes on from; ``None`` if another node has done so."""
+        """Give it a name that no run goes on from; ``None`` if another node has done so, which may
+        do it at the same time: nothing is deleted to make room for it.
+        """
         folder = self.of(step)
-        path = folder.with_name(f"{ASIDE}{folder.name}")
-        shutil.rmtree(path, ignore_errors=True)
-        try:
-            folder.rename(path)
-        except OSError:
-            return None
-        return path
+        for number in count():
+            path = folder.with_name(f"{ASIDE}{folder.name}" + f".{number}" * (number > 0))
+            try:
+                folder.rename(path)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    return None
+            else:
+                return path
+        raise AssertionError
 
     def held(self) -> tuple[HeldCheckpoint, ...]:
         """What is published here, oldest first."""

@@ -14,10 +14,8 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.launch.checkpoints.directory import (
-    ASIDE,
     CheckpointDirectory,
     shard_name,
-    step_in,
 )
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
@@ -145,8 +143,8 @@ class Checkpointing:
                 self.say(f"checkpoint: resuming after step {step} of {begin.directory.path}")
         if self.world.local_rank == 0:
             damaged = {} if begin is None else begin.found.damaged
-            for aside, wrong in self._directory.clean(last=step).items():
-                lost = damaged.get(step_in(aside.name.removeprefix(ASIDE)) or 0, ())
+            for newer, (aside, wrong) in self._directory.clean(last=step).items():
+                lost = damaged.get(newer, ())
                 why = " and ".join(map(shard_name, lost)) + " is not what was saved" if lost else ""
                 why = why or wrong or "not all of its shards are on the nodes of this job"
                 self._saying(f"{aside.name}, newer than step {step}, was skipped and kept: {why}")
