@@ -52,7 +52,7 @@ _Names = tuple[Annotated[str, Meta(min_length=1)], ...]
 
 
 class RoleNames(UserRecord, frozen=True):
-    """Names that rows have for who speaks, beside the usual ones, which they go before."""
+    """Names that rows have for who speaks, in addition to the usual ones and before them."""
 
     system: _Names = ()
     user: _Names = ()

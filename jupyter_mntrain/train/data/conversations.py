@@ -20,7 +20,7 @@ REASONING = ("reasoning_content", "reasoning", "thinking")
 """Names of what the assistant thought: data sets and templates differ."""
 
 Roles = Mapping[str, Role]
-"""Who speaks in turns of a name, beside the names that are known."""
+"""Who speaks in turns of a name, in addition to the names that are known."""
 
 _ROLES: dict[str, str] = {
     "system": "system",

@@ -51,7 +51,6 @@ class Tokens:
         template: chat template that the conversations were rendered with.
         counts: of the rows it was made of.
         end_of_text: id appended to each text.
-        begin_of_text: id before each text, where the tokenizer puts one there by itself.
     """
 
     ids: NDArray[np.int32]
@@ -62,7 +61,6 @@ class Tokens:
     template: str | None = None
     counts: ReadCounts = NO_COUNTS
     end_of_text: int | None = None
-    begin_of_text: int | None = None
 
     @property
     def vocabulary_size(self) -> int:
@@ -196,8 +194,7 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:
-        # Files of other people, and a library that may raise anything about them.
+    except Exception as error:  # other people's files: transformers may raise anything
         reason = next(iter(str(error).splitlines()), type(error).__name__)
         cause = f"{directory}: its tokenizer cannot be read: {reason}"
         fix = f"copy {TOKENIZER}, tokenizer_config.json and special_tokens_map.json there again"
@@ -271,7 +268,7 @@ def _encoded(
     ends = np.fromfile(folder / ENDS, dtype=np.int64)
     answers = np.memmap(folder / ANSWERED, dtype=np.bool_, mode="r") if marks else None
     counts = msgspec.json.decode((folder / COUNTS).read_bytes(), type=ReadCounts)
-    return Tokens(ids, ends, answers, digest, tokenizer, template, counts, end, begin)
+    return Tokens(ids, ends, answers, digest, tokenizer, template, counts, end)
 
 
 def _policy(section: DataSection) -> str:
