@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 from tests import progress
+from tests.agent.forking.server import serve_once
 from tests.longest import longest_first
 from tests.scrambling import scrambled_words
 from tests.scrambling.missed import missed
@@ -89,6 +90,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     progress.register(config)
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        serve_once()  # for all workers
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -21,14 +20,13 @@ def new_agent(
         cluster: str = "test",
         environment: Mapping[str, str] = {},
         slot: str = "",
-        python: str = sys.executable,
+        python: str | None = None,
     ) -> LiveAgent:
         name = slot or f"node{len(agents) + 1}"
         address = next(loopback_addresses)
         port = 0 if slot else free_port(address)
-        agent = LiveAgent(
-            name, address, port, tmp_path / name, cluster, python=python, is_slot=bool(slot)
-        )
+        agent = LiveAgent(name, address, port, tmp_path / name, cluster, is_slot=bool(slot))
+        agent.python = python or agent.python
         agents.append(agent)
         return agent.start(*options, environment=environment)
 

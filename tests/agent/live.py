@@ -36,6 +36,7 @@ from jupyter_mntrain.model.records.job import (
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.sources.slots import read_slots
 from tests import trusted
+from tests.agent.forking.python import forking_python
 from tests.agent.known_python import give_known_python, keep_known_python
 from tests.waiting import PATIENCE_S, until
 
@@ -78,7 +79,7 @@ class LiveAgent:
     state: Path
     cluster: str = "test"
     process: subprocess.Popen[bytes] | None = None
-    python: str = sys.executable
+    python: str = field(default_factory=forking_python)
     """Of the ranks."""
     is_slot: bool = False
     """Whether its state directory is a place in an allocation."""
@@ -315,7 +316,7 @@ def two_agents(
     state: Path,
     cluster: str,
     environment: Mapping[str, str] = {},
-    python: str = sys.executable,
+    python: str | None = None,
 ) -> Iterator[list[LiveAgent]]:
     """node1 and node2 of a cluster, on ``network``'s addresses .1 and .2, with a core each.
 
@@ -325,7 +326,8 @@ def two_agents(
     for number in (1, 2):
         name, address = f"node{number}", f"{network}.{number}"
         port = free_port(address)
-        made.append(LiveAgent(name, address, port, state / name, cluster, python=python))
+        made.append(LiveAgent(name, address, port, state / name, cluster))
+        made[-1].python = python or made[-1].python
     try:
         for agent, core in zip(made, cycle(os.sched_getaffinity(0)), strict=False):
             agent.start(core=core, environment=environment)

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from tests.agent.light import light_python
 from tests.agent.live import REST_MB, LiveAgent, launch, resident_mb
 from tests.test_package import modules_after
 
@@ -43,14 +42,13 @@ def test_an_agent_starts_light():
 
 @pytest.mark.slow
 def test_an_agent_stays_light_while_it_serves_drivers_and_after_a_job(new_agent):
-    python = light_python()
-    told = new_agent(environment={"PYTHONPROFILEIMPORTTIME": "1"}, python=python)
+    told = new_agent(environment={"PYTHONPROFILEIMPORTTIME": "1"})
     serve(told)
     imported = set(IMPORTED.findall(told.log()))
     assert "jupyter_mntrain.agent.main" in imported
     assert imported.isdisjoint(HEAVY | OTHER_ROOMS)
     # Telling costs memory itself.
-    as_usual = new_agent(python=python)
+    as_usual = new_agent()
     serve(as_usual)
     assert resident_mb(as_usual.process.pid) < REST_MB
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
 from jupyter_mntrain.cluster.agents import distrust
 from jupyter_mntrain.cluster.view import grace_period
+from tests.agent.forking.python import forking_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.near import Open, spec
 from tests.standin.agent import FakeAgent
@@ -46,7 +46,7 @@ def clock() -> FakeClock:
 @pytest.fixture(scope="module")
 def python() -> str:
     """With which the agents run jobs."""
-    return sys.executable
+    return forking_python()
 
 
 @pytest.fixture(scope="module")

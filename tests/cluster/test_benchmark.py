@@ -13,18 +13,11 @@ from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark, benc
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.doctor.benchmark import OPERATIONS, BenchReport
 from jupyter_mntrain.model.records.job import Participant
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 from tests.wording import says
 
 LARGEST = "64 KiB"
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """What is tested does not depend on torchrun."""
-    return light_python()
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.workload.workload import from_path
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.waiting import PATIENCE_S
 from tests.wording import says
@@ -38,12 +37,6 @@ learning_rate = 5e-3
 """
 
 Say = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """What is tested does not depend on torchrun."""
-    return light_python()
 
 
 @pytest.fixture(scope="module")

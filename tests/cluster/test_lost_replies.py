@@ -9,7 +9,7 @@ import pytest
 from jupyter_mntrain.cluster import Cluster, Job, StaticDiscovery
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.records.job import JobSpec
-from tests.agent.light import is_torchrun, light_python
+from tests.agent.forking.python import is_torchrun
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 from tests.cluster.losing_proxy import LosingProxy, Lost, losing
@@ -19,12 +19,6 @@ from tests.waiting import PATIENCE_S
 pytestmark = pytest.mark.slow
 
 SCRIPT = "import time; print('runs', flush=True); time.sleep(600)"
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """What is tested does not depend on torchrun."""
-    return light_python()
 
 
 @pytest.fixture(scope="module")

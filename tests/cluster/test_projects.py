@@ -14,7 +14,6 @@ from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.verbs.verb import Outcome
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.standin.screen import make_context, run_words
 
@@ -33,12 +32,6 @@ print("TOLD", *told, flush=True)
 """
 WEIGHTS = os.urandom(5 << 20)
 """Sent in two parts."""
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """What is tested does not depend on torchrun."""
-    return light_python()
 
 
 @pytest.fixture

@@ -30,6 +30,12 @@ pytestmark = pytest.mark.slow
 JOB_S = 240.0
 """For a small job from launch to end, with torch imported anew by five processes."""
 
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    return sys.executable
+
+
 SCRIPT = """
 import sys, time
 import torch

@@ -11,7 +11,6 @@ from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 from tests.waiting import PATIENCE_S
@@ -20,12 +19,6 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = "import sys, time\nwhile len(sys.argv) > 1: time.sleep(1)\n"
 Do = Callable[..., dict[str, object]]
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """What is tested does not depend on torchrun."""
-    return light_python()
 
 
 @pytest.fixture

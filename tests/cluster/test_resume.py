@@ -34,7 +34,6 @@ from jupyter_mntrain.model.lifecycle.running_changes import changes_of
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.recipe.stored import with_settings
 from jupyter_mntrain.workload.workload import from_path
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 from tests.waiting import until
@@ -71,12 +70,6 @@ at_end = false
 to = []
 """
 """The learning rate is constant, so a run that is given more steps is one that had them at once."""
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """What is tested does not depend on torchrun."""
-    return light_python()
 
 
 class Runs:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cli import main
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.wording import says
 
@@ -27,12 +26,6 @@ microbatches = 4
 steps = 12
 batch_size = 8
 """
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """What is tested does not depend on torchrun."""
-    return light_python()
 
 
 @pytest.mark.slow

@@ -13,7 +13,6 @@ import pytest
 
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.cluster import Cluster
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.cluster.conftest import wait_for
 from tests.train.test_loop import saved_model
@@ -68,7 +67,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]
     network = f"127.{150 + os.getpid() % 100}.{secrets.randbelow(250)}"
     state = tmp_path_factory.mktemp("state")
     environment = {"PYTHONPATH": str(modules)}
-    with two_agents(network, state, "test", environment, light_python()) as made:
+    with two_agents(network, state, "test", environment) as made:
         yield made
 
 

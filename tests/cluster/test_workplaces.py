@@ -23,7 +23,7 @@ from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.last_choices import Memory
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.verbs.verb import Outcome
-from tests.agent.light import light_python
+from tests.agent.forking.python import forking_python
 from tests.agent.live import LiveAgent, free_port, start_request
 from tests.standin.screen import make_context, run_words
 from tests.waiting import until
@@ -39,7 +39,7 @@ def environment(folder: Path) -> Path:
     (folder / "conda-meta").mkdir(parents=True)
     python = folder / "bin" / "python"
     python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nexec {light_python()} "$@"\n')
+    python.write_text(f'#!/bin/sh\nexec {forking_python()} "$@"\n')
     python.chmod(0o755)
     return folder
 

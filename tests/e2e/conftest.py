@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.trust.joining.token import PREFIX
+from tests.agent.forking.python import forking_python
 from tests.agent.known_python import give_asked_pythons
-from tests.agent.light import light_python
 from tests.netlab import Host, HostProcess, Lab, missing, own_lab
 from tests.netlab.terminal import type_on
 from tests.waiting import until
@@ -90,7 +90,7 @@ def join(host: Host, mntrain: str, token: str, *words: str) -> HostProcess:
     joins = lambda: log.read_text().count("has joined") if log.exists() else 0  # noqa: E731
     before = joins()
     state = host.home / ".local" / "state" / "mntrain" / "nodes" / host.name
-    give_asked_pythons(state, (sys.executable, light_python()))
+    give_asked_pythons(state, (sys.executable, forking_python()))
     process = start(host, command, log)
     until(lambda: joins() > before, f"{log} to have joined")
     return process

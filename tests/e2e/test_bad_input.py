@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cli import main
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.wording import says
 
@@ -26,8 +25,8 @@ FEW_MICROBATCHES = RECIPE + '[pipeline]\nschedule = "1f1b"\nmicrobatches = 1\n'
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    state, python = tmp_path_factory.mktemp("state"), light_python()
-    with two_agents("127.91.0", state, "bad", python=python) as agents:
+    state = tmp_path_factory.mktemp("state")
+    with two_agents("127.91.0", state, "bad") as agents:
         yield agents
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent.light import light_python
+from tests.agent.forking.python import forking_python
 from tests.e2e.conftest import CLUSTER, invite, join, ours, up
 from tests.faults.bench import SCRIPT
 from tests.netlab import DATA, Host, Lab, missing, own_lab
@@ -69,7 +69,7 @@ def test_each_direction_is_measured_and_kept_by_its_sender(driver: Host, mntrain
 def test_of_a_job_each_direction_is_divided_by_its_own_capacity_and_measuring_beside_it_is_told(
     driver: Host, mntrain: str
 ) -> None:
-    light = ("--python", light_python())
+    light = ("--python", forking_python())
     job = ours(driver, mntrain, "launch", str(SCRIPT), *MEMBERS, *light)["job_id"]
 
     def summary() -> dict[str, Any]:

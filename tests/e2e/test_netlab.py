@@ -11,7 +11,7 @@ import pytest
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
 from jupyter_mntrain.metrics.recent import RECENT_S
-from tests.agent.light import light_python
+from tests.agent.forking.python import forking_python
 from tests.e2e.conftest import start
 from tests.netlab import DATA, MANAGEMENT, Host, Lab
 from tests.waiting import until
@@ -127,7 +127,7 @@ def test_stop_leaves_no_process_on_any_host_and_a_decoy_lives(lab, run, driver):
     decoy = start(lab.host("node1"), [sys.executable, "-c", DECOY, "-u", script.name], decoy_log)
     until(lambda: "ready" in decoy_log.read_text(), "the decoy to run")
     before = {host.name: host.pids() for host in lab.hosts}
-    members = ("--member", "node1:1", "--member", "node2:1", "--python", light_python())
+    members = ("--member", "node1:1", "--member", "node2:1", "--python", forking_python())
     job = run("launch", str(script), *members)["job_id"]
     until(lambda: [_ranks(host) for host in lab.hosts] == [["0"], ["1"], []], "its ranks", JOB_S)
     assert run("stop", job)["state"] == "canceled"

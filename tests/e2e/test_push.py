@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.light import light_python
+from tests.agent.forking.python import forking_python
 from tests.e2e.conftest import CLUSTER, invite, join, ours, up
 from tests.netlab import DATA, MANAGEMENT, Host, Lab, missing, own_lab
 from tests.waiting import until
@@ -120,7 +120,7 @@ def test_a_recipe_names_what_lies_elsewhere_on_each_node(lab: Lab, mntrain: str)
     ours(driver, mntrain, "push", str(books), "--to", "data:books", timeout_s=120)
     assert (lab.host("node2").home / "disk" / "books" / "one.txt").exists()
     words = ["launch", str(recipe), "--member", "node1:1", "--member", "node2:1", "--wait"]
-    words += ["--python", light_python()]
+    words += ["--python", forking_python()]
     assert ours(driver, mntrain, *words, timeout_s=240)["state"] == "succeeded"
 
 
@@ -131,7 +131,7 @@ def test_two_nodes_are_timed_over_the_network_that_was_named(lab: Lab, mntrain: 
     driver = lab.host("node4")
     jobs = ours(driver, mntrain, "jobs", "--all")
     words = [mntrain, "--cluster", CLUSTER, "--json", "bench", *MEMBERS, "--largest", "1 MiB"]
-    words += ["--python", light_python()]
+    words += ["--python", forking_python()]
     done = driver.run(words, timeout_s=180)
     # A busy machine may be slow, and then says so; what is slow is no business of this test.
     assert done.returncode in (0, 1), done.stderr

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
-from tests.agent.light import is_torchrun, light_python
+from tests.agent.forking.python import forking_python, is_torchrun
 from tests.e2e.conftest import CLUSTER, start
 from tests.faults.table import WRITES_PAGE
 from tests.netlab import Host, HostProcess, Lab
@@ -30,27 +30,14 @@ STARTED_S = 240.0
 """For torch to be imported by two ranks and two torchruns on two busy cores."""
 
 SCRIPT = Path(__file__).with_name("training.py")
-IS_WHOLE = runs_all() or WRITES_PAGE
-"""Whether every job has the real torchrun, and ranks that import torch."""
+IS_LONG = runs_all() or WRITES_PAGE
 
 OVER = ("succeeded", "failed", "canceled")
 
 
-def light() -> tuple[str, ...]:
-    """Options of a job whose subject is neither torchrun nor torch: each import takes 2 s of a
-    core.
-    """
-    return (*without_torch(), *light_launcher())
-
-
-def without_torch() -> tuple[str, ...]:
-    """Options of a job whose subject is not torch."""
-    return () if IS_WHOLE else ("--env", "WITHOUT_TORCH=1")
-
-
-def light_launcher() -> tuple[str, ...]:
-    """Options of a job whose subject is not torchrun."""
-    return () if IS_WHOLE else ("--python", light_python())
+def with_python() -> tuple[str, ...]:
+    """Options of a job."""
+    return () if IS_LONG else ("--python", forking_python())
 
 
 class Bench:
@@ -61,7 +48,6 @@ class Bench:
         self.mntrain = mntrain
         self.first, self.second, self.driver = lab.hosts
         self.job = ""
-        self._is_whole = False
         self._seen: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self._observer = self.driver.popen(
@@ -81,30 +67,24 @@ class Bench:
         assert self._observer.stdout is not None
         self._observer.stdout.close()
 
-    def launch(
-        self, *words: str, code: int = 0, finds: Sequence[str] = (), is_whole: bool = False
-    ) -> dict[str, Any]:
+    def launch(self, *words: str, code: int = 0, finds: Sequence[str] = ()) -> dict[str, Any]:
         """Launch a job of two ranks; its problem as data if it is refused.
 
         Args:
-            is_whole: with the real torchrun, and torch in its ranks; else as :func:`light`.
             finds: kinds of what is said before it, and does not stop it. The doctor runs in front
                 of every launch but those that skip it: it finds what is there, and nothing else.
         """
         for host in (self.first, self.second):
             (host.home / "fault.py").unlink(missing_ok=True)
-        more = words if is_whole else (*light(), *words)
-        said = self.run("launch", str(SCRIPT), "--detach", *more, code=code)
+        said = self.run("launch", str(SCRIPT), "--detach", *with_python(), *words, code=code)
         if code == 0:
-            self.job, self._is_whole = said["job_id"], is_whole
+            self.job = said["job_id"]
             assert [one["kind"] for one in said.get("warnings", ())] == list(finds), said
         return said
 
-    def launch_and_step(
-        self, *words: str, finds: Sequence[str] = (), is_whole: bool = False
-    ) -> None:
+    def launch_and_step(self, *words: str, finds: Sequence[str] = ()) -> None:
         members = ("--member", "node1:1", "--member", "node2:1")
-        self.launch(*members, *words, finds=finds, is_whole=is_whole)
+        self.launch(*members, *words, finds=finds)
         until(lambda: self.latest.get("state") == "running", f"{self.job} to run", STARTED_S)
         until(lambda: self.has_stepped(self.first), "the first steps", STARTED_S)
 
@@ -266,22 +246,16 @@ class Bench:
             self._end()
 
     @contextmanager
-    def left_running(
-        self, begin: Callable[[], object] | None = None, *, is_whole: bool = False
-    ) -> Iterator[None]:
+    def left_running(self, begin: Callable[[], object] | None = None) -> Iterator[None]:
         """A job that makes steps, also after the block: it is the next test's as well.
 
         Args:
             begin: has another one make steps, whatever runs.
-            is_whole: as of :meth:`launch`; a whole one serves other tests as well.
         """
         is_sound = self.latest.get("state") == "running" and not self.latest["stall"]
-        if begin or not is_sound or self._is_whole < is_whole:
+        if begin or not is_sound:
             self._end()
-            if begin:
-                begin()
-            else:
-                self.launch_and_step(is_whole=is_whole)
+            (begin or self.launch_and_step)()
         try:
             yield
         except BaseException:
@@ -292,7 +266,7 @@ class Bench:
         if self.job and self.latest.get("state") not in OVER:
             with suppress(AssertionError, subprocess.TimeoutExpired):
                 type_on(self.driver, ["--cluster", CLUSTER, "kill", self.job], timeout_s=60)
-        self.job, self._is_whole = "", False
+        self.job = ""
 
     def _attempts(self, host: Host, name: str) -> list[Path]:
         return list(self.jobs_directory(host).glob(f"{self.job}/attempt-*/{name}"))

@@ -28,7 +28,7 @@ from jupyter_mntrain.agent.attempt.processes import environment_of
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, JobView
-from tests.agent.light import is_torchrun
+from tests.agent.forking.python import is_torchrun
 from tests.agent.live import LiveAgent, launch, two_agents
 
 STEPS = 60
@@ -187,17 +187,13 @@ class Run:
         return count
 
 
-def search(seeds: Iterable[int], python: str = sys.executable) -> dict[int, str]:
-    """What went wrong, by seed. Prints a line per run.
-
-    Args:
-        python: of the jobs.
-    """
+def search(seeds: Iterable[int]) -> dict[int, str]:
+    """What went wrong, by seed. Prints a line per run."""
     found = {}
     innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1e6)  # train.py"])
     with (
         tempfile.TemporaryDirectory() as state,
-        two_agents("127.96.0", Path(state), "test", python=python) as agents,
+        two_agents("127.96.0", Path(state), "test") as agents,
     ):
         for seed in seeds:
             run = Run(seed, agents)

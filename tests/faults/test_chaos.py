@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agent.light import light_python
 from tests.faults.chaos import search
 
 SEEDS = (12, 422)
@@ -13,4 +12,4 @@ SEEDS = (12, 422)
 
 @pytest.mark.slow
 def test_whatever_happens_a_job_ends_as_it_had_to_and_leaves_nothing() -> None:
-    assert search(SEEDS, light_python()) == {}
+    assert search(SEEDS) == {}

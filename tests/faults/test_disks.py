@@ -13,8 +13,7 @@ import pytest
 from jupyter_mntrain.launch.spec_file import write_spec
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from tests.agent.light import light_python
-from tests.faults.bench import Bench, light_launcher
+from tests.faults.bench import Bench, with_python
 from tests.faults.limits import BOTH, PATIENCE_S, STARTED_WITHIN_S
 from tests.faults.table import Outcome, report
 from tests.netlab import Host
@@ -51,7 +50,7 @@ def test_a_script_that_is_missing_on_one_node_is_named(bench: Bench, tmp_path: P
     script.parent.mkdir()
     script.write_text("import time; time.sleep(600)")
     both = (Participant("node1"), Participant("node2"))
-    spec = JobSpec(entry=(str(script),), participants=both, python=light_python())
+    spec = JobSpec(entry=(str(script),), participants=both)
     job = tmp_path / "job.toml"
     job.write_text(write_spec(spec))
     with bench.cleaned_up(), mounted(bench.second, script.parent, "size=1m"):
@@ -145,7 +144,7 @@ def test_a_disk_that_logs_have_filled_ends_the_job_with_its_reason(bench: Bench)
     with bench.cleaned_up(), mounted(bench.second, bench.jobs_directory(bench.second), "size=4m"):
         refused = bench.launch(*BOTH, code=RefusedError.exit_code)
         assert (refused["kind"], refused["node"]) == ("disk-full", "node2")
-        bench.launch_and_step("--skip-doctor", is_whole=True)  # it is torchrun's output
+        bench.launch_and_step("--skip-doctor")
         since_s = time.time()
         bench.inject(bench.second, "for _ in range(400): print('x' * 100_000)")
         took_s, seen = bench.first_time(
@@ -173,7 +172,7 @@ def train(bench: Bench, where: Path, *words: str, code: int = 0) -> dict[str, An
     """With the built-in trainer, which saves there; its problem if it is refused."""
     recipe = bench.driver.home / "recipe.toml"
     recipe.write_text('[model]\npreset = "llama-tiny"\n')
-    given = (*TRAINER, *light_launcher(), "--set", f"checkpoint.directory={where}", *words)
+    given = (*TRAINER, *with_python(), "--set", f"checkpoint.directory={where}", *words)
     said = bench.run("launch", str(recipe), "--detach", *given, code=code)
     bench.job = said.get("job_id", "")
     return dict(said)

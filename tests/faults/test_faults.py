@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from jupyter_mntrain.model.errors import RefusedError
-from tests.faults.bench import IS_WHOLE, Bench, light_launcher
+from tests.faults.bench import IS_LONG, Bench
 from tests.faults.lasting import Stalls, report_stall
 from tests.faults.limits import PATIENCE_S
 from tests.faults.table import Outcome, report
@@ -35,8 +35,6 @@ class Fails(NamedTuple):
     alone: str
     node: str = "node2"
     rank: int | None = 1
-    is_whole: bool = False
-    """Whether that needs the real torchrun and torch in ranks."""
     is_proved_by: str = ""
     """Another test of the short form."""
 
@@ -59,7 +57,6 @@ FAILS = [
         "terminated",
         10,
         "all nodes end in 1 to 2 s; the others say only 'connection closed by peer'",
-        is_whole=True,
     ),
     Fails(
         "rank gets SIGKILL, as by the kernel when memory runs out",
@@ -114,13 +111,13 @@ FAILS = [
 ]
 
 
-SHORT = [row for row in FAILS if IS_WHOLE or not row.is_proved_by]
+SHORT = [row for row in FAILS if IS_LONG or not row.is_proved_by]
 
 
 @pytest.mark.parametrize("row", SHORT, ids=lambda row: row.fault)
 def test_what_ends_a_job_is_named(bench: Bench, row: Fails) -> None:
     with bench.cleaned_up():
-        bench.launch_and_step(is_whole=row.is_whole)
+        bench.launch_and_step()
         since_s = time.time()
         row.do(bench)
         took_s, seen = bench.first_time(
@@ -191,10 +188,9 @@ def test_what_keeps_a_job_from_its_first_step_is_named(bench: Bench, row: Stalls
     with bench.cleaned_up(), row.do(bench):
         since_s = time.time()
         words = ("--member", "node1:1:eth1", "--member", "node2:1:eth1", "--port", str(PORT))
-        words += light_launcher()  # ranks wait in Gloo
-        refused = bench.launch(*words, code=RefusedError.exit_code, is_whole=True)
+        refused = bench.launch(*words, code=RefusedError.exit_code)
         assert refused["kind"] == row.refused_as
-        bench.launch(*words, "--skip-doctor", is_whole=True)
+        bench.launch(*words, "--skip-doctor")
         took_s, seen = bench.first_time(
             since_s,
             lambda o: o.get("job") == bench.job and o["stall_kind"] == row.kind,

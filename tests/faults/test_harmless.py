@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import start
-from tests.faults.bench import OVER, SCRIPT, STARTED_S, Bench, light
+from tests.faults.bench import OVER, SCRIPT, STARTED_S, Bench, with_python
 from tests.faults.limits import LOST_WITHIN_S, PATIENCE_S
 from tests.faults.table import Outcome, report
 from tests.netlab import MANAGEMENT, Host
@@ -41,7 +41,7 @@ time.sleep(600)
 def test_a_kernel_that_is_killed_harms_nothing(bench: Bench) -> None:
     def begin() -> None:
         program = bench.driver.home / "kernel.py"
-        code = KERNEL.replace("SCRIPT", str(SCRIPT)).replace("OPTIONS", " ".join(light()))
+        code = KERNEL.replace("SCRIPT", str(SCRIPT)).replace("OPTIONS", " ".join(with_python()))
         program.write_text(code)
         known = {one.get("job") for one in bench.seen()}
         start(bench.driver, [sys.executable, str(program)], bench.driver.home / "kernel.log")

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.netlab, pytest.mark.slow]
 def test_what_torch_waits_through_is_named_and_goes_on_when_it_is_mended(
     bench: Bench, row: Stalls
 ) -> None:
-    with bench.left_running(is_whole=True):
+    with bench.left_running():
         since_s = time.time()
         with row.do(bench):
             took_s, seen = bench.first_time(
@@ -56,7 +56,7 @@ def test_another_machine_with_the_address_of_a_node_is_named_and_its_fix_helps(
 ) -> None:
     address = bench.second.data_address
     announce = [sys.executable, "-c", ANNOUNCES, DATA, address]
-    with bench.left_running(is_whole=True):
+    with bench.left_running():
         since_s = time.time()
         bench.driver.run(["ip", "address", "add", f"{address}/32", "dev", DATA])
         try:

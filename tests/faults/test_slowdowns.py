@@ -63,7 +63,7 @@ def slow_code(bench: Bench) -> Iterator[None]:
 def test_a_slower_job_names_who_slows_it_down(
     bench: Bench, fault: str, slow_down: Any, kind: str, rank: int | None
 ) -> None:
-    with bench.left_running(is_whole=True):  # what a rank waits for is known of torch's calls
+    with bench.left_running():
         bench.goes_on(NORMAL_STEPS)
         assert not warnings(bench.latest)
         since_s = time.time()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
-from tests.faults.bench import Bench, without_torch
+from tests.faults.bench import Bench
 from tests.faults.limits import BOTH, PATIENCE_S, STARTED_WITHIN_S
 from tests.faults.table import Outcome, note, report
 from tests.netlab import DATA, Host
@@ -45,8 +45,8 @@ def test_a_port_that_is_stolen_between_lease_and_start_costs_an_attempt(bench: B
     (folder / "sitecustomize.py").write_text(THIEF)
     with bench.cleaned_up():
         since_s = time.time()
-        words = ("--restarts", "1", "--env", f"PYTHONPATH={folder}", *without_torch())
-        bench.launch(*BOTH, *words, is_whole=True)  # it is torchrun that takes the port
+        words = ("--restarts", "1", "--env", f"PYTHONPATH={folder}")
+        bench.launch(*BOTH, *words)
         took_s, seen = bench.first_time(
             since_s, lambda o: o.get("cause_kind") == "port-taken", PATIENCE_S
         )
@@ -173,7 +173,7 @@ def test_a_slow_network_is_taken_if_it_is_named_and_a_silent_name_server_costs_n
             assert sorted(bench.doctor()) == [("reverse-dns", "node1"), ("reverse-dns", "node2")]
             since_s = time.time()
             members = ("--member", "node1:1:eth0", "--member", "node2:1:eth0")
-            (warning,) = bench.launch(*members, finds=["slow-link"], is_whole=True)["warnings"]
+            (warning,) = bench.launch(*members, finds=["slow-link"])["warnings"]
             assert says("the ranks use eth0 (100", warning["cause"])
             assert says("these nodes also share eth1 (1", warning["cause"])
             assert says("omit the interface to use eth1", warning["fix"])

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.wording import says
 
@@ -20,7 +19,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
     state = tmp_path_factory.mktemp("state")
-    with two_agents("127.96.2", state, "tuned", python=light_python()) as agents:
+    with two_agents("127.96.2", state, "tuned") as agents:
         yield agents
 
 

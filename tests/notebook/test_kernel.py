@@ -13,7 +13,6 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from PIL import Image
 
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, addresses_of, two_agents
 from tests.wording import says
 
@@ -71,8 +70,8 @@ BAD = (
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    state, python = tmp_path_factory.mktemp("state"), light_python()
-    with two_agents("127.93.0", state, "books", python=python) as agents:
+    state = tmp_path_factory.mktemp("state")
+    with two_agents("127.93.0", state, "books") as agents:
         yield agents
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import nbformat
 import pytest
 
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.notebook.test_books import BOOKS, FOLDER
 from tests.wording import says
@@ -29,8 +28,8 @@ def test_it_is_a_valid_notebook(name):
 
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    state, python = tmp_path_factory.mktemp("state"), light_python()
-    with two_agents("127.96.0", state, "lessons", python=python) as agents:
+    state = tmp_path_factory.mktemp("state")
+    with two_agents("127.96.0", state, "lessons") as agents:
         yield agents
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.model.records.job import JobSpec
-from tests.agent.light import light_python
+from tests.agent.forking.python import forking_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.waiting import until
 
@@ -30,7 +30,7 @@ Launch = Callable[..., Job]
 @pytest.fixture(scope="module")
 def python() -> str:
     """``test_environment.py`` has the real torchrun, whose variables it reads."""
-    return light_python()
+    return forking_python()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import tomli_w
 
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 from tests.server.live_server import LiveServer
@@ -60,7 +59,7 @@ async def test_a_model_is_pushed_to_a_node_and_a_benchmark_is_canceled(
 async def test_a_job_from_launch_to_stop(
     new_agent: Callable[..., LiveAgent], new_server: Callable[..., LiveServer]
 ) -> None:
-    agent = new_agent(python=light_python())
+    agent = new_agent()
     server = new_server(f"{agent.address}:{agent.port}", cluster=agent.cluster)
     wait_for(lambda: [node["view"]["liveness"] for node in server.get("/nodes")] == ["up"])
     file = {

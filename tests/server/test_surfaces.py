@@ -25,7 +25,6 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.notebook.liveview import LiveView
 from jupyter_mntrain.show.bundles import text_bundle
 from jupyter_mntrain.show.tables.job import status_view
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 from tests.server.live_server import LiveServer
@@ -99,7 +98,7 @@ async def test_one_failure_or_error_has_one_cause_and_one_fix_on_every_surface(
     new_agent: Callable[..., LiveAgent],
     new_server: Callable[..., LiveServer],
 ) -> None:
-    agent = new_agent(python=light_python())
+    agent = new_agent()
     server = new_server(agent.where, cluster=agent.cluster)
     with Cluster(agent.cluster, addresses=[agent.where]) as cluster:
         wait_for(lambda: [node.liveness for node in cluster.nodes()] == ["up"])

@@ -31,9 +31,7 @@ from types import FrameType
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.sources.allocation_book import AllocationBook, AllocationNote
 from jupyter_mntrain.trust.authority import Authority
-from tests.agent.light import write_light_python
 from tests.agent.live import LiveAgent, free_port, free_range
-from tests.searches import runs_all
 from tests.trusted import PASSED_ON, authority, install_drivers, pass_on
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,12 +132,9 @@ def start_agents(cluster: str, output: Path, ending: ExitStack) -> str:
     """Both agents of a cluster, each on a core of its own if there are two; their addresses."""
     addresses = []
     cores = sorted(os.sched_getaffinity(0))
-    # What a page shows does not depend on torchrun, which takes 2 s of a processor on every node.
-    light = output / "state" / cluster / "python"
-    python = sys.executable if runs_all() else write_light_python(light)
     for number, (name, address) in enumerate(NODES[cluster].items()):
         state = output / "state" / cluster / name
-        agent = LiveAgent(name, address, free_port(address), state, cluster, python=python)
+        agent = LiveAgent(name, address, free_port(address), state, cluster)
         ending.callback(agent.end)
         agent.start()
         assert agent.process is not None

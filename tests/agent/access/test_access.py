@@ -25,7 +25,6 @@ from jupyter_mntrain.trust.certificates import (
     pem_of,
 )
 from tests import trusted
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, free_port, launch
 from tests.waiting import until
 
@@ -55,7 +54,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveAgen
     """An agent with a running job whose files and logs hold a secret."""
     address = "127.88.0.1"
     state = tmp_path_factory.mktemp("node1")
-    agent = LiveAgent("node1", address, free_port(address), state, python=light_python())
+    agent = LiveAgent("node1", address, free_port(address), state)
     try:
         agent.start()
         job_id = launch([agent], SCRIPT)

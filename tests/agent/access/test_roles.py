@@ -21,7 +21,6 @@ from jupyter_mntrain.model.records.job import JobRecord, JobSpec
 from jupyter_mntrain.model.records.probes import ProbeListen
 from jupyter_mntrain.trust.certificates import Role, Subject, pem_of
 from tests import trusted
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, free_port, launch
 from tests.rows import same_rows
 from tests.waiting import until
@@ -92,7 +91,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveAgen
     """An agent with a job that has secrets in its environment, files, arguments and log."""
     address = "127.88.1.1"
     state = tmp_path_factory.mktemp("node1")
-    agent = LiveAgent("node1", address, free_port(address), state, python=light_python())
+    agent = LiveAgent("node1", address, free_port(address), state)
     try:
         agent.start()
         job = launch([agent], SCRIPT, environment={"DB_PASSWORD": QUIET})

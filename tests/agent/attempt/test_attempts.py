@@ -1,8 +1,4 @@
-"""Attempts under real agents: start, end, failure, restarted agent.
-
-Where the end of torchrun itself matters, it is the real one; else a light one, as its import takes
-longer than most of these tests.
-"""
+"""Attempts under real agents: start, end, failure, restarted agent."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +18,6 @@ from jupyter_mntrain.model.api import KillRequest, LeaseRequest, StopRequest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.records.metrics import RankEnd, RankStep, journal_decoder
-from tests.agent.light import light_python
 from tests.agent.live import free_port, launch, start_request, two_agents
 from tests.waiting import PATIENCE_S, until
 from tests.wording import says
@@ -53,15 +49,11 @@ SHORT, LONG = STEPS.format(steps=40), STEPS.format(steps=100_000)
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory):
-    """Two agents with the real torchrun, for tests that leave them as they were."""
-    with two_agents("127.92.8", tmp_path_factory.mktemp("pair"), "test") as made:
+    """Two agents whose torchrun no server forks, for tests that leave them as they were."""
+    with two_agents(
+        "127.92.8", tmp_path_factory.mktemp("pair"), "test", python=sys.executable
+    ) as made:
         yield made
-
-
-@pytest.fixture
-def light(new_agent):
-    """Makes agents with a light torchrun."""
-    return partial(new_agent, python=light_python())
 
 
 def journal(agent, job_id, since=0):
@@ -78,9 +70,9 @@ def running(agent, job_id):
     until(lambda: agent.record(job_id).part.ranks[0].step, "a first step")
 
 
-def test_only_this_user_can_read_a_job_even_where_the_directory_was_open(light):
+def test_only_this_user_can_read_a_job_even_where_the_directory_was_open(new_agent):
     """Its record holds the environment, where tokens are."""
-    agent = light()
+    agent = new_agent()
     agent.end()
     old = agent.state / "jobs" / "j-old"
     old.mkdir()
@@ -125,9 +117,9 @@ def test_two_nodes_run_and_leave_nothing(pair):
 
 
 def test_starting_twice_starts_once_and_a_killed_agent_comes_back_with_nothing_missing(
-    light, tmp_path
+    new_agent, tmp_path
 ):
-    agent, gate = light(), tmp_path / "go-on"
+    agent, gate = new_agent(), tmp_path / "go-on"
     script = GATED.format(gate=str(gate))
     job_id = launch([agent], script)
     running(agent, job_id)
@@ -152,8 +144,8 @@ def test_starting_twice_starts_once_and_a_killed_agent_comes_back_with_nothing_m
     assert any(isinstance(line.body, RankEnd) for line in lines)
 
 
-def test_an_agent_that_was_away_at_the_end_still_tells_it(light):
-    agent = light()
+def test_an_agent_that_was_away_at_the_end_still_tells_it(new_agent):
+    agent = new_agent()
     job_id = launch([agent], STEPS.format(steps=60) + "raise SystemExit(3)\n")
     running(agent, job_id)
     agent.kill()
@@ -207,8 +199,8 @@ def test_one_rank_can_be_killed_and_the_cause_says_by_whom(pair):
     assert processes(head, job_id) == {}
 
 
-def test_without_the_head_the_next_participant_ends_the_rest(light):
-    head, second, third = light(), light(), light()
+def test_without_the_head_the_next_participant_ends_the_rest(new_agent):
+    head, second, third = new_agent(), new_agent(), new_agent()
     job_id = launch([head, second, third], LONG)
     for agent in (head, second, third):
         running(agent, job_id)
@@ -222,9 +214,9 @@ def test_without_the_head_the_next_participant_ends_the_rest(light):
     assert processes(second, job_id) == {}
 
 
-def test_a_node_that_lost_its_jobs_ends_the_job_as_failed(light):
+def test_a_node_that_lost_its_jobs_ends_the_job_as_failed(new_agent):
     soon = {"MNTRAIN_LAUNCH_START_PATIENCE_S": "1"}
-    head, other = light(environment=soon), light(environment=soon)
+    head, other = new_agent(environment=soon), new_agent(environment=soon)
     job_id = launch([head, other], LONG)
     running(head, job_id)
     running(other, job_id)
@@ -244,8 +236,8 @@ def test_a_node_that_lost_its_jobs_ends_the_job_as_failed(light):
     assert processes(head, job_id) == {}
 
 
-def test_a_second_attempt_of_a_script_that_failed_goes_on_with_the_numbers_of_the_first(light):
-    agent = light()
+def test_a_second_attempt_of_a_script_that_failed_goes_on_with_the_numbers_of_the_first(new_agent):
+    agent = new_agent()
     job_id = launch([agent], "import json\nimport not_there\n")
     part = agent.ended(job_id).part
     assert part.state == "failed"
@@ -296,9 +288,11 @@ def old_version(tmp_path):
     return {"PYTHONPATH": str(theirs.parent), "PYTHONSAFEPATH": "1"}
 
 
-def test_a_stopped_agent_leaves_its_jobs_running_and_an_upgraded_one_takes_them_up(light, tmp_path):
+def test_a_stopped_agent_leaves_its_jobs_running_and_an_upgraded_one_takes_them_up(
+    new_agent, tmp_path
+):
     """As when systemd restarts it: SIGTERM to the agent alone. Stopping needs no second try."""
-    agent = light()
+    agent = new_agent()
     agent.kill()
     agent.start(environment=old_version(tmp_path))
     assert agent.info().inventory.versions.mntrain == "0.0.1"
@@ -323,8 +317,8 @@ def test_a_stopped_agent_leaves_its_jobs_running_and_an_upgraded_one_takes_them_
     assert processes(agent, job_id) == {}
 
 
-def test_a_killed_keeper_s_duty_falls_to_the_agent(light):
-    agent = light()
+def test_a_killed_keeper_s_duty_falls_to_the_agent(new_agent):
+    agent = new_agent()
     job_id = launch([agent], LONG)
     running(agent, job_id)
     keeper = json.loads((agent.state / "jobs" / job_id / "attempt-1/keeper.json").read_text())

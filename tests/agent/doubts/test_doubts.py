@@ -13,7 +13,6 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import TERMINAL, TRAINER, JobView
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, launch, two_agents
 from tests.train.test_command import write_text
 from tests.train.test_finite import OVERFLOWS
@@ -65,7 +64,7 @@ EAGER = {"MNTRAIN_FAILURE_MEETING_INTERVAL_S": "0.2"}
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
     state = tmp_path_factory.mktemp("doubts")
-    with two_agents("127.97.0", state, "test", EAGER, light_python()) as both:
+    with two_agents("127.97.0", state, "test", EAGER) as both:
         yield both
 
 

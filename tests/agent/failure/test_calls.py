@@ -18,7 +18,6 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.telemetry.startup import STARTUP_DIRECTORY
-from tests.agent.light import light_python
 from tests.agent.live import launch
 from tests.waiting import until
 from tests.wording import says
@@ -225,7 +224,7 @@ with Recorder() as recorder:
 
 @pytest.mark.slow
 def test_a_job_whose_ranks_lost_each_other_says_at_which_call(new_agent) -> None:  # type: ignore[no-untyped-def]
-    agents = [new_agent(python=light_python()) for _ in range(2)]
+    agents = [new_agent() for _ in range(2)]
     job_id = launch(agents, SCRIPT)
 
     def parts() -> list[Any]:

@@ -20,7 +20,6 @@ from jupyter_mntrain.agent.failure.stacks import (
 )
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_SIGNAL
-from tests.agent.light import light_python
 from tests.agent.live import launch
 from tests.waiting import until
 
@@ -159,7 +158,7 @@ dist.destroy_process_group()
 
 @pytest.mark.slow
 def test_a_job_that_hangs_says_which_rank_and_where_and_when_it_goes_on(new_agent) -> None:  # type: ignore[no-untyped-def]
-    agents = [new_agent(python=light_python()) for _ in range(2)]
+    agents = [new_agent() for _ in range(2)]
     job_id = launch(agents, STUCK)
 
     def stalls() -> list[object]:

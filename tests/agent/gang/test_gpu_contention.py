@@ -13,7 +13,6 @@ from jupyter_mntrain.model.ids import JobId, new_job_id
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from tests import waiting
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, start_request, two_agents
 
 pytestmark = pytest.mark.slow
@@ -32,7 +31,7 @@ ENDS = "import os; print('cards', os.environ['CUDA_VISIBLE_DEVICES'], flush=True
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
     environment = {"PYTHONPATH": str(CARDS)}
     state = tmp_path_factory.mktemp("cards")
-    with two_agents("127.92.0", state, "test", environment, light_python()) as both:
+    with two_agents("127.92.0", state, "test", environment) as both:
         yield both
 
 

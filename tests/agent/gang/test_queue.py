@@ -16,7 +16,6 @@ from jupyter_mntrain.model.records.job import (
     TERMINAL,
     JobState,
 )
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, free_port, start_request, two_agents
 from tests.waiting import until
 
@@ -24,7 +23,7 @@ from tests.waiting import until
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
     state = tmp_path_factory.mktemp("queue")
-    with two_agents("127.95.0", state, "test", python=light_python()) as both:
+    with two_agents("127.95.0", state, "test") as both:
         yield both
 
 

@@ -30,7 +30,7 @@ from jupyter_mntrain.model.records.origin import ChangedValue, Earlier, RunningC
 from jupyter_mntrain.model.sources.slots import SLOT_FILE
 from jupyter_mntrain.trust.certificates import Subject
 from tests import trusted
-from tests.agent.light import is_torchrun, light_python
+from tests.agent.forking.python import is_torchrun
 from tests.agent.live import LiveAgent, free_port, launch, two_agents
 from tests.cluster.test_real_agents import processes_of
 from tests.standin.plans import plan_of
@@ -64,7 +64,7 @@ IMPATIENT = {"MNTRAIN_RESTARTS_GIVE_UP_AFTER_S": "10", "MNTRAIN_RESTARTS_LEAVE_O
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
     state = tmp_path_factory.mktemp("restarts")
-    with two_agents("127.93.0", state, "test", python=light_python()) as both:
+    with two_agents("127.93.0", state, "test") as both:
         yield both
 
 
@@ -74,7 +74,7 @@ def three(tmp_path: Path) -> Iterator[list[LiveAgent]]:
     for n in range(1, 4):
         address, state = f"127.93.1.{n}", tmp_path / f"node{n}"
         port = free_port(address)
-        made.append(LiveAgent(f"node{n}", address, port, state, python=light_python()))
+        made.append(LiveAgent(f"node{n}", address, port, state))
     try:
         yield [agent.start(environment=IMPATIENT) for agent in made]
     finally:
@@ -257,7 +257,7 @@ def kind_and_node(plan: Restart | None) -> tuple[Kind, str | None] | None:
 
 @pytest.mark.slow
 def test_an_agent_that_was_away_is_waited_for(tmp_path: Path) -> None:
-    with two_agents("127.94.0", tmp_path, "test", IMPATIENT, light_python()) as agents:
+    with two_agents("127.94.0", tmp_path, "test", IMPATIENT) as agents:
         job_id = launch(agents, SCRIPT, entry=ONCE, max_restarts=1)
         until(lambda: all(steps(agent, job_id) for agent in agents), "the first steps")
         agents[1].kill()

@@ -15,7 +15,6 @@ import pytest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.job import JobView
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, launch, two_agents
 from tests.waiting import until
 from tests.wording import says
@@ -56,27 +55,24 @@ class Case(NamedTuple):
     kind: Kind
     names: str
     exchange: str = EXCHANGE
-    is_light: bool = True
 
 
 CASES = {
-    "a script ends at once": Case("os._exit(77)", Kind.EXIT_CODE, "exit code 77", is_light=False),
+    "a script ends at once": Case("os._exit(77)", Kind.EXIT_CODE, "exit code 77"),
     "an error was handled before": Case(
         "print('KeyError: handled'); os._exit(78)", Kind.EXIT_CODE, "exit code 78"
     ),
-    "a rank ends normally, too early": Case("sys.exit(0)", Kind.ENDED_EARLY, "", is_light=False),
+    "a rank ends normally, too early": Case("sys.exit(0)", Kind.ENDED_EARLY, ""),
     "a rank ends too early, and crashes in a library after its end": Case(
         "import ctypes as c; libc = c.CDLL(None); "
         "libc.__cxa_atexit(c.cast(libc.abort, c.c_void_p), None, None); sys.exit(0)",
         Kind.ENDED_EARLY,
         "",
-        is_light=False,
     ),
     "a crash in C": Case(
         "import ctypes; ctypes.string_at(0)",
         Kind.CRASHED,
         "SIGSEGV in <module> (script.py:8)",
-        is_light=False,
     ),
     "another excepthook": Case(
         "sys.excepthook = lambda *_: None; raise KeyError('label')",
@@ -88,7 +84,6 @@ CASES = {
         Kind.EXCEPTION,
         "OverflowError",
         PATIENT,
-        is_light=False,
     ),
     "the other rank wraps its error": Case("os._exit(9)", Kind.EXIT_CODE, "exit code 9", WRAPPING),
 }
@@ -101,19 +96,8 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]
         yield made
 
 
-@pytest.fixture(scope="module")
-def light_agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
-    state: Path = tmp_path_factory.mktemp("light")
-    with two_agents("127.97.1", state, "test", python=light_python()) as made:
-        yield made
-
-
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_verdict_names_the_rank_and_how_it_ended(
-    request: pytest.FixtureRequest, case: Case
-) -> None:
-    fixture = "light_agents" if case.is_light else "agents"
-    agents: list[LiveAgent] = request.getfixturevalue(fixture)
+def test_the_verdict_names_the_rank_and_how_it_ended(agents: list[LiveAgent], case: Case) -> None:
     script = TRAINING.format(fault=case.fault, exchange=case.exchange)
     job_id = launch(agents, script)
 

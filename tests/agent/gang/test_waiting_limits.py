@@ -9,7 +9,6 @@ import pytest
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, launch, start_request, two_agents
 from tests.waiting import until
 
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[LiveAgent]]:
     state = tmp_path_factory.mktemp("limits")
-    with two_agents("127.93.8", state, "test", python=light_python()) as both:
+    with two_agents("127.93.8", state, "test") as both:
         yield both
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, free_port
 
 
@@ -17,7 +16,7 @@ def agent(tmp_path_factory) -> Iterator[LiveAgent]:
     worker = 100 + int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     address = f"127.{worker}.1.1"
     state = tmp_path_factory.mktemp("node1")
-    made = LiveAgent("node1", address, free_port(address), state, python=light_python())
+    made = LiveAgent("node1", address, free_port(address), state)
     try:
         yield made.start("--link-capacity", "lo=8gbit")
     finally:

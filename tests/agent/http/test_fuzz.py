@@ -13,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, free_port, launch
 from tests.searches import count
 from tests.waiting import until
@@ -146,8 +145,7 @@ METHODS = st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPT
 def agent(tmp_path_factory: pytest.TempPathFactory):
     address = "127.97.0.1"
     state = tmp_path_factory.mktemp("fuzzed")
-    python = light_python()
-    made = LiveAgent("fuzzed", address, free_port(address), state, "fuzz", python=python).start()
+    made = LiveAgent("fuzzed", address, free_port(address), state, "fuzz").start()
     yield made
     made.end()
 

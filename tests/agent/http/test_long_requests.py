@@ -15,7 +15,6 @@ from jupyter_mntrain.agent.access.threads import SLOW_THREADS
 from jupyter_mntrain.model.api import Route, StopRequest
 from jupyter_mntrain.model.records.node import Workplace
 from tests import trusted
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, launch
 from tests.waiting import PATIENCE_S, until
 
@@ -36,7 +35,7 @@ def slow_python(folder: Path, number: int, released: Path) -> Path:
 def test_a_job_is_seen_and_stopped_while_long_requests_wait(
     new_agent: Callable[..., LiveAgent], tmp_path: Path
 ) -> None:
-    agent, released = new_agent(python=light_python()), tmp_path / "released"
+    agent, released = new_agent(), tmp_path / "released"
     job_id = launch([agent], "print('begun', flush=True)\nimport time\ntime.sleep(600)")
     until(lambda: "begun" in agent.get(f"/v1/jobs/{job_id}/log").text, "the job to write")
     # As many as a loop has threads of its own, where all of them waited before.

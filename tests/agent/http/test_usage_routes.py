@@ -10,7 +10,6 @@ import pytest
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.agent_hosts import listed_interfaces
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, launch
 from tests.waiting import until
 
@@ -32,7 +31,7 @@ def known(agent: LiveAgent) -> int:
 def test_an_agent_tells_what_its_node_did_before_and_after_a_restart(
     new_agent: Callable[..., LiveAgent],
 ) -> None:
-    agent = new_agent(python=light_python())
+    agent = new_agent()
     job_id = launch([agent], "pass")
     agent.ended(job_id)
     until(lambda: known(agent) >= 2, "two seconds of history")

@@ -20,7 +20,6 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.metrics import PartChange, journal_decoder
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_slots, write_allocation
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, launch
 from tests.waiting import PATIENCE_S, until
 
@@ -88,10 +87,7 @@ def test_the_record_says_that_the_allocation_ended(
     new_agent: Callable[..., LiveAgent], tmp_path: Path, script: str
 ) -> None:
     brief = {**OF_SLURM, "MNTRAIN_ALLOCATION_RANK_GRACE_S": "1"}
-    python = light_python()
-    agents = [
-        new_agent(slot=f"slurm-{number}", environment=brief, python=python) for number in range(2)
-    ]
+    agents = [new_agent(slot=f"slurm-{number}", environment=brief) for number in range(2)]
     job_id = running(agents, script)
     log = agents[0].state / "jobs" / job_id / "attempt-1" / "log"
     until(lambda: "slurm ['SLURM_JOB_ID']" in log.read_text(), "ranks hear of no other launcher")
@@ -114,7 +110,7 @@ def test_the_record_says_that_the_allocation_ended(
 def test_what_a_person_ended_has_not_failed(
     new_agent: Callable[..., LiveAgent], tmp_path: Path
 ) -> None:
-    agent = new_agent(slot="slurm-0", python=light_python())
+    agent = new_agent(slot="slurm-0")
     job_id = running([agent], STEPS)
     canceled = msgspec.structs.replace(PREEMPTED, kind=Kind.NODES_TAKEN)
     write_allocation(tmp_path, AllocationFile(ending=canceled, is_canceled=True))
@@ -149,7 +145,7 @@ def test_an_agent_that_is_told_early_has_jobs_save_first_if_they_can(
     wish.touch()  # of before its machine was taken
     given = {"MNTRAIN_NOTICE_S": "600", "PYTHONPATH": str(CARDS)}
     first = given | {"CUDA_VISIBLE_DEVICES": "0"}
-    agent = new_agent(slot="slurm-0", environment=first, python=light_python())
+    agent = new_agent(slot="slurm-0", environment=first)
     job_id = running([agent], SAVES if can_save else STEPS, 0)
     assert agent.process is not None
     agent.process.terminate()  # alone, as process 1 of a container

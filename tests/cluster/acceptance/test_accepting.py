@@ -14,7 +14,6 @@ import pytest
 
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.metrics.acceptance.acceptance_report import AcceptanceReport
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, addresses_of
 from tests.cluster.conftest import wait_for
 
@@ -32,12 +31,6 @@ batch_size = 4
 [report]
 to = []
 """
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """``tests/slurm_lab/test_acceptance.py`` accepts nodes with the real torchrun."""
-    return light_python()
 
 
 BUSY_S = 1000.0

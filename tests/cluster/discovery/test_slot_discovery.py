@@ -16,7 +16,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.sources.slots import AllocationFile, read_slots, write_allocation
-from tests.agent.light import light_python
+from tests.agent.forking.python import forking_python
 from tests.cluster.discovery.slot_agent import SlotAgent
 from tests.waiting import until
 
@@ -55,7 +55,7 @@ def start(
 
     def begin(slot: str) -> SlotAgent:
         address = next(loopback_addresses)
-        agent = SlotAgent.start(allocation / slot, token, address, light_python())
+        agent = SlotAgent.start(allocation / slot, token, address, forking_python())
         agents.append(agent)
         return agent
 

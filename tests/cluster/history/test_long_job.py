@@ -9,7 +9,6 @@ from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.thinned.attempt_lines import most_blocks
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent
 from tests.cluster.conftest import wait_for
 
@@ -27,12 +26,6 @@ with Recorder() as recorder:
                       step_s=5.0 if step == {PEAK} else 0.2 + step % 10 / 1000)
     signal.pause()
 """
-
-
-@pytest.fixture(scope="module")
-def python() -> str:
-    """What is tested does not depend on torchrun."""
-    return light_python()
 
 
 def whole(job: Job) -> JobSeries:

@@ -17,7 +17,6 @@ from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
-from tests.agent.light import write_light_python
 from tests.agent.live import LiveAgent, free_port
 
 MEBIBYTE = 1 << 20
@@ -55,7 +54,7 @@ class Run(msgspec.Struct, frozen=True):
 
 @dataclass
 class Ground:
-    """The agent ``node1`` in a mount namespace of its own, with a light torchrun."""
+    """The agent ``node1`` in a mount namespace of its own."""
 
     directory: Path
     agent: LiveAgent = field(init=False)
@@ -65,10 +64,9 @@ class Ground:
     def __post_init__(self) -> None:
         for name in ("small", "sealed", "state"):
             (self.directory / name).mkdir()
-        python = write_light_python(self.directory / "python")
         network = f"127.{100 + os.getpid() % 50}.77.1"
         state = self.directory / "state"
-        self.agent = LiveAgent("node1", network, free_port(network), state, python=python)
+        self.agent = LiveAgent("node1", network, free_port(network), state)
 
     def start(self) -> None:
         mounts = _MOUNTS.format(small=self.directory / "small", sealed=self.directory / "sealed")

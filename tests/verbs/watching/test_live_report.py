@@ -12,7 +12,6 @@ import pytest
 from jupyter_mntrain.cluster import Cluster
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.verbs.watching.report import write_report
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, free_port
 from tests.waiting import PATIENCE_S, until
 
@@ -37,7 +36,7 @@ raise ValueError("rejected: " + os.environ["DB_PASSWORD"])
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveAgent]:
     state = tmp_path_factory.mktemp("reported")
-    made = LiveAgent("node1", "127.88.2.1", free_port("127.88.2.1"), state, python=light_python())
+    made = LiveAgent("node1", "127.88.2.1", free_port("127.88.2.1"), state)
     programs = state / "programs"
     programs.mkdir()
     (programs / "nvidia-smi").write_text(SMI)

@@ -16,7 +16,6 @@ from jupyter_mntrain.model.ids import JobId, new_job_id
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
 from jupyter_mntrain.model.records.lending import Lending
 from tests.agent.gang.test_gpu_contention import CARDS, ENDS, HOLDS, leave
-from tests.agent.light import light_python
 from tests.agent.live import LiveAgent, two_agents
 from tests.waiting import until
 
@@ -97,7 +96,7 @@ def test_a_node_leases_what_is_lent_and_says_so_at_once_and_after_a_restart(
 @pytest.mark.slow
 def test_a_drain_ends_the_running_job_and_the_queued_one_starts_afterwards(tmp_path: Path) -> None:
     cards = {"PYTHONPATH": str(CARDS)}
-    with two_agents("127.98.0", tmp_path, "test", cards, light_python()) as agents:
+    with two_agents("127.98.0", tmp_path, "test", cards) as agents:
         first, second = agents
         say(second, "lend", "--memory", "20GiB")
 
