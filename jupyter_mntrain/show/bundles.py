@@ -8,6 +8,7 @@ from copy import copy
 from typing import Any
 
 import msgspec
+from rich.cells import cell_len
 from rich.color_triplet import ColorTriplet
 from rich.console import Console, RenderableType
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME
@@ -22,10 +23,14 @@ PROGRAM = "%mntrain"
 TEXT_WIDTH = 100
 """Columns that a 1400 pixel wide JupyterLab shows without a horizontal scroll bar."""
 
-HTML = (
+PRE = (
     '<pre style="white-space:pre;overflow-x:auto;line-height:1.35;'
-    'font-family:var(--jp-code-font-family,monospace)">{code}</pre>'
+    'font-family:var(--jp-code-font-family,monospace)">'
 )
+HTML = f"{PRE}{{code}}</pre>"
+
+LONG_LINE = '<span style="white-space:pre-wrap;overflow-wrap:anywhere">{line}</span>'
+"""A sentence goes on in the next line of the page, a command that is copied in none."""
 
 _DEFAULT = ColorTriplet(1, 2, 3)
 """Stands for the default color, which rich writes as black: unreadable on a dark page."""
@@ -42,7 +47,19 @@ def text_bundle(renderable: RenderableType) -> Bundle:
     html = console.export_html(
         theme=_THEME, inline_styles=True, code_format=HTML, clear=False
     ).replace(f"color: {_DEFAULT.hex}", "color: inherit")
-    return {"text/html": html, "text/plain": console.export_text().rstrip()}
+    text = console.export_text()
+    return {"text/html": _with_long_lines(html, text), "text/plain": text.rstrip()}
+
+
+def _with_long_lines(html: str, text: str) -> str:
+    """The page wraps lines that do not fit; tables do."""
+    shown, said = html.split("\n"), text.split("\n")
+    for at, (line, plain) in enumerate(zip(shown, said, strict=False)):
+        is_closed = line.count("<span") == line.count("</span>")
+        if cell_len(plain) > TEXT_WIDTH and is_closed:
+            head, opened, rest = line.rpartition(PRE) if at == 0 else ("", "", line)
+            shown[at] = f"{head}{opened}{LONG_LINE.format(line=rest)}"
+    return "\n".join(shown)
 
 
 def plain_text(renderable: RenderableType) -> str:
