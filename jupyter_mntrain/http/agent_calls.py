@@ -6,7 +6,7 @@ Drivers send them with httpx, which agents do without: it would double their mem
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -213,6 +213,12 @@ class AgentCalls(ABC):
         query = api.BlobQuery(sizes=sizes)
         answer = await self._ask("POST", Route.BLOBS, api.BlobsMissing, query, extra_s=BLOBS_S)
         return answer.sha256s
+
+    async def put_blobs(self, contents: Sequence[bytes]) -> None:
+        """Send small files' contents, whole, which together are no larger than a part of one."""
+        reply = await self.send("PUT", Route.BLOBS, msgspec.msgpack.encode(contents), BLOBS_S)
+        if not reply.is_success:
+            raise refusal(reply.body, self.address, self.node)
 
     async def put_blob(self, sha256: str, part: bytes, *, offset: int, size: int, key: str) -> None:
         """Send a part of a file's content.

@@ -147,7 +147,7 @@ class GangStart(Generic[M]):
             self.asked.append(place)
             try:
                 grants[place.node_id] = await self._lease(*seat)
-                count.one()
+                count.more()
             except NodeError as error:
                 # Ask the other nodes, too: a refusal says more than no answer.
                 self.silent.add(place.node_id)
@@ -201,7 +201,7 @@ class GangStart(Generic[M]):
 
         async def one(place: Placement, member: M) -> T:
             answer = await ask(place, member)
-            count.one()
+            count.more()
             return answer
 
         answers = await asyncio.gather(*(one(*seat) for seat in seats), return_exceptions=True)

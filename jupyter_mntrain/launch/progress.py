@@ -42,9 +42,9 @@ class Count:
     def __post_init__(self) -> None:
         self.progress.report(self.what, 0, self.total)
 
-    def one(self) -> None:
-        """Count one more step."""
-        self._done += 1
+    def more(self, steps: int = 1) -> None:
+        """Count steps that are done."""
+        self._done += steps
         self.progress.report(self.what, self._done, self.total)
 
 

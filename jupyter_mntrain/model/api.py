@@ -37,6 +37,7 @@ GET     /v1/checkpoints?path=                      → NodeCheckpoints in any di
 POST    /v1/jobs/{job}/stacks                      → [RankStack], of the ranks that live here
 POST    /v1/jobs/{job}/ranks/{rank}/kill           KillRequest → JobRecord; only this rank's process
 POST    /v1/blobs                                  BlobQuery → BlobsMissing
+PUT     /v1/blobs                                  MessagePack: small files' contents → {}
 PUT     /v1/blobs/{sha256}?size=&offset=&key=      bytes → {}; parts of one upload, in order
 GET     /v1/blobs/{sha256}?offset=&limit=          → bytes
 POST    /v1/files/manifest                         "ROOT:NAME" → Hashing; ask until it is over

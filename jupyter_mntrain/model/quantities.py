@@ -1,11 +1,14 @@
 """Quantities: parses durations and sizes such as ``90s`` and ``64 KiB``; words for
-numbers and lists.
+numbers and lists; groups of a size.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SPACE = "\u00a0"
 """Between a number and its unit."""
@@ -101,3 +104,18 @@ def listed(names: Sequence[str]) -> str:
 def agreeing(things: Sized, one: str, many: str) -> str:
     """The form of a word that agrees with the number of things."""
     return one if len(things) == 1 else many
+
+
+def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
+    """Split items, in order, into groups of at most ``most_bytes`` (or one item)."""
+    group: list[T] = []
+    held = 0
+    for item in items:
+        size = size_of(item)
+        if group and held + size > most_bytes:
+            yield group
+            group, held = [], 0
+        group.append(item)
+        held += size
+    if group:
+        yield group

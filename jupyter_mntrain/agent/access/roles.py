@@ -30,6 +30,7 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.LEASE, "DELETE"): _GANG,
     (Route.PORT, "GET"): _DRIVERS,
     (Route.BLOBS, "POST"): _DRIVERS,
+    (Route.BLOBS, "PUT"): _DRIVERS,
     (Route.BLOB, "PUT"): _DRIVERS,
     (Route.BLOB, "GET"): _DRIVERS,
     (Route.MANIFEST, "POST"): _DRIVERS,

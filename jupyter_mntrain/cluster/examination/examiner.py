@@ -114,7 +114,7 @@ class Examiner:
                     cause=f"did not answer the doctor within {self.patience_s:g} s",
                 )
             finally:
-                count.one()
+                count.more()
 
         found = list(zip(wanted, await asyncio.gather(*map(ask, wanted)), strict=True))
         return ToldByNodes(

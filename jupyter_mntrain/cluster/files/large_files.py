@@ -160,7 +160,7 @@ class ClusterFiles:
             async with turns:
                 content = await persist(lambda: seat.calls.piece(transfer, piece))
                 await asyncio.to_thread(arriving.write, piece, content)
-            count.one()
+            count.more()
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -187,7 +187,7 @@ class ClusterFiles:
             except MntrainError as error:
                 return error.problem
             finally:
-                count.one()
+                count.more()
 
         answers = await asyncio.gather(*map(one, seats))
         return dict(zip((seat.info.name for seat in seats), answers, strict=True))

@@ -50,7 +50,7 @@ async def ask_participants(
 
     async def ask(client: AgentClient) -> NodeInfo:
         info = await client.node_info()
-        asked.one()
+        asked.more()
         return info
 
     answers = await asyncio.gather(*map(ask, clients), return_exceptions=True)
@@ -75,7 +75,7 @@ async def find_workplaces(
 
     async def look(client: AgentClient) -> FoundWorkplace:
         found = await client.workplace(asked)
-        told.one()
+        told.more()
         return found
 
     return all_or_error(await asyncio.gather(*map(look, clients), return_exceptions=True))

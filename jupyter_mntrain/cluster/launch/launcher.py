@@ -274,7 +274,7 @@ class AgentLauncher:
 
         async def stop(client: AgentClient) -> JobRecord:
             record = await persist(lambda: client.stop(job_id, request), pauses_s=self.pauses_s)
-            told.one()
+            told.more()
             return record
 
         answers = await asyncio.gather(*map(stop, clients), return_exceptions=True)

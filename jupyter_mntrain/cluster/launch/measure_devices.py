@@ -51,7 +51,7 @@ async def measure_devices(
         except MntrainError as error:
             return NodeDevices(client.node, problem=error.problem)
         finally:
-            count.one()
+            count.more()
 
     pairs = zip(participants, clients, strict=True)
     return tuple(await asyncio.gather(*(measured(*pair) for pair in pairs)))

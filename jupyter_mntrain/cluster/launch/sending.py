@@ -17,6 +17,10 @@ from jupyter_mntrain.launch.retry import persist
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.quantities import by_size
+
+FRAME_BYTES = 16
+"""That MessagePack puts around a content, at most."""
 
 PARALLEL = tunables.count("projects.parallel")
 
@@ -74,12 +78,13 @@ async def send_project(
         sent = [Missing(client, sha256, sizes[sha256]) for sha256 in sha256s]
         turns = asyncio.Semaphore(PARALLEL)
 
-        async def one(missing: Missing) -> None:
+        async def some(missing: Sequence[Missing]) -> None:
             async with turns:
                 await source.send(missing)
-            count.one()
+            count.more(len(missing))
 
-        all_or_error(await asyncio.gather(*map(one, sent), return_exceptions=True))
+        bundles = by_size(sent, lambda one: one.size_bytes + FRAME_BYTES, PART_BYTES)
+        all_or_error(await asyncio.gather(*map(some, bundles), return_exceptions=True))
         return Sent(client.node, len(sent), sum(one.size_bytes for one in sent))
 
     done = await asyncio.gather(*(serve(*one) for one in lacks), return_exceptions=True)
@@ -103,18 +108,29 @@ class _Source:
                 return content
         raise _gone()
 
-    async def send(self, missing: Missing) -> None:
-        """Send one content, part by part."""
+    async def send(self, missing: Sequence[Missing]) -> None:
+        """Send contents to a node: those of this machine in one request if they fit into it."""
+        if all(one.size_bytes <= PART_BYTES and self._is_here(one.sha256) for one in missing):
+            contents = [await self._whole(one) for one in missing]
+            await persist(lambda: missing[0].client.put_blobs(contents))
+            return
+        for one in missing:
+            await self._send_parts(one)
+
+    async def _whole(self, missing: Missing) -> bytes:
+        content = await self._part(missing.sha256, 0, None)
+        if sha256_of(content) != missing.sha256:
+            raise _changed()
+        return content
+
+    async def _send_parts(self, missing: Missing) -> None:
         key = secrets.token_hex(8)
         holder = None if self._is_here(missing.sha256) else await self._holder(missing)
         offset = 0
         while offset < missing.size_bytes or offset == 0:
             part = await self._part(missing.sha256, offset, holder)
             if len(part) < min(PART_BYTES, missing.size_bytes - offset):
-                raise SpecError(
-                    "a file of the project changed while it was sent",
-                    fix="launch again once nothing writes to the project",
-                )
+                raise _changed()
             part = part[: missing.size_bytes - offset]
             await persist(
                 lambda part=part, offset=offset: missing.client.put_blob(  # type: ignore[misc]
@@ -167,6 +183,13 @@ def _read_part(sources: Mapping[str, Path], sha256: str, offset: int) -> bytes:
         raise SpecError(
             f"{sources[sha256]}: cannot be read any more: {error.strerror}", fix="launch again"
         ) from None
+
+
+def _changed() -> SpecError:
+    return SpecError(
+        "a file of the project changed while it was sent",
+        fix="launch again once nothing writes to the project",
+    )
 
 
 def _gone() -> RefusedError:

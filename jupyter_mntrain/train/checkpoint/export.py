@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.families import family_of
@@ -43,7 +44,7 @@ from jupyter_mntrain.train.model.adapters import is_adapter, merged
 from jupyter_mntrain.train.model.added_tokens import listed_ends
 from jupyter_mntrain.train.model.decoder import model_directory, published_config
 from jupyter_mntrain.train.model.stages import DTYPES
-from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE, by_size
+from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE
 from jupyter_mntrain.train.world import World, agree, gathered
 
 _NOT_COPIED = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")

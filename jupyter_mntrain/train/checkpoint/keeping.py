@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
@@ -28,7 +29,7 @@ from jupyter_mntrain.train.checkpoint.places import unwritable
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint
 from jupyter_mntrain.train.checkpoint.whole_weights import load_whole
 from jupyter_mntrain.train.model.decoder import whole_model
-from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE, by_size
+from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE
 from jupyter_mntrain.train.world import World, agree, gathered
 
 

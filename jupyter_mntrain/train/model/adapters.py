@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.families import Family, family_of
 from jupyter_mntrain.recipe.parts.adapters import (
     NF4_BLOCK,
@@ -26,7 +27,6 @@ from jupyter_mntrain.recipe.parts.adapters import (
 )
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import ADAPTER, HEAD, StageModule
-from jupyter_mntrain.train.model.weight_files import by_size
 from jupyter_mntrain.train.model.weights import PART_BYTES, generator_of
 
 Weights = Callable[[Mapping[str, torch.Tensor]], dict[str, torch.Tensor]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import pickle
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -20,8 +20,6 @@ from jupyter_mntrain.recipe.families.directories import (
     lacking_weights,
     listed_files,
 )
-
-T = TypeVar("T")
 
 SAMPLES, SAMPLE_BYTES = 64, 4096
 """Of a file of weights that is not read whole, and their size."""
@@ -165,18 +163,3 @@ def _tensors(path: Path) -> dict[str, str] | None:
         return listed_files(path)
     with opened(path) as file:
         return dict.fromkeys(file.names(), path.name)
-
-
-def by_size(items: Iterable[T], size_of: Callable[[T], int], most_bytes: int) -> Iterator[list[T]]:
-    """Split items, in order, into groups of at most ``most_bytes`` (or one item)."""
-    group: list[T] = []
-    held = 0
-    for item in items:
-        size = size_of(item)
-        if group and held + size > most_bytes:
-            yield group
-            group, held = [], 0
-        group.append(item)
-        held += size
-    if group:
-        yield group

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.families import Family, family_of
 from jupyter_mntrain.recipe.families.directories import CONFIG
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.model.weight_files import (
-    by_size,
     files_of,
     opened,
 )

@@ -10,12 +10,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_
 
+from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.families import embedding_weights
 from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import FLOAT32, UPDATED_AT_ONCE_BYTES
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
-from jupyter_mntrain.train.model.weight_files import by_size
 from jupyter_mntrain.train.optimizer.fused_backward import FusedBackward
 from jupyter_mntrain.train.optimizer.precision import MasterUpdate, Update
 from jupyter_mntrain.train.optimizer.rounding import RoundedUpdate

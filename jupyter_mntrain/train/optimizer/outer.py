@@ -12,9 +12,9 @@ from collections.abc import Container, Mapping, Sequence
 import torch
 from torch import nn
 
+from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.train.model.decoder import HEAD
-from jupyter_mntrain.train.model.weight_files import by_size
 from jupyter_mntrain.train.pipeline.replicas import BUCKET_BYTES
 
 _LAYER = re.compile(r"\.(\d+)\.")

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.train.model.weight_files import by_size
+from jupyter_mntrain.model.quantities import by_size
 
 BUCKET_BYTES = tunables.size("train.gradient_bucket_bytes")
 

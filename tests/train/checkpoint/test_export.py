@@ -22,6 +22,7 @@ from transformers import (
 )
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.parse import preset_config
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.sections import ModelSection
@@ -31,7 +32,6 @@ from jupyter_mntrain.train.data.batches import Batch, sample_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.sequences import hold_out, rows_of
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens
-from jupyter_mntrain.train.model.weight_files import by_size
 from tests.train.ranks import run_ranks
 from tests.wording import says, wording
 

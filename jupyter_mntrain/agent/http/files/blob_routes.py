@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+from collections.abc import Iterable
+
+import msgspec
 
 from jupyter_mntrain.agent.attempt.blob_store import UploadPart
 from jupyter_mntrain.agent.http.base import AgentHandler
+from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
-from jupyter_mntrain.launch.project.tree import PART_BYTES
+from jupyter_mntrain.launch.project.tree import PART_BYTES, sha256_of
 from jupyter_mntrain.model.api import BlobQuery, BlobsMissing
 from jupyter_mntrain.model.failure.kinds import Kind
 
 LONGEST_KEY = 32
+
+_contents = msgspec.msgpack.Decoder(list[bytes])
 
 
 class BlobsHandler(AgentHandler):
@@ -19,6 +26,31 @@ class BlobsHandler(AgentHandler):
         query = self.body_as(BlobQuery)
         missing = await asyncio.to_thread(self.node.blobs.missing, query.sizes)
         self.answer(BlobsMissing(sha256s=missing))
+
+    async def put(self) -> None:
+        try:
+            contents = _contents.decode(self.request.body)
+        except msgspec.MsgspecError as error:
+            raise refusal(400, Kind.BAD_REQUEST, f"these are no files' contents: {error}") from None
+        key = secrets.token_hex(8)
+        parts = [
+            UploadPart(
+                who=self.caller.uri,
+                key=key,
+                sha256=sha256_of(content),
+                offset=0,
+                size_bytes=len(content),
+                content=content,
+            )
+            for content in contents
+        ]
+        await asyncio.to_thread(self._take, parts)
+        self.answer({})
+
+    def _take(self, parts: Iterable[UploadPart]) -> None:
+        in_use = projects_in_use(self.node)
+        for part in parts:
+            self.node.blobs.take(part, in_use)
 
 
 class BlobHandler(AgentHandler):
@@ -41,7 +73,11 @@ class BlobHandler(AgentHandler):
             size_bytes=self.number("size", LARGEST),
             content=self.request.body,
         )
-        jobs = self.node.jobs.active()
-        in_use = {job.record.spec.project for job in jobs if job.record.spec.project is not None}
-        await asyncio.to_thread(self.node.blobs.take, part, in_use)
+        await asyncio.to_thread(self.node.blobs.take, part, projects_in_use(self.node))
         self.answer({})
+
+
+def projects_in_use(node: LocalNode) -> set[str]:
+    """Trees of jobs that run or wait here."""
+    specs = [job.record.spec for job in node.jobs.active()]
+    return {spec.project for spec in specs if spec.project is not None}
