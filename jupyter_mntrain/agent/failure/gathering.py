@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import TypeVar
@@ -42,6 +43,11 @@ from jupyter_mntrain.telemetry.interfaces import SYSFS
 AT_LAUNCH_FILE = "at_launch.json"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - not a temporary file
 
+WELL_EVERY_S = 10.0
+"""Interval of noting the network's counters while a job makes progress."""
+BEFORE_S = 5.0
+"""What happened so long before the last progress may be what ended it."""
+
 T = TypeVar("T")
 
 
@@ -72,6 +78,8 @@ class Gathering:
         self._record = record
         self._gpus = gpus
         self._errors = errors
+        self._well: deque[tuple[float, NetworkState]] = deque(maxlen=3)
+        self._progress_s = 0.0
 
     @property
     def _own(self) -> Placement:
@@ -107,6 +115,29 @@ class Gathering:
         """Store what is found as the attempt begins."""
         found = AtLaunch(network=self.network(), gpus=self._cards())
         write_atomically(self._attempt.path / AT_LAUNCH_FILE, msgspec.json.encode(found))
+
+    def note_progress(self, time_s: float) -> None:
+        """Note that the job made progress, and now and then the network's counters.
+
+        Args:
+            time_s: Unix time of the newest.
+        """
+        self._progress_s, now_s = time_s, time.time()
+        is_due = not self._well or now_s - self._well[-1][0] >= WELL_EVERY_S
+        if is_due and now_s - time_s < BEFORE_S:
+            self._well.append((now_s, self.network()))
+
+    def _before(self, at_launch: NetworkState) -> NetworkState:
+        """The network at the launch, with the counters of when the job was last well."""
+        latest = self._progress_s - BEFORE_S
+        well = next((one for at_s, one in reversed(self._well) if at_s <= latest), at_launch)
+        return msgspec.structs.replace(
+            at_launch,
+            carrier_changes=well.carrier_changes,
+            dropped=well.dropped,
+            sent=well.sent,
+            resent=well.resent,
+        )
 
     def network(self, *, sysfs: Path = SYSFS, proc: Path = PROC) -> NetworkState:
         """Read the state of the interface and the counters of this machine's TCP."""
@@ -144,7 +175,7 @@ class Gathering:
         found = Evidence(
             time_s=attempt.clock(),
             network=network,
-            at_launch=before.network if before else None,
+            at_launch=self._before(before.network) if before else None,
             disks=self._try("the disks", lambda: tuple(self._disks()), ()),
             oom_kills=self._try("the OOM killer", lambda: oom_kills_since(attempt.identity), None),
             kernel=self._try("the kernel's log", lambda: fault_lines(attempt.began_s), ()),

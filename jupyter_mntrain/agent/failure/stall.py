@@ -62,6 +62,11 @@ class Watchdog:
         self._places: tuple[object, ...] = ()
 
     @property
+    def progress_s(self) -> float | None:
+        """Unix time of the last progress; ``None`` before the first."""
+        return None if self._last_s is None else self._last_time_s
+
+    @property
     def limit_s(self) -> float:
         if not self._durations:
             return self._exchange_limit_s or FIRST_STEP_S

@@ -8,6 +8,7 @@ import msgspec
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.slowness import SlowPart, judge_slowness
 from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
 
@@ -17,13 +18,20 @@ BETTER_AFTER_S = tunables.seconds("slowness.better_after_s")
 MOST_KEPT = tunables.count("slowness.kept")
 
 
+TIMES_CHANGED = 1.5
+"""A slow-down that is so many times worse or better is told anew."""
+
+
 class SlownessWatch:
     """Watches one attempt."""
 
     def __init__(self) -> None:
         self._first_s: float | None = None
         self._last_s = 0.0
-        self._better: tuple[object, float] | None = None
+        self._told: SlowPart | None = None
+        """What the current slow-down says; ``None``: an earlier agent has said it."""
+        self._other: tuple[SlowPart, float] | None = None
+        """What is seen in its place, and since when."""
 
     def look(
         self, known: tuple[Slowdown, ...], pressures: Mapping[str, Pressure], now_s: float
@@ -37,36 +45,66 @@ class SlownessWatch:
         current = known[-1] if known and known[-1].end_s is None else None
         found = judge_slowness(pressures)
         if found is None:
-            self._first_s = self._better = None
+            self._first_s = self._other = None
             if current is None or now_s - self._last_s < OVER_AFTER_S:
                 return known
             return (*known[:-1], msgspec.structs.replace(current, end_s=now_s))
         self._last_s = now_s
         self._first_s = now_s if self._first_s is None else self._first_s
-        is_unknown = found.problem.kind is Kind.SLOW_JOB
         if current is None:
-            if is_unknown and now_s - self._first_s < UNKNOWN_AFTER_S:
+            if _is_unknown(found.problem) and now_s - self._first_s < UNKNOWN_AFTER_S:
                 return known
+            self._told = found
             return (*known, _slowdown(found))[-MOST_KEPT:]
-        if is_unknown or _place(found) == _place_of(current):
-            self._better = None
+        if self._told is None and _place(found.problem) == _place(current.problem):
+            self._told = found
+        if self._told is not None and _is_same(found, self._told):
+            self._other = None
             return known
-        if self._better is None or self._better[0] != _place(found):
-            self._better = (_place(found), now_s)
-        was_unknown = current.problem.kind is Kind.SLOW_JOB
-        if not was_unknown and now_s - self._better[1] < BETTER_AFTER_S:
+        return self._exchanged(known, current, found, now_s)
+
+    def _exchanged(
+        self, known: tuple[Slowdown, ...], current: Slowdown, found: SlowPart, now_s: float
+    ) -> tuple[Slowdown, ...]:
+        """Another cause in place of the current one, once it has been seen for a while.
+
+        Soon after the beginning the first one was wrong; later it is over, and another has begun.
+        """
+        if self._other is None or not _is_same(found, self._other[0]):
+            self._other = (found, now_s)
+        since_s, began_s = self._other[1], current.problem.time_s or now_s
+        was_unknown = _is_unknown(current.problem)
+        patience_s = BETTER_AFTER_S + UNKNOWN_AFTER_S * _is_unknown(found.problem)
+        if not was_unknown and now_s - since_s < patience_s:
             return known
-        problem = msgspec.structs.replace(found.problem, time_s=current.problem.time_s)
-        return (*known[:-1], Slowdown(problem=problem, label=found.label))
+        is_correction = was_unknown or since_s - began_s < UNKNOWN_AFTER_S + BETTER_AFTER_S
+        is_alike = self._told is not None and _evidence(found) == _evidence(self._told)
+        self._told, self._other = found, None
+        if is_correction or is_alike:
+            return (*known[:-1], _slowdown(found, began_s))
+        over = msgspec.structs.replace(current, end_s=since_s)
+        return (*known[:-1], over, _slowdown(found, since_s))[-MOST_KEPT:]
 
 
-def _slowdown(found: SlowPart) -> Slowdown:
-    return Slowdown(problem=found.problem, label=found.label)
+def _slowdown(found: SlowPart, began_s: float | None = None) -> Slowdown:
+    began_s = found.problem.time_s if began_s is None else began_s
+    problem = msgspec.structs.replace(found.problem, time_s=began_s)
+    return Slowdown(problem=problem, label=found.label)
 
 
-def _place(found: SlowPart) -> tuple[object, ...]:
-    return found.problem.kind, found.problem.node, found.problem.rank
+def _is_unknown(problem: Problem) -> bool:
+    return problem.kind is Kind.SLOW_JOB
 
 
-def _place_of(slowdown: Slowdown) -> tuple[object, ...]:
-    return slowdown.problem.kind, slowdown.problem.node, slowdown.problem.rank
+def _place(problem: Problem) -> tuple[object, ...]:
+    return problem.kind, problem.node, problem.rank
+
+
+def _evidence(found: SlowPart) -> tuple[object, ...]:
+    return *_place(found.problem), found.evidence
+
+
+def _is_same(one: SlowPart, other: SlowPart) -> bool:
+    """Whether there is nothing new to tell."""
+    worse = max(one.times, other.times) / max(min(one.times, other.times), 1e-9)
+    return _evidence(one) == _evidence(other) and one.where == other.where and worse < TIMES_CHANGED

@@ -276,6 +276,8 @@ class LocalJob:
             if isinstance(stall, Stalled) and self.record.part.stall is None:
                 self.change(EvidenceGathered(evidence=self.gathering.evidence()))
             self.change(stall)
+        if (progress_s := self._watchdog.progress_s) is not None:
+            self.gathering.note_progress(progress_s)
         if (pace := self._slowness.look(self.record.part)) is not None:
             self.file.note(pressure=pace.pressure)
             self.add_samples(*pace.loading)

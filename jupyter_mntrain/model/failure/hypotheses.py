@@ -231,7 +231,9 @@ def _signs_of_loss(part: PartStatus, evidence: Evidence) -> Iterable[_Sign]:
 
 
 def _signal_losses(evidence: Evidence) -> int:
-    """How often the cable was disconnected since the launch; the kernel counts both directions."""
+    """How often the cable was disconnected since the job was last well; the kernel counts both
+    directions.
+    """
     before = evidence.at_launch
     if before is None:
         return 0

@@ -41,6 +41,8 @@ class SlowPart(NamedTuple):
     Args:
         explains: how much of the lost time, 0..1.
         times: how many times longer a step takes than before.
+        evidence: the counter that says so.
+        where: the line that a rank is in, if that is the evidence.
         speaks_for: what was measured, as sentences without a full stop.
     """
 
@@ -48,6 +50,8 @@ class SlowPart(NamedTuple):
     label: str
     explains: float
     times: float
+    evidence: str = ""
+    where: str = ""
     speaks_for: tuple[str, ...] = ()
 
 
@@ -151,7 +155,8 @@ def _of_rank(place: _Place, worst: _Place, kind: Kind, change: Change, explains:
         time_s=worst.rank.since_s,
     )
     label = f"{place.node} r{place.rank.rank} {times:.1f}x slower"
-    return SlowPart(problem, label, explains, times, (change.cause,))
+    where = "" if change.is_outer else place.rank.where
+    return SlowPart(problem, label, explains, times, change.evidence, where, (change.cause,))
 
 
 def _links(pressures: Mapping[str, Pressure], worst: _Place) -> Iterator[SlowPart]:
@@ -182,7 +187,7 @@ def _links(pressures: Mapping[str, Pressure], worst: _Place) -> Iterator[SlowPar
             time_s=worst.rank.since_s,
         )
         label = f"link {node} -> {link.peer} {slower:.1f}x slower"
-        yield SlowPart(problem, label, share, times, (change.cause,))
+        yield SlowPart(problem, label, share, times, change.evidence, speaks_for=(change.cause,))
 
 
 def _is_worse(link: LinkPressure, pressures: Mapping[str, Pressure], node: str) -> bool:
@@ -225,7 +230,7 @@ def _unknown(places: Iterable[_Place], worst: _Place) -> SlowPart:
         fix=fix_of(Kind.SLOW_JOB),
         time_s=worst.rank.since_s,
     )
-    return SlowPart(problem, f"{times:.1f}x slower", 0.0, times, (why,))
+    return SlowPart(problem, f"{times:.1f}x slower", 0.0, times, speaks_for=(why,))
 
 
 def _times(worst: _Place) -> float:

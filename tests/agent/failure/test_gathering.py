@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.failure.gathering import Gathering
@@ -205,3 +206,24 @@ def test_nccl_s_last_line_is_by_the_attempts_clock(tmp_path: Path) -> None:
     assert found.nccl_s is not None
     assert found.time_s - found.nccl_s == pytest.approx(30.0, abs=5.0)
     assert gathering(tmp_path).evidence().nccl_s is None, "it was told to say warnings only"
+
+
+def test_what_a_job_has_outlived_is_not_counted_against_its_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, flaps, now_s = gathering(tmp_path), 0, 1000.0
+    read = made.network
+    monkeypatch.setattr(made, "network", lambda: replace(read(), carrier_changes=flaps))
+    monkeypatch.setattr(time, "time", lambda: now_s)
+    made.note_at_launch()
+    for second in range(60):
+        now_s = 1000.0 + second
+        flaps = 2 * (second > 20) + 2 * (second > 57)
+        made.note_progress(now_s)
+    flaps = 6
+    for _ in range(100):  # it stands still
+        now_s += 1.0
+        made.note_progress(1059.0)
+    found = made.evidence()
+    assert found.at_launch is not None
+    assert found.network.carrier_changes - found.at_launch.carrier_changes == 4

@@ -26,10 +26,12 @@ class Change(NamedTuple):
     """What changed.
 
     Args:
+        evidence: the counter that says so.
         kind: of the problem, if this decides it.
         is_outer: whether it comes from outside of the job's own code.
     """
 
+    evidence: str
     cause: str
     fix: str
     kind: Kind | None = None
@@ -43,12 +45,14 @@ def change_of_rank(rank: RankPressure, node: Pressure) -> Change:
             return found
     if rank.where and rank.busy:
         return Change(
+            "stacks",
             f"it is in {rank.where} while the others wait",
             fix_of(Kind.SLOW_RANK, "line"),
             is_outer=False,
         )
     longer = f"{rank.own_s.times:.1f}x longer" if rank.own_s is not None else "longer"
     return Change(
+        "stacks",
         f"it computes {longer}, and nothing that was measured on its machine explains it",
         fix_of(Kind.SLOW_RANK),
         is_outer=False,
@@ -59,7 +63,7 @@ def change_of_loader(rank: RankPressure) -> Change:
     """What changed at a rank that neither computes longer nor waits for others longer."""
     where = f", in {rank.where}" if rank.where else ""
     cause = f"it waits longer for its next batch{where}"
-    return Change(cause, fix_of(Kind.SLOW_LOADER), is_outer=False)
+    return Change("loader", cause, fix_of(Kind.SLOW_LOADER), is_outer=False)
 
 
 def _explains(rank: RankPressure, share: Measure) -> bool:
@@ -74,6 +78,7 @@ def _throttled(rank: RankPressure, _node: Pressure) -> Change | None:
     if not _explains(rank, rank.throttled):
         return None
     return Change(
+        "throttled",
         f"the CPU limit of its control group holds it {rank.throttled.now:.0%} of the time",
         fix_of(Kind.SLOW_RANK, "throttled"),
     )
@@ -83,6 +88,7 @@ def _stopped(rank: RankPressure, _node: Pressure) -> Change | None:
     if not _explains(rank, rank.stopped):
         return None
     return Change(
+        "stopped",
         f"signals stop it {rank.stopped.now:.0%} of the time (SIGSTOP)",
         fix_of(Kind.SLOW_RANK, "stopped"),
     )
@@ -93,6 +99,7 @@ def _disk(rank: RankPressure, _node: Pressure) -> Change | None:
         return None
     in_line = f", in {rank.where}" if rank.where else ""
     return Change(
+        "disk",
         f"it waits in the kernel {rank.disk.now:.0%} of the time{in_line}",
         fix_of(Kind.SLOW_DISK),
         kind=Kind.SLOW_DISK,
@@ -103,6 +110,7 @@ def _swapped(rank: RankPressure, _node: Pressure) -> Change | None:
     if rank.faults.grew < FAULTS_PER_S:
         return None
     return Change(
+        "swapped",
         f"the machine reads back {rank.faults.now:.0f} pages of its memory per second from disk",
         fix_of(Kind.SLOW_RANK, "swapped"),
     )
@@ -122,16 +130,19 @@ def _starved(rank: RankPressure, node: Pressure) -> Change | None:
     if not has_competitor and is_crowded:
         cores = node.others_cores
         return Change(
+            "starved",
             f"other programs use {cores.now:.1f} cores there, and {cores.before:.1f} before, and "
             f"{waits}",
             fix_of(Kind.SLOW_RANK, "crowded"),
         )
     if not has_competitor:
         return Change(
+            "starved",
             f"{waits}, though no other process that is seen here uses much CPU",
             fix_of(Kind.SLOW_RANK, "starved"),
         )
     return Change(
+        "starved",
         f"another process uses {node.competitor_cores:.0%} of a CPU ({node.competitor}), and "
         f"{waits}",
         fix_of(Kind.SLOW_RANK, "competitor"),
@@ -143,6 +154,7 @@ def _clock(_rank: RankPressure, node: Pressure) -> Change | None:
     if clock.before <= 0 or clock.now > (1 - CLOCK_FELL) * clock.before:
         return None
     return Change(
+        "clock",
         f"the CPU's clock fell from {clock.before / 1e9:.1f} to {clock.now / 1e9:.1f} GHz",
         fix_of(Kind.SLOW_RANK, "clock"),
     )
@@ -152,6 +164,7 @@ def _gpu(_rank: RankPressure, node: Pressure) -> Change | None:
     if not node.slowed_gpus:
         return None
     return Change(
+        "gpu",
         f"the clocks of its GPU are lowered ({node.slowed_gpus})",
         fix_of(Kind.SLOW_RANK, "gpu"),
     )
@@ -165,6 +178,7 @@ def _io(rank: RankPressure, node: Pressure) -> Change | None:
     if rank.rest_s.grew < rank.own_s.grew:
         return None
     return Change(
+        "disk",
         f"processes of that machine wait for a disk {node.io.now:.0%} of the time",
         fix_of(Kind.SLOW_DISK),
         kind=Kind.SLOW_DISK,
@@ -188,12 +202,14 @@ def change_of_link(node: str, link: LinkPressure, nodes: Mapping[str, Pressure])
     """What changed at a link."""
     if link.resent.grew >= RESENT:
         return Change(
+            "resent",
             f"{link.resent.now:.0%} of its packets are sent again",
             fix_of(Kind.LINK_SLOW, "resent"),
         )
     if (end := end_with_other_traffic(node, link, nodes)) is not None:
         interface, rate = nodes[end].interface, rough_bit_rate(nodes[end].other_traffic.now)
         return Change(
+            "traffic",
             f"other traffic on {interface} of {end} takes {rate}",
             fix_of(Kind.LINK_SLOW, "traffic", node=end, interface=interface),
         )
@@ -207,6 +223,7 @@ def change_of_link(node: str, link: LinkPressure, nodes: Mapping[str, Pressure])
             f"{link.rtt_s.before * 1e3:.1f}"
         )
     return Change(
+        "rate",
         rates,
         fix_of(Kind.LINK_SLOW),
     )

@@ -92,6 +92,8 @@ class Pipeline:
     send_share: float
     reports: Reports
     fault: Fault | None = None
+    later: tuple[Fault, ...] = ()
+    """Faults that follow, each in the place of the one before."""
     save_every: int = 0
     save_steps: float = 1.0
     evaluate_every: int = 0
@@ -116,6 +118,9 @@ class Pipeline:
         now_s, tick_s, step = 0.0, 1.0, 0
         while now_s < until_s:
             step += 1
+            if self.later and now_s >= self.later[0].begin_s:
+                self.fault, *rest = self.later
+                self.later = tuple(rest)
             end_s, own, added = self._step(step, now_s)
             while tick_s <= end_s:
                 share = (tick_s - now_s) / (end_s - now_s)

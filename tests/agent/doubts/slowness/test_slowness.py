@@ -54,6 +54,31 @@ def test_a_short_burst_is_no_slow_down_and_a_longer_one_ends_when_speed_is_back(
     assert 98 < slowdown.end_s - START_S < 120
 
 
+def test_faults_that_follow_each_other_have_an_entry_each_and_the_last_one_is_told() -> None:
+    faults = [
+        Fault("lossy", 1, begin_s=60.0, times=3.0),
+        Fault("other traffic", 1, begin_s=120.0, times=3.0),
+        Fault("starved", 1, begin_s=180.0, times=3.0),
+        Fault("throttled", 1, begin_s=240.0, times=3.0),
+        Fault("disk", 1, begin_s=300.0, times=3.0, end_s=360.0),
+    ]
+    made = job(faults[0], later=tuple(faults[1:]))
+    told = dict(made.run(400.0))
+    found = told[400.0]
+    assert [(one.problem.kind, one.problem.node) for one in found] == [
+        *(("link-slow", "node2"),) * 2,
+        *(("slow-rank", "node2"),) * 2,
+        ("slow-disk", "node2"),
+    ]
+    assert len({one.problem.fix for one in found}) == len(faults)
+    for entry, fault in zip(found, faults, strict=True):
+        assert entry.problem.time_s is not None
+        assert 0 <= entry.problem.time_s - START_S - fault.begin_s < 20
+    for fault in faults:
+        assert told[fault.begin_s + 40.0][-1].end_s is None, fault
+    assert found[-1].end_s is not None
+
+
 def test_the_first_steps_are_not_judged() -> None:
     made = job(Fault("starved", 1, begin_s=0.0, times=3.0, end_s=3.0))
     assert [known for _, known in made.run(60.0)][-1] == ()
