@@ -1031,7 +1031,8 @@ export interface Call {
  *     Args:
  *         time_s: Unix time, by the clock of the attempt.
  *         network: of the ranks' interface, now.
- *         at_launch: the same when the attempt began; ``None`` if that is unknown.
+ *         at_launch: the same when the attempt began, but its counters as they were when the job was
+ *             last well; ``None`` if that is unknown.
  *         oom_kills: processes that the kernel's OOM killer ended since the attempt began; ``None``
  *             where it does not count them.
  *         kernel: lines of the kernel's log since then that speak of faults.
