@@ -53,8 +53,9 @@ SMALL: dict[str, dict[str, Any]] = {
 
 
 def small_config(family: str, **fields: Any) -> Any:
+    """Of any family, also those that have presets."""
     usual = _IDS if family == "gpt2" else _USUAL
-    chosen = usual | {"initializer_range": 0.1} | SMALL[family] | fields
+    chosen = usual | {"initializer_range": 0.1} | SMALL.get(family, {}) | fields
     return AutoConfig.for_model(family, **chosen)
 
 

@@ -30,6 +30,7 @@ from jupyter_mntrain.train.model.decoder import (
 )
 from jupyter_mntrain.train.model.losses import choose_loss
 from jupyter_mntrain.train.model.putting_off import WeightGradients
+from jupyter_mntrain.train.model.rotations import rotate_by_document
 from jupyter_mntrain.train.model.weights import (
     load_weights,
     refuse_missing_weights,
@@ -189,6 +190,7 @@ def build_modules(
         materialize(stage, _made(make, stage, recipe), device)
         if recipe.trains_adapters:
             add_adapters(stage, recipe)
+        rotate_by_document(stage.causal)
         stage.attention = _attention(recipe, config, stage, device)
         stage.leaves_head = loss != "plain"
         keep_less(stage, recipe, device)

@@ -88,7 +88,10 @@ class Forwards:
         ids, last = ids.to(device), last.to(device)
         if self._sampler is None:
             self._sampler = self._runtime((ids.shape[0], ids.shape[1]), 1, self._choose)
-        positions = torch.arange(ids.shape[1], device=device).expand_as(ids)
+        place = torch.arange(ids.shape[1], device=device).expand_as(ids)
+        # What follows a text is none of it: some models rotate by the length of a text.
+        after = place - last.unsqueeze(1) - 1
+        positions = torch.where(after < 0, place, after)
         texts = Batch(ids, last, positions, len(last))
         with self._not_training(), _as_written(self.recipe):
             chosen = run(self._sampler.eval, self.modules, texts)
