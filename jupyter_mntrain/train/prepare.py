@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-import torch
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.plan.prediction.traffic import shard_bytes
@@ -40,14 +39,13 @@ from jupyter_mntrain.train.model.added_tokens import add_tokens, fit_config
 from jupyter_mntrain.train.model.attention import has_flash_attn, has_varlen
 from jupyter_mntrain.train.model.decoder import (
     StageModule,
-    meta_stage,
     model_directory,
     model_shape,
     read_config,
 )
-from jupyter_mntrain.train.model.stages import build_modules
+from jupyter_mntrain.train.model.stages import DTYPES, build_modules
+from jupyter_mntrain.train.model.weight_check import hold_against_config
 from jupyter_mntrain.train.model.weight_files import fingerprint
-from jupyter_mntrain.train.model.weights import hold_against_config
 from jupyter_mntrain.train.optimizer.algorithms import refuse_missing_grad_dtype
 from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
 from jupyter_mntrain.train.world import Report, World, agree, topology
@@ -75,8 +73,8 @@ class Prepared:
     tokens: Tokens
     summary: tuple[str, ...]
     """Of the data, in lines."""
-    not_taken: str
-    """What files of weights hold besides the model's, as its node's first rank has seen it."""
+    weights: tuple[str, ...]
+    """What becomes of the files' weights, in lines, as its node's first rank has seen them."""
     digests: dict[str, str]
     """Hashes of what must be the same on all ranks."""
     reports: Sequence[Report] = ()
@@ -97,8 +95,7 @@ class Prepared:
             if shared := self.grid.spread_shards(hosts):
                 yield self._crossing(shared, hosts)
         yield from (f"data: {line}" for line in self.summary)
-        if self.not_taken:
-            yield f"weights: {self.not_taken}"
+        yield from (f"weights: {line}" for line in self.weights)
         yield from shown_adapters(self.recipe, self.config.to_dict())
 
     def _crossing(self, shared: Sequence[int], hosts: Sequence[str]) -> str:
@@ -182,13 +179,10 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
     grid = make_grid(recipe, world.size)
     layout = lay_out(recipe, world.size, config.num_hidden_layers)
     place = grid.place_of(world.rank)
-    not_taken = ""
+    weights: list[str] = []
     if reads and recipe.model.path is not None and world.local_rank == 0:
-        whole = range(config.num_hidden_layers)
-        stage = meta_stage(
-            config, whole, first=True, last=True, dtype=torch.float32, attention=None
-        )
-        not_taken = hold_against_config(model_directory(recipe.model), stage.weights(), config)
+        directory = model_directory(recipe.model)
+        weights = hold_against_config(directory, config, DTYPES[recipe.dtype])
     return Prepared(
         recipe=recipe,
         config=config,
@@ -209,7 +203,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
             f"{corpus.description}, sha256 {corpus.digest[:12]}",
             *(summarize(recipe, sources, tokens.counts) if reads else ()),
         ),
-        not_taken=not_taken,
+        weights=tuple(weights),
         digests={
             "recipe": _digest(msgspec.json.encode(recipe)),
             "model": _digest(config.to_json_string().encode()),

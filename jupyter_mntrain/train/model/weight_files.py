@@ -26,6 +26,9 @@ SAMPLES, SAMPLE_BYTES = 64, 4096
 
 INDEX_FILE, SINGLE_FILE = FORMATS[0]
 
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""What safetensors calls those of weights."""
+
 
 class Opened(Protocol):
     """An opened file, or what of it is in memory."""
@@ -35,6 +38,9 @@ class Opened(Protocol):
     def tensor(self, name: str) -> torch.Tensor: ...
 
     def shape(self, name: str) -> tuple[int, ...]: ...
+
+    def dtype(self, name: str) -> str:
+        """As torch calls it, like ``float32``, where weights may have it."""
 
     def __enter__(self) -> Self: ...
 
@@ -61,6 +67,10 @@ class _Safetensors:
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._file.get_slice(name).get_shape())
 
+    def dtype(self, name: str) -> str:
+        found: str = self._file.get_slice(name).get_dtype()
+        return _DTYPES.get(found, found)
+
     def __enter__(self) -> Self:
         self._file.__enter__()
         return self
@@ -86,6 +96,9 @@ class _Pickled:
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._tensors[name].shape)
+
+    def dtype(self, name: str) -> str:
+        return str(self._tensors[name].dtype).removeprefix("torch.")
 
     def __enter__(self) -> Self:
         return self

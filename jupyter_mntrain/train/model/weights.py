@@ -8,24 +8,18 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.quantities import by_size
-from jupyter_mntrain.recipe.families import Family, family_of
-from jupyter_mntrain.recipe.families.directories import CONFIG
+from jupyter_mntrain.recipe.families import Family
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.model.weight_files import (
     files_of,
     opened,
 )
-
-_COMPUTED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias")
-"""What older versions of transformers saved besides weights, and models compute."""
-_MOST_NAMED = 3
 
 PART_BYTES = 256 << 20
 """Most bytes read from a file before it is reopened, see :func:`_read`."""
@@ -131,52 +125,6 @@ def refuse_missing_weights(
             for name, source in names.items():
                 shape, like = found.shape(source), parameters[name]
                 _refuse_other_shape(directory, source, shape, like, grows=name in grows)
-
-
-def hold_against_config(directory: Path, whole: Mapping[str, torch.Tensor], config: Any) -> str:
-    """Compare what a directory's files of weights hold with its config, for the whole model.
-
-    Ranks read only what they compute with, and would each make something else of a contradiction.
-
-    Args:
-        whole: the weights of all layers, without values.
-
-    Returns:
-        What the files hold and the model does not take, in words; empty if there is nothing.
-
-    Raises:
-        RecipeError: embedding and output projection are to be one and differ, or are to be two and
-            there is one.
-    """
-    family = family_of(config.to_dict())
-    files = files_of(directory, lambda _files: ())
-    heads, embeddings = (
-        [one for one in family.names_in_files(name) if one in files]
-        for name in (HEAD, family.embedding_weight)
-    )
-    is_tied = config.tie_word_embeddings
-    says = f"model.path = {directory}: {CONFIG} says tie_word_embeddings = {str(is_tied).lower()}"
-    if embeddings and not heads and not is_tied:
-        fix = f"copy weights that have it, or set that to true if {embeddings[0]} serves as both"
-        raise RecipeError(f"{says}, and the files have no {HEAD}", fix=fix)
-    if heads and embeddings and is_tied:
-        both = [(directory / files[one[0]], one[0]) for one in (heads, embeddings)]
-        if all(path.is_file() for path, _ in both) and not _are_equal(*both):
-            fix = "set that to false to train both, or take one of them out of the files"
-            raise RecipeError(f"{says}, but {heads[0]} and {embeddings[0]} differ", fix=fix)
-    taken = {one for name in whole for one in family.names_in_files(name)} | {*heads}
-    left = sorted(one for one in files if one not in taken and not one.endswith(_COMPUTED))
-    if not left:
-        return ""
-    named = ", ".join(left[:_MOST_NAMED]) + ", …" * (len(left) > _MOST_NAMED)
-    layers = config.num_hidden_layers
-    return f"{len(left)} tensors of {directory} are not in a model of {layers} layers: {named}"
-
-
-def _are_equal(*places: tuple[Path, str]) -> bool:
-    """Whether two tensors of files are the same."""
-    with opened(places[0][0]) as first, opened(places[1][0]) as second:
-        return torch.equal(first.tensor(places[0][1]), second.tensor(places[1][1]))
 
 
 def _wanted(

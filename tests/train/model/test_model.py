@@ -29,7 +29,7 @@ from jupyter_mntrain.train.model.decoder import (
     read_config,
 )
 from jupyter_mntrain.train.model.stages import build_modules
-from jupyter_mntrain.train.model.weights import hold_against_config, load_weights
+from jupyter_mntrain.train.model.weights import load_weights
 from tests.searches import runs_all
 from tests.wording import says, wording
 
@@ -242,35 +242,6 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").unlink()
     with pytest.raises(RecipeError, match=wording("neither")):
         load(like)
-
-
-def test_files_and_config_that_contradict_each_other(tmp_path: Path) -> None:
-    """Told once for the whole model: on one rank, two or three alike."""
-    model = saved("llama-tiny", tmp_path)
-    files, config = tmp_path / "model.safetensors", model.config
-    tensors = {name: one.clone() for name, one in model.state_dict().items()}
-    whole = {name: torch.empty_like(one, device="meta") for name, one in tensors.items()}
-
-    def held(*, tied: bool, **changed: torch.Tensor | None) -> str:
-        config.tie_word_embeddings = tied
-        now = {name: one for name, one in {**tensors, **changed}.items() if one is not None}
-        save_file(now, files)
-        return hold_against_config(tmp_path, whole, config)
-
-    embedding = "model.embed_tokens.weight"
-    assert held(tied=False) == ""
-    with pytest.raises(RecipeError, match=wording("= true, but lm_head.weight and .* differ")):
-        held(tied=True)
-    assert held(tied=True, **{"lm_head.weight": tensors[embedding].clone()}) == ""
-    assert held(tied=True, **{"lm_head.weight": None}) == ""
-    with pytest.raises(RecipeError, match=wording("= false, and the files have no lm_head.weight")):
-        held(tied=False, **{"lm_head.weight": None})
-    computed = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(2)}
-    assert held(tied=False, **computed) == ""
-    more = {f"model.layers.{n}.mlp.up_proj.weight": torch.ones(2, 2) for n in range(6, 11)}
-    said = held(tied=False, **more)
-    assert says("5 tensors", said)
-    assert says("not in a model of 6 layers: model.layers.10.mlp.up_proj.weight", said)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
