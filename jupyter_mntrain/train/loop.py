@@ -17,7 +17,9 @@ from jupyter_mntrain.telemetry.device.gemm import device_name, device_peak
 from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
+from jupyter_mntrain.train.checkpoint.beginning import begin_checksums
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, ModelExport, describe
+from jupyter_mntrain.train.checkpoint.places import directory_of
 from jupyter_mntrain.train.checkpoint.policy import Checkpointing
 from jupyter_mntrain.train.checkpoint.result import TrainResult
 from jupyter_mntrain.train.choosing import settle
@@ -90,6 +92,9 @@ class Trainer:
         self.finite = FiniteCheck(world, chosen(recipe, os.environ), say)
         refuse_missing(recipe, world)
 
+        # A checkpoint is compared with its checksums while data and model are read.
+        checksums = begin_checksums(world, directory_of(recipe, os.environ))
+
         # Data and model. Ranks compare hashes of them.
         ready = prepare(recipe, world, recorder.progress, reads=self.reads)
         self.recipe = recipe = ready.recipe
@@ -127,7 +132,7 @@ class Trainer:
         self.checkpoints = Checkpointing(*run, *learned, self._figures, say)
         users = (self.optimizer, self.meetings, self.checkpoints, self.evaluation, self.output)
         self.changes = SettingChanges(world, recorder, (self, *users), say)
-        self.first_step = self.checkpoints.resume(self.optimizer)
+        self.first_step = self.checkpoints.resume(self.optimizer, checksums)
         if self.checkpoints.directory is not None and world.local_rank == 0:
             describe(recipe, ready.config, ready.tokens, self.checkpoints.directory / DESCRIPTION)
         self.flops_per_token = ready.flops_per_token(ready.grid.place_of(world.rank))

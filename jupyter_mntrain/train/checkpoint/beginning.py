@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RESUME_FROM_VARIABLE, RESUME_STEP_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.whereabouts import in_home
+from jupyter_mntrain.train.checkpoint.checksums import Checksums
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, find_newest
 from jupyter_mntrain.train.world import World
 
@@ -20,12 +22,32 @@ class Beginning(Record, frozen=True):
     found: FoundCheckpoint
 
 
+def begin_checksums(world: World, own: Path | None) -> Checksums:
+    """Begin those that :func:`find_beginning` is going to need, as far as that can be foreseen.
+
+    Args:
+        own: the run's directory.
+    """
+    sums = Checksums()
+    directory = None if own is None else CheckpointDirectory(own)
+    manifests = {} if directory is None else directory.manifests()
+    if directory is not None and manifests:
+        newest = max(manifests.values(), key=lambda one: one.age)
+        here = directory.shards(newest)
+        # A rank reads its own. What others do not have is read by the first that has it.
+        mine = here if world.rank not in here and world.is_head else {world.rank} & {*here}
+        for shard in mine if newest.checksums else ():
+            sums.begin(directory.of(newest.step) / shard_name(shard))
+    return sums
+
+
 def find_beginning(
     world: World,
     own: CheckpointDirectory,
     environment: Mapping[str, str],
     copies: CheckpointDirectory | None = None,
     say: Callable[[str], None] = lambda _line: None,
+    checksums: Checksums | None = None,
 ) -> Beginning | None:
     """Find the checkpoint to go on from; ``None`` to begin at step 1. Collective.
 
@@ -37,6 +59,7 @@ def find_beginning(
         copies: the run's directory on durable storage.
         say: prints a line to the job's log.
         environment: says what was promised to a person who resumed a job.
+        checksums: of :func:`begin_checksums`.
 
     Raises:
         RecipeError: what was promised is not there, or there are checkpoints of which none is
@@ -44,7 +67,8 @@ def find_beginning(
     """
     origin, told = environment.get(RESUME_FROM_VARIABLE), environment.get(RESUME_STEP_VARIABLE)
     promised = int(told) if told else None
-    begin = _newest(world, own, copies, promised if origin is None else None, say)
+    step = promised if origin is None else None
+    begin = _newest(world, own, copies, step, say, checksums)
     found = None if begin is None else begin.found
     if found is None and origin is not None:
         other = CheckpointDirectory(in_home(origin))
@@ -65,17 +89,22 @@ def _newest(
     copies: CheckpointDirectory | None,
     promised: int | None,
     say: Callable[[str], None],
+    checksums: Checksums | None,
 ) -> Beginning | None:
     """The newest of a run's complete checkpoints; its own rather than a copy, unless the copy is
     newer, or alone is what was promised. Collective.
     """
-    copy = None if copies is None else _copy(world, copies, promised, say)
     lost = None
     try:
-        found = find_newest(world, own)
+        found = find_newest(world, own, checksums=checksums)
     except RecipeError as error:  # on every rank alike
         found, lost = None, error
-    if copy is not None and (found is None or _is_better(copy.found, found, promised)):
+    # Storage is slow: a copy is read only if it is to be loaded.
+    for compares in (False, True):
+        copy = None if copies is None else _copy(world, copies, promised, say, compares=compares)
+        if copy is None or (found is not None and not _is_better(copy.found, found, promised)):
+            break
+    else:
         return copy
     if lost is not None:
         raise lost
@@ -87,10 +116,12 @@ def _copy(
     copies: CheckpointDirectory,
     promised: int | None,
     say: Callable[[str], None],
+    *,
+    compares: bool,
 ) -> Beginning | None:
     """The newest complete copy, or that of the promised step. Collective."""
     try:
-        found = find_newest(world, copies, step=promised, finishes=False)
+        found = find_newest(world, copies, step=promised, finishes=False, compares=compares)
     except RecipeError as error:  # on every rank alike; what nodes have themselves may be whole
         if world.is_head:
             say(f"durable copies in {copies.path} are not used: {error.cause}")

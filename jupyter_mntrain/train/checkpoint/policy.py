@@ -26,6 +26,7 @@ from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.beginning import Beginning, find_beginning
+from jupyter_mntrain.train.checkpoint.checksums import Checksums
 from jupyter_mntrain.train.checkpoint.copies.durable import DurableCopies, durable_copies
 from jupyter_mntrain.train.checkpoint.fitting import (
     COMPARED,
@@ -115,8 +116,11 @@ class Checkpointing:
         """This run's checkpoint directory on this node, if it has one."""
         return None if self._directory is None else self._directory.path
 
-    def resume(self, optimizer: Optimizer) -> int:
+    def resume(self, optimizer: Optimizer, checksums: Checksums) -> int:
         """Load the newest checkpoint; return the number of finished steps.
+
+        Args:
+            checksums: begun before.
 
         Raises:
             RecipeError: it was made with another model or other data, or is damaged; or the job
@@ -131,7 +135,9 @@ class Checkpointing:
             self.world, self.recipe, self._directory, self._saying, os.environ
         )
         copies = None if self._durable is None else self._durable.target
-        begin = find_beginning(self.world, self._directory, os.environ, copies, self._saying)
+        own = (self.world, self._directory, os.environ)
+        begin = find_beginning(*own, copies, self._saying, checksums)
+        checksums.end()
         step = 0 if begin is None else begin.found.manifest.step
         if begin is not None:
             self.saved_step = step

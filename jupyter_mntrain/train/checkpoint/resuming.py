@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +21,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.families import embedding_weights
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.checkpoint.checksums import checksum
+from jupyter_mntrain.train.checkpoint.checksums import Checksums
 from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.world import World, gathered
 
@@ -68,12 +67,16 @@ def find_newest(
     *,
     step: int | None = None,
     finishes: bool = True,
+    checksums: Checksums | None = None,
+    compares: bool = True,
 ) -> FoundCheckpoint | None:
     """Return the checkpoint that all ranks resume from; ``None`` to start at the beginning.
 
     Args:
         step: only of this step.
         finishes: publish saves that were interrupted; wrong while a job may still be writing.
+        checksums: that may have been begun already.
+        compares: compare shards with their checksums; else a damaged one may be found.
 
     Raises:
         RecipeError: there are checkpoints, but none is complete. Starting over would delete them.
@@ -88,8 +91,11 @@ def find_newest(
     everybody = gathered(world, mine)
     unreadable = gathered(world, directory.unreadable())
     damaged: dict[int, tuple[int, ...]] = {}
+    sums = checksums or Checksums()
     while (found := choose(everybody)) is not None:
-        told = gathered(world, _damaged(world, directory, found))
+        if not compares:
+            return found
+        told = gathered(world, _damaged(world, directory, found, sums))
         wrong = {shard for some in told for shard in some}
         if not wrong:
             return msgspec.structs.replace(found, damaged=damaged)
@@ -107,22 +113,17 @@ def find_newest(
     return None
 
 
-def _damaged(world: World, directory: CheckpointDirectory, found: FoundCheckpoint) -> list[int]:
+def _damaged(
+    world: World, directory: CheckpointDirectory, found: FoundCheckpoint, sums: Checksums
+) -> list[int]:
     """Shards that this rank is to read and that are not what was saved."""
     manifest, folder = found.manifest, directory.of(found.manifest.step)
+    if not manifest.checksums:
+        return []
     mine = [shard for shard, reader in enumerate(found.readers) if reader == world.rank]
-    return [
-        shard
-        for shard in mine
-        if manifest.checksums and not _is_sound(folder / shard_name(shard), manifest, shard)
-    ]
-
-
-def _is_sound(path: Path, manifest: Manifest, shard: int) -> bool:
-    try:
-        return checksum(path) == manifest.checksums[shard]
-    except OSError:
-        return False
+    paths = {shard: folder / shard_name(shard) for shard in mine}
+    expected = manifest.checksums
+    return [shard for shard, path in paths.items() if not sums.is_of(path, expected[shard])]
 
 
 def _without(held: Held, manifest: Manifest, shards: Sequence[int]) -> Held:

@@ -10,7 +10,9 @@ import pytest
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.train.checkpoint.beginning import find_beginning
+from jupyter_mntrain.train.checkpoint import checksums
+from jupyter_mntrain.train.checkpoint.beginning import begin_checksums, find_beginning
+from jupyter_mntrain.train.checkpoint.checksums import checksum
 from jupyter_mntrain.train.world import World, join_world
 from tests.wording import says
 
@@ -24,8 +26,9 @@ def world() -> Iterator[World]:
 def having(path: Path, *steps: int) -> CheckpointDirectory:
     directory = CheckpointDirectory(path)
     for step in steps:
-        (directory.begin(step) / shard_name(0)).write_bytes(b"x" * 10)
-        directory.publish(Manifest(step, 1, (10,)))
+        shard = directory.begin(step) / shard_name(0)
+        shard.write_bytes(b"x" * 10)
+        directory.publish(Manifest(step, 1, (10,), checksums=(checksum(shard),)))
     return directory
 
 
@@ -70,6 +73,55 @@ def test_what_was_promised_is_taken_though_a_copy_is_newer(world: World, tmp_pat
     assert step_of(world, gone, copies, RESUME_STEP=9) == (copies.path, 9)
     with pytest.raises(RecipeError):
         step_of(world, gone, copies, RESUME_STEP=12)
+
+
+@pytest.fixture
+def summed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files whose checksums are made."""
+    found: list[Path] = []
+
+    def made(path: Path) -> str:
+        found.append(path)
+        return checksum(path)
+
+    monkeypatch.setattr(checksums, "checksum", made)
+    return found
+
+
+def test_checksums_are_made_ahead_and_once(
+    world: World, tmp_path: Path, summed: list[Path]
+) -> None:
+    own = having(tmp_path / "own", 3, 6)
+    newest = own.of(6) / shard_name(0)
+    ahead = begin_checksums(world, own.path)
+    ahead.begin(newest).result()
+    assert summed == [newest]
+    found = find_beginning(world, own, {}, checksums=ahead)
+    assert found is not None
+    assert found.found.manifest.step == 6
+    assert summed == [newest]
+    (own.of(6) / shard_name(0)).write_bytes(b"y" * 10)
+    again = find_beginning(world, own, {}, checksums=begin_checksums(world, own.path))
+    assert again is not None
+    assert again.found.manifest.step == 3
+    assert summed == [newest, newest, own.of(3) / shard_name(0)]
+    assert begin_checksums(world, tmp_path / "none") is not None
+    assert begin_checksums(world, None) is not None
+
+
+def test_a_copy_is_read_only_if_it_is_loaded(
+    world: World, tmp_path: Path, summed: list[Path]
+) -> None:
+    own, copies = having(tmp_path / "own", 3), having(tmp_path / "copies", 3)
+    assert step_of(world, own, copies) == (own.path, 3)
+    assert summed == [own.of(3) / shard_name(0)]
+    having(copies.path, 6, 9)
+    damaged = copies.of(9) / shard_name(0)
+    damaged.write_bytes(b"y" * 10)
+    assert step_of(world, own, copies) == (copies.path, 6)
+    assert summed[-2:] == [damaged, copies.of(6) / shard_name(0)]
+    (copies.of(6) / shard_name(0)).write_bytes(b"y" * 10)
+    assert step_of(world, own, copies) == (own.path, 3)
 
 
 def test_a_damaged_copy_does_not_stop_a_run_that_has_its_own(world: World, tmp_path: Path) -> None:
