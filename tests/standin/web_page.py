@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import Any
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Literal
 
 
 class Listener:
-    """A web page that stores what it is sent, and refuses the first ``busy`` times."""
+    """A web page that stores what it is sent.
 
-    def __init__(self, busy: int = 0) -> None:
+    Args:
+        busy: so many times it does not.
+        how: what it does then: refuses, or hangs for ``HANGS_S``, or closes without an answer.
+    """
+
+    HANGS_S = 1.0
+
+    def __init__(
+        self, busy: int = 0, how: Literal["refuses", "hangs", "closes"] = "refuses"
+    ) -> None:
         self.taken: list[dict[str, Any]] = []
         self.asked = 0
         listener = self
@@ -22,13 +32,17 @@ class Listener:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 if listener.asked > busy:
                     listener.taken.append(json.loads(body))
+                elif how != "refuses":
+                    time.sleep(listener.HANGS_S * (how == "hangs"))
+                    self.close_connection = True
+                    return
                 self.send_response(204 if listener.asked > busy else 503)
                 self.end_headers()
 
             def log_message(self, *words: Any) -> None:
                 pass
 
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/hook?key=123"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 

@@ -65,13 +65,15 @@ class Notices:
         if not self.is_wanted or key in self._events:
             return
         self._events.add(key)
+        task = asyncio.ensure_future(self._send_all(self._notice(event, state, problem)))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send_all(self, notice: Notice) -> None:
+        """Send over each channel; an agent that ends meanwhile is to send again when it is back."""
+        await asyncio.gather(*(self._send(channel, notice) for channel in self._channels))
         with suppress(OSError):  # rather twice than never
             write_atomically(self._told, json.dumps(sorted(self._events)).encode())
-        notice = self._notice(event, state, problem)
-        for channel in self._channels:
-            task = asyncio.ensure_future(self._send(channel, notice))
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
 
     @cached_property
     def _events(self) -> set[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from urllib.parse import urlsplit
 
-from tornado.httpclient import HTTPRequest
+from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from jupyter_mntrain.agent.gang.notice import TIMEOUT_S, Channel, Notice
@@ -35,6 +35,8 @@ class Webhook(Channel):
             answer = await client.fetch(request, raise_error=False)
         except (OSError, ValueError) as error:
             return type(error).__name__
+        except HTTPClientError as error:  # it hung, or closed the connection without an answer
+            return error.message or type(error).__name__
         finally:
             client.close()
         return None if answer.code < 300 else f"status {answer.code}"

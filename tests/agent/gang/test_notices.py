@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from jupyter_mntrain.agent.gang import notices
+from jupyter_mntrain.agent.gang import notices, webhook
 from jupyter_mntrain.agent.gang.notices import Notices, channels_of
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model.environment import WEBHOOK_VARIABLE
@@ -16,13 +16,14 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.standin.jobs import record
 from tests.standin.web_page import Listener
+from tests.waiting import coming
 
 CAUSE = Problem(kind=Kind.OUT_OF_MEMORY, cause="CUDA out of memory", node="node1", rank=Rank(0))
 
 
 @pytest.fixture
 def listener(request) -> Iterator[Listener]:
-    made = Listener(getattr(request, "param", 0))
+    made = Listener(*getattr(request, "param", ()))
     yield made
     made.close()
 
@@ -72,16 +73,20 @@ async def test_a_stall_and_then_the_end_are_two_events(tmp_path, listener):
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("listener", [2], indirect=True)
+@pytest.mark.parametrize(
+    "listener", [(2, "refuses"), (2, "hangs"), (2, "closes")], indirect=True, ids=lambda one: one[1]
+)
 async def test_it_is_tried_again_and_the_address_is_never_logged(
     tmp_path, listener, monkeypatch, caplog
 ):
     monkeypatch.setattr(notices, "AGAIN_AFTER_S", 0.01)
+    monkeypatch.setattr(webhook, "TIMEOUT_S", listener.HANGS_S / 4)
     hook = notices_of(job_with(tmp_path, listener.url))
     with caplog.at_level("INFO", logger="mntrain.agent"):
         hook.tell_stall(CAUSE)
         await sent(hook)
     assert (listener.asked, len(listener.taken)) == (3, 1)
+    assert [one.levelname for one in caplog.records] == ["WARNING", "WARNING", "INFO"]
     assert "127.0.0.1" in caplog.text
     assert "key=123" not in caplog.text
 
@@ -94,7 +99,23 @@ async def test_a_page_that_is_not_there_ends_nothing(tmp_path, monkeypatch, capl
     hook.tell_stall(CAUSE)
     await sent(hook)
     assert len(caplog.records) == notices.TRIES
+    assert hook._told.exists()
     assert "key=123" not in caplog.text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("listener", [(1, "hangs")], indirect=True)
+async def test_an_agent_that_ends_while_it_tells_tells_again_when_it_is_back(tmp_path, listener):
+    job = job_with(tmp_path, listener.url)
+    ended = notices_of(job)
+    ended.tell_stall(CAUSE)
+    await coming(lambda: listener.asked)
+    (task,) = ended._sending
+    task.cancel()
+    back = notices_of(job)
+    back.tell_stall(CAUSE)
+    await sent(back)
+    assert len(listener.taken) == 1
 
 
 @pytest.mark.anyio
