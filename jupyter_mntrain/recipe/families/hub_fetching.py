@@ -23,6 +23,7 @@ import msgspec
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_id, snapshot
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.recipe.families.directories import (
     CONFIG,
     FORMATS,
@@ -126,7 +127,7 @@ def main(arguments: Sequence[str]) -> int:
         if what == "fetch" and not found.trouble and not found.is_offline:
             found = _fetch(model, found)
     except Exception as error:  # noqa: BLE001 - huggingface_hub's HTTP client changes by version
-        found = HubReport(trouble=_trouble(error), said=_first_line(error))
+        found = HubReport(trouble=_trouble(error), said=first_line(error))
     _tell(found)
     return 0
 
@@ -147,7 +148,7 @@ def _find(model: HubId, *, is_whole: bool) -> HubReport:
     except Exception as error:
         if (found := _cached(model, is_whole=is_whole)) is None:
             raise
-        return msgspec.structs.replace(found, said=_first_line(error))
+        return msgspec.structs.replace(found, said=first_line(error))
     sizes = {one.rfilename: one.size or 0 for one in told.siblings or ()}
     if CONFIG not in sizes:
         return HubReport(trouble="no-config")
@@ -270,11 +271,6 @@ def _trouble(error: Exception) -> Trouble:
     names = {one.__name__ for one in type(error).__mro__}
     usual: Trouble = "silent" if names & _SILENCES else "other"
     return next((name for kind, name in kinds if isinstance(error, kind)), usual)
-
-
-def _first_line(error: Exception) -> str:
-    lines = (line.strip() for line in str(error).splitlines())
-    return next(filter(None, lines), type(error).__name__)
 
 
 def _tell(report: HubReport) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.recipe.parts.data import DataSection
 
 _MOST_REFUSED = 1000
@@ -109,5 +110,4 @@ class BadRows:
         left = self._counts[what] - 1
         if not left:
             return first.cause
-        rest = ", ".join(one.where for one in others) + (", …" if left > len(others) else "")
-        return f"{first.cause} (and {left} more: {rest})"
+        return f"{first.cause} (and {left} more: {some_of([one.where for one in others], left)})"

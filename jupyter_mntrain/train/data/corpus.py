@@ -14,6 +14,7 @@ import msgspec
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.recipe.parts.data import (
     DATA_FILES,
     PYTHON_LIBRARY,
@@ -50,8 +51,6 @@ _EVALUATED = re.compile(r"(test|validation|valid|val|dev|eval)(?![a-z])", re.IGN
 
 LeftOut = dict[str, list[str]]
 """Files that are not read, by the reason."""
-
-_MOST_NAMED = 3
 
 
 class Located(msgspec.Struct, frozen=True):
@@ -261,23 +260,19 @@ def _corpus(
     digest.update("".join(f"\0{name}={role}" for name, role in roles).encode())
     description = f"{name}, {len(kept)} file{'s' * (len(kept) > 1)}"
     for why, names in left_out.items():
-        description += f"; {len(names)} left out, which are {why}: {_named(names)}"
+        description += f"; {len(names)} left out, which are {why}: {some_of(names)}"
     description += _repeated(by_content.values())
     if held := _held_out([path.relative_to(root) for path in kept]):
-        description += f"; also trained on: {_named(held)}"
+        description += f"; also trained on: {some_of(held)}"
     return Corpus(
         description=description, digest=digest.hexdigest(), files=tuple(kept), section=section
     )
 
 
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED)
-
-
 def _repeated(by_content: Iterable[Sequence[str]]) -> str:
     """Files that are one and the same: most likely nobody means to train on them twice."""
     return "".join(
-        f"; {len(alike)} files are the same, all trained on: {_named(alike)}"
+        f"; {len(alike)} files are the same, all trained on: {some_of(alike)}"
         for alike in by_content
         if len(alike) > 1
     )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.encoding.reading import ReadCounts
@@ -78,8 +79,7 @@ def _changes(section: DataSection, tokens: Sequence[Tokens], counts: ReadCounts)
     if counts.split:
         yield f"{counts.split:,} conversations longer than a sequence were split between turns"
     for kind in counts.skipped:
-        more = ", …" if kind.count > len(kind.examples) else ""
         yield (
             f"{kind.count:,} of {counts.rows:,} rows skipped: {kind.what} "
-            f"({', '.join(kind.examples)}{more})"
+            f"({some_of(kind.examples, kind.count)})"
         )
