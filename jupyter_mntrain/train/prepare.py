@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import msgspec
 import numpy as np
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.plan.prediction.traffic import shard_bytes
 from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.families import family_of, normal
@@ -51,6 +53,7 @@ from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
 from jupyter_mntrain.train.world import Report, World, agree, topology
 
 WAITING = "waiting for the other ranks"
+_SEE_TRACEBACK = "see that rank's traceback in the log"
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,12 @@ def prepare(
         raise
     except OSError as error:
         agree(world, RecipeError(str(error), fix="check the file it names"))
+        raise
+    except Exception as error:
+        # The other ranks would only learn that this one no longer answers.
+        what = RecipeError(f"{type(error).__name__}: {first_line(error)}", fix=_SEE_TRACEBACK)
+        with suppress(RecipeError):
+            agree(world, what)
         raise
     waiting = Tally(progress, WAITING)
     reports = agree(world, digests=ready.digests)

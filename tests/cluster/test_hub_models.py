@@ -78,7 +78,7 @@ def test_a_model_without_a_tokenizer_is_refused_before_it_is_fetched(
     tell: Tell, spec: JobSpec, tmp_path: Path
 ) -> None:
     tell(files=FILES[:2])
-    with pytest.raises(RecipeError, match=wording("org/tiny: no tokenizer.json")):
+    with pytest.raises(RecipeError, match=wording("org/tiny: no tokenizer")):
         asyncio.run(with_hub_commit(spec))
     trains = spec_of(f'[model]\npath = "{ID}"\n[data]\ntokenizer = "train"\n', directory=tmp_path)
     placed = asyncio.run(with_hub_commit(trains))
@@ -87,7 +87,7 @@ def test_a_model_without_a_tokenizer_is_refused_before_it_is_fetched(
     # What the cache has says nothing of the model, until its files are needed.
     tell(files=FILES[:2], is_offline=True, is_listed=False)
     placed = asyncio.run(with_hub_commit(spec))
-    with pytest.raises(RecipeError, match=wording("snapshot: no tokenizer.json")):
+    with pytest.raises(RecipeError, match=wording("snapshot: no tokenizer")):
         bring(placed, is_fetched=True)
 
 

@@ -25,7 +25,7 @@ def test_large_things_are_asked_for_by_name(tmp_path: Path):
     asked = question_of_recipe(from_cell(text, directory=tmp_path).recipe)
     assert [(one.use, one.path) for one in asked.paths] == [
         ("model", "models:llama"),
-        ("tokenizer", "models:llama/tokenizer.json"),
+        ("tokenizer", "models:llama"),
         ("data", str(tmp_path / "corpus.txt")),
     ]
 

@@ -35,7 +35,7 @@ from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuest
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.recipe.changes.settings import setting_of
-from jupyter_mntrain.recipe.families.directories import TOKENIZER, no_tokenizer, refuse_directory
+from jupyter_mntrain.recipe.families.directories import lacking_tokenizer, refuse_directory
 from jupyter_mntrain.recipe.families.hub_fetching import HubReport, has_weights, lost_files
 from jupyter_mntrain.recipe.families.hub_troubles import hub_error, hub_note
 from jupyter_mntrain.recipe.sections import Recipe
@@ -82,8 +82,9 @@ async def with_hub_commit(
 
 
 def _refuse_no_tokenizer(recipe: Recipe, asked: HubId, found: HubReport) -> None:
-    if recipe.data.tokenizer == "auto" and TOKENIZER not in found.files:
-        raise no_tokenizer(asked if found.is_listed else found.directory)
+    lacking = lacking_tokenizer(found.files, asked if found.is_listed else found.directory)
+    if recipe.data.tokenizer == "auto" and lacking is not None:
+        raise lacking
 
 
 async def bring_hub_model(

@@ -20,7 +20,6 @@ from jupyter_mntrain.model.records.doctor.machine import (
     PathUse,
 )
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.recipe.families.directories import TOKENIZER
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import written_recipe
 
@@ -76,10 +75,9 @@ def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> Mach
     if recipe is None:
         return MachineQuestion(python=python)
     model = None if hub_copy(recipe.model.path) else recipe.model.path
-    has_tokenizer = model is not None and recipe.data.tokenizer == "auto"
     wanted: tuple[tuple[PathUse, str | None], ...] = (
         ("model", model),
-        ("tokenizer", f"{model}/{TOKENIZER}" if has_tokenizer else None),
+        ("tokenizer", model if recipe.data.tokenizer == "auto" else None),
         *(("data", path) for path in recipe.data.paths),
         ("chat template", recipe.data.chat_template),
         ("checkpoints", recipe.checkpoint.directory),

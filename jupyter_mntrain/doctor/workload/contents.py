@@ -90,11 +90,13 @@ class WholeModel(NodeCheck):
     title = "Model"
     looks_at = (
         "of a job: whether the trainer can use its model's folder: the family is described, no "
-        "adapter or quantized weights, and all files that its index lists"
+        "adapter or quantized weights, all files that its index lists, and a tokenizer"
     )
 
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
-        models = [one for one in facts.paths if one.use == "model" and one.kind in THERE]
+        models = [
+            one for one in facts.paths if one.use in ("model", "tokenizer") and one.kind in THERE
+        ]
         for one in models:
             if one.trouble is not None:
                 return self.found("stops", node, "unusable", one.trouble)

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
 from jupyter_mntrain.model.text.foreign import shown_line
 
 READ: Final[tuple[PathUse, ...]] = (
-    *("working directory", "script", "model", "tokenizer", "data", "chat template"),
+    *("working directory", "script", "model", "data", "chat template"),
 )
 """What a job does with the paths that it reads."""
 
@@ -24,16 +24,14 @@ class JobPaths(Check):
     id = "job-paths"
     title = "Job's files"
     looks_at = (
-        "of a job: its model, tokenizer, data, chat template, working directory and script, which "
-        "it reads there"
+        "of a job: its model, data, chat template, working directory and script, which it reads "
+        "there"
     )
 
     def findings(self, case: Case) -> Iterable[Finding]:
         for node in case.nodes:
             read = [one for one in node.facts.paths if one.use in READ] if node.facts else []
             lost = [one for one in read if one.kind in ("missing", "unreadable")]
-            if any(one.use == "model" for one in lost):  # its tokenizer is in its folder
-                lost = [one for one in lost if one.use != "tokenizer"]
             yield from (self._judged(case, node, one) for one in lost)
             if read and not lost:
                 yield self.passed(node, "there")
@@ -55,8 +53,6 @@ class JobPaths(Check):
         there = f", and is on {has.name}{_shown_target(has, lost)}" if has else " on any node"
         remedy = None
         fix = "correct the path: it is one on the nodes"
-        if lost.use == "tokenizer":
-            fix = 'copy it there, or set data.tokenizer = "train"'
         if has is not None:
             fix = f"copy it to {node.name}, or mount it there, or correct the path"
         if has is not None and is_large_name(_asked(lost)) and lost.use in ("model", "data"):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple, NoReturn
 
 from jupyter_mntrain.launch.files.hub_names import hub_id
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.recipe.families import refuse_unknown
 
 CONFIG: Final = "config.json"
 ADAPTER_CONFIG: Final = "adapter_config.json"
+GENERATION: Final = "generation_config.json"
 TOKENIZER: Final = "tokenizer.json"
+TOKENIZERS: Final = ((TOKENIZER,), ("tokenizer.model",), ("vocab.json", "merges.txt"))
+"""Files of a tokenizer; transformers converts the others into the first."""
 
 
 class WeightFormat(NamedTuple):
@@ -56,17 +60,26 @@ def refuse_directory(directory: Path, path: str) -> None:
         )
     if not (directory / CONFIG).is_file():
         _refuse(f"{place}: no {CONFIG} in it", "use a Hugging Face model directory")
-    refuse_unknown(_config(directory / CONFIG, place), place)
+    refuse_unknown(read_object(directory / CONFIG, place), place)
 
 
-def no_tokenizer(path: object) -> RecipeError:
-    """The error of a model without a tokenizer, which its recipe needs.
+def lacking_tokenizer(names: Collection[str], path: object) -> RecipeError | None:
+    """What a model without a tokenizer lacks; ``None`` if it has one.
 
     Args:
+        names: of its files.
         path: as the recipe has it.
     """
-    cause = f"model.path = {path}: no {TOKENIZER} in it"
-    return RecipeError(cause, fix='copy it there, or set data.tokenizer = "train"')
+    if tokenizer_files(names):
+        return None
+    kinds = " nor ".join(" with ".join(one) for one in TOKENIZERS)
+    cause = f"model.path = {path}: no tokenizer: neither {kinds}"
+    return RecipeError(cause, fix="copy the tokenizer there that the model was trained with")
+
+
+def tokenizer_files(names: Collection[str]) -> tuple[str, ...]:
+    """The files that transformers makes a tokenizer of, if there are any."""
+    return next((one for one in TOKENIZERS if all(name in names for name in one)), ())
 
 
 def lacking_weights(directory: Path, path: str) -> RecipeError | None:
@@ -92,25 +105,65 @@ def listed_files(listing: Path) -> dict[str, str]:
     """The file of each tensor, by an index.
 
     Raises:
+        RecipeError: it cannot be read, or names a file elsewhere.
+    """
+    files = read_object(listing).get("weight_map")
+    if not isinstance(files, dict):
+        raise unreadable(listing, 'it has no object "weight_map"')
+    found = {name: str(file) for name, file in files.items()}
+    if strange := [one for one in found.values() if one != PurePath(one).name]:
+        raise unreadable(listing, f"it names {strange[0]}, which is no file of the model")
+    return found
+
+
+def read_object(file: Path, place: object = None) -> dict[str, Any]:
+    """A JSON file of a model, which holds an object.
+
+    Args:
+        place: of the model, for the message; by default the file's folder.
+
+    Raises:
         RecipeError: it cannot be read.
     """
     try:
-        files: dict[str, str] = json.loads(listing.read_bytes())["weight_map"]
-        return {name: str(file) for name, file in files.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        cause = f"model.path = {listing.parent}: cannot read {listing.name}: {reason}"
-        raise RecipeError(cause, fix="copy the file again") from None
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise unreadable(file, error, place) from None
+    if not isinstance(found, dict):
+        raise unreadable(file, "it holds no JSON object", place)
+    return found
 
 
-def _config(file: Path, place: str) -> dict[str, Any]:
-    try:
-        config = json.loads(file.read_bytes())
-    except (OSError, ValueError) as error:
-        _refuse(f"{place}: cannot read {CONFIG}: {error}", "copy the file again")
-    if not isinstance(config, dict):
-        _refuse(f"{place}: {CONFIG} is not an object", "copy the file again")
-    return config
+def read_generation(directory: Path) -> dict[str, Any]:
+    """A model's generation settings; none if it has no file of them.
+
+    Raises:
+        RecipeError: they cannot be read.
+    """
+    file = directory / GENERATION
+    settings = read_object(file) if file.is_file() else {}
+    if not all(isinstance(one, int) for one in listed_ends(settings.get("eos_token_id"))):
+        raise unreadable(file, f"eos_token_id = {settings['eos_token_id']} is no id of a token")
+    return settings
+
+
+def listed_ends(eos_token_id: Any) -> list[Any]:
+    """What a config or generation settings may have as one id, several or none."""
+    if eos_token_id is None:
+        return []
+    return eos_token_id if isinstance(eos_token_id, list) else [eos_token_id]
+
+
+def unreadable(
+    file: Path, why: BaseException | str, place: object = None, *, fix: str = "copy the file again"
+) -> RecipeError:
+    """The error of a model's file that cannot be read.
+
+    Args:
+        place: of the model; by default the file's folder.
+    """
+    reason = why if isinstance(why, str) else first_line(why)
+    return RecipeError(f"{place or file.parent}: cannot read {file.name}: {reason}", fix=fix)
 
 
 def _lacks(directory: Path, place: str) -> Iterator[RecipeError | None]:

@@ -5,18 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import AutoModelForCausalLM
 
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.brief import first_line, some_of
 from jupyter_mntrain.model.text.conversation import ChatAnswer, ChatRequest
+from jupyter_mntrain.recipe.families.directories import (
+    FORMATS,
+    listed_ends,
+    listed_files,
+    read_generation,
+)
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.train.answering.generate import (
@@ -27,7 +33,9 @@ from jupyter_mntrain.train.answering.generate import (
 )
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.data.chat import ChatWriter
-from jupyter_mntrain.train.data.tokens import read_tokenizer, text_ids
+from jupyter_mntrain.train.data.own_tokenizer import read_tokenizer
+from jupyter_mntrain.train.data.tokens import text_ids
+from jupyter_mntrain.train.model.decoder import config_in
 from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import join_world
 
@@ -53,9 +61,7 @@ def load_source(arguments: argparse.Namespace, progress: ProgressWriter) -> Answ
         if error := too_large(weight_bytes(directory)):
             raise error
         progress("loading the model", 0)
-        model = AutoModelForCausalLM.from_pretrained(
-            directory, dtype="auto", local_files_only=True, trust_remote_code=False
-        )
+        model = load_model(directory)
         return Answering.of(model, directory, None)
     recipe = load_recipe(arguments.recipe, arguments.set)
     with join_world("cpu", TIMEOUT_S) as world:
@@ -89,6 +95,34 @@ def model_in(text: str) -> Path:
     return directory
 
 
+def load_model(directory: Path) -> Any:
+    """The causal model of a Hugging Face directory, of any family; none of its code is run.
+
+    Raises:
+        RecipeError: it cannot be read, or lacks weights.
+    """
+    config = config_in(directory)
+    read_generation(directory)
+    for listing in (one.listing for one in FORMATS):
+        if (directory / listing).is_file():
+            listed_files(directory / listing)
+    try:
+        model, found = AutoModelForCausalLM.from_pretrained(
+            directory,
+            config=config,
+            dtype="auto",
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except Exception as error:  # other people's files: transformers may raise anything
+        cause = f"{directory}: transformers cannot load the model: {first_line(error)}"
+        raise RecipeError(cause, fix="copy the model again") from error
+    if lacking := sorted(found["missing_keys"]):  # they would be random
+        raise RecipeError(f"{directory}: it has no {some_of(lacking)}", fix="copy the model again")
+    return model
+
+
 @dataclass(frozen=True)
 class Answering:
     """A loaded model and how it is asked.
@@ -118,11 +152,10 @@ class Answering:
                 free = torch.cuda.mem_get_info()[0]
                 cause = f"the model does not fit into the GPU's free {free / 1e9:.1f} GB"
                 raise RecipeError(cause, fix="name a larger GPU, or omit --gpu") from None
-        named: list[Any] = [model.config.eos_token_id, tokenizer.eos_token_id]
-        with suppress(OSError):  # many models have none
-            named.append(GenerationConfig.from_pretrained(description).eos_token_id)
-        ids = {one for some in named for one in (some if isinstance(some, list) else [some])}
-        return cls(model.eval(), tokenizer, step, sorted(ids - {None}))
+        settings = read_generation(description).get("eos_token_id")
+        named = (model.config.eos_token_id, tokenizer.eos_token_id, settings)
+        ids = {one for some in named for one in listed_ends(some)}
+        return cls(model.eval(), tokenizer, step, sorted(ids))
 
     @property
     def padding(self) -> int | None:

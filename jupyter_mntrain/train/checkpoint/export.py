@@ -26,6 +26,12 @@ from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.families import family_of
+from jupyter_mntrain.recipe.families.directories import (
+    GENERATION,
+    TOKENIZER,
+    listed_ends,
+    read_generation,
+)
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.adapter_export import write_adapter
@@ -41,7 +47,6 @@ from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
 from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS
 from jupyter_mntrain.train.data.tokens import Tokens
 from jupyter_mntrain.train.model.adapters import is_adapter, merged
-from jupyter_mntrain.train.model.added_tokens import listed_ends
 from jupyter_mntrain.train.model.decoder import model_directory, published_config
 from jupyter_mntrain.train.model.stages import DTYPES
 from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE
@@ -282,11 +287,11 @@ def describe(recipe: Recipe, config: Any, tokens: Tokens, folder: Path) -> None:
     if recipe.model.path is not None and recipe.data.tokenizer == "auto":
         _copy_small_files(model_directory(recipe.model), folder)
     has_own_end = tokens.template == CHATML_OF_TOKENS  # its marker, which becomes the tokenizer's
-    is_made = recipe.model.path is None or recipe.data.tokenizer != "auto"
+    is_made = not (folder / TOKENIZER).is_file()  # trained, or converted
     if is_made or recipe.tokens.add or has_own_end:
         tokenizer.save_pretrained(folder)
     if tokens.template is not None:
-        _set_ends(folder / "generation_config.json", config.eos_token_id)
+        _set_ends(folder, config.eos_token_id)
     if tokens.template is not None and tokens.template != tokenizer.chat_template:
         (folder / "chat_template.jinja").write_text(tokens.template, encoding="utf-8")
 
@@ -321,16 +326,14 @@ def _difference(path: Path, told: ModelFile) -> str | None:
     return None if found == told else f"{told.name} of {told.host} was damaged in transit"
 
 
-def _set_ends(path: Path, ends: int | list[int] | None) -> None:
+def _set_ends(folder: Path, ends: int | list[int] | None) -> None:
     """Have the generation settings of a model that was read end where it ends now, too."""
-    if path.is_file():
-        settings = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        before = listed_ends(settings.get("eos_token_id"))
-        found = list(dict.fromkeys([*listed_ends(ends), *before]))
-        if {*found} == {*before}:
-            return
+    settings = read_generation(folder)
+    before = listed_ends(settings.get("eos_token_id"))
+    found = list(dict.fromkeys([*listed_ends(ends), *before]))
+    if settings and {*found} != {*before}:
         settings["eos_token_id"] = found
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(settings)))
+        (folder / GENERATION).write_bytes(msgspec.json.format(msgspec.json.encode(settings)))
 
 
 def _copy_small_files(source: Path, folder: Path) -> None:

@@ -16,17 +16,18 @@ import numpy as np
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.whereabouts import kept_folder
-from jupyter_mntrain.recipe.families.directories import TOKENIZER, no_tokenizer
+from jupyter_mntrain.recipe.families.directories import lacking_tokenizer
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import ChatWriter, template_of
 from jupyter_mntrain.train.data.corpus import Corpus
 from jupyter_mntrain.train.data.encoding.encoder import ANSWERED, COUNTS, ENDS, IDS, Encoder
 from jupyter_mntrain.train.data.encoding.reading import NO_COUNTS, ReadCounts, Reading, fitting
+from jupyter_mntrain.train.data.own_tokenizer import read_tokenizer
 from jupyter_mntrain.train.model.added_tokens import add_tokens
 
 END_OF_TEXT = "<|endoftext|>"
@@ -141,7 +142,7 @@ def model_tokens(
         added: tokens that it gets besides its own.
 
     Raises:
-        RecipeError: the directory has no tokenizer.json, or a token is not new.
+        RecipeError: the directory has no tokenizer that can be read, or a token is not new.
     """
     cache = _cache_directory() if cache is None else cache
     tokenizer = model_tokenizer(directory)
@@ -177,29 +178,11 @@ def model_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     """The tokenizer of a Hugging Face directory, to be trained with.
 
     Raises:
-        RecipeError: the directory has no tokenizer.json, or one that cannot be read.
+        RecipeError: the directory has none, or one that cannot be read.
     """
-    if not (directory / TOKENIZER).is_file():
-        raise no_tokenizer(directory)
+    if lacking := lacking_tokenizer([one.name for one in directory.iterdir()], directory):
+        raise lacking
     return read_tokenizer(directory)
-
-
-def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a directory, in any form that transformers reads; none of its code is run.
-
-    Raises:
-        RecipeError: it cannot be read.
-    """
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            directory, local_files_only=True, trust_remote_code=False
-        )
-    except Exception as error:  # other people's files: transformers may raise anything
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        cause = f"{directory}: its tokenizer cannot be read: {reason}"
-        fix = f"copy {TOKENIZER}, tokenizer_config.json and special_tokens_map.json there again"
-        raise RecipeError(cause, fix=fix) from error
-    return tokenizer
 
 
 def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> int | None:

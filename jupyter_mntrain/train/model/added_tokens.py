@@ -9,6 +9,7 @@ from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families.directories import listed_ends
 from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS, TURN_ENDS, ChatWriter
 
 
@@ -52,10 +53,3 @@ def fit_config(
     if marker is not None and (end := tokenizer.convert_tokens_to_ids(marker)) not in before:
         config.eos_token_id = [end, *before] if before else end
     return ids
-
-
-def listed_ends(eos_token_id: int | list[int] | None) -> list[int]:
-    """What a config may have as one id, several or none."""
-    if eos_token_id is None:
-        return []
-    return eos_token_id if isinstance(eos_token_id, list) else [eos_token_id]

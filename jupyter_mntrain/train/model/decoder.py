@@ -20,6 +20,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.recipe.families import (
     Family,
     family_of,
@@ -27,7 +28,14 @@ from jupyter_mntrain.recipe.families import (
     refuse_unknown,
     shape_of,
 )
-from jupyter_mntrain.recipe.families.directories import refuse_directory
+from jupyter_mntrain.recipe.families.directories import (
+    CONFIG,
+    listed_ends,
+    read_generation,
+    read_object,
+    refuse_directory,
+    unreadable,
+)
 from jupyter_mntrain.recipe.parse import preset_config
 from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.telemetry.formulas import ModelShape
@@ -156,17 +164,35 @@ def read_config(section: ModelSection, vocabulary_size: int | None = None) -> An
         return AutoConfig.for_model(
             **fields, vocab_size=vocabulary_size, bos_token_id=None, eos_token_id=END_OF_TEXT_ID
         )
-    directory = model_directory(section)
+    directory, place = model_directory(section), f"model.path = {section.path}"
+    config = config_in(directory, place)
+    refuse_unknown(config.to_dict(), place)
+    read_generation(directory)  # now, not when it is written with the model at the end
+    return config
+
+
+def config_in(directory: Path, place: object = None) -> Any:
+    """The transformers config of a directory; none of its code is run.
+
+    Args:
+        place: of the model, for the message; by default the directory.
+
+    Raises:
+        RecipeError: it cannot be read.
+    """
+    file = directory / CONFIG
+    read_object(file, place)  # its own words name no file
     try:
         config = AutoConfig.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False
         )
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        cause = f"model.path = {section.path}: {reason}"
-        fix = "check its config.json, or install a newer transformers"
-        raise RecipeError(cause, fix=fix) from error
-    refuse_unknown(config.to_dict(), f"model.path = {section.path}")
+    except Exception as error:  # other people's files: transformers may raise anything
+        fix = "copy the file again, or install a newer transformers"
+        raise unreadable(file, error, place, fix=fix) from error
+    ends = listed_ends(config.eos_token_id)
+    if not all(isinstance(one, int) and 0 <= one < config.vocab_size for one in ends):
+        why = f"eos_token_id = {config.eos_token_id} is none of {config.vocab_size} tokens"
+        raise unreadable(file, why, place)
     return config
 
 
@@ -209,10 +235,14 @@ def meta_stage(
     Args:
         attention: as transformers calls it; ``None`` leaves the choice to it.
     """
-    with torch.device("meta"):
-        causal = AutoModelForCausalLM.from_config(
-            config, dtype=dtype, attn_implementation=attention
-        )
+    try:
+        with torch.device("meta"):
+            causal = AutoModelForCausalLM.from_config(
+                config, dtype=dtype, attn_implementation=attention
+            )
+    except Exception as error:  # a config that is read may still describe no model
+        cause = f"transformers makes no model of the {CONFIG}: {first_line(error)}"
+        raise RecipeError(cause, fix="copy the model's config again") from error
     family = family_of(config.to_dict())
     absent = [
         f"{family.layers}.{index}"
@@ -272,6 +302,6 @@ def _fill_buffers(causal: Any, device: torch.device) -> None:
 
 def whole_model(description: Path) -> StageModule:
     """A model in one piece on the meta device, by the config in a directory."""
-    config = AutoConfig.from_pretrained(description, local_files_only=True)
+    config = config_in(description)
     layers = range(config.num_hidden_layers)
     return meta_stage(config, layers, first=True, last=True, dtype=config.dtype, attention=None)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.recipe.families import Family, family_of
 from jupyter_mntrain.recipe.families.directories import CONFIG
 from jupyter_mntrain.train.model.decoder import HEAD, meta_stage
@@ -22,7 +23,6 @@ from jupyter_mntrain.train.model.weight_files import files_of, opened
 
 _COMPUTED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias")
 """What older versions of transformers saved besides weights, and models compute."""
-_MOST_NAMED = 3
 _READ = {
     str(one).removeprefix("torch."): one
     for one in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -62,7 +62,7 @@ def hold_against_config(directory: Path, config: Any, dtype: torch.dtype) -> lis
         return name not in taken and not is_more and not name.endswith(_COMPUTED)
 
     if left := sorted(filter(is_left, files)):
-        said.append(f"{len(left)} tensors of {directory} are not in this model: {_named(left)}")
+        said.append(f"{len(left)} tensors of {directory} are not in this model: {some_of(left)}")
     read = {name: file for name, file in files.items() if name in taken}
     return [*said, *_rounded(directory, read, dtype)]
 
@@ -162,7 +162,3 @@ def _loses(before: torch.dtype, after: torch.dtype) -> bool:
     """Whether some values of one dtype are none of the other."""
     theirs, ours = torch.finfo(before), torch.finfo(after)
     return theirs.eps < ours.eps or theirs.max > ours.max
-
-
-def _named(names: list[str]) -> str:
-    return ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import pickle
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -19,6 +20,7 @@ from jupyter_mntrain.recipe.families.directories import (
     WEIGHT_NAMES,
     lacking_weights,
     listed_files,
+    unreadable,
 )
 
 SAMPLES, SAMPLE_BYTES = 64, 4096
@@ -54,6 +56,7 @@ class Opened(Protocol):
 
 class _Safetensors:
     def __init__(self, path: Path) -> None:
+        self._path = path
         self._file: Any = safe_open(path, framework="pt")
 
     def names(self) -> Iterable[str]:
@@ -61,11 +64,13 @@ class _Safetensors:
         return found
 
     def tensor(self, name: str) -> torch.Tensor:
-        found: torch.Tensor = self._file.get_tensor(name)
+        with _naming(self._path, name):
+            found: torch.Tensor = self._file.get_tensor(name)
         return found
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._file.get_slice(name).get_shape())
+        with _naming(self._path, name):
+            return tuple(self._file.get_slice(name).get_shape())
 
     def dtype(self, name: str) -> str:
         found: str = self._file.get_slice(name).get_dtype()
@@ -85,17 +90,21 @@ class _Pickled:
     def __init__(self, path: Path) -> None:
         # Files of torch before 1.6 are no zip archives, and cannot be mapped.
         mapped = zipfile.is_zipfile(path)
-        self._tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        self._path = path
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        if not isinstance(held, dict):
+            raise ValueError("it holds no weights by their names")  # noqa: TRY004 - of a file
+        self._tensors = {name: one for name, one in held.items() if isinstance(one, torch.Tensor)}
 
     def names(self) -> Iterable[str]:
         return list(self._tensors)
 
     def tensor(self, name: str) -> torch.Tensor:
-        found: torch.Tensor = self._tensors[name]
-        return found
+        with _naming(self._path, name):
+            return self._tensors[name]
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._tensors[name].shape)
+        return tuple(self.tensor(name).shape)
 
     def dtype(self, name: str) -> str:
         return str(self._tensors[name].dtype).removeprefix("torch.")
@@ -107,6 +116,16 @@ class _Pickled:
         self._tensors = {}
 
 
+@contextmanager
+def _naming(path: Path, name: str) -> Iterator[None]:
+    """Name the file and the tensor of it that cannot be read: an index may say that it is there."""
+    try:
+        yield
+    except (KeyError, SafetensorError):
+        fix = "copy the index and all files that it lists again"
+        raise unreadable(path, f"it has no {name}", fix=fix) from None
+
+
 def opened(path: Path) -> Opened:
     """Open a file of weights.
 
@@ -116,13 +135,11 @@ def opened(path: Path) -> Opened:
     try:
         return _Safetensors(path) if path.suffix == ".safetensors" else _Pickled(path)
     except pickle.UnpicklingError:
-        cause = f"model.path = {path.parent}: {path.name} holds more than weights"
-        fix = "load it with transformers where you trust it, and save it: save_pretrained(DIR)"
-        raise RecipeError(cause, fix=fix) from None
-    except (OSError, SafetensorError, RuntimeError, EOFError) as error:
-        reason = next(iter(str(error).splitlines()), type(error).__name__)
-        cause = f"model.path = {path.parent}: cannot read {path.name}: {reason}"
-        raise RecipeError(cause, fix="copy the file again") from None
+        fix = "copy the file again; or, where you trust it, load it with transformers and save it: "
+        fix += "save_pretrained(DIR)"
+        raise unreadable(path, "it is damaged, or holds more than weights", fix=fix) from None
+    except Exception as error:  # noqa: BLE001 - torch raises anything where a pickle is damaged
+        raise unreadable(path, error) from None
 
 
 def files_of(

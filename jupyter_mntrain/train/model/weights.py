@@ -14,6 +14,7 @@ import torch
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.families import Family
+from jupyter_mntrain.recipe.families.directories import unreadable
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.model.weight_files import (
@@ -228,7 +229,9 @@ def _read(
                 tensor, like = file.tensor(names[name]), parameters[name]
                 shape = tuple(tensor.shape)
                 _refuse_other_shape(path.parent, names[name], shape, like, grows=name in grows)
-                if tensor.is_floating_point() and not tensor.isfinite().all():
+                if not tensor.is_floating_point():
+                    raise unreadable(path, f"{names[name]} is of {tensor.dtype}, no numbers")
+                if not tensor.isfinite().all():
                     cause = f"model.path = {path.parent}: {names[name]} in {path.name} has NaN"
                     fix = "copy the file again, or begin with weights from before they were lost"
                     raise RecipeError(f"{cause} or infinity", fix=fix)

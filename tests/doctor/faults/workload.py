@@ -21,6 +21,7 @@ from jupyter_mntrain.model.records.doctor.machine import (
     FoundInHub,
     FoundPath,
     PathKind,
+    PathUse,
 )
 from jupyter_mntrain.model.records.doctor.trial import JobTrial, TriedNode
 from tests.doctor.faults.fault import Fault
@@ -75,7 +76,7 @@ def copies(case: Case, own: dict[str, str]) -> Case:
     return case
 
 
-def with_copy(case: Case, files: dict[str, str]) -> Case:
+def with_copy(case: Case, files: dict[str, str], use: PathUse = "model") -> Case:
     """Only the second node has a copy of the model, of files of these texts."""
     node = case.nodes[1]
     assert node.facts is not None
@@ -83,12 +84,12 @@ def with_copy(case: Case, files: dict[str, str]) -> Case:
     with TemporaryDirectory() as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text)
-        looked = find_path(AskedPath(use="model", path=folder), {})
+        looked = find_path(AskedPath(use=use, path=folder), {})
     assert looked.trouble is not None
     told = msgspec.structs.replace(
         looked.trouble, cause=looked.trouble.cause.replace(folder, where)
     )
-    found = FoundPath(use="model", path=where, kind="folder", asked=where, trouble=told)
+    found = FoundPath(use=use, path=where, kind="folder", asked=where, trouble=told)
     return changed(case, 1, paths=(*node.facts.paths, found))
 
 
@@ -138,14 +139,6 @@ def without_root(case: Case) -> Case:
     )
     node = case.nodes[1]
     assert node.facts is not None
-    return changed(case, 1, paths=(*node.facts.paths, found))
-
-
-def without_tokenizer(case: Case) -> Case:
-    node = case.nodes[1]
-    assert node.facts is not None
-    where = "/models/llama/tokenizer.json"
-    found = FoundPath(use="tokenizer", path=where, kind="missing", asked=where)
     return changed(case, 1, paths=(*node.facts.paths, found))
 
 
@@ -208,6 +201,12 @@ WORKLOAD = (
         "a download left out the weights, and not their index",
         "stops",
         lambda case: with_copy(case, {"config.json": LLAMA, LISTING: listing(1)}),
+    ),
+    Fault(
+        "whole-model",
+        "the tokenizer was not copied with the model",
+        "stops",
+        lambda case: with_copy(case, {"config.json": LLAMA, "vocab.json": "{}"}, "tokenizer"),
     ),
     Fault("whole-model", "its folder is empty", "stops", lambda case: with_copy(case, {})),
     Fault(
@@ -276,12 +275,6 @@ WORKLOAD = (
         "it has no root by the name that the model is in",
         "stops",
         without_root,
-    ),
-    Fault(
-        "job-paths",
-        "the tokenizer was not copied with the model",
-        "stops",
-        without_tokenizer,
     ),
     Fault(
         "job-paths",

@@ -97,7 +97,7 @@ def test_what_a_recipe_reads_and_writes_is_asked_for(do, cluster, tmp_path):
     asked = question_of_job(cluster.doctor.spec)
     assert [(one.use, one.path) for one in asked.paths] == [
         ("model", "/models/m"),
-        ("tokenizer", "/models/m/tokenizer.json"),
+        ("tokenizer", "/models/m"),
         ("data", str(tmp_path / "corpus.txt")),
         ("output", "~/out"),
     ]

@@ -78,14 +78,22 @@ def find_path(asked: AskedPath, types: Mapping[str, str]) -> FoundPath:
 
 def _unusable(real: Path, asked: AskedPath) -> Problem | None:
     """Why this node's trainer would refuse it."""
-    if asked.use != "model":
+    if asked.use not in ("model", "tokenizer"):
         return None
     # An agent at rest has not loaded recipes.
-    from jupyter_mntrain.recipe.families.directories import lacking_weights, refuse_directory
+    from jupyter_mntrain.recipe.families.directories import (
+        lacking_tokenizer,
+        lacking_weights,
+        refuse_directory,
+    )
 
     try:
-        refuse_directory(real, asked.path)
-        lacking = lacking_weights(real, asked.path)
+        if asked.use == "tokenizer":  # of an older driver it is the file itself
+            names = [one.name for one in real.iterdir()] if real.is_dir() else None
+            lacking = None if names is None else lacking_tokenizer(names, asked.path)
+        else:
+            refuse_directory(real, asked.path)
+            lacking = lacking_weights(real, asked.path)
     except MntrainError as error:
         return error.problem
     return lacking.problem if lacking else None
