@@ -1,81 +1,53 @@
-"""Viewing: what a read-only driver sees of a job, which is everything but its secrets."""
+"""Viewing: the gate that all answers to read-only drivers pass, which keeps secrets back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
-from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.evidence import Evidence
-from jupyter_mntrain.model.records.job import JobRecord, JobSpec
-from jupyter_mntrain.model.records.pressure import Slowdown
-from jupyter_mntrain.model.text.secrets import HIDDEN, is_secret, masked, shown_words
+from jupyter_mntrain.model.api import TrustNews
+from jupyter_mntrain.model.records.hidden import cleaned, shown_spec
+from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.metrics import encoder, read_journal_line
+from jupyter_mntrain.model.text.secrets import HIDDEN, masked
 
-Found = TypeVar("Found", Problem, Evidence, Slowdown)
+T = TypeVar("T")
 
 LONGEST_SECRET_BYTES = 8192
 """A private key of 4096 bits has 3,300."""
 
 
-def for_viewer(record: JobRecord) -> JobRecord:
-    """A record without values of variables, files and secret arguments."""
-    spec = record.spec
-    hidden = msgspec.structs.replace(
-        spec,
-        entry=shown_words(spec.entry),
-        torchrun_arguments=shown_words(spec.torchrun_arguments),
-        environment=dict.fromkeys(spec.environment, HIDDEN),
-        files={},
-    )
-    part, values = record.part, secret_values(spec)
-    warnings = (_clean(warning, values) for warning in part.warnings)
-    slowdowns = (_clean(slowdown, values) for slowdown in part.slowdowns)
-    part = msgspec.structs.replace(
-        part,
-        problem=_clean(part.problem, values),
-        evidence=_clean(part.evidence, values),
-        warnings=tuple(warning for warning in warnings if warning is not None),
-        slowdowns=tuple(slowdown for slowdown in slowdowns if slowdown is not None),
-        ranks=tuple(
-            msgspec.structs.replace(rank, problem=_clean(rank.problem, values))
-            for rank in part.ranks
-        ),
-    )
-    return msgspec.structs.replace(record, spec=hidden, part=part, pressure=None)
-
-
-def secret_values(spec: JobSpec) -> list[str]:
-    return [
-        value
-        for name, value in spec.environment.items()
-        if name in spec.from_environment or is_secret(name, value)
-    ]
-
-
-def _clean(found: Found | None, values: Sequence[str]) -> Found | None:
-    """What was found, without secrets: it may quote what a script printed. If it cannot be read
-    without them, since a secret is one of its own words, it is left out.
+def for_viewer(content: T, values: Iterable[str] = ()) -> T:
+    """An answer without secrets: those given, those of the jobs in it, and those of known forms.
+    A job's spec comes without the values of its variables, and without its files.
     """
-    if found is None:
-        return None
+    if isinstance(content, TrustNews):
+        return content  # certificates, signed so that anybody may pass them on
+    return cleaned(content, values, show=_spec_for_viewer)
+
+
+def lines_for_viewer(block: bytes, values: Iterable[str]) -> bytes:
+    """Whole lines of a journal, without secrets."""
+    values = tuple(values)
+    return b"".join(_line_for_viewer(line, values) for line in block.splitlines(keepends=True))
+
+
+def _line_for_viewer(line: bytes, values: tuple[str, ...]) -> bytes:
     try:
-        return msgspec.convert(_masked_in(msgspec.to_builtins(found), values), type(found))
-    except msgspec.ValidationError:
-        return None
+        read = read_journal_line(line)
+    except msgspec.MsgspecError:
+        return b""
+    if read is None:
+        return b""  # a newer agent's: nobody here knows where it may hold a secret
+    seen = cleaned(read, values)
+    return line if seen is read else encoder.encode(seen) + b"\n"
 
 
-def _masked_in(content: Any, values: Sequence[str]) -> Any:
-    match content:
-        case str():
-            return masked(content, values)
-        case dict():
-            return {key: _masked_in(one, values) for key, one in content.items()}
-        case list() | tuple():
-            return [_masked_in(one, values) for one in content]
-        case _:
-            return content
+def _spec_for_viewer(spec: JobSpec) -> JobSpec:
+    hidden = dict.fromkeys(spec.environment, HIDDEN)
+    return msgspec.structs.replace(shown_spec(spec), environment=hidden, files={})
 
 
 def around(offset: int, limit: int) -> tuple[int, int]:
@@ -86,7 +58,7 @@ def around(offset: int, limit: int) -> tuple[int, int]:
     return begin, offset - begin + limit + LONGEST_SECRET_BYTES
 
 
-def masked_log(content: bytes, spec: JobSpec) -> bytes:
-    """A part of a log, of the same length, without the secrets of the job and of known forms."""
-    values = [value.encode().decode("latin-1") for value in secret_values(spec)]
-    return masked(content.decode("latin-1"), values).encode("latin-1")
+def masked_log(content: bytes, values: Iterable[str]) -> bytes:
+    """A part of a log, of the same length, without these secrets and those of known forms."""
+    spelled = [value.encode().decode("latin-1") for value in values]
+    return masked(content.decode("latin-1"), spelled).encode("latin-1")

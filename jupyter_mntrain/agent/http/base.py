@@ -19,7 +19,7 @@ from tornado.web import HTTPError, stream_request_body
 from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.limits import MAX_BODY_BYTES, TooManyError
 from jupyter_mntrain.agent.access.roles import MAY
-from jupyter_mntrain.agent.access.viewing import for_viewer
+from jupyter_mntrain.agent.access.viewing import for_viewer, lines_for_viewer
 from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.node import LocalNode
@@ -28,7 +28,6 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.records.job import JobRecord
 from jupyter_mntrain.trust.certificates import Role, Subject
 
 log = logging.getLogger("mntrain.agent")
@@ -98,9 +97,27 @@ class AgentHandler(JsonHandler):
             fix="use a driver of the cluster",
         )
 
-    def shown(self, record: JobRecord) -> JobRecord:
-        """A job's record as the caller may see it."""
-        return for_viewer(record) if self.caller.role == "viewer" else record.without_files()
+    def encode(self, content: object) -> bytes:
+        """What may be seen of the content by the caller. Every answer passes here."""
+        return super().encode(self.seen(content))
+
+    def seen(self, content: T) -> T:
+        """What the caller may see of the content: a read-only driver sees no secret."""
+        return content if self.sees_secrets else for_viewer(content, self.secrets())
+
+    def seen_lines(self, block: bytes) -> bytes:
+        """The same of whole lines of a journal."""
+        return block if self.sees_secrets else lines_for_viewer(block, self.secrets())
+
+    @property
+    def sees_secrets(self) -> bool:
+        return hasattr(self, "caller") and self.caller.role in {"driver", "node"}
+
+    def secrets(self) -> tuple[str, ...]:
+        """Values of the job that is asked for, else of all, that only its drivers may see."""
+        asked = self.path_kwargs.get("job_id")
+        jobs = [job for job in self.node.jobs.all() if asked in (None, job.job_id)]
+        return tuple(dict.fromkeys(value for job in jobs for value in job.secrets))
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

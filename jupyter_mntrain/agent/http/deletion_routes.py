@@ -36,4 +36,4 @@ class LabelHandler(AgentHandler):
         with self.audited("label", job=job_id, name=label.name):
             job.put_label(label)
         self.node.jobs.tell(job)
-        self.answer(self.shown(job.record))
+        self.answer(job.record.without_files())

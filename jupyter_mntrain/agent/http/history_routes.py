@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from jupyter_mntrain.agent.access.viewing import for_viewer
 from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.jobs.ended_jobs import page_of
 from jupyter_mntrain.http.json_handler import refusal
@@ -20,12 +19,9 @@ class JobsHandler(AgentHandler):
             query = msgspec.convert(asked, JobQuery, strict=False)
         except msgspec.ValidationError as error:
             raise refusal(400, Kind.BAD_REQUEST, f"the query is not valid: {error}") from error
-        page = page_of((job.file for job in self.node.jobs.all()), query)
-        shown = tuple(self.shown(record) for record in page.records)
-        self.answer(msgspec.structs.replace(page, records=shown))
+        self.answer(page_of((job.file for job in self.node.jobs.all()), query, self.seen))
 
 
 class SpecHandler(AgentHandler):
     def get(self, job_id: str) -> None:
-        record = self.node.jobs.get(self.job_id(job_id)).record
-        self.answer((for_viewer(record) if self.caller.role == "viewer" else record).spec)
+        self.answer(self.node.jobs.get(self.job_id(job_id)).record.spec)

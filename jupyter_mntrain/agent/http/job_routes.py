@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -31,7 +32,6 @@ from jupyter_mntrain.model.errors import JobNotFoundError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
-from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
 from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
 from jupyter_mntrain.telemetry.chat_files import is_news, note_driver, put_question
@@ -76,7 +76,7 @@ class QueueHandler(_SharedJob):
             known = self.shared(job_id)
         except NotAllowedError:
             raise self.node.jobs.not_found(JobId(job_id)) from None
-        self.answer(self.shown(self.node.jobs.get(known).record))
+        self.answer(self.node.jobs.get(known).record.without_files())
 
     def put(self, job_id: str) -> None:
         request = self.body_as(StartRequest)
@@ -87,7 +87,7 @@ class QueueHandler(_SharedJob):
                 raise RefusedError.of(self.node.problem)
             job = self.node.jobs.deposit(request)
         self.watch_tasks.watch(job)
-        self.answer(self.shown(job.record))
+        self.answer(job.record.without_files())
 
 
 class AttemptsHandler(RestartHandler):
@@ -102,7 +102,7 @@ class AttemptsHandler(RestartHandler):
             job = self.node.jobs.start(request)
         self.watch_tasks.watch(job)
         self.node.tell_leases()
-        self.answer(self.shown(job.record))
+        self.answer(job.record.without_files())
 
 
 class JobStopHandler(_SharedJob):
@@ -114,7 +114,7 @@ class JobStopHandler(_SharedJob):
                 record = self.node.jobs.stop(known, request)
         finally:
             self.node.tell_leases()  # a stop before the start releases the lease
-        self.answer(self.shown(record))
+        self.answer(record.without_files())
 
 
 class JobJournalHandler(AgentHandler):
@@ -134,7 +134,7 @@ class JobJournalHandler(AgentHandler):
                 grown = journal.grown
                 is_last = not (follow and self.node.jobs.get(job.record.job_id).is_active)
                 for block, after in journal.read(position):
-                    await self.send_block(block)
+                    await self.send_block(self.seen_lines(block))
                     position = after
                 if is_last:
                     return
@@ -154,9 +154,8 @@ class JobLogHandler(AgentHandler):
         content = b""
         if offset < size:
             # Not beyond the size just sent: the log grows while it is read.
-            read = _read_masked if self.caller.role == "viewer" else _read
-            spec = job.record.spec
-            offset, content = await asyncio.to_thread(read, path, offset, limit, size, spec)
+            secrets = None if self.sees_secrets else self.secrets()
+            offset, content = await asyncio.to_thread(_read, path, offset, limit, size, secrets)
         self.set_header("Content-Type", "application/octet-stream")
         self.set_header(LOG_SIZE_HEADER, str(size))
         self.set_header(LOG_OFFSET_HEADER, str(offset))
@@ -178,7 +177,7 @@ class JobSaveHandler(AgentHandler):
         job = self.node.jobs.get(self.job_id(job_id))
         with self.audited("save", job=job_id):
             job.save_checkpoint(request)
-        self.answer(self.shown(job.record))
+        self.answer(job.record.without_files())
 
 
 class JobSettingsHandler(AgentHandler):
@@ -187,7 +186,7 @@ class JobSettingsHandler(AgentHandler):
         job = self.node.jobs.get(self.job_id(job_id))
         with self.audited("set", job=job_id, settings=" ".join(request.settings)):
             ask_for_settings(request, job.record, metrics_of(job.attempt.path))
-        self.answer(self.shown(job.record))
+        self.answer(job.record.without_files())
 
 
 class JobChatHandler(AgentHandler):
@@ -217,7 +216,7 @@ class RankKillHandler(AgentHandler):
         job = self.node.jobs.get(self.job_id(job_id))
         with self.audited("kill rank", job=job_id, rank=rank):
             job.kill_rank(Rank(int(rank)), request)
-        self.answer(self.shown(job.record))
+        self.answer(job.record.without_files())
 
 
 class JobStacksHandler(AgentHandler):
@@ -229,18 +228,20 @@ class JobStacksHandler(AgentHandler):
         self.answer(await asyncio.to_thread(answers, asked))
 
 
-def _read_masked(
-    path: Path, offset: int, limit: int, size: int, spec: JobSpec
+def _read(
+    path: Path, offset: int, limit: int, size: int, secrets: Sequence[str] | None = None
 ) -> tuple[int, bytes]:
-    """Like :func:`_read`, without secrets."""
-    offset, content = _read(path, offset, limit, size, spec)
-    wider, length = around(offset, len(content))
-    begin, read = _read(path, wider, length, size, spec)
-    return offset, masked_log(read, spec)[offset - begin :][: len(content)]
+    """Read a log, after its freed part: the offset, and the bytes from there.
 
-
-def _read(path: Path, offset: int, limit: int, size: int, _: JobSpec) -> tuple[int, bytes]:
-    """Read a log, after its freed part: the offset, and the bytes from there."""
+    Args:
+        secrets: to mask, with those of known forms; ``None`` = nothing is masked.
+    """
     with path.open("rb") as file:
         begin = next_data(file.fileno(), offset, size)
-        return begin, os.pread(file.fileno(), min(limit, size - begin), begin)
+        content = os.pread(file.fileno(), min(limit, size - begin), begin)
+        if secrets is None:
+            return begin, content
+        wider, length = around(begin, len(content))
+        wider = next_data(file.fileno(), wider, size)
+        read = os.pread(file.fileno(), min(length, size - wider), wider)
+    return begin, masked_log(read, secrets)[begin - wider :][: len(content)]

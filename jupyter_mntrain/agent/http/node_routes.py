@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import msgspec
 from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.http.base import AgentHandler
@@ -38,10 +37,10 @@ class NodeStreamHandler(AgentHandler):
         ):
             self.set_header("Content-Type", "application/x-ndjson")
             live = (job.record for job in self.node.jobs.all() if job.file.is_live)
-            jobs = tuple(map(self.shown, live))
+            jobs = tuple(record.without_files() for record in live)
             hello = Hello(node=self.node.info(), jobs=jobs)
-            await self.send_block(msgspec.json.encode(hello) + b"\n")
+            await self.send_block(self.encode(hello) + b"\n")
             while (message := await messages.get()) is not None:
                 if isinstance(message, JobChanged):
-                    message = JobChanged(record=self.shown(message.record))
-                await self.send_block(msgspec.json.encode(message) + b"\n")
+                    message = JobChanged(record=message.record.without_files())
+                await self.send_block(self.encode(message) + b"\n")

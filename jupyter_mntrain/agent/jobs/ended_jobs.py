@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from jupyter_mntrain.model.errors import SpecError
@@ -16,6 +16,8 @@ _CURSOR = re.compile(r"([0-9]{1,19}\.[0-9]{1,19}) (\S{1,24})", re.ASCII)
 
 Place = tuple[float, str]
 """In the list: newest first, ties by id."""
+
+Seen = Callable[[JobRecord], JobRecord]
 
 
 class Listed(Protocol):
@@ -29,16 +31,20 @@ class Listed(Protocol):
     def record(self) -> JobRecord: ...
 
 
-def page_of(jobs: Iterable[Listed], query: JobQuery) -> JobPage:
+def page_of(jobs: Iterable[Listed], query: JobQuery, seen: Seen = lambda record: record) -> JobPage:
     """The page of ended jobs that a query asks for. Only its own records are read, and for a
     search or a run those before them.
+
+    Args:
+        seen: what the reader may see of a record: a search finds nothing else, or guesses at a
+            secret would be answered.
 
     Raises:
         SpecError: ``after`` is not from an earlier page.
     """
     after = _place_in(query.after) if query.after else (-math.inf, "")
     matching = (
-        job for job in jobs if not job.is_live and job.place > after and _matches(job, query)
+        job for job in jobs if not job.is_live and job.place > after and _matches(job, query, seen)
     )
     rest = heapq.nsmallest(query.limit + 1, matching, key=lambda job: job.place)
     page = rest[: query.limit]
@@ -63,7 +69,7 @@ def _place_in(cursor: str) -> Place:
     return -float(found[1]), found[2]
 
 
-def _matches(job: Listed, query: JobQuery) -> bool:
+def _matches(job: Listed, query: JobQuery, seen: Seen) -> bool:
     begun = (query.begins, f"j-{query.begins}")
     if query.begins and not job.place[1].startswith(begun):
         return False
@@ -74,6 +80,10 @@ def _matches(job: Listed, query: JobQuery) -> bool:
         return False
     if not query.search:
         return True
+    return _is_found(record, query.search) and _is_found(seen(record), query.search)
+
+
+def _is_found(record: JobRecord, search: str) -> bool:
     nodes = (place.node for place in record.attempt.placements)
     words = (
         record.job_id,
@@ -84,4 +94,4 @@ def _matches(job: Listed, query: JobQuery) -> bool:
         *nodes,
         record.submitted_by,
     )
-    return holds(query.search, words, record.spec.entry)
+    return holds(search, words, record.spec.entry)

@@ -43,6 +43,7 @@ from jupyter_mntrain.model.lifecycle.events import (
     StopAsked,
 )
 from jupyter_mntrain.model.lifecycle.state import apply
+from jupyter_mntrain.model.records.hidden import hidden_values
 from jupyter_mntrain.model.records.job import JobRecord, Placement, Restart
 from jupyter_mntrain.model.records.metrics import (
     LinkSample,
@@ -79,7 +80,7 @@ class LocalJob:
     ) -> None:
         self.directory = directory
         self.file = RecordFile(directory, record)
-        self._job_id, self._number = record.job_id, record.attempt.number
+        self.job_id, self._number = record.job_id, record.attempt.number
         if samples is not None:
             self.samples = samples
         self._gpus, self._errors, self._is_broken = gpus, errors or OwnErrors(), False
@@ -88,7 +89,7 @@ class LocalJob:
     @cached_property
     def attempt(self) -> AttemptDirectory:
         path = self.directory / f"attempt-{self._number}"
-        return AttemptDirectory(path, self._job_id, self._number)
+        return AttemptDirectory(path, self.job_id, self._number)
 
     @cached_property
     def samples(self) -> Samples:
@@ -104,7 +105,7 @@ class LocalJob:
 
     @cached_property
     def _disk(self) -> DiskTrouble:
-        return DiskTrouble(self._job_id)
+        return DiskTrouble(self.job_id)
 
     @cached_property
     def _processes(self) -> RankProcesses:
@@ -134,6 +135,11 @@ class LocalJob:
     def _slowness(self) -> SlownessObserver:
         reader = CountersReader(self.record.attempt, self.placement, self._gpus)
         return SlownessObserver(reader, self.ask_ranks, self.now_s)
+
+    @cached_property
+    def secrets(self) -> tuple[str, ...]:
+        """What read-only drivers must not see: its spec never changes."""
+        return hidden_values(self.record.spec)
 
     @property
     def record(self) -> JobRecord:

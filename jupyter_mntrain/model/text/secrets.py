@@ -6,11 +6,12 @@ look at the script. Paths, hashes of commits and file names stay readable: peopl
 
 from __future__ import annotations
 
+import base64
 import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 HIDDEN = "***"
 
@@ -38,25 +39,130 @@ _ALWAYS = re.compile(r"PASS|PWD|SECRET|CRED")
 
 _FORMS = re.compile(
     r"""
-      \bsk-[\w-]{20,}                                    # OpenAI, Anthropic and others
-    | \b[rs]k_(live|test)_\w{16,}                        # Stripe
-    | \bhf_[A-Za-z0-9]{20,}                              # Hugging Face
-    | \bgh[pousr]_[A-Za-z0-9]{20,} | \bgithub_pat_\w{20,}
-    | \bglpat-[\w-]{16,}                                 # GitLab
-    | \b(AKIA|ASIA)[0-9A-Z]{16}\b                        # AWS
-    | \bAIza[\w-]{30,} | \bya29\.[\w-]{20,}              # Google
-    | \bxox[a-z]-[\w-]{10,}                              # Slack
-    | \bnvapi-[\w-]{20,}                                 # NVIDIA
-    | \bnpm_\w{30,} | \bpypi-[\w-]{20,} | \br8_\w{30,}   # npm, PyPI, Replicate
-    | \beyJ[\w-]{8,}\.eyJ[\w-]{8,}(\.[\w-]*)?            # JSON web tokens
-    | \bmntrain-[a-z2-7]{50,}                            # invitations of ours
+    \b(?:
+        sk-[\w-]{20,}                                      # OpenAI, Anthropic and others
+      | [rs]k_(live|test)_\w{16,}                          # Stripe
+      | hf_[A-Za-z0-9]{20,}                                # Hugging Face
+      | gh[pousr]_[A-Za-z0-9]{20,} | github_pat_\w{20,}
+      | glpat-[\w-]{16,}                                   # GitLab
+      | (AKIA|ASIA)[0-9A-Z]{16}\b                          # AWS
+      | AIza[\w-]{30,} | ya29\.[\w-]{20,}                  # Google
+      | xox[a-z]-[\w-]{10,}                                # Slack
+      | nvapi-[\w-]{20,}                                   # NVIDIA
+      | npm_\w{30,} | pypi-[\w-]{20,} | r8_\w{30,}         # npm, PyPI, Replicate
+      | eyJ[\w-]{8,}\.eyJ[\w-]{8,}(\.[\w-]*)?              # JSON web tokens
+      | SG\.[\w-]{16,}\.[\w-]{16,} | key-[0-9a-f]{32}\b    # SendGrid, Mailgun
+      | (AC|SK)[0-9a-f]{32}\b                              # Twilio
+      | hvs\.[\w-]{20,} | dapi[0-9a-f]{32}\b               # Vault, Databricks
+      | dop_v1_[0-9a-f]{40,} | dckr_pat_[\w-]{20,}         # DigitalOcean, Docker
+      | gl(sa|c)_\w{20,}={0,2} | lin_api_\w{20,}           # Grafana, Linear
+      | gsk_\w{20,} | xai-\w{20,} | shp(at|ss|ca)_\w{16,}  # Groq, xAI, Shopify
+      | AGE-SECRET-KEY-1[0-9A-Z]{50,}
+      | \d{8,10}:AA[\w-]{32,}                              # Telegram
+      | mntrain-[a-z2-7]{50,}                              # invitations of ours
+    )
+    # Who has a webhook's address may send there.
+    | (?<=\bhooks\.slack\.com/)[\w/-]{20,}
+    | (?<=/api/webhooks/)\d{8,}/[\w-]{20,}                 # Discord
+    | (?<=\.webhook\.office\.com/)[\w/@-]{20,}             # Teams
     | (?<=\bBearer\ )[\w.~+/=-]{16,}
     | -----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?(-----END\ [A-Z ]*PRIVATE\ KEY-----|\Z)
-    | (?<=://)[^\s:/@]*:[^\s/@]+(?=@)                    # user and password of a URL
+    | (?<=://)[^\s:/@]*:[^\s/@]+(?=@)                      # user and password of a URL
     | (?<=AccountKey=)[^;\s]+ | (?<=SharedAccessKey=)[^;\s]+   # Azure
+    # Signatures of addresses that anybody may read: Azure's, S3's and Google's.
+    | (?<=[?&;]sig=)[^&;\s"']+ | (?<=-Signature=)[^&\s"']+
     """,
     re.VERBOSE | re.DOTALL,
 )
+
+_NAMED = re.compile(
+    r"""
+    (?P<name>KEY|TOKEN|PASS(?:WORD|WD|PHRASE)?|PGPASS|SSHPASS|PWD|SECRET|CREDENTIALS?|CREDS?
+        |AUTH|PAT|COOKIE|WEBHOOK)
+    (?:
+        ["'\\\]]{0,4}[\ \t]{0,3}(?P<sign>:=|=>|=(?!=)|:)[\ \t]{0,3}
+      | (?P<space>[\ \t]+)
+    )
+    (?:
+        b?\\?["'](?P<quoted>[^"'\\\n]+)
+      | (?!(?<=\s)\w+=[^=\s])(?P<bare>[^\s,;"'<>()\[\]{}&]+)   # of "A= B=1", A has none
+    )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""A name that may be a secret's, and what stands behind it."""
+_NAME_BEFORE = re.compile(r"[\w.-]*\Z", re.ASCII)
+LONGEST_NAME = 64
+_HEADERS = re.compile(
+    r"""
+      \bAuthorization["']?[\ \t]*[:=][\ \t]*["']?(?:[A-Za-z][\w-]*\ +)?([^\s"',]{6,})
+    | \b(?:Set-)?Cookie["']?:\ *["']?([\w.-]+=[^\n"']+)
+    | \blogin\s+\S+\s+(?:account\s+\S+\s+)?password\s+(\S+)                 # netrc
+    | (?<!\S)[\w.*-]+:(?:\d{2,5}|\*):[^:\s]+:[^:\s]+:([^:\s]+)$          # pgpass
+    | \bcurl\b[^\n]*?\s(?:-u|--user)[\ =]?["']?([^\s"':]+:[^\s"']+)
+    | \bsshpass\ +-p\ *["']?([^\s"']+)
+    | \bwandb\ login\ (?:--\S+\ )*([0-9a-f]{40})\b
+    | [?&](?:token|key|auth|code|access_token)=([^&\s"'<>#]{8,})
+    """,
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+)
+"""Lines of a fixed form; the group that matches is the secret."""
+_BASIC = re.compile(r"\bBasic\ ([A-Za-z0-9+/]{8,}={0,2})")
+
+_STRONG = frozenset({"PASSWORD", "PASSWD", "PASSPHRASE", "PGPASS", "SSHPASS", "SECRET", "WEBHOOK"})
+"""Whatever stands behind such a name is hidden, unless it says that there is none."""
+_OF_KEYS = frozenset(
+    {
+        *(
+            "API",
+            "ACCESS",
+            "ACCOUNT",
+            "AUTH",
+            "CLIENT",
+            "DEPLOY",
+            "ENCRYPTION",
+            "LICENSE",
+            "MASTER",
+        ),
+        *("PRIVATE", "SECRET", "SERVICE", "SHARED", "SIGNING", "STORAGE"),
+    }
+)
+"""Words before ``KEY`` that make it a secret's; most keys are those of a table."""
+_OF_TOKENIZERS = frozenset(
+    {
+        *(
+            "ADDITIONAL",
+            "AUDIO",
+            "BOS",
+            "BOI",
+            "CLS",
+            "DECODER",
+            "END",
+            "EOI",
+            "EOS",
+            "EOT",
+            "FIRST",
+        ),
+        *("FORCED", "IMAGE", "LAST", "MASK", "NEW", "NEXT", "NUM", "PAD", "PER", "PREFIX", "SEP"),
+        *("SPECIAL", "START", "STOP", "SUFFIX", "TEXT", "UNK", "VIDEO", "VISION"),
+    }
+)
+"""Words before ``TOKEN`` that make it one of a vocabulary."""
+_PASSES = frozenset({"FORWARD", "BACKWARD", "FIRST", "SECOND", "LAST", "EACH", "SINGLE", "TEST"})
+_NO_VALUE = re.compile(
+    r"""
+      none|null|nil|true|false|yes|no|on|off|auto|str|string|bytes|int|bool|optional|default
+    | not|is|was|has|are|must|missing|required|empty|unset|set|invalid|wrong|incorrect|hidden
+    | \*+|\.{2,}|-+|x{3,}|redacted|masked
+    | \$.*|%\w*%|~?/.*|\.\.?/.*                 # a variable, a path
+    | [A-Za-z_]\w*(\.[A-Za-z_]\w*)+            # an attribute: args.password
+    | \W*                                     # signs alone
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""What is no secret whatever its name is."""
+_PROSE = re.compile(r"[ \t]+[a-z]")
+SHORTEST_CREDENTIAL = 8
 
 SHORTEST_MASKED = 4
 
@@ -77,9 +183,14 @@ def is_secret(name: str, value: str) -> bool:
     return (_names_secret(name) and not _is_setting(name, value)) or is_secret_value(value)
 
 
+def is_switch(value: str) -> bool:
+    """Whether it is a word like ``true`` or ``none``, whose meaning no secret shares."""
+    return value.isalpha() and _COUNT.fullmatch(value) is not None
+
+
 def is_secret_value(value: str) -> bool:
     """Whether a value is a secret, whatever its name: by its form, or since it is random."""
-    if _FORMS.search(value):
+    if next(_spans(value), None) is not None:
         return True
     if _BASE64.fullmatch(value) and not _HEXADECIMAL.fullmatch(value):
         has_all = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", r"\d"))
@@ -89,8 +200,8 @@ def is_secret_value(value: str) -> bool:
 
 
 def redacted(text: str) -> str:
-    """Text without the secrets that have a known form."""
-    return _FORMS.sub(HIDDEN, text)
+    """Text without the secrets that it shows by a form or a name, like ``password=…``."""
+    return _replaced(text, lambda _: HIDDEN)
 
 
 def masked(text: str, values: Iterable[str] = ()) -> str:
@@ -102,7 +213,7 @@ def masked(text: str, values: Iterable[str] = ()) -> str:
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= SHORTEST_MASKED:
             text = text.replace(value, "*" * len(value))
-    return _FORMS.sub(lambda found: "*" * len(found[0]), text)
+    return _replaced(text, lambda found: "*" * len(found))
 
 
 def shown(environment: Mapping[str, str], hidden: Iterable[str] = ()) -> dict[str, str]:
@@ -120,22 +231,136 @@ def shown(environment: Mapping[str, str], hidden: Iterable[str] = ()) -> dict[st
 
 def shown_words(words: Sequence[str]) -> tuple[str, ...]:
     """A command as it may be shown: the values of options, and other words, that are secrets."""
-    found, option = [], ""
+    return tuple(shown for shown, _ in _words_seen(words))
+
+
+def secret_words(words: Sequence[str]) -> tuple[str, ...]:
+    """What :func:`shown_words` hides of a command."""
+    return tuple(secret for _, secrets in _words_seen(words) for secret in secrets)
+
+
+def _words_seen(words: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Each word as it may be shown, and the secrets in it."""
+    option = ""
     for word in words:
         name, equals, value = word.partition("=")
+        is_given = bool(option) and not word.startswith("-") and is_secret(option, word)
         if word.startswith("-") and equals:
-            found.append(f"{name}={HIDDEN}" if is_secret(name, value) else word)
-        elif option and not word.startswith("-") and is_secret(option, word):
-            found.append(HIDDEN)
+            yield (f"{name}={HIDDEN}", (value,)) if is_secret(name, value) else (word, ())
+        elif is_given or (is_secret_value(word) and "\n" not in word):
+            yield HIDDEN, (word, *_found(word))
         else:
-            found.append(HIDDEN if is_secret_value(word) and "\n" not in word else redacted(word))
+            yield redacted(word), _found(word)
         option = word if word.startswith("-") and not equals else ""
-    return tuple(found)
 
 
 def has_hidden(words: Iterable[str]) -> bool:
     """Whether a command lacks a secret that :func:`shown_words` has hidden."""
     return any(word == HIDDEN or word.endswith(f"={HIDDEN}") for word in words)
+
+
+def _found(text: str) -> list[str]:
+    return [text[begin:end] for begin, end in _spans(text)]
+
+
+def _replaced(text: str, by: Callable[[str], str]) -> str:
+    """Text with every secret that is found in it replaced."""
+    spans = sorted(_spans(text))
+    if not spans:
+        return text
+    parts, done = [], 0
+    for begin, end in spans:
+        if end <= done:
+            continue
+        first = max(begin, done)
+        parts += [text[done:first], by(text[first:end])]
+        done = end
+    return "".join([*parts, text[done:]])
+
+
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where a text shows secrets; these may overlap."""
+    for found in _FORMS.finditer(text):
+        yield found.span()
+    for found in _HEADERS.finditer(text):
+        yield found.span(found.lastindex or 0)
+    for found in _BASIC.finditer(text):
+        if _is_user_and_password(found[1]):
+            yield found.span(1)
+    position = 0
+    while (named := _NAMED.search(text, position)) is not None:
+        group = "quoted" if named["quoted"] else "bare"
+        if _is_shown_secret(text, named, named[group]):
+            yield named.span(group)
+            position = named.end()
+        else:
+            position = named.end("name")  # its value may be a name itself
+
+
+def _is_shown_secret(text: str, named: re.Match[str], value: str) -> bool:
+    """Whether what stands behind a name that may be a secret's is one."""
+    before = text[max(0, named.start() - LONGEST_NAME) : named.start()]
+    prefix = _NAME_BEFORE.search(before)
+    name = (prefix[0] if prefix else "") + named["name"]
+    if named["space"] and not name.startswith("-"):
+        return False
+    words = [word.upper() for word in _WORDS.findall(name)]
+    last = named["name"].upper()
+    if words[-1:] != [last]:
+        if not _SECRET_PART.search(name.upper()):
+            return False  # monkey=
+        words[-1:] = [words[-1].removesuffix(last), last]
+    is_bare = named["quoted"] is None
+    if is_bare:
+        value = value.rstrip(".:!?")
+    if len(value) < SHORTEST_MASKED or _NO_VALUE.fullmatch(value) or value.upper() in name.upper():
+        return False
+    end = named.end("bare") if is_bare else 0
+    if is_bare and text[end : end + 1] in ("(", "["):
+        return False  # a call: password=getpass()
+    if is_bare and named["sign"] == ":" and value.isalpha() and _PROSE.match(text, end):
+        return False  # password: incorrect for user
+    return _is_strong(words, name, value) or _is_credential(value)
+
+
+def _is_strong(words: Sequence[str], name: str, value: str) -> bool:
+    """Whether a name alone makes its value a secret."""
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    match last:
+        case "PASS":
+            return before not in _PASSES and (bool(before) or not _COUNT.fullmatch(value))
+        case "PWD":
+            return name.upper() != "OLDPWD"
+        case "KEY":
+            return before in _OF_KEYS and not _COUNT.fullmatch(value)
+        case "TOKEN":
+            is_setting = not before or before in _OF_TOKENIZERS or _COUNT.fullmatch(value)
+            return not is_setting
+        case "AUTH":
+            return ":" in value.strip(":")
+        case "PAT":
+            return bool(before) and name.isupper()
+        case _:
+            return last in _STRONG
+
+
+def _is_credential(value: str) -> bool:
+    """Whether a value is like a key: long, of letters and digits in turn, and no path or name."""
+    if len(value) < SHORTEST_CREDENTIAL or not re.fullmatch(r"[\w+/=.~:%-]+", value, re.ASCII):
+        return False
+    if is_secret_value(value) or _is_user_and_password(value):
+        return True
+    is_mixed = re.search(r"\d", value) and re.search("[A-Za-z]", value)
+    return bool(is_mixed) and value.isalnum() and not value.lower().startswith("0x")
+
+
+def _is_user_and_password(value: str) -> bool:
+    """Whether it is ``user:password`` in base64."""
+    try:
+        told = base64.b64decode(value, validate=True)
+    except ValueError:
+        return False
+    return b":" in told and told.isascii() and told.decode().isprintable()
 
 
 def _names_secret(name: str) -> bool:

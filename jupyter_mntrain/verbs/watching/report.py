@@ -17,9 +17,9 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, SpecError
+from jupyter_mntrain.model.records.hidden import cleaned, hidden_values
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.text.file_name import file_name
-from jupyter_mntrain.model.text.secrets import is_secret, masked, shown, shown_words
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.log_lines import written_line
 from jupyter_mntrain.verbs.context import Context
@@ -72,13 +72,12 @@ def write_report(file: BinaryIO, job: Job, cluster: Cluster) -> list[str]:
     view = job.view()
     with suppress(MntrainError):  # no node that has it answers: the rest tells enough
         view = msgspec.structs.replace(view, spec=job.spec())
-    secret = [v for name, v in view.spec.environment.items() if is_secret(name, v)]
-    secret += [view.spec.environment.get(name, "") for name in view.spec.from_environment]
+    secrets = hidden_values(view.spec)
     names = []
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in _parts(job, view, cluster):
-            text = content if isinstance(content, str) else _json(_masked(content, secret))
-            archive.writestr(name, masked(text, secret) if isinstance(content, str) else text)
+            seen = cleaned(content, secrets)
+            archive.writestr(name, seen if isinstance(seen, str) else _json(seen))
             names.append(name)
     return names
 
@@ -88,12 +87,12 @@ def _parts(job: Job, view: JobView, cluster: Cluster) -> Iterator[tuple[str, Any
     verdict = view.verdict
     if verdict is not None:
         yield "verdict.txt", f"{verdict.problem}\n{verdict.reasons}\n\n{verdict.problem.detail}\n"
-    yield "job.json", _job(view)
-    yield "numbers.json", msgspec.to_builtins(job.summary())
+    yield "job.json", view
+    yield "numbers.json", job.summary()
     members = {placement.node_id for placement in view.attempt.placements}
     for node in cluster.nodes():
         if node.info is None or node.info.node_id in members:
-            yield f"nodes/{file_name(node.name)}.json", msgspec.to_builtins(node)
+            yield f"nodes/{file_name(node.name)}.json", node
     for name, machine in job.describe_machines().items():
         if isinstance(machine, MntrainError):
             yield f"nodes/{file_name(name)}.error.txt", f"{machine}\n"
@@ -106,28 +105,6 @@ def _parts(job: Job, view: JobView, cluster: Cluster) -> Iterator[tuple[str, Any
         said = "".join(map(written_line, job.logs(node=placement.node, tail=LOG_LINES)))
         if said:
             yield f"logs/{file_name(placement.node)}.txt", said
-
-
-def _job(view: JobView) -> Any:
-    spec = view.spec
-    hidden = msgspec.structs.replace(
-        spec,
-        entry=shown_words(spec.entry),
-        torchrun_arguments=shown_words(spec.torchrun_arguments),
-        environment=shown(spec.environment, spec.from_environment),
-    )
-    return msgspec.to_builtins(msgspec.structs.replace(view, spec=hidden))
-
-
-def _masked(content: Any, secret: list[str]) -> Any:
-    """The same data with every secret in its texts masked."""
-    if isinstance(content, str):
-        return masked(content, secret)
-    if isinstance(content, list | tuple):
-        return [_masked(one, secret) for one in content]
-    if isinstance(content, dict):
-        return {masked(str(k), secret): _masked(v, secret) for k, v in content.items()}
-    return content
 
 
 def _json(content: Any) -> str:

@@ -11,13 +11,10 @@ import pytest
 from tornado.web import RequestHandler
 
 from jupyter_mntrain.agent.access.roles import MAY
-from jupyter_mntrain.agent.access.viewing import around, for_viewer, masked_log
 from jupyter_mntrain.agent.http import ROUTES
 from jupyter_mntrain.model.api import Route, TrustNews, stream_decoder
-from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobRecord, JobSpec
+from jupyter_mntrain.model.records.job import JobRecord
 from jupyter_mntrain.model.records.probes import ProbeListen
 from jupyter_mntrain.trust.certificates import Role, Subject, pem_of
 from tests import trusted
@@ -165,35 +162,3 @@ def test_a_viewer_sees_everything_but_secrets(
     assert record.part.state == "running"
     hello = stream_decoder.decode(answers[2])
     assert [one.job_id for one in hello.jobs] == [job]  # type: ignore[union-attr]
-
-
-def test_what_a_failure_quotes_is_masked(running: tuple[LiveAgent, JobId]) -> None:
-    agent, job = running
-    record = agent.record(job)
-    said = Problem(kind=Kind.EXCEPTION, cause=f"bad token {SECRET}", detail=f"{QUIET}\nrunning")
-    part = msgspec.structs.replace(record.part, problem=said, warnings=(said,))
-    spec = msgspec.structs.replace(
-        record.spec, environment={**record.spec.environment, "A_TOKEN": "running"}
-    )
-    seen = for_viewer(msgspec.structs.replace(record, part=part, spec=spec))
-    text = msgspec.json.encode(seen).decode()
-    assert SECRET not in text
-    assert QUIET not in text
-    assert seen.part.state == "running"
-    assert seen.part.problem is not None
-    assert seen.part.problem.kind is Kind.EXCEPTION
-    assert len(seen.part.warnings) == 1
-
-
-def test_a_masked_part_of_a_log_is_as_long_as_it_was() -> None:
-    spec = JobSpec(entry=("a.py",), participants=(), environment={"API_KEY": "süß-und-geheim"})
-    content = f"é süß-und-geheim {SECRET} ende".encode()
-    masked = masked_log(content, spec)
-    assert len(masked) == len(content)
-    assert masked.startswith("é ".encode() + b"*")
-    assert masked.endswith(b"* ende")
-    begin, length = around(100, 10)
-    assert (begin, length >= 110) == (0, True)
-    begin, length = around(1_000_000, 10)
-    assert begin < 1_000_000 - 4096
-    assert begin + length > 1_000_010 + 4096

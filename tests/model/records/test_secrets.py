@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,12 @@ from jupyter_mntrain.model.text.secrets import (
     HIDDEN,
     is_secret,
     is_secret_value,
+    masked,
     redacted,
     shown,
     shown_words,
 )
+from tests.model.records.planted import ORDINARY, planted
 
 PEM = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEE\n-----END EC PRIVATE KEY-----"
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N"
@@ -120,3 +123,34 @@ def test_a_command_loses_its_secrets() -> None:
 
 def test_what_comes_from_the_environment_is_hidden_whatever_it_is() -> None:
     assert shown({"A": "1", "B": "2"}, hidden=["B"]) == {"A": "1", "B": HIDDEN}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_secrets_in_a_log_are_masked_whatever_their_kind(seed: int) -> None:
+    kinds = planted(seed)
+    assert len(kinds) == 60
+    missed = [kind for kind, (line, secret) in kinds.items() if secret in masked(line)]
+    assert len(missed) <= 1, missed  # 98 %
+    for line, _ in kinds.values():
+        assert len(masked(line)) == len(line)
+
+
+def test_ordinary_logs_stay_readable() -> None:
+    """Logs of torchrun, what frameworks print, and every line of the documentation."""
+    root = Path(__file__).parents[3]
+    files = [*root.glob("tests/agent/logs/*.log"), *root.glob("docs/*.md"), root / "README.md"]
+    texts = [*(file.read_text(errors="replace") for file in files), ORDINARY]
+    lines = [line for text in texts for line in text.splitlines() if line.strip()]
+    assert len(lines) > 3000
+    changed = [line for line in lines if masked(line) != line]
+    assert masked(ORDINARY) == ORDINARY
+    assert len(changed) * 1000 <= len(lines), "\n".join(changed)
+
+
+def test_a_line_loses_its_secret_and_nothing_else() -> None:
+    assert masked("x password=hunter2, lr=0.1") == "x password=*******, lr=0.1"
+    assert masked("Authorization: Basic YWRhOmh1bnRlcjI= ok") == (
+        "Authorization: Basic **************** ok"
+    )
+    assert masked("api_key=api_key token=token") == "api_key=api_key token=token"
+    assert redacted("DB_PASSWORD='a b c' next") == f"DB_PASSWORD='{HIDDEN}' next"
