@@ -169,6 +169,31 @@ def test_an_error_of_the_system_carries_its_number() -> None:
     assert not found, "give it errno's number, as full_disk of model/failure/system_errors.py"
 
 
+def runs_foreign_code(source: str) -> list[int]:
+    """Lines that read what others wrote with transformers, without forbidding code in it."""
+    calls = [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.Call)]
+    return [
+        one.lineno
+        for one in calls
+        if isinstance(one.func, ast.Attribute)
+        and one.func.attr in {"from_pretrained", "from_config"}
+        and ast.unparse(one.func.value).startswith("Auto")
+        and ("trust_remote_code", "False")
+        not in {(str(given.arg), ast.unparse(given.value)) for given in one.keywords}
+    ]
+
+
+def test_no_code_of_a_model_is_run() -> None:
+    """Left open, transformers asks at a terminal whether to run it."""
+    assert runs_foreign_code("AutoConfig.from_pretrained(path, local_files_only=True)") == [1]
+    assert runs_foreign_code("AutoModel.from_config(c, trust_remote_code=True)") == [1]
+    assert not runs_foreign_code("AutoConfig.from_pretrained(path, trust_remote_code=False)")
+    found = {
+        name(path): lines for path in MODULES if (lines := runs_foreign_code(path.read_text()))
+    }
+    assert not found, "add trust_remote_code=False"
+
+
 def test_no_code_searches_a_sentence_of_ours() -> None:
     found = [
         f"{name(path)}:{one.lineno}: {ast.unparse(one)}"

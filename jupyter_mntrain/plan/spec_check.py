@@ -38,6 +38,9 @@ MOST_NAME_CHARACTERS = 128
 """It stands in every table and picture of the job."""
 FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
 
+LONGEST_NAME_BYTES, LONGEST_PATH_BYTES = 255, 1024
+"""Of a file: the first is Linux's limit; a path lies in the attempt's directory."""
+
 CONDA, UV = "conda:", "uv:"
 """Begin the name of an environment as a job's interpreter."""
 
@@ -296,11 +299,30 @@ def _check_unicode(spec: JobSpec) -> None:
                 f"{what} has half of a surrogate pair, which is no character",
                 fix="replace it; \\ud83d and the like come from text that was cut in two",
             )
+    for text in texts:
+        if "\0" in text:
+            raise SpecError(
+                f"an argument or variable has a NUL character: {text[:80]!r}",
+                fix="remove it: no program can be given one",
+            )
 
 
 def _check_files(spec: JobSpec) -> None:
-    for name in spec.files:
-        path = PurePosixPath(name)
+    paths = [PurePosixPath(name) for name in spec.files]
+    folders = {folder for path in paths for folder in path.parents}
+    for name, path in zip(spec.files, paths, strict=True):
+        is_long = len(name.encode()) > LONGEST_PATH_BYTES or any(
+            len(part.encode()) > LONGEST_NAME_BYTES for part in path.parts
+        )
+        if "\0" in name or is_long:
+            raise SpecError(
+                f"no file can have the name {name[:80]!r}",
+                fix=f"use a name of at most {LONGEST_NAME_BYTES} bytes, without a NUL character",
+            )
+        if path in folders and path != PurePosixPath():
+            raise SpecError(
+                f"{name!r} is a file and the folder of another one", fix="rename one of them"
+            )
         if path.is_absolute() or ".." in path.parts or path == PurePosixPath():
             raise SpecError(
                 f"the file {name!r} would lie outside of the job's directory",

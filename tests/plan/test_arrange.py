@@ -138,9 +138,16 @@ def test_nodes_come_back_in_the_order_of_participants() -> None:
         ("files", {"s.py": "print('\ud83d')"}),
         ("files", {"\ud83d": ""}),
         ("entry", ("s.py", "\ud83d")),
+        ("entry", ("s.py", "a\0b")),
+        ("environment", {"A": "a\0b"}),
+        ("torchrun_arguments", ("--redirects=\0",)),
+        ("files", {"s.py": "", "a\0b": ""}),
+        ("files", {"s.py": "", "é" * 128: ""}),
+        ("files", {"s.py": "", "/".join(["a" * 200] * 6): ""}),
+        ("files", {"s.py": "", "a": "", "a/b": ""}),
     ],
 )
-def test_a_spec_that_cannot_be_shown_or_sent_is_refused(field: str, value: object) -> None:
+def test_a_spec_that_cannot_be_shown_sent_or_written_is_refused(field: str, value: object) -> None:
     fields = {"entry": ("s.py",), "files": {"s.py": ""}, "participants": (Participant(node="a"),)}
     check_spec(JobSpec(**fields))  # type: ignore[arg-type]
     with pytest.raises(SpecError) as caught:

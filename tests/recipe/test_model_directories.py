@@ -14,12 +14,15 @@ from jupyter_mntrain.model.records.doctor.machine import AskedPath
 from jupyter_mntrain.plan.choosing.job_plan import plan_job
 from jupyter_mntrain.recipe.families.directories import (
     FORMATS,
+    WeightFormat,
     lacking_weights,
+    listed_files,
     refuse_directory,
 )
 from jupyter_mntrain.recipe.sections import ModelSection, Recipe
+from jupyter_mntrain.train.model.weight_files import fingerprint
 from tests.doctor.healthy import changed, healthy
-from tests.wording import says
+from tests.wording import says, wording
 
 SAFETENSORS, PICKLED = FORMATS
 LLAMA = {"model_type": "llama"}
@@ -105,3 +108,16 @@ def test_a_model_that_can_be_used_has_no_trouble(tmp_path: Path) -> None:
     assert found.trouble is None
     finding = next(iter(WholeModel().findings(changed(healthy(), 0, paths=(found,)))))
     assert finding.level == "passed"
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../other/model.safetensors", "a/../../b", "a\0b"])
+@pytest.mark.parametrize("format_", FORMATS)
+def test_an_index_reads_nothing_outside_of_its_directory(
+    tmp_path: Path, format_: WeightFormat, name: str
+) -> None:
+    here = directory(tmp_path / "m")
+    listing(here, format_.listing, "a.safetensors", name)
+    with pytest.raises(RecipeError, match=wording("not in its directory")):
+        listed_files(here / format_.listing)
+    with pytest.raises(RecipeError, match=wording("not in its directory")):
+        fingerprint(here)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -54,11 +56,11 @@ class TrustKeeper:
         """Newest certificates by URI, PEM."""
         self._open: dict[int, set[IOStream]] = defaultdict(set)
 
-    def caller(self, certificate: bytes | None) -> tuple[Subject, int]:
-        """The caller, and the serial number of its certificate.
+    def caller(self, certificate: bytes | None) -> tuple[Subject, x509.Certificate]:
+        """The caller, and its certificate.
 
         Raises:
-            NotAllowedError: it has no certificate, or one revoked since it connected.
+            NotAllowedError: it has none, or one that was revoked or has expired since it connected.
         """
         if certificate is None:
             raise NotAllowedError("no certificate was shown", fix="join the cluster")
@@ -68,15 +70,23 @@ class TrustKeeper:
                 "the certificate was revoked",
                 fix="ask the cluster's owner for an invitation, and join again",
             )
-        return subject_of(shown), shown.serial_number
+        if _left_s(shown) <= 0:
+            raise NotAllowedError(
+                f"the certificate expired on {shown.not_valid_after_utc:%Y-%m-%d}",
+                fix="connect again with a renewed one; without one, join again",
+            )
+        return subject_of(shown), shown
 
     @contextmanager
-    def connected(self, serial: int, connection: IOStream) -> Iterator[None]:
-        """Register a long-lived answer, so that it ends when its reader is revoked."""
+    def connected(self, shown: x509.Certificate, connection: IOStream) -> Iterator[None]:
+        """Register a long-lived answer, so that it ends when its reader's certificate does."""
+        serial = shown.serial_number
         self._open[serial].add(connection)
+        expiry = asyncio.get_running_loop().call_later(_left_s(shown), connection.close)
         try:
             yield
         finally:
+            expiry.cancel()
             self._open[serial].discard(connection)
             if not self._open[serial]:
                 del self._open[serial]
@@ -137,3 +147,8 @@ class TrustKeeper:
             return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
         except (OSError, msgspec.DecodeError):
             return {}  # the drivers that made them send them again
+
+
+def _left_s(certificate: x509.Certificate) -> float:
+    """Seconds until it expires, by this machine's clock, as in a handshake."""
+    return (certificate.not_valid_after_utc - datetime.now(UTC)).total_seconds()

@@ -75,7 +75,7 @@ class AgentHandler(JsonHandler):
             self.finish()
             return
         shown = self.request.get_ssl_certificate(binary_form=True)
-        self.caller, self._serial = self.node.trust.caller(shown)  # type: ignore[arg-type]
+        self.caller, self._certificate = self.node.trust.caller(shown)  # type: ignore[arg-type]
         if self.route is not None:
             self._refuse_other_roles(self.route)
 
@@ -128,7 +128,7 @@ class AgentHandler(JsonHandler):
         """
         with (
             self.node.streams.held(self.caller.uri),
-            self.node.trust.connected(self._serial, self._stream),
+            self.node.trust.connected(self._certificate, self._stream),
         ):
             yield
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 
+from jupyter_mntrain.cluster.agents.address import own_networks, parse_address, refuse_elsewhere
 from jupyter_mntrain.command_line.token_input import piped
 from jupyter_mntrain.http.json_handler import RequestRefusedError, refusal
 from jupyter_mntrain.metrics.node_history import LONGEST_S, MOST_POINTS, POINTS
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import AddNode, Invitation, Invite, MeasureLinks
+from jupyter_mntrain.server.updates import PageUpdates
 from jupyter_mntrain.trust.joining.token import read_token
 from jupyter_mntrain.verbs.nodes.installing.facts import needed_versions
 
@@ -45,11 +48,22 @@ class NodesResource(MntrainHandler):
     @allowed
     async def post(self) -> None:
         updates, body = await self.updates(), self.body_as(AddNode)
-        view = await self.work(updates.cluster.discovery.add, body.address)
+        view = await self.work(_add, updates, body.address)
         updates.look_now()
         added = next((entry for entry in updates.nodes if entry.view.address == view.address), None)
         added = added or next(entry for entry in updates.nodes if entry.name == view.name)
         self.answer(added, 201)
+
+
+def _add(updates: PageUpdates, address: str) -> NodeView:
+    """Add a node, unless the address is none that a page may have this machine dial.
+
+    Raises:
+        SpecError, TrustError, NodeError: as for :meth:`ClusterDiscovery.add`.
+    """
+    if parse_address(address) not in {entry.view.address for entry in updates.nodes}:
+        refuse_elsewhere(address, own_networks())
+    return updates.cluster.discovery.add(address)
 
 
 class NodeResource(MntrainHandler):

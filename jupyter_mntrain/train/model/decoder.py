@@ -238,7 +238,7 @@ def meta_stage(
     try:
         with torch.device("meta"):
             causal = AutoModelForCausalLM.from_config(
-                config, dtype=dtype, attn_implementation=attention
+                config, dtype=dtype, attn_implementation=attention, trust_remote_code=False
             )
     except Exception as error:  # a config that is read may still describe no model
         cause = f"transformers makes no model of the {CONFIG}: {first_line(error)}"

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.agents
 VERBS = ("GET", "POST", "PUT", "DELETE", "PATCH")
 SECRET = "only-the-owner-may-read-this"
 SCRIPT = f"import time; print({SECRET!r}, flush=True); time.sleep(600)"
+ONE_DAY = timedelta(days=1)
 LATER = timedelta(seconds=2)
 """Than the list that everybody here begins with: OpenSSL goes by whole seconds."""
 
@@ -238,3 +239,25 @@ def test_open_streams_of_whoever_is_revoked_end(tmp_path: Path, new_agent) -> No
     agent.kill()
     agent.start()
     assert ask(agent, "GET", "/v1/node", made.unnamed_client) is None, "it is kept"
+
+
+def test_a_connection_ends_with_its_certificate(tmp_path: Path, new_agent) -> None:  # type: ignore[no-untyped-def]
+    agent = new_agent()
+    subject = Subject(role="driver", name="soon-over")
+    began, lifetime = datetime.now(UTC), timedelta(days=1, seconds=6)
+    made = trusted.make_credentials(tmp_path, subject, lifetime=lifetime, now=began - ONE_DAY)
+    limits = httpx.Limits(keepalive_expiry=60)
+    with httpx.Client(verify=made.unnamed_client, timeout=30, limits=limits) as client:
+        # Two connections: of the stream, and one that is kept.
+        with client.stream("GET", f"{agent.url}/v1/stream") as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            assert client.get(f"{agent.url}/v1/node").status_code == 200
+            with contextlib.suppress(httpx.TransportError):
+                for _ in lines:  # the client's own limit of time is what fails this
+                    pass
+        assert datetime.now(UTC) >= made.certificate.not_valid_after_utc
+        assert datetime.now(UTC) < made.certificate.not_valid_after_utc + timedelta(seconds=20)
+        answer = ask_over(client, agent, "GET", "/v1/node")
+    assert answer is not None, "on the kept connection"
+    assert (answer.status_code, answer.json()["kind"]) == (403, "not-allowed")

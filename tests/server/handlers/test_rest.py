@@ -76,6 +76,11 @@ def test_a_node_is_added_and_forgotten(served: Served) -> None:
     refused(served.server.ask("DELETE", f"/nodes/{key}"), 404, "no-such-node")
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:22", "169.254.169.254:8765", "8.8.8.8:8765"])
+def test_a_page_has_nothing_dialed_that_is_no_node(served: Served, address: str) -> None:
+    refused(served.server.ask("POST", "/nodes", {"address": address}), 400, "bad-spec")
+
+
 def test_the_history_of_a_node_is_its_agents(served: Served) -> None:
     (one, _) = served.agents
     one.history = sample_history(600)
