@@ -65,6 +65,10 @@ UNTRIED: dict[Kind, str] = {
     ),
     Kind.NO_PROGRESS: "its fix only asks for more evidence",
     **dict.fromkeys(
+        (Kind.NO_CREDENTIALS, Kind.UNTRUSTED_SERVER), "needs a service on the internet"
+    ),
+    Kind.PACKAGE_CONFLICT: "needs packages that do not fit together, which tests do not install",
+    **dict.fromkeys(
         (
             Kind.ONE_WAY_LINK,
             Kind.MTU_TOO_LARGE,

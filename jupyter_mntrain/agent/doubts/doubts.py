@@ -53,6 +53,9 @@ class Doubts:
                 case RankEnd(ok=False, rank=rank, message=message):
                     self._quiet_end.failed(rank, message)
         self._quiet_end.look(stepped)
+        if part.state == "running":
+            alive = [one.rank for one in part.ranks if one.state == "running"]
+            yield from self._quiet_end.living(alive, stepped)
         for problem in self._network.look():
             yield Warned(problem=problem)
         yield from self._meeting.look(part.ranks)

@@ -1,21 +1,34 @@
-"""Quiet end: finds the exceptions of ranks that exited with code 0 all the same."""
+"""Quiet end: finds the exceptions of ranks that exited with code 0 all the same, or have done
+nothing since they printed one, because a thread or a data loader's worker has died.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from jupyter_mntrain.agent.doubts.last_traceback import last_traceback
+from jupyter_mntrain.agent.doubts.last_traceback import LastTraceback, last_traceback
+from jupyter_mntrain.agent.failure.foreign_messages import recognize
 from jupyter_mntrain.agent.failure.printed import (
     DETAIL_LINES,
     LINE_LIMIT,
     LOG_TAIL_BYTES,
     output_of,
 )
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
+
+Doubt = Warned | WarningOver
+
+MOST_COMPARED = 200
+"""Lines by which a rank's output is known to be the same as before."""
+
+QUIET_S = tunables.seconds("failure.traceback_quiet_s")
 
 
 class QuietEnd:
@@ -23,10 +36,17 @@ class QuietEnd:
 
     Args:
         log: the attempt's, with the output of all ranks.
+        clock: monotonic seconds.
     """
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
+        self._clock = clock
+        self._next_s = 0.0
+        self._looked_at = 0
+        self._last: dict[Rank, list[str]] = {}
+        """What ranks had printed at the last look, if that ends with a traceback."""
+        self._warned: set[Rank] = set()
         self._size = 0
         self._begins: dict[Rank, int] = {}
         self._messages: dict[Rank, str] = {}
@@ -39,20 +59,54 @@ class QuietEnd:
         self._begins.update(dict.fromkeys(stepped, self._size))
         self._size = self._log.stat().st_size if self._log.exists() else 0
 
+    def living(self, ranks: Iterable[Rank], stepped: Collection[Rank]) -> Iterator[Doubt]:
+        """Warn of ranks that have done nothing since they printed a traceback; call often.
+
+        Args:
+            stepped: those that have finished a step since the last call.
+        """
+        for rank in self._warned & set(stepped):
+            yield self._over(rank)
+        now_s = self._clock()
+        if now_s < self._next_s or (self._size == self._looked_at and not self._last):
+            return
+        self._next_s, self._looked_at = now_s + QUIET_S, self._size
+        before, self._last = self._last, {}
+        for rank, lines, found in self._last_tracebacks(ranks):
+            if found is None:
+                if rank in self._warned:
+                    yield self._over(rank)
+                continue
+            self._last[rank] = lines
+            if rank not in self._warned and before.get(rank) == lines:
+                self._warned.add(rank)
+                yield Warned(problem=_of_living(rank, found))
+
+    def _over(self, rank: Rank) -> WarningOver:
+        self._warned.discard(rank)
+        return WarningOver(kind=Kind.TRACEBACK, rank=rank)
+
     def failed(self, rank: Rank, message: str) -> None:
         """Note that a rank's recorder saw an exception."""
         self._messages[rank] = message
 
     def warnings(self, ranks: Iterable[Rank]) -> Iterator[Problem]:
         """Warn of the first rank that ended with an exception. All of them exited with code 0."""
-        text, begin = self._tail()
-        for rank in ranks:
-            since = max(0, self._begins.get(rank, 0) - begin)
-            found = last_traceback(output_of(rank, text[since:].decode(errors="replace")))
+        for rank, _, found in self._last_tracebacks(ranks):
             if found is not None:
                 yield _warning(rank, found.message, "\n".join(found.lines[-DETAIL_LINES:]))
             elif rank in self._messages:
                 yield _warning(rank, self._messages[rank])
+
+    def _last_tracebacks(
+        self, ranks: Iterable[Rank]
+    ) -> Iterator[tuple[Rank, list[str], LastTraceback | None]]:
+        """What each rank printed since its last step, and the traceback that this ends with."""
+        text, begin = self._tail()
+        for rank in ranks:
+            since = max(0, self._begins.get(rank, 0) - begin)
+            lines = output_of(rank, text[since:].decode(errors="replace"))
+            yield rank, lines[-MOST_COMPARED:], last_traceback(lines)
 
     def _tail(self) -> tuple[bytes, int]:
         """The end of the log, and its offset."""
@@ -62,6 +116,17 @@ class QuietEnd:
         with self._log.open("rb") as file:
             file.seek(begin)
             return file.read(), begin
+
+
+def _of_living(rank: Rank, found: LastTraceback) -> Problem:
+    known = recognize(found.message, "\n".join(found.lines))
+    return Problem(
+        kind=Kind.TRACEBACK,
+        cause=f"printed a traceback and has done nothing since: {found.message[:LINE_LIMIT]}",
+        fix=known.fix if known else fix_of(Kind.TRACEBACK, "living"),
+        rank=rank,
+        detail="\n".join(found.lines[-DETAIL_LINES:]),
+    )
 
 
 def _warning(rank: Rank, message: str, detail: str = "") -> Problem:

@@ -11,7 +11,12 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
-from jupyter_mntrain.agent.failure.foreign_messages import kind_of, speaks_of_peers
+from jupyter_mntrain.agent.failure.foreign_messages import (
+    Known,
+    recognize,
+    speaks_of_peers,
+    told,
+)
 from jupyter_mntrain.agent.failure.missing_file import fix_of_missing
 from jupyter_mntrain.agent.failure.printed import (
     abort_reason,
@@ -34,8 +39,8 @@ from jupyter_mntrain.model.text.foreign import visible
 from jupyter_mntrain.telemetry.problem_file import handed_over
 from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised, read_crash
 
-INNERMOST_LINES = 12
-"""Of a traceback: the call that failed, over several lines with marks below them."""
+NO_COMMAND = 127
+"""Exit code of a shell that does not find a program."""
 
 
 class RankEnding:
@@ -129,8 +134,8 @@ class RankEnding:
         if self._record is None and (error := last_error(self._lines)):
             return _foreign(error, detail)
         # Such programs say in their last line why they reject their input; so does Python itself.
-        known = kind_of(said) if code in (1, USER_ERROR) else None
-        if said and (code == USER_ERROR or (known and known[0] not in SYMPTOMS)):
+        known = recognize(said) if code in (1, USER_ERROR, NO_COMMAND) else None
+        if said and (code == USER_ERROR or (known and known.kind not in SYMPTOMS)):
             return _foreign(said, detail, Kind.EXIT_CODE)
         cause = f"ended with exit code {code} and without an exception"
         if self._record is not None and not self._record.is_over:
@@ -146,36 +151,29 @@ def of_exception(raised: Raised) -> Problem:
     is_of_torch = raised.module.startswith("torch") or any(
         "/torch/" in file for file, _ in places[-3:]
     )
-    found = kind_of(raised.line) or _refused_fork(raised)
-    if found and found[0] in SYMPTOMS and not (is_of_torch or speaks_of_peers(raised.line)):
+    found = recognize(raised.line, raised.traceback)
+    is_of_peers = is_of_torch or speaks_of_peers(raised.line)
+    if found and found.kind in SYMPTOMS and not is_of_peers:
         found = None  # the script's own service was out of reach, not a rank
-    if found and found[0] is Kind.PORT_TAKEN and not (is_of_torch or speaks_of_peers(raised.line)):
-        found = Kind.OWN_PORT_TAKEN, fix_of(Kind.OWN_PORT_TAKEN)
+    if found and found.kind is Kind.PORT_TAKEN and not is_of_peers:
+        kind = Kind.OWN_PORT_TAKEN
+        found = found._replace(kind=kind, fix=fix_of(kind))
     if found is None:
         found = next(filter(None, map(_symptom_of_peers, raised.causes)), None)
-    kind, fix = found or (Kind.EXCEPTION, fix_of(Kind.EXCEPTION))
-    return Problem(
-        kind=kind,
-        cause=placed(next(iter(raised.line.splitlines()), raised.kind), places),
-        fix=fix,
-        detail=last_lines(raised.traceback.splitlines()),
-        time_s=unix_s(raised.monotonic_s),
+        found = found and found._replace(line="")  # of what it was raised from
+    return _problem(
+        placed(told(raised.line, found) or raised.kind, places),
+        found,
+        Kind.EXCEPTION,
+        last_lines(raised.traceback.splitlines()),
+        unix_s(raised.monotonic_s),
     )
 
 
-def _refused_fork(raised: Raised) -> tuple[Kind, str] | None:
-    """The kernel's refusal to start a process: only the line that asked tells it from others."""
-    if raised.kind != "BlockingIOError":
-        return None
-    innermost = raised.traceback.splitlines()[-INNERMOST_LINES:]
-    code = [one for one in innermost if not one.lstrip().startswith('File "')]
-    return kind_of(f"{raised.line} {' '.join(code)}")
-
-
-def _symptom_of_peers(message: str) -> tuple[Kind, str] | None:
+def _symptom_of_peers(message: str) -> Known | None:
     """The symptom that an exception was raised from, if it was one."""
-    found = kind_of(message)
-    return found if found and found[0] in SYMPTOMS and speaks_of_peers(message) else None
+    found = recognize(message)
+    return found if found and found.kind in SYMPTOMS and speaks_of_peers(message) else None
 
 
 def of_signal(
@@ -211,9 +209,9 @@ def of_signal(
     is_asked = code in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
     kind = Kind.TERMINATED if is_asked else Kind.CRASHED
     reason = "" if is_asked else abort_reason(lines)
-    known = kind_of(reason)
+    known = recognize(reason)
     # Only abort() is called because of what was printed; a lost connection is no crash.
-    if reason and (code == -signal.SIGABRT or not (known and known[0] in SYMPTOMS)):
+    if reason and (code == -signal.SIGABRT or not (known and known.kind in SYMPTOMS)):
         return _foreign(f"{cause}: {reason}", detail, kind)
     return Problem(kind=kind, cause=cause, fix=fix_of(kind), detail=detail)
 
@@ -229,11 +227,16 @@ def of_message(message: str, detail: str) -> Problem:
     return _foreign(message, detail)
 
 
-def _foreign(
-    message: str, detail: str, kind: Kind = Kind.EXCEPTION, time_s: float | None = None
+def _foreign(message: str, detail: str, kind: Kind = Kind.EXCEPTION) -> Problem:
+    return _problem(message, recognize(message, detail), kind, detail)
+
+
+def _problem(
+    cause: str, known: Known | None, kind: Kind, detail: str, time_s: float | None = None
 ) -> Problem:
-    known, fix = kind_of(message) or (kind, fix_of(kind))
-    return Problem(kind=known, cause=message, fix=fix, detail=detail, time_s=time_s)
+    """What is known of a message; of one that is not, its kind."""
+    kind, fix = (known.kind, known.fix) if known is not None else (kind, fix_of(kind))
+    return Problem(kind=kind, cause=cause, fix=fix, detail=detail, time_s=time_s)
 
 
 def _error_file(path: Path) -> Problem | None:
@@ -247,9 +250,9 @@ def _error_file(path: Path) -> Problem | None:
         time_s = float(extra["timestamp"]) if "timestamp" in extra else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    line = next((line for line in text.splitlines() if line.strip()), "failed")
-    problem = _foreign(with_place(line, stack), last_lines(stack.splitlines()))
-    return msgspec.structs.replace(problem, time_s=time_s)
+    known = recognize(text, stack)
+    cause = with_place(told(text, known) or "failed", stack)
+    return _problem(cause, known, Kind.EXCEPTION, last_lines(stack.splitlines()), time_s)
 
 
 def unix_s(monotonic_s: float) -> float:

@@ -15,7 +15,7 @@ from jupyter_mntrain.agent.attempt.directory import (
 )
 from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, Alive, describe
 from jupyter_mntrain.agent.failure.cause import explain, rank_ends
-from jupyter_mntrain.agent.failure.foreign_messages import kind_of
+from jupyter_mntrain.agent.failure.foreign_messages import recognize
 from jupyter_mntrain.agent.failure.stacks import last_line
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
@@ -136,10 +136,10 @@ class AttemptEnd:
         if status is None:
             return self._without_keeper(part, ended_s)
         if status.error is not None:
-            known = kind_of(status.error)
+            known = recognize(status.error)
             # A file that is missing here is the interpreter: nothing that could be sent.
-            is_of_job = known is not None and known[0] is not Kind.NO_FILE
-            fix = known[1] if known and is_of_job else fix_of(Kind.NOT_STARTED)
+            is_of_job = known is not None and known.kind is not Kind.NO_FILE
+            fix = known.fix if known and is_of_job else fix_of(Kind.NOT_STARTED)
             cause = f"torchrun did not start: {status.error}"
             return Problem(kind=Kind.NOT_STARTED, cause=cause, fix=fix, time_s=ended_s)
         problem = explain(

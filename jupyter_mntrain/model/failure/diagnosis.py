@@ -45,9 +45,21 @@ def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
     since_s = min(stall.since_s for _, stall in stalls)
     if problem is None:
         return None
+    if (printed := _printed(running, problem)) is not None:
+        return msgspec.structs.replace(printed, time_s=since_s)
     hint = first_quiet(running, since_s) if problem.kind in _UNEXPLAINED else ""
     cause = f"{problem.cause}; {hint}" if hint else problem.cause
     return msgspec.structs.replace(problem, cause=cause, time_s=since_s)
+
+
+def _printed(running: Sequence[PartStatus], problem: Problem) -> Problem | None:
+    """The traceback of a rank that has done nothing since, if it explains what is seen."""
+    for part in running:
+        for one in part.warnings:
+            is_stuck = problem.kind is Kind.BUSY and problem.rank == one.rank
+            if one.kind is Kind.TRACEBACK and (is_stuck or problem.kind in _UNEXPLAINED):
+                return msgspec.structs.replace(one, node=one.node or part.node)
+    return None
 
 
 def _problem(running: Sequence[PartStatus], seen: Sequence[Seen]) -> Problem | None:

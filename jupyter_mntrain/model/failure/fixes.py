@@ -46,7 +46,23 @@ FIXES: dict[Kind, str] = {
     Kind.NO_DOWNLOAD: "check the name, and that node's access to the internet; or download it "
     "once, and give its path",
     Kind.NO_MODULE: "install {what} on that node; if it is a file of yours, send it with --file",
+    Kind.PACKAGE_CONFLICT: "install versions that fit together on that node: compare pip list "
+    "there with a machine on which it works",
+    Kind.NO_SHARED_LIBRARY: "install the package that has {what} on that node, or name its folder: "
+    "--env LD_LIBRARY_PATH=PATH",
+    Kind.NO_PROGRAM: "install {what} on that node; if it is installed, ranks do not find it on the "
+    "agent's PATH: --env PATH=…",
     Kind.NO_FILE: "put it on every node at the same path, or send a small file with --file",
+    Kind.DAMAGED_FILE: "copy or download it to that node again; if it is a checkpoint that was "
+    "being saved, begin from an earlier one",
+    Kind.OTHER_MODEL: "give it a checkpoint of this model, or build the model that the checkpoint "
+    "is of: the same sizes, vocabulary and names (DistributedDataParallel adds module. to them)",
+    Kind.PATH_TOO_LONG: "give the ranks a short folder for temporary files: --env TMPDIR=/tmp",
+    Kind.NO_CREDENTIALS: "give the ranks the key or token of an account that may: --env NAME takes "
+    "the variable NAME from here without showing it",
+    Kind.UNTRUSTED_SERVER: "if a proxy of your network signs for others, name its authority: "
+    "--env SSL_CERT_FILE=PATH and --env REQUESTS_CA_BUNDLE=PATH; otherwise update that node's "
+    "certificates (certifi, ca-certificates)",
     Kind.NO_PERMISSION: "give the agent's user permission to read and write it",
     Kind.NO_INTERFACE: "choose another interface for that node: --member NODE:N:IFACE",
     Kind.NO_CUDA: "see 'nodes': without a GPU there, use the CPU (and gloo, not nccl); with one, "
@@ -141,6 +157,145 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     "launch with --file {path}, or with --project for its whole folder; if the script writes it, "
     "have it make the folder first",
     (Kind.NO_FILE, "script"): "send it with --file, or give its full path",
+    (Kind.NO_FILE, "folder"): "have the script make the folder first, on every node: "
+    "os.makedirs(…, exist_ok=True)",
+    (Kind.NO_FILE, "weights"): "check the folder on that node: it has no weights in a format that "
+    "the script reads, or they were not downloaded whole",
+    (Kind.NO_MODULE, "part"): "{what} is there, in another version than the script was written "
+    "for: install that one; if {what} is yours, send its whole folder with --project",
+    (Kind.NO_MODULE, "tokenizer"): "install what the tokenizer needs on that node: sentencepiece, "
+    "protobuf or tiktoken",
+    (Kind.PACKAGE_CONFLICT, "torch"): "a package was built for another torch or CUDA: install it "
+    "again on that node, built for the torch that is there (torch.__version__, torch.version.cuda)",
+    (Kind.PACKAGE_CONFLICT, "numpy"): "install the numpy that the other packages were built for: "
+    "pip install 'numpy<2', or newer versions of them",
+    (Kind.PACKAGE_CONFLICT, "name"): "install the version of that package that has the name, which "
+    "the script was written for; if it is a module of yours, correct the import",
+    (Kind.PACKAGE_CONFLICT, "transformers"): "install a newer transformers on that node: "
+    "pip install -U transformers",
+    (Kind.PACKAGE_CONFLICT, "broken"): "install the package of that file again: pip install "
+    "--force-reinstall",
+    (Kind.NO_SHARED_LIBRARY, "cuda"): "install torch and the package that wants it for one version "
+    "of CUDA, with its libraries (nvidia-…-cu12), on that node; or name CUDA's folder: "
+    "--env LD_LIBRARY_PATH=PATH",
+    (
+        Kind.NO_SHARED_LIBRARY,
+        "glibc",
+    ): "that node's system is older than the package was built for: "
+    "install an older version of the package, or update the system",
+    (Kind.NO_SHARED_LIBRARY, "glibcxx"): "install a newer libstdc++ in that node's environment: "
+    "conda install -c conda-forge libstdcxx-ng; or use the newer of two: "
+    "--env LD_LIBRARY_PATH=PATH",
+    (Kind.NO_SHARED_LIBRARY, "static"): "have the script import that library before all others",
+    (Kind.NO_PROGRAM, "compiler"): "install a compiler on that node, since code is compiled there: "
+    "gcc, g++ and ninja; for CUDA code also its toolkit (nvcc), with --env CUDA_HOME=PATH",
+    (Kind.DAMAGED_FILE, "lfs"): "it is only the pointer to a file in Git LFS: run git lfs pull, or "
+    "download the file itself",
+    (Kind.NO_DOWNLOAD, "proxy"): "check the proxy that the ranks use: --env HTTPS_PROXY=URL; or "
+    "download it once, and give its path",
+    (Kind.NO_DOWNLOAD, "limit"): "download it once to a folder that the ranks share, and give its "
+    "path: all of them asked for it at the same time; with a token they may ask more often",
+    (Kind.NO_DOWNLOAD, "wandb"): "check that node's access to the internet and the project's name; "
+    "or log to files, which wandb sync sends later: --env WANDB_MODE=offline",
+    (Kind.NO_CREDENTIALS, "hub"): "check the name; if it is gated or private, accept its terms on "
+    "its page and give the ranks a token that may read it: --env HF_TOKEN",
+    (Kind.NO_CREDENTIALS, "wandb"): "give the ranks your key: --env WANDB_API_KEY; or do without: "
+    "--env WANDB_MODE=offline",
+    (Kind.NO_CREDENTIALS, "bucket"): "give the ranks the keys of an account that may read it: "
+    "--env AWS_ACCESS_KEY_ID --env AWS_SECRET_ACCESS_KEY, or those of your storage",
+    (Kind.UNTRUSTED_SERVER, "expired"): "check the date of that node (timedatectl), and update its "
+    "certificates (certifi, ca-certificates); if both are right, the server's own has expired",
+    (Kind.NO_PERMISSION, "cache"): "give the ranks a cache that the agent's user may write: "
+    "--env HF_HOME=PATH (TRITON_CACHE_DIR, XDG_CACHE_HOME)",
+    (Kind.DISK_ERROR, "server"): "check the file server of that path and its mount on that node: "
+    "it does not answer",
+    (
+        Kind.DISK_ERROR,
+        "stale",
+    ): "somebody replaced or deleted it on the file server while the ranks "
+    "had it open: give each job a cache of its own (--env HF_HOME=PATH), or mount it again",
+    (Kind.DISK_ERROR, "open"): "a file on NFS was deleted while it was open: have temporary files "
+    "on a local disk: --env TMPDIR=/tmp",
+    (Kind.DISK_ERROR, "locks"): "the file server of that path has no locks: have caches on a local "
+    "disk (--env HF_HOME=PATH), or mount it with locks",
+    (
+        Kind.OLD_DRIVER,
+        "updated",
+    ): "restart that machine: its NVIDIA driver was updated while it ran",
+    (
+        Kind.NO_GPU_KERNEL,
+        "old",
+    ): "the GPU of that node is too old for it: use fp16 instead of bf16, "
+    "and another attention than flash (attn_implementation='sdpa')",
+    (Kind.GPU_ERROR, "fabric"): "start the fabric manager on that node, of the driver's version: "
+    "systemctl start nvidia-fabricmanager",
+    (Kind.GPU_ERROR, "exclusive"): "end the process that has the GPU (nvidia-smi), or let several "
+    "use it: nvidia-smi -c 0",
+    (Kind.GPU_ERROR, "library"): "try a smaller batch: they say so, too, when memory is short; if "
+    "that does not help, another cuDNN or cuBLAS than torch's may be on LD_LIBRARY_PATH",
+    (Kind.NCCL, "memlock"): "let the ranks lock memory: LimitMEMLOCK=infinity in the agent's "
+    "service, or --ulimit memlock=-1 for a container",
+    (Kind.TRACEBACK, "living"): "see all of it with 'logs': a thread or a data loader's worker has "
+    "failed, and the rank waits for it in vain",
+    (Kind.EXCEPTION, "version"): "correct the script; if it worked elsewhere, the package has "
+    "another version here: compare pip list",
+    (Kind.EXCEPTION, "own name"): "rename the script's file that has the name of a library: Python "
+    "imports it instead",
+    (Kind.EXCEPTION, "relative import"): "import it by its full name, or start the script as a "
+    "module of its package: -m package.module",
+    (Kind.EXCEPTION, "remote code"): "read the code in that repository; if you trust it, have the "
+    "script load it with trust_remote_code=True",
+    (Kind.EXCEPTION, "weights only"): "if you trust the file, have the script load it with "
+    "torch.load(…, weights_only=False), or name the types that it may hold: "
+    "torch.serialization.add_safe_globals",
+    (Kind.EXCEPTION, "map location"): "have the script load it with torch.load(…, "
+    "map_location='cpu'): it was saved on a GPU that this node does not have",
+    (Kind.EXCEPTION, "index"): "correct the script or its data: an index, a label or a token id is "
+    "out of range; compare labels with the number of classes, and token ids with the vocabulary",
+    (
+        Kind.EXCEPTION,
+        "index on a gpu",
+    ): "correct the data or the model's sizes: a label, a token id "
+    "or another index is out of range; --env CUDA_LAUNCH_BLOCKING=1 shows the line of the script",
+    (Kind.EXCEPTION, "device"): "have the script move the model and every batch to one device: "
+    "cuda:LOCAL_RANK",
+    (Kind.EXCEPTION, "ordinal"): "have the script use GPU LOCAL_RANK, counted from 0 on each node, "
+    "and launch no more ranks on that node than it has GPUs",
+    (Kind.EXCEPTION, "same gpu"): "have each rank use a GPU of its own: "
+    "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before init_process_group()",
+    (Kind.EXCEPTION, "fork"): "have the script use CUDA in the main process only, or start workers "
+    "by spawn: DataLoader(…, multiprocessing_context='spawn')",
+    (Kind.EXCEPTION, "dtype"): "correct the script: use a dtype that the operation has on that "
+    "device, and one dtype for weights, inputs and the loss's scaler",
+    (Kind.EXCEPTION, "shape"): "correct the script or its data: shapes do not fit; look at samples "
+    "of different length (pad them), and at the last, smaller batch (drop_last=True)",
+    (Kind.EXCEPTION, "gradient"): "correct the script: nothing that the loss depends on is trained "
+    "(requires_grad, detach, no_grad; with adapters and checkpointing "
+    "enable_input_require_grads())",
+    (Kind.EXCEPTION, "graph"): "correct the script: use each graph for one backward(), detach what "
+    "goes on to the next step, and change no tensor in place that backward() needs",
+    (Kind.EXCEPTION, "unused"): "wrap the model with DistributedDataParallel(…, "
+    "find_unused_parameters=True), or use all parameters in every step",
+    (Kind.EXCEPTION, "no group"): "have the script call torch.distributed.init_process_group() "
+    "before anything that needs it, such as SyncBatchNorm",
+    (Kind.EXCEPTION, "environment"): "have the script keep the environment that it is given, and "
+    "start no ranks of its own: torchrun has set RANK, WORLD_SIZE and MASTER_ADDR",
+    (Kind.EXCEPTION, "shared tensors"): "save it with safetensors.torch.save_model(), or clone the "
+    "tensors that share memory",
+    (Kind.EXCEPTION, "pickle"): "have the script define it at the top of a module, and open files "
+    "in the worker that reads them; or use num_workers=0",
+    (Kind.EXCEPTION, "terminal"): "ranks have no terminal: have the script take the answer from an "
+    "argument or a variable (--env)",
+    (Kind.EXCEPTION, "exists"): "several ranks make it at once: os.makedirs(…, exist_ok=True), or "
+    "have only rank 0 do it",
+    (Kind.EXCEPTION, "data"): "check that file: its data is not as the script expects; if a data "
+    "set was changed since, load it anew: download_mode='force_redownload'",
+    (Kind.EXCEPTION, "padding"): "have the script set tokenizer.pad_token = tokenizer.eos_token",
+    (Kind.EXCEPTION, "no data"): "the data set is empty: check its path on that node, and what is "
+    "filtered out",
+    (Kind.EXIT_CODE, "shell"): "start the script with Python: a shell has read it",
+    (Kind.EXIT_CODE, "arguments"): "correct the arguments after the script's name",
+    (Kind.EXCEPTION, "program"): "see with 'logs' what the program that it started has printed",
     (Kind.NO_MODULE, "interpreter"): "install it there: {python} -m pip install {package}",
     (Kind.WAITED_TOO_LONG, "lost"): "start that node again, then: mntrain resume {job}; "
     "--min-nodes lets a job continue without it",

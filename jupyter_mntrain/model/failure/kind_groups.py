@@ -44,8 +44,19 @@ MAYBE_DONE: frozenset[Kind] = frozenset(
 USELESS_TO_REPEAT: frozenset[Kind] = frozenset({Kind.LOSS_NAN, Kind.LOSS_DIVERGED})
 """The next attempt would do the same: it computes the same steps from the same checkpoint."""
 
-OF_THE_SCRIPT: frozenset[Kind] = frozenset({Kind.EXCEPTION, Kind.NO_MODULE, Kind.BAD_COMMAND})
-"""Nothing around the script has part in it: what fails so twice in one line fails again."""
+OF_THE_SCRIPT: frozenset[Kind] = frozenset(
+    {
+        Kind.EXCEPTION,
+        Kind.NO_MODULE,
+        Kind.PACKAGE_CONFLICT,
+        Kind.NO_SHARED_LIBRARY,
+        Kind.NO_PROGRAM,
+        Kind.OTHER_MODEL,
+        Kind.PATH_TOO_LONG,
+        Kind.BAD_COMMAND,
+    }
+)
+"""The script, or what is installed for it: what fails so twice in one line fails again."""
 
 SLOWNESS: frozenset[Kind] = frozenset(
     {Kind.SLOW_RANK, Kind.LINK_SLOW, Kind.SLOW_DISK, Kind.SLOW_LOADER, Kind.SLOW_JOB}

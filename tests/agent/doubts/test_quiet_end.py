@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.doubts.quiet_end import QuietEnd
+from jupyter_mntrain.agent.doubts.quiet_end import QUIET_S, QuietEnd
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 from tests.wording import says
 
 TRACEBACK = (
@@ -78,3 +79,67 @@ def test_without_a_log_nothing_is_said(log: Log) -> None:
     end = QuietEnd(log.path)
     end.look(RANKS)
     assert found(end) == []
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+WORKER = (
+    "Traceback (most recent call last):",
+    '  File "/usr/lib/python3/multiprocessing/queues.py", line 244, in _feed',
+    "OSError: AF_UNIX path too long",
+)
+
+
+def living(
+    end: QuietEnd, clock: Clock, after_s: float, stepped: tuple[Rank, ...] = ()
+) -> list[object]:
+    """What is said of the ranks, as it is asked for often, ``after_s`` later."""
+    until_s, said = clock.now_s + after_s, list[object]()
+    while clock.now_s < until_s:
+        clock.now_s += 1.0
+        end.look(stepped)
+        said += end.living(RANKS, stepped)
+    return said
+
+
+def test_a_rank_that_does_nothing_after_a_traceback_is_warned_of_while_it_lives(log: Log) -> None:
+    clock = Clock()
+    end = QuietEnd(log.path, clock)
+    log.says(0, "epoch 1")
+    assert living(end, clock, 3 * QUIET_S) == []
+    log.says(1, *WORKER)
+    log.says(0, *["progress"] * 3)
+    (warned,) = living(end, clock, 3 * QUIET_S)
+    assert isinstance(warned, Warned)
+    assert (warned.problem.kind, warned.problem.rank) == (Kind.TRACEBACK, 1)
+    assert "AF_UNIX path too long" in warned.problem.cause
+    assert says("--env TMPDIR=/tmp", warned.problem.fix)
+    assert living(end, clock, 3 * QUIET_S) == []
+    assert living(end, clock, 2, (Rank(1),)) == [WarningOver(kind=Kind.TRACEBACK, rank=Rank(1))]
+    assert living(end, clock, 3 * QUIET_S) == []
+
+
+def test_a_rank_that_prints_on_after_a_traceback_is_not_warned_of(log: Log) -> None:
+    clock = Clock()
+    end = QuietEnd(log.path, clock)
+    log.says(0, *TRACEBACK)
+    for _ in range(5):
+        assert living(end, clock, QUIET_S) == []
+        log.says(0, "went on")
+        log.says(0, *TRACEBACK)
+
+
+def test_a_warning_ends_once_its_rank_prints_on(log: Log) -> None:
+    clock = Clock()
+    end = QuietEnd(log.path, clock)
+    log.says(0, *TRACEBACK)
+    assert len(living(end, clock, 3 * QUIET_S)) == 1
+    log.says(0, *["went on"] * 20)
+    assert living(end, clock, 2 * QUIET_S) == [WarningOver(kind=Kind.TRACEBACK, rank=Rank(0))]

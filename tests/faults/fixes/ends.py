@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import resource
+import shutil
 import signal
 from pathlib import Path
 
 import psutil
+import torch
 
 from jupyter_mntrain.cluster import Job
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -100,6 +103,58 @@ def _permit(ground: Ground, run: Run, _: Problem) -> Run:
     Path(run.arguments[0]).chmod(0o600)
     return run
 
+
+PROGRAM = "import subprocess; subprocess.run(['our-tool'], check=True)"
+
+
+def _find_the_program(ground: Ground, run: Run, problem: Problem) -> Run:
+    assert "our-tool" in problem.fix
+    folder = Path(ground.program("our-tool", "true")).parent
+    return run.with_(environment={"PATH": f"{folder}:{os.environ['PATH']}"})
+
+
+LIBRARY = "import ctypes; ctypes.CDLL('libours.so.1')"
+
+
+def _find_the_library(ground: Ground, run: Run, problem: Problem) -> Run:
+    assert "libours.so.1" in problem.fix
+    folder = ground.directory / "lib"
+    folder.mkdir()
+    [found] = [one for one in Path("/proc/self/maps").read_text().split() if _LIBC.search(one)][:1]
+    shutil.copy(found, folder / "libours.so.1")
+    return run.with_(environment={"LD_LIBRARY_PATH": str(folder)})
+
+
+_LIBC = re.compile(r"/libz\.so|/libm\.so|/libc\.so|/libdl")
+
+SOCKET = "from multiprocessing.connection import Listener; Listener(family='AF_UNIX').close()"
+
+
+def _far_away(ground: Ground) -> Run:
+    folder = ground.directory / ("long" * 30)
+    folder.mkdir()
+    return Run(script=SOCKET, environment={"TMPDIR": str(folder)})
+
+
+LOADS = "import sys, torch; torch.load(sys.argv[1])"
+
+
+def _torn(ground: Ground) -> Run:
+    path = ground.directory / "torn.pt"
+    torch.save({"weight": torch.zeros(1000)}, path)
+    path.write_bytes(path.read_bytes()[:2000])
+    return Run(script=LOADS, arguments=(str(path),))
+
+
+def _copy_again(_: Ground, run: Run, __: Problem) -> Run:
+    torch.save({"weight": torch.zeros(1000)}, run.arguments[0])
+    return run
+
+
+OF_ANOTHER = """
+import torch
+torch.nn.Linear(2, 3).load_state_dict(torch.nn.Linear(2, 4).state_dict())
+"""
 
 # Disks and limits
 
@@ -283,6 +338,21 @@ ENDS = (
         "launch with --file",
         lambda _, run, __: run.with_(files={"labels.csv": "1"}),
     ),
+    Trial(Kind.NO_PROGRAM, lambda _: script(PROGRAM), "--env PATH=", _find_the_program),
+    Trial(
+        Kind.NO_SHARED_LIBRARY,
+        lambda _: script(LIBRARY),
+        "--env LD_LIBRARY_PATH=PATH",
+        _find_the_library,
+    ),
+    Trial(
+        Kind.PATH_TOO_LONG,
+        _far_away,
+        "--env TMPDIR=/tmp",
+        lambda _, run, __: run.with_(environment={"TMPDIR": "/tmp"}),
+    ),
+    Trial(Kind.DAMAGED_FILE, _torn, "to that node again", _copy_again),
+    edit(script(OF_ANOTHER), "the same sizes", "(2, 4)", "(2, 3)", Kind.OTHER_MODEL),
     Trial(Kind.NO_DOWNLOAD, _never_downloaded, "give its path", _give_its_path),
     Trial(Kind.NO_PERMISSION, _locked, "permission to read", _permit),
     Trial(Kind.DISK_FULL, _full, "free some space", _free_space),

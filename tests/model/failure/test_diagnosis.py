@@ -7,6 +7,7 @@ import pytest
 
 from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry, NetworkState, Trouble
 from jupyter_mntrain.model.records.job import JobState, PartStatus, RankStatus
@@ -224,3 +225,22 @@ def test_ranks_that_report_nothing_may_compute_for_long() -> None:
     found = diagnose([busy, waits])
     assert found is not None
     assert (found.kind, found.node) == (Kind.BUSY, "n0")
+
+
+@pytest.mark.parametrize(
+    ("doing", "kind"),
+    [
+        ("busy", Kind.TRACEBACK),
+        (WAITS, Kind.TRACEBACK),
+        ("not known", Kind.TRACEBACK),
+        ("stopped", Kind.STOPPED),
+    ],
+)
+def test_a_traceback_after_which_a_rank_does_nothing_explains_its_stall(
+    doing: Doing, kind: Kind
+) -> None:
+    printed = Problem(kind=Kind.TRACEBACK, cause="it printed one", fix="mend it", rank=Rank(10))
+    stuck = msgspec.structs.replace(part(1, doing), warnings=(printed,))
+    found = diagnose([part(0, WAITS), stuck])
+    assert found is not None
+    assert (found.kind, found.node, found.rank, found.time_s) == (kind, "n1", 10, 5.0)
