@@ -33,7 +33,7 @@ class _Behind(RequestHandler):
         answer = {"id": "1", "created": 1, "model": DIRECTORY, "object": "chat.completion"}
         if not asked["stream"]:
             message = {"role": "assistant", "content": "Hello you"}
-            self.finish(answer | {"choices": [{"index": 0, "message": message}]})
+            self.finish(answer | {"choices": [{"index": 0, "message": message}], "asked": asked})
             return
         self.set_header("Content-Type", "text/event-stream")
         for word in ("Hello", " you"):
@@ -121,6 +121,14 @@ def test_a_broken_request_is_refused(url: str, body: bytes) -> None:
     answer = httpx.post(f"{url}/chat/completions", content=body, headers=json_type)
     assert answer.status_code == 400
     assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", ""])
+def test_no_request_undoes_what_keeps_turns_apart(url: str, kind: str) -> None:
+    given = {"sanitize_control_tokens": False, "chat_template": "{{ 1 }}", "enable_thinking": True}
+    asked = json.dumps({"messages": HELLO, "chat_template_kwargs": given})
+    answer = httpx.post(f"{url}/chat/completions", content=asked, headers={"Content-Type": kind})
+    assert answer.json()["asked"]["chat_template_kwargs"] == {"enable_thinking": True}
 
 
 def test_a_server_behind_that_is_gone_is_said(client: openai.OpenAI) -> None:

@@ -112,7 +112,8 @@ def listed_files(listing: Path) -> dict[str, str]:
         raise unreadable(listing, 'it has no object "weight_map"')
     found = {name: str(file) for name, file in files.items()}
     if strange := [one for one in found.values() if one != PurePath(one).name]:
-        raise unreadable(listing, f"it names {strange[0]}, which is no file of the model")
+        why = f"it names {strange[0]!r}, which is not in its directory"
+        raise unreadable(listing, why, fix="copy the model again, or do not use it")
     return found
 
 

@@ -86,6 +86,10 @@ class DataSection(UserRecord, frozen=True):
     become several, with ``too_long`` ``cut``; ``truncate`` keeps their first tokens, ``drop`` none,
     and ``split`` makes several conversations, between turns.
 
+    With ``split_special_tokens``, special tokens such as ``</s>`` are text where people wrote them,
+    in documents and messages; else they are the control tokens that only templates and the trainer
+    should write.
+
     ``on_bad_rows`` ``refuse`` names all rows that cannot be trained on; ``skip`` leaves them out,
     and refuses if they are more than the share ``bad_rows_limit`` of all rows.
 
@@ -102,6 +106,7 @@ class DataSection(UserRecord, frozen=True):
     roles: RoleNames = RoleNames()
     chat_template: Annotated[str, Meta(min_length=1)] | None = None
     answers_only: bool = False
+    split_special_tokens: bool = True
     on_bad_rows: Literal["refuse", "skip"] = "refuse"
     bad_rows_limit: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
     packing: Literal["auto", "wrapped", "best-fit", "none"] = "auto"

@@ -51,7 +51,8 @@ def main(argv: list[str] | None = None) -> None:
         model = load_saved(world, directory, found, recipe, recorder.progress)
         if model is None:
             return
-        written = write(model, directory / DESCRIPTION, arguments)
+        splits = recipe.data.split_special_tokens
+        written = write(model, directory / DESCRIPTION, arguments, splits_special=splits)
         recorder.wrote(found.manifest.step, arguments.prompt, written)
         print(written, flush=True)  # noqa: T201 - the job's log is this process's output
 
@@ -125,17 +126,22 @@ def load_saved(
     return materialize(stage, weights, world.device).causal.eval()
 
 
-def write(model: Any, description: Path, arguments: argparse.Namespace) -> str:
-    """Continue the prompt, taken as it is or as the user's turn in a chat."""
+def write(
+    model: Any, description: Path, arguments: argparse.Namespace, *, splits_special: bool
+) -> str:
+    """Continue the prompt, taken as it is or as the user's turn in a chat.
+
+    Args:
+        splits_special: read special tokens in it as text.
+    """
     tokenizer = read_tokenizer(description)
     if arguments.chat:
         if tokenizer.chat_template is None:
             raise RecipeError("this model has no chat template", fix="omit --chat")
-        writer = ChatWriter(tokenizer, None, answers_only=False)
-        prompt = writer.asks(arguments.prompt, "the text")
-        ids = tokenizer(prompt, add_special_tokens=False).input_ids
+        writer = ChatWriter(tokenizer, None, answers_only=False, splits_special=splits_special)
+        ids = writer.asks([{"role": "user", "content": arguments.prompt}], "the text")
     else:
-        ids = text_ids(tokenizer, arguments.prompt)
+        ids = text_ids(tokenizer, arguments.prompt, splits_special=splits_special)
     given = torch.tensor([ids], dtype=torch.int64)
     torch.manual_seed(arguments.seed)
     with torch.no_grad():

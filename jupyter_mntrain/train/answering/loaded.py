@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -70,7 +71,9 @@ def load_source(arguments: argparse.Namespace, progress: ProgressWriter) -> Answ
         model = load_saved(world, checkpoints, found, recipe, progress)
         if model is None:
             return None
-        return Answering.of(model, checkpoints / DESCRIPTION, found.manifest.step)
+        splits = recipe.data.split_special_tokens
+        description, step = checkpoints / DESCRIPTION, found.manifest.step
+        return Answering.of(model, description, step, splits_special=splits)
 
 
 def leave_when_told() -> None:
@@ -130,15 +133,19 @@ class Answering:
     Args:
         step: of the checkpoint; ``None`` for a directory.
         ends: ids of the tokens that end an answer.
+        splits_special: read special tokens in what people ask as text.
     """
 
     model: Any
     tokenizer: Any
     step: int | None
     ends: list[int]
+    splits_special: bool = True
 
     @classmethod
-    def of(cls, model: Any, description: Path, step: int | None) -> Answering:
+    def of(
+        cls, model: Any, description: Path, step: int | None, *, splits_special: bool = True
+    ) -> Answering:
         """Make it ready to answer.
 
         Args:
@@ -155,7 +162,13 @@ class Answering:
         settings = read_generation(description).get("eos_token_id")
         named = (model.config.eos_token_id, tokenizer.eos_token_id, settings)
         ids = {one for some in named for one in listed_ends(some)}
-        return cls(model.eval(), tokenizer, step, sorted(ids))
+        return cls(model.eval(), tokenizer, step, sorted(ids), splits_special)
+
+    @cached_property
+    def _writer(self) -> ChatWriter:
+        return ChatWriter(
+            self.tokenizer, None, answers_only=False, splits_special=self.splits_special
+        )
 
     @property
     def padding(self) -> int | None:
@@ -180,16 +193,14 @@ class Answering:
                 no conversation of this length.
         """
         if question.is_completion:
-            ids = text_ids(self.tokenizer, "".join(one.content for one in question.messages))
+            text = "".join(one.content for one in question.messages)
+            ids = text_ids(self.tokenizer, text, splits_special=self.splits_special)
         else:
             if self.tokenizer.chat_template is None:
                 cause = "this model has no chat template"
                 raise RecipeError(cause, fix="continue plain text instead: --completion")
-            writer = ChatWriter(self.tokenizer, None, answers_only=False)
             messages = [{"role": one.role, "content": one.content} for one in question.messages]
-            text = writer.render(messages, "the conversation", asks=True)
-            # A template writes its own special tokens.
-            ids = self.tokenizer(text, add_special_tokens=False).input_ids
+            ids = self._writer.asks(messages, "the conversation")
         if self.most_tokens is not None and len(ids) >= self.most_tokens:
             raise RecipeError(
                 f"the conversation has {len(ids):,} tokens, and the model takes "

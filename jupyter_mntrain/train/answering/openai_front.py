@@ -2,6 +2,8 @@
 
 It lists one model by one name, where the server behind it lists the hub's cache (and fails without
 one) and takes only its directory's path; a name that is not served is refused as OpenAI refuses it.
+Nobody who asks can forge a turn: the server behind reads special tokens in messages as text
+(:data:`SAFE`), and no request changes that.
 """
 
 from __future__ import annotations
@@ -20,6 +22,11 @@ from jupyter_mntrain.model import tunables
 ANSWER_S = tunables.seconds("train.serve_answer_timeout_s")
 LARGEST_BYTES = tunables.size("train.serve_request_bytes")
 OWNER: Final = "mntrain"
+SAFE: Final = {"sanitize_control_tokens": True}
+"""Arguments of ``apply_chat_template``, from transformers 5.20 on."""
+_TEMPLATE: Final = "chat_template_kwargs"
+_KEPT: Final = frozenset({*SAFE, "chat_template"})
+"""Arguments that are not for those who ask."""
 _HOP: Final = frozenset({"connection", "content-length", "transfer-encoding", "content-encoding"})
 """Headers of one connection, not of an answer."""
 
@@ -87,7 +94,8 @@ class _Passed(_Handler):
 
     async def post(self) -> None:
         body = self.request.body
-        if self.request.headers.get("Content-Type", "").startswith("application/json"):
+        # The server behind reads JSON whatever it is called.
+        if not self.request.headers.get("Content-Type", "").startswith("multipart/"):
             try:
                 asked = json.loads(body)
             except ValueError as error:
@@ -99,6 +107,8 @@ class _Passed(_Handler):
             if not self.is_served(asked.get("model") or self.model["id"]):
                 self.refuse_model(asked["model"])
                 return
+            if isinstance(given := asked.get(_TEMPLATE), dict):
+                asked[_TEMPLATE] = {key: one for key, one in given.items() if key not in _KEPT}
             # OpenAI's default; the server behind streams responses that do not say.
             body = json.dumps({"stream": False, **asked, "model": self.directory}).encode()
         await self._pass(body)

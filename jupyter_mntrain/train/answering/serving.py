@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import inspect
+import json
 import os
 import shutil
 import socket
@@ -31,6 +33,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 from tornado.web import Application
+from transformers import PreTrainedTokenizerBase, __version__
 from transformers.utils.import_utils import is_serve_available
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
@@ -38,6 +41,7 @@ from jupyter_mntrain.model.environment import METRICS_VARIABLE
 from jupyter_mntrain.model.errors import MissingLibraryError, MntrainError, RecipeError
 from jupyter_mntrain.model.text.serving_address import SERVER, served_at
 from jupyter_mntrain.recipe.parse import load_recipe
+from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
@@ -48,7 +52,7 @@ from jupyter_mntrain.train.answering.loaded import (
     model_in,
     weight_bytes,
 )
-from jupyter_mntrain.train.answering.openai_front import LARGEST_BYTES, front
+from jupyter_mntrain.train.answering.openai_front import LARGEST_BYTES, SAFE, front
 from jupyter_mntrain.train.checkpoint.keeping import export_checkpoint
 from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import join_world
@@ -64,19 +68,31 @@ END_S = tunables.seconds("train.serve_end_timeout_s")
 def main(argv: list[str] | None = None) -> None:
     """Serve until the job is stopped."""
     arguments = _parser().parse_args(argv)
-    _refuse_missing()
+    recipe = None if arguments.recipe is None else load_recipe(arguments.recipe, arguments.set)
+    splits = recipe is None or recipe.data.split_special_tokens
+    _refuse_missing(splits_special=splits)
     leave_when_told()
-    with Recorder() as recorder, _model(arguments, recorder.progress) as directory:
+    with Recorder() as recorder, _model(arguments, recipe, recorder.progress) as directory:
         if directory is not None:
             name = arguments.name or directory.name
-            serve(directory, name, arguments.address, arguments.port, recorder.progress)
+            where = (arguments.address, arguments.port)
+            serve(directory, name, *where, recorder.progress, splits_special=splits)
 
 
-def serve(directory: Path, name: str, address: str, port: int, progress: ProgressWriter) -> None:
+def serve(
+    directory: Path,
+    name: str,
+    address: str,
+    port: int,
+    progress: ProgressWriter,
+    *,
+    splits_special: bool,
+) -> None:
     """Run the server, and say where it is.
 
     Args:
         name: of the model, for clients.
+        splits_special: read special tokens in messages as text.
 
     Raises:
         RecipeError: it has ended, nothing can listen on that address, or the model is too large.
@@ -87,6 +103,8 @@ def serve(directory: Path, name: str, address: str, port: int, progress: Progres
         raise error
     command = [sys.executable, "-m", "transformers.cli.transformers", "serve", str(directory)]
     command += ["--host", LOOPBACK, "--port", str(behind), "--device", device]
+    if splits_special:
+        command += ["--chat-template-kwargs", json.dumps(SAFE)]
     server = subprocess.Popen(command)
     try:
         progress("starting the server", 0)
@@ -120,12 +138,13 @@ def _tell(
 
 
 @contextmanager
-def _model(arguments: argparse.Namespace, progress: ProgressWriter) -> Iterator[Path | None]:
+def _model(
+    arguments: argparse.Namespace, recipe: Recipe | None, progress: ProgressWriter
+) -> Iterator[Path | None]:
     """The directory to serve, on rank 0."""
-    if arguments.directory is not None:
+    if recipe is None:
         yield model_in(arguments.directory)
         return
-    recipe = load_recipe(arguments.recipe, arguments.set)
     exported = Path(os.environ[METRICS_VARIABLE]).parent / "served" / arguments.run
     try:
         with join_world("cpu", TIMEOUT_S) as world:
@@ -143,12 +162,18 @@ def _model(arguments: argparse.Namespace, progress: ProgressWriter) -> Iterator[
         shutil.rmtree(exported.parent, ignore_errors=True)
 
 
-def _refuse_missing() -> None:
-    if os.environ.get("RANK", "0") == "0" and not is_serve_available():
-        raise MissingLibraryError(
-            "transformers serve needs FastAPI and Uvicorn, which are not installed here",
-            fix=f"on this node: {sys.executable} -m pip install 'jupyter-mntrain[serve]'",
-        )
+def _refuse_missing(*, splits_special: bool) -> None:
+    if os.environ.get("RANK", "0") != "0":
+        return
+    missing = None
+    if not is_serve_available():
+        missing = "transformers serve needs FastAPI and Uvicorn, which are not installed here"
+    known = inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters
+    if splits_special and not SAFE.keys() <= known.keys():
+        missing = f"who asks transformers serve {__version__} could forge turns of a conversation"
+    if missing is not None:
+        fix = f"on this node: {sys.executable} -m pip install -U 'jupyter-mntrain[serve]'"
+        raise MissingLibraryError(missing, fix=fix)
 
 
 def _free_port(address: str, wished: int) -> int:

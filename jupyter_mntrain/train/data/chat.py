@@ -14,6 +14,7 @@ from jupyter_mntrain.recipe.parts.data import ANSWERS, DataSection
 from jupyter_mntrain.train.data.bad_rows import RowError
 from jupyter_mntrain.train.data.conversations import WEIGHT, Message, Tool
 from jupyter_mntrain.train.data.lost_parts import refuse_lost
+from jupyter_mntrain.train.data.special_tokens import SpecialTokens, special_tokens
 
 CHATML = (
     "{% for message in messages %}"
@@ -30,6 +31,8 @@ know when to stop and users never see a marker that is not a token.
 _PLACE = "mntrain-answer"
 """Stands for an answer whose place is looked for."""
 
+_QUESTION: Message = {"role": "user", "content": "?"}
+
 TURN_BEGINS, TURN_ENDS = "<|im_start|>", "<|im_end|>"
 CHATML_OF_TOKENS = (
     "{% for message in messages %}"
@@ -45,10 +48,13 @@ class RenderedChat(NamedTuple):
 
     Args:
         answers: begin and end of each answer, in characters; ``None`` if all of it counts.
+        special: a special token that people wrote in it, which is to be text: then the template's
+            have other names, which :meth:`SpecialTokens.tokenizer_for` knows.
     """
 
     text: str
     answers: tuple[tuple[int, int], ...] | None = None
+    special: str | None = None
 
 
 class ChatWriter:
@@ -57,14 +63,21 @@ class ChatWriter:
     Args:
         tokenizer: supplies the special tokens.
         template: overrides the tokenizer's own; without either, ChatML is used.
+        splits_special: read special tokens in messages as text.
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, template: str | None, *, answers_only: bool
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        template: str | None,
+        *,
+        answers_only: bool,
+        splits_special: bool = True,
     ) -> None:
         self._tokenizer = tokenizer
         self.template = template or tokenizer.chat_template or _chatml(tokenizer)
         self._marks = answers_only
+        self._splits = splits_special
 
     def write(
         self, messages: Sequence[Message], where: str, tools: Sequence[Tool] | None = None
@@ -77,21 +90,26 @@ class ChatWriter:
         Raises:
             RowError: the template rejects it, or leaves a part of it out.
         """
+        (messages, tools), special = self.special.hidden((messages, tools))
         known = [self._known(message) for message in messages]
         chat = _Chat(self, known, tools, where)
         text = chat.rendered(len(known))
         refuse_lost(
             lambda some, with_tools: self.render(some, where, with_tools), text, known, tools, where
         )
-        return RenderedChat(text, chat.answers(text) if self._marks else None)
+        answers = chat.answers(text) if self._marks else None
+        return self._shown(RenderedChat(text, answers, special), where)
 
-    def asks(self, prompt: str, where: str) -> str:
-        """Render a user's first message, up to where the answer begins.
+    def asks(self, messages: Sequence[Message], where: str) -> list[int]:
+        """The token ids of a conversation, up to where the next answer begins.
 
         Raises:
             RowError: the template rejects it.
         """
-        return self.render([{"role": "user", "content": prompt}], where, asks=True)
+        messages, special = self.special.hidden(messages)
+        text = self.render(messages, where, asks=True)
+        written = self._shown(RenderedChat(text, None, special), where)
+        return self.special.ids(written.text, special)
 
     def render(
         self,
@@ -131,9 +149,8 @@ class ChatWriter:
         Raises:
             RowError: it rejects a question.
         """
-        question = [{"role": "user", "content": "?"}]
-        closed = self.render(question, "a question")
-        return self.render(question, "a question", asks=True).removeprefix(closed)
+        closed = self.render([_QUESTION], "a question")
+        return self.render([_QUESTION], "a question", asks=True).removeprefix(closed)
 
     def end_of_turn(self, text: str) -> int:
         """Where the last turn of a text ends: white space after its marker is the template's."""
@@ -143,7 +160,7 @@ class ChatWriter:
     @cached_property
     def end_of_answer(self) -> str | None:
         """The token that the template writes after an answer; ``None`` if it is none."""
-        said = [{"role": "user", "content": "?"}, {"role": ANSWERS, "content": "Yes"}]
+        said = [_QUESTION, {"role": ANSWERS, "content": "Yes"}]
         try:
             after = self.render(said, "an answer").rpartition("Yes")[2].lstrip()
         except RowError:
@@ -157,10 +174,42 @@ class ChatWriter:
     @cached_property
     def _markers(self) -> tuple[str, ...]:
         """Tokens that no text is split into."""
-        added = (
-            one.content for one in self._tokenizer.added_tokens_decoder.values() if one.special
-        )
-        return tuple(one for one in (*added, *self._tokenizer.all_special_tokens) if one.strip())
+        return tuple(special_tokens(self._tokenizer))
+
+    @cached_property
+    def special(self) -> SpecialTokens:
+        """The special tokens, and others that the template marks turns with, as DeepSeek's does."""
+        return SpecialTokens(self._tokenizer, self._turn_markers(), splits=self._splits)
+
+    def _turn_markers(self) -> list[str]:
+        # Without the last answer, to which many add an empty thought, which people write, too.
+        said = [_QUESTION, {"role": ANSWERS, "content": "Yes"}, _QUESTION]
+        try:
+            text = self.render(said, "a question")
+        except RowError:
+            return []
+        added = (one.content for one in self._tokenizer.added_tokens_decoder.values())
+        return [
+            one
+            for one in added
+            if one in text and not (len(one) == 1 or one.isalnum() or one.isspace())
+        ]
+
+    def _shown(self, written: RenderedChat, where: str) -> RenderedChat:
+        """With the special tokens that people wrote.
+
+        Raises:
+            RowError: the template has made something else of them.
+        """
+        if written.special is None:
+            return written
+        try:
+            text, answers = self.special.shown(written.text, written.answers or ())
+        except ValueError as error:
+            what, why = "the chat template rejects a special token", f" {written.special}: {error}"
+            fix = "remove it from that conversation, or set data.split_special_tokens = false"
+            raise RowError(where, what, detail=why, fix=fix) from None
+        return RenderedChat(text, written.answers and answers, written.special)
 
     def _known(self, message: Message) -> Message:
         """The message in a role that the template knows: a developer is the newer system."""
@@ -245,6 +294,11 @@ class _Chat(NamedTuple):
             after = max(after, upto.find(content, after) + len(content))
         found = upto.find(self.writer.opening, after)
         return None if found < 0 else found + len(self.writer.opening)
+
+
+def _is_word(token: str) -> bool:
+    """Whether an added token is a word or white space, and no marker."""
+    return token.isspace() or token.strip().isalnum()
 
 
 def _chatml(tokenizer: PreTrainedTokenizerBase) -> str:

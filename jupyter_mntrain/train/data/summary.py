@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jupyter_mntrain.model.text.brief import some_of
+from jupyter_mntrain.model.text.foreign import shown
 from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.encoding.reading import ReadCounts
@@ -78,6 +79,11 @@ def _changes(section: DataSection, tokens: Sequence[Tokens], counts: ReadCounts)
         )
     if counts.split:
         yield f"{counts.split:,} conversations longer than a sequence were split between turns"
+    if counts.special:
+        yield (
+            f"special tokens such as {shown(counts.special_token)} in {counts.special:,} documents "
+            "are read as text; data.split_special_tokens = false reads them as control tokens"
+        )
     for kind in counts.skipped:
         yield (
             f"{kind.count:,} of {counts.rows:,} rows skipped: {kind.what} "

@@ -28,6 +28,7 @@ from jupyter_mntrain.train.data.corpus import Corpus
 from jupyter_mntrain.train.data.encoding.encoder import ANSWERED, COUNTS, ENDS, IDS, Encoder
 from jupyter_mntrain.train.data.encoding.reading import NO_COUNTS, ReadCounts, Reading, fitting
 from jupyter_mntrain.train.data.own_tokenizer import read_tokenizer
+from jupyter_mntrain.train.data.special_tokens import SpecialTokens
 from jupyter_mntrain.train.model.added_tokens import add_tokens
 
 END_OF_TEXT = "<|endoftext|>"
@@ -35,7 +36,7 @@ END_OF_TEXT_ID = 0
 
 _FORMAT = "3"
 """Part of every cache key: raise it when the format of the files changes."""
-_READING = "whole answers"
+_READING = "whole answers, special tokens as text"
 """Part of the key of tokens: change it when the same rows are read in another way."""
 
 
@@ -107,13 +108,14 @@ def trained_tokens(
     """
     cache = _cache_directory() if cache is None else cache
     size = section.vocabulary_size
-    writer = ChatWriter(untrained_tokenizer(), template_of(section), answers_only=False)
+    untrained = untrained_tokenizer()
+    writer = ChatWriter(untrained, template_of(section), answers_only=False, splits_special=False)
     template = writer.template if section.format == "chat" else ""
     key = _digest(_FORMAT, corpus.digest, _policy(section), str(size), template)
     path = cache / f"tokenizer-{key[:32]}.json"
     with _locked(path, progress):
         if not path.exists():
-            reading = Reading(corpus, writer)
+            reading = Reading(corpus, writer, writer.special)
             texts = (one.text for one in reading.texts(progress, "training the tokenizer"))
             _replace(path, lambda to: _train(texts, size).save(str(to)))
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(path), eos_token=END_OF_TEXT)
@@ -192,10 +194,17 @@ def begin_of_text(tokenizer: PreTrainedTokenizerBase) -> int | None:
     return first if len(usual) > len(plain) and usual[0] == first else None
 
 
-def text_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The ids of a text that is to be continued: it begins as the texts of a training do."""
+def text_ids(
+    tokenizer: PreTrainedTokenizerBase, text: str, *, splits_special: bool = True
+) -> list[int]:
+    """The ids of a text that is to be continued: it begins as the texts of a training do.
+
+    Args:
+        splits_special: read special tokens in it as text.
+    """
     begin = begin_of_text(tokenizer)
-    ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    special = SpecialTokens(tokenizer, splits=splits_special)
+    ids = special.ids(text, special.found_in(text))
     return ids if begin is None else [begin, *ids]
 
 
@@ -226,24 +235,24 @@ def _encoded(
     cache: Path,
     progress: ProgressWriter,
 ) -> Tokens:
-    fast: Tokenizer = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
-    # Padding or truncation stored in a tokenizer.json would silently change the text.
-    fast.no_padding()
-    fast.no_truncation()
-    is_chat = section.format == "chat"
+    is_chat, splits = section.format == "chat", section.split_special_tokens
     marks = is_chat and section.answers_only
-    writer = ChatWriter(tokenizer, template_of(section), answers_only=marks)
+    writer = ChatWriter(tokenizer, template_of(section), answers_only=marks, splits_special=splits)
+    special = writer.special if is_chat else SpecialTokens(tokenizer, splits=splits)
     template = writer.template if is_chat else None
     # The template already begins and ends a conversation.
     begin, end = (None, None) if is_chat else (begin_of_text(tokenizer), end_of_text)
-    digest = _digest(_FORMAT, fast.to_str(), f"{begin} {end}", template or "", str(marks))
+    digest = _digest(
+        *(_FORMAT, special.whole.to_str(), f"{begin} {end}", template or "", str(marks)),
+        str(splits),
+    )
     read = (corpus.digest, _policy(section), _split(section), _READING)
     folder = cache / f"tokens-{_digest(*read, digest)[:32]}"
     with _locked(folder, progress):
         if not folder.exists():
-            reading = Reading(corpus, writer, fitting(section, fast))
+            reading = Reading(corpus, writer, special, fitting(section, special))
             written = reading.texts(progress, "tokenizing the text")
-            _replace(folder, lambda to: Encoder(fast, begin, end, to).run(written, reading))
+            _replace(folder, lambda to: Encoder(special, begin, end, to).run(written, reading))
     if not (folder / IDS).stat().st_size:
         cause = f"data.source = {section.source}: all of its documents are empty"
         raise RecipeError(cause, fix="use another source")

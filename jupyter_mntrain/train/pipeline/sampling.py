@@ -43,15 +43,15 @@ def read_prompts(recipe: Recipe, tokens: Tokens, vocabulary_size: int) -> tuple[
     Raises:
         RecipeError: a prompt is too long, has no tokens, or the chat template rejects it.
     """
-    writer = ChatWriter(tokens.tokenizer, tokens.template, answers_only=False)
+    tokenizer, splits = tokens.tokenizer, recipe.data.split_special_tokens
+    writer = ChatWriter(tokenizer, tokens.template, answers_only=False, splits_special=splits)
     found = []
     for number, text in enumerate(recipe.evaluation.prompts):
         where = f"evaluation.prompts[{number}]"
         if recipe.data.format == "chat":
-            asked = writer.asks(text, where)
-            ids = tuple(tokens.tokenizer(asked, add_special_tokens=False).input_ids)
+            ids = tuple(writer.asks([{"role": "user", "content": text}], where))
         else:
-            ids = tuple(text_ids(tokens.tokenizer, text))
+            ids = tuple(text_ids(tokenizer, text, splits_special=splits))
         _check(ids, recipe, vocabulary_size, f"{where}, {text[:SHOWN_CHARACTERS]!r}")
         found.append(Prompt(text, ids))
     return tuple(found)

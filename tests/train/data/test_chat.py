@@ -124,7 +124,7 @@ def test_answers_are_what_the_assistant_says(
     template: str | None, tokenizer: PreTrainedTokenizerBase
 ) -> None:
     writer = ChatWriter(tokenizer, template, answers_only=True)
-    text, answers = writer.write(ASKED, "here")
+    text, answers, _ = writer.write(ASKED, "here")
     if template is None:
         assert (writer.template, text) == (CHATML, WRITTEN)
     assert answers is not None
@@ -167,7 +167,7 @@ def test_answers_are_found_where_the_template_writes_earlier_ones_without_their_
     thoughtful = [dict(one) for one in ASKED]
     thoughtful[1]["content"] = "<think>\nhm\n</think>\n\nSamantha."
     writer = ChatWriter(tokenizer, QWEN_3, answers_only=True)
-    text, answers = writer.write(thoughtful, "here")
+    text, answers, _ = writer.write(thoughtful, "here")
     assert answers is not None
     end = "<|endoftext|>"
     assert [text[begin:stop] for begin, stop in answers] == [
@@ -262,7 +262,7 @@ def test_an_assistant_that_speaks_first(tokenizer: PreTrainedTokenizerBase) -> N
         writer = ChatWriter(tokenizer, template, answers_only=True)
         end = "<|eot_id|>" if template == LLAMA_3 else "<|endoftext|>"
         for messages in (first, [system, *first]):
-            text, answers = writer.write(messages, "")
+            text, answers, _ = writer.write(messages, "")
             assert answers is not None
             said = [text[begin:end] for begin, end in answers]
             spoken = ("Hello.", "Samantha.", "My mother called me so.")
@@ -274,7 +274,7 @@ def test_tools_calls_and_reasoning_are_written(tokenizer: PreTrainedTokenizerBas
     row = with_tools()
     messages, tools = messages_of(row, "here"), tools_of(row, "here")
     assert messages[1]["tool_calls"][0]["function"]["arguments"] == {"city": "Bonn"}
-    text, answers = ChatWriter(tokenizer, HERMES, answers_only=True).write(messages, "", tools)
+    text, answers, _ = ChatWriter(tokenizer, HERMES, answers_only=True).write(messages, "", tools)
     assert answers is not None
     said = [text[begin:end] for begin, end in answers]
     assert json.loads(said[0].split("call>")[1].removesuffix("</")) == {

@@ -113,8 +113,8 @@ def test_the_loss_leaves_out_answers_of_weight_0() -> None:
     writer = ChatWriter(untrained_tokenizer(), None, answers_only=True)
     row = {"messages": [ASKED, {**SAID, "weight": 0}, ASKED, {**SAID, "weight": 1}]}
     messages = messages_of(row, "here")
-    text, answers = writer.write(messages, "here")
-    _, all_answers = writer.write(messages_of({"messages": [ASKED, SAID] * 2}, "here"), "here")
+    text, answers, _ = writer.write(messages, "here")
+    _, all_answers, _ = writer.write(messages_of({"messages": [ASKED, SAID] * 2}, "here"), "here")
     assert answers is not None
     assert all_answers is not None
     assert answers == all_answers[1:]

@@ -7,18 +7,21 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.train.data.chat import RenderedChat
 from jupyter_mntrain.train.data.encoding.pieces import Piece, pieces_of
 from jupyter_mntrain.train.data.encoding.reading import Reading
+from jupyter_mntrain.train.data.special_tokens import SpecialTokens
 
 IDS, ENDS, ANSWERED, COUNTS = "ids.int32", "ends.int64", "answered.bool", "counts.json"
 """Files of the cache, in native byte order: it is not shared between machines."""
@@ -36,6 +39,7 @@ class _Part(NamedTuple):
 
     piece: Piece
     answers: Sequence[tuple[int, int]] | None
+    tokenizer: Tokenizer
 
 
 class _EncodedBatch(NamedTuple):
@@ -53,15 +57,16 @@ class Encoder:
     while this one reads and writes others.
 
     Args:
+        special: has the tokenizers.
         begin: id put before each document.
         end: id appended to it.
         folder: new; receives the files.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, begin: int | None, end: int | None, folder: Path
+        self, special: SpecialTokens, begin: int | None, end: int | None, folder: Path
     ) -> None:
-        self._tokenizer = tokenizer
+        self._special = special
         self._head = [] if begin is None else [begin]
         self._tail = [] if end is None else [end]
         self._folder = folder
@@ -96,8 +101,9 @@ class Encoder:
         batch: list[_Part] = []
         size = 0
         for written in documents:
-            for piece in pieces_of(written.text, self._tokenizer):
-                batch.append(_Part(piece, written.answers))
+            tokenizer = self._special.tokenizer_for(written.special)
+            for piece in pieces_of(written.text, tokenizer):
+                batch.append(_Part(piece, written.answers, tokenizer))
                 size += len(piece.text) + _PIECE_COSTS
                 if size >= _BATCH_CHARACTERS:
                     yield batch
@@ -117,16 +123,10 @@ class Encoder:
             yield waiting.popleft().result()
 
     def _encode(self, batch: Sequence[_Part]) -> _EncodedBatch:
-        texts = [part.piece.text for part in batch]
-        is_fast = all(part.answers is None for part in batch)
-        # The fast one leaves out offsets, which only answers need.
-        encode = self._tokenizer.encode_batch_fast if is_fast else self._tokenizer.encode_batch
-        # Most of its time this is in the tokenizer's threads, and other threads of Python run.
-        encodings = encode(texts, add_special_tokens=False)
         ids: list[int] = []
         ends: list[int] = []
         answered: list[NDArray[np.bool_]] = []
-        for part, encoding in zip(batch, encodings, strict=True):
+        for part, encoding in _encodings(batch):
             if not part.piece.begin:
                 ids += self._head
             ids += encoding.ids
@@ -136,6 +136,18 @@ class Encoder:
             if part.answers is not None:
                 answered.append(_inside(encoding.offsets, part.answers, part.piece.begin))
         return _EncodedBatch(np.array(ids, np.int32), np.array(ends, np.int64), answered)
+
+
+def _encodings(batch: Sequence[_Part]) -> Iterator[tuple[_Part, Encoding]]:
+    """All parts, in order, each encoded by its tokenizer."""
+    for tokenizer, group in groupby(batch, attrgetter("tokenizer")):
+        parts = list(group)
+        is_fast = all(part.answers is None for part in parts)
+        # The fast one leaves out offsets, which only answers need.
+        encode = tokenizer.encode_batch_fast if is_fast else tokenizer.encode_batch
+        # Most of its time this is in the tokenizer's threads, and other threads of Python run.
+        texts = [part.piece.text for part in parts]
+        yield from zip(parts, encode(texts, add_special_tokens=False), strict=True)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import msgspec
-from tokenizers import Tokenizer
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.text.foreign import is_unicode
@@ -14,6 +13,7 @@ from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.train.data.bad_rows import BadRows, RowError, SkippedRows
 from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat
 from jupyter_mntrain.train.data.corpus import Corpus, Located
+from jupyter_mntrain.train.data.special_tokens import SpecialTokens
 from jupyter_mntrain.train.data.splitting import split_turns
 
 
@@ -25,12 +25,16 @@ class ReadCounts(Record, frozen=True):
         skipped: rows left out, by kind.
         split: conversations that became several.
         documents: number of documents of each source.
+        special: number of documents in which people wrote special tokens, read as text.
+        special_token: one of these.
     """
 
     rows: int = 0
     skipped: tuple[SkippedRows, ...] = ()
     split: int = 0
     documents: tuple[int, ...] = ()
+    special: int = 0
+    special_token: str = ""
 
 
 NO_COUNTS = ReadCounts()
@@ -40,17 +44,24 @@ class Reading:
     """One pass over the documents as text.
 
     Args:
+        special: finds special tokens in texts.
         fits: whether a text is short enough; others are split between turns.
     """
 
     def __init__(
-        self, corpus: Corpus, writer: ChatWriter, fits: Callable[[str], bool] | None = None
+        self,
+        corpus: Corpus,
+        writer: ChatWriter,
+        special: SpecialTokens,
+        fits: Callable[[RenderedChat], bool] | None = None,
     ) -> None:
         self._corpus = corpus
         self._writer = writer
+        self._special = special
         self._fits = fits
         self._bad = BadRows(corpus.section)
         self._split = 0
+        self._special_count, self._special_token = 0, ""
         self._documents = [0] * max(1, len(corpus.parts))
 
     def texts(self, progress: ProgressWriter, what: str) -> Iterator[RenderedChat]:
@@ -66,22 +77,33 @@ class Reading:
                 self._bad.add(error)
             else:
                 self._documents[found.source] += len(written)
+                for one in written:
+                    if one.special is not None:
+                        self._special_count += 1
+                        self._special_token = self._special_token or one.special
                 yield from written
         self._bad.settle()
 
     def counts(self) -> ReadCounts:
-        return ReadCounts(self._bad.rows, self._bad.skipped(), self._split, tuple(self._documents))
+        return ReadCounts(
+            rows=self._bad.rows,
+            skipped=self._bad.skipped(),
+            split=self._split,
+            documents=tuple(self._documents),
+            special=self._special_count,
+            special_token=self._special_token,
+        )
 
     def _written(self, found: Located) -> list[RenderedChat]:
         written, document = self._text(found), found.document
-        if self._fits is None or isinstance(document, str) or self._fits(written.text):
+        if self._fits is None or isinstance(document, str) or self._fits(written):
             return [written]
         fits = self._fits
         pieces = [
             msgspec.structs.replace(found, document=piece)
             for piece in split_turns(
                 document,
-                lambda some: fits(self._text(msgspec.structs.replace(found, document=some)).text),
+                lambda some: fits(self._text(msgspec.structs.replace(found, document=some))),
             )
         ]
         self._split += len(pieces) > 1
@@ -89,7 +111,8 @@ class Reading:
 
     def _text(self, found: Located) -> RenderedChat:
         if isinstance(found.document, str):
-            written = RenderedChat(found.document)
+            special = self._special.found_in(found.document)
+            written = RenderedChat(found.document, special=special)
         else:
             written = self._writer.write(found.document, found.where, found.tools)
         if not is_unicode(written.text):
@@ -98,13 +121,14 @@ class Reading:
         return written
 
 
-def fitting(section: DataSection, tokenizer: Tokenizer) -> Callable[[str], bool] | None:
+def fitting(section: DataSection, special: SpecialTokens) -> Callable[[RenderedChat], bool] | None:
     """Whether a text fits into a sequence; ``None`` if nothing is split."""
     if section.too_long != "split":
         return None
     most = section.sequence_length + 1  # the last one is only predicted
 
-    def fits(text: str) -> bool:
+    def fits(written: RenderedChat) -> bool:
+        text, tokenizer = written.text, special.tokenizer_for(written.special)
         # A token is a byte or more.
         return len(text.encode()) <= most or (
             len(tokenizer.encode(text, add_special_tokens=False).ids) <= most

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from transformers import PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
@@ -21,10 +22,12 @@ from jupyter_mntrain.train.data.encoding.encoder import (
     refusing_full_disk,
 )
 from jupyter_mntrain.train.data.encoding.reading import Reading
+from jupyter_mntrain.train.data.special_tokens import SpecialTokens
 from jupyter_mntrain.train.data.tokens import untrained_tokenizer
 from tests.train.data.encoding.test_pieces import BYTES, TEXT
 from tests.wording import wording
 
+SPECIAL = SpecialTokens(PreTrainedTokenizerFast(tokenizer_object=BYTES), splits=True)
 TEXTS = [TEXT, "", "short\n", TEXT[:777], *(f"{n} words" for n in range(50))]
 
 
@@ -32,9 +35,8 @@ TEXTS = [TEXT, "", "short\n", TEXT[:777], *(f"{n} words" for n in range(50))]
 def reading(tmp_path: Path) -> Reading:
     (tmp_path / "x.txt").write_text("x")
     section = DataSection(source=str(tmp_path / "x.txt"))
-    return Reading(
-        read_corpus(section), ChatWriter(untrained_tokenizer(), None, answers_only=False)
-    )
+    writer = ChatWriter(untrained_tokenizer(), None, answers_only=False)
+    return Reading(read_corpus(section), writer, writer.special)
 
 
 @pytest.mark.parametrize("most", [200, 1000, 1 << 20])
@@ -47,7 +49,7 @@ def test_files_are_those_of_each_text_by_itself(
     )
     answers = [((3, 9), (len(text) // 2, len(text))) for text in TEXTS]
     documents = map(RenderedChat, TEXTS, answers)
-    Encoder(BYTES, None, 7, tmp_path / "cache").run(documents, reading)
+    Encoder(SPECIAL, None, 7, tmp_path / "cache").run(documents, reading)
     ids: list[int] = []
     ends: list[int] = []
     inside: list[bool] = []
@@ -75,7 +77,7 @@ def test_what_ends_the_reading_ends_the_encoding(tmp_path: Path, reading: Readin
         raise RecipeError("bad rows", fix="repair them")
 
     with pytest.raises(RecipeError, match=wording("bad rows")):
-        Encoder(BYTES, None, 7, tmp_path / "cache").run(documents(), reading)  # type: ignore[arg-type]
+        Encoder(SPECIAL, None, 7, tmp_path / "cache").run(documents(), reading)  # type: ignore[arg-type]
 
 
 def test_a_full_disk_is_named_with_the_folder(tmp_path: Path) -> None:
