@@ -111,7 +111,7 @@ def listed_files(listing: Path) -> dict[str, str]:
     if not isinstance(files, dict):
         raise unreadable(listing, 'it has no object "weight_map"')
     found = {name: str(file) for name, file in files.items()}
-    if strange := [one for one in found.values() if one != PurePath(one).name]:
+    if strange := [one for one in found.values() if one != PurePath(one).name or "\0" in one]:
         why = f"it names {strange[0]!r}, which is not in its directory"
         raise unreadable(listing, why, fix="copy the model again, or do not use it")
     return found
