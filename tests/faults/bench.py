@@ -35,11 +35,6 @@ IS_LONG = runs_all() or WRITES_PAGE
 OVER = ("succeeded", "failed", "canceled")
 
 
-def with_python() -> tuple[str, ...]:
-    """Options of a job."""
-    return () if IS_LONG else ("--python", forking_python())
-
-
 class Bench:
     """Starts jobs on node1 and node2, and knows what a driver on node3 is told about them."""
 
@@ -48,6 +43,7 @@ class Bench:
         self.mntrain = mntrain
         self.first, self.second, self.driver = lab.hosts
         self.job = ""
+        self.python = forking_python()
         self._seen: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self._observer = self.driver.popen(
@@ -67,6 +63,17 @@ class Bench:
         assert self._observer.stdout is not None
         self._observer.stdout.close()
 
+    @property
+    def with_python(self) -> tuple[str, str]:
+        """Options of a job."""
+        return "--python", self.python
+
+    def use(self, python: str) -> None:
+        """Run jobs with it from now on."""
+        if python != self.python:
+            self._end()
+            self.python = python
+
     def launch(self, *words: str, code: int = 0, finds: Sequence[str] = ()) -> dict[str, Any]:
         """Launch a job of two ranks; its problem as data if it is refused.
 
@@ -76,7 +83,7 @@ class Bench:
         """
         for host in (self.first, self.second):
             (host.home / "fault.py").unlink(missing_ok=True)
-        said = self.run("launch", str(SCRIPT), "--detach", *with_python(), *words, code=code)
+        said = self.run("launch", str(SCRIPT), "--detach", *self.with_python, *words, code=code)
         if code == 0:
             self.job = said["job_id"]
             assert [one["kind"] for one in said.get("warnings", ())] == list(finds), said

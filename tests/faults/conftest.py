@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.agent.forking.python import forking_python
 from tests.e2e.conftest import joined_lab, mntrain
 from tests.faults.bench import Bench
 from tests.faults.table import WRITES_PAGE, measured, write
@@ -58,8 +59,10 @@ def benches(mntrain: str) -> Iterator[Benches]:
 
 
 @pytest.fixture
-def bench(benches: Benches) -> Bench:
-    return benches.whole()
+def bench(benches: Benches, request: pytest.FixtureRequest) -> Bench:
+    made = benches.whole()
+    made.use(getattr(request.module, "PYTHON", None) or forking_python())
+    return made
 
 
 @pytest.fixture(scope="session", autouse=True)

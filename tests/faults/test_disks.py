@@ -13,7 +13,7 @@ import pytest
 from jupyter_mntrain.launch.spec_file import write_spec
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from tests.faults.bench import Bench, with_python
+from tests.faults.bench import Bench
 from tests.faults.limits import BOTH, PATIENCE_S, STARTED_WITHIN_S
 from tests.faults.table import Outcome, report
 from tests.netlab import Host
@@ -172,7 +172,7 @@ def train(bench: Bench, where: Path, *words: str, code: int = 0) -> dict[str, An
     """With the built-in trainer, which saves there; its problem if it is refused."""
     recipe = bench.driver.home / "recipe.toml"
     recipe.write_text('[model]\npreset = "llama-tiny"\n')
-    given = (*TRAINER, *with_python(), "--set", f"checkpoint.directory={where}", *words)
+    given = (*TRAINER, *bench.with_python, "--set", f"checkpoint.directory={where}", *words)
     said = bench.run("launch", str(recipe), "--detach", *given, code=code)
     bench.job = said.get("job_id", "")
     return dict(said)

@@ -14,12 +14,15 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import start
-from tests.faults.bench import OVER, SCRIPT, STARTED_S, Bench, with_python
+from tests.faults.bench import OVER, SCRIPT, STARTED_S, Bench
 from tests.faults.limits import LOST_WITHIN_S, PATIENCE_S
 from tests.faults.table import Outcome, report
 from tests.netlab import MANAGEMENT, Host
 from tests.server.live_server import server_command
 from tests.waiting import until
+
+PYTHON = sys.executable
+"""Of jobs: what they leave is found by who has begun it, and no server has."""
 
 pytestmark = [pytest.mark.netlab, pytest.mark.slow]
 
@@ -41,7 +44,7 @@ time.sleep(600)
 def test_a_kernel_that_is_killed_harms_nothing(bench: Bench) -> None:
     def begin() -> None:
         program = bench.driver.home / "kernel.py"
-        code = KERNEL.replace("SCRIPT", str(SCRIPT)).replace("OPTIONS", " ".join(with_python()))
+        code = KERNEL.replace("SCRIPT", str(SCRIPT)).replace("OPTIONS", " ".join(bench.with_python))
         program.write_text(code)
         known = {one.get("job") for one in bench.seen()}
         start(bench.driver, [sys.executable, str(program)], bench.driver.home / "kernel.log")

@@ -23,12 +23,12 @@ NORMAL_STEPS = 250
 """Steps before the fault: what is normal has to be known, of 16 s."""
 
 SLOW_SEND = """
-def slow(*words, kept=send):
+def slow(*words, kept=dist.send):
     time.sleep(0.3)
     kept(*words)
-send = slow
+dist.send = slow
 """
-AS_BEFORE = "send, = slow.__defaults__"
+AS_BEFORE = "dist.send, = slow.__defaults__"
 
 
 def warnings(seen: dict[str, Any]) -> list[dict[str, Any]]:

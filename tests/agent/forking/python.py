@@ -37,5 +37,5 @@ def forking_python() -> str:
 
 
 def is_torchrun(command: list[str]) -> bool:
-    """Whether a process is the torchrun that an agent has started."""
-    return "torch.distributed.run" in command and "-u" not in command
+    """Whether a process is a job's torchrun: not the client that stands in its place."""
+    return "torch.distributed.run" in command and str(CLIENT) not in command

@@ -231,6 +231,7 @@ def _become(asked: Asked, outputs: Iterable[int]) -> None:
         io.TextIOWrapper(open(number, "wb", 0, closefd=False), errors=errors, write_through=True)  # noqa: SIM115
         for number, errors in ((1, "strict"), (2, "backslashreplace"))
     )
+    sys.orig_argv[:] = [sys.executable, "-u", *asked.entry]
     sys.argv = asked.entry[asked.entry[0] == "-m" :]
     # What Python looks at when it begins, where the hooks of ranks are.
     given = filter(None, asked.environment.get("PYTHONPATH", "").split(os.pathsep))
