@@ -35,12 +35,20 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.restarts import USER_ERROR
+from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.text.foreign import visible
 from jupyter_mntrain.telemetry.problem_file import handed_over
 from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised, read_crash
 
 NO_COMMAND = 127
 """Exit code of a shell that does not find a program."""
+
+
+_LOST_WORKER = frozenset(
+    {"BrokenPipeError", "ConnectionRefusedError", "ConnectionResetError", "EOFError"}
+    | {"FileNotFoundError"}
+)
+"""What Python raises where the other end of a connection is gone, or its address."""
 
 
 class RankEnding:
@@ -103,7 +111,7 @@ class RankEnding:
         if record is not None and record.escaped is not None:
             if record.escaped.kind == "KeyboardInterrupt":
                 return None  # it was interrupted by a signal
-            return of_exception(record.escaped)
+            return _within_limit(of_exception(record.escaped), record.address_bytes)
         folders = sorted((self._directory / "ranks").glob(f"*/attempt_*/{self._local_rank}"))
         found = (_error_file(folder / "error.json") for folder in folders)
         return next((one for one in found if one), None)
@@ -151,7 +159,7 @@ def of_exception(raised: Raised) -> Problem:
     is_of_torch = raised.module.startswith("torch") or any(
         "/torch/" in file for file, _ in places[-3:]
     )
-    found = recognize(raised.line, raised.traceback)
+    found = _lost_worker(raised) or recognize(raised.line, raised.traceback)
     is_of_peers = is_of_torch or speaks_of_peers(raised.line)
     if found and found.kind in SYMPTOMS and not is_of_peers:
         found = None  # the script's own service was out of reach, not a rank
@@ -168,6 +176,27 @@ def of_exception(raised: Raised) -> Problem:
         last_lines(raised.traceback.splitlines()),
         unix_s(raised.monotonic_s),
     )
+
+
+def _within_limit(problem: Problem, address_bytes: int | None) -> Problem:
+    """Of a process that may have only so much memory, whatever the machine has."""
+    if address_bytes is None or problem.kind is not Kind.OUT_OF_MEMORY:
+        return problem
+    limit = f"a process there may have {rough_size(address_bytes)} of memory (ulimit -v)"
+    fix = fix_of(problem.kind, "limited")
+    return msgspec.structs.replace(problem, cause=f"{problem.cause}; {limit}", fix=fix)
+
+
+def _lost_worker(raised: Raised) -> Known | None:
+    """A connection between processes of a rank that was lost while it waited for its data loader's:
+    what a worker sent is fetched from it, and a killed one does not answer.
+    """
+    files = [file for file, _, _ in raised.frames]
+    is_of_loader = any(file.endswith("/torch/utils/data/dataloader.py") for file in files)
+    is_lost = raised.kind in _LOST_WORKER and "/multiprocessing/" in files[-1] if files else False
+    if not (is_of_loader and is_lost):
+        return None
+    return Known(Kind.WORKER_DIED, fix_of(Kind.WORKER_DIED), raised.line)
 
 
 def _symptom_of_peers(message: str) -> Known | None:

@@ -142,6 +142,8 @@ FIXES: dict[Kind, str] = {
 SPECIAL: dict[tuple[Kind, str], str] = {
     (Kind.GPU_OUT_OF_MEMORY, "shared"): "end that process on {node}, or choose other GPUs: "
     "--member NODE:gpu0,2",
+    (Kind.OUT_OF_MEMORY, "limited"): "raise it on that node: ulimit -v unlimited in the shell that "
+    "starts its agent, LimitAS=infinity in a service",
     (Kind.NO_CUDA, "vendor"): "install a torch built for CUDA on {node}",
     (Kind.OLD_DRIVER, "planned"): "update the NVIDIA driver of {node} {update}, or install a torch "
     "built for CUDA {cuda} on every node",

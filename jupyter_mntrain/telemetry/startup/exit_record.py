@@ -50,6 +50,7 @@ class ExitRecord(Record, frozen=True):
         is_over: Python reached its end; otherwise it was ended, crashed, or used ``os._exit``.
         escaped: the exception that nothing caught.
         in_threads: exceptions that ended other threads.
+        address_bytes: that the process may map; ``None`` = unlimited.
     """
 
     pid: int
@@ -57,6 +58,7 @@ class ExitRecord(Record, frozen=True):
     is_over: bool
     escaped: Raised | None = None
     in_threads: tuple[Raised, ...] = ()
+    address_bytes: int | None = None
 
 
 def read_exit_record(metrics: Path, rank: Rank) -> ExitRecord | None:

@@ -18,6 +18,7 @@ import faulthandler
 import gc
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -178,6 +179,7 @@ class _ExitRecord:
             "is_over": is_over,
             "escaped": self._escaped,
             "in_threads": self._in_threads,
+            "address_bytes": _address_limit(),
         }
         beside = f"{self._path}.{self._pid}.new"
         try:
@@ -191,6 +193,12 @@ class _ExitRecord:
                 os.replace(beside, self._path)
         except (OSError, ValueError):
             return  # a full disk
+
+
+def _address_limit() -> int | None:
+    """Bytes that this process may map, of memory and else; none without a limit."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def _told(error: BaseException) -> dict[str, Any]:

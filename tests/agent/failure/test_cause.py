@@ -9,15 +9,16 @@ import pytest
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.failure.cause import rank_ends
-from jupyter_mntrain.agent.failure.rank_end import of_signal
+from jupyter_mntrain.agent.failure.rank_end import of_exception, of_signal
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.problem_file import hand_over, handed_over
-from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, ProcessExit
+from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, ProcessExit, Raised
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import EXIT_FILE, EXITS_FILE
 from tests.agent.failure.explained import explained
 from tests.hostile import LONG
+from tests.wording import says
 
 RANKS = [Rank(2), Rank(3)]
 FAILED = (
@@ -230,3 +231,46 @@ def test_a_rank_that_a_stopped_torchrun_did_not_see_end(attempt, code, downs):
 def test_a_rank_that_the_agent_killed_is_no_cause(attempt, swept_s, is_told):
     gone = {Rank(2): (5.0, -9)}
     assert bool(rank_ends(attempt(""), RANKS, now_s=9.0, gone=gone, swept_s=swept_s)) == is_told
+
+
+@pytest.mark.parametrize(
+    ("frames", "kind"),
+    [
+        (["train.py", "/x/torch/utils/data/dataloader.py", "/x/multiprocessing/connection.py"], 1),
+        (["train.py", "/x/multiprocessing/connection.py"], 0),
+        (["train.py", "/x/torch/utils/data/dataloader.py", "/x/data.py"], 0),
+    ],
+)
+@pytest.mark.parametrize("name", ["ConnectionResetError", "EOFError", "FileNotFoundError"])
+def test_a_data_loaders_worker_that_was_killed_is_not_taken_for_a_lost_rank(
+    frames: list[str], kind: int, name: str
+) -> None:
+    """What it had sent is fetched from it, which fails in words of the network."""
+    told = Raised(
+        kind=name,
+        module="builtins",
+        message="[Errno 104] Connection reset by peer",
+        monotonic_s=1.0,
+        frames=tuple((file, 1, "f") for file in frames),
+    )
+    assert (of_exception(told).kind is Kind.WORKER_DIED) == bool(kind)
+
+
+def test_a_limit_of_memory_is_told_where_the_machine_has_more(attempt) -> None:
+    metrics = metrics_of(attempt(""))
+    metrics.mkdir()
+    told = Raised(kind="MemoryError", module="builtins", message="", monotonic_s=1.0)
+    for limit in (None, 4 << 30):
+        record = ExitRecord(
+            pid=72, monotonic_s=1.0, is_over=True, escaped=told, address_bytes=limit
+        )
+        (metrics / EXIT_FILE.format(2)).write_bytes(msgspec.json.encode(record))
+        seen = ProcessExit(pid=72, status=256, monotonic_s=2.0)
+        (metrics / EXITS_FILE).write_bytes(msgspec.json.encode(seen) + b"\n")
+        (down,) = rank_ends(metrics.parent, RANKS, now_s=5.0)
+        assert down.problem.kind is Kind.OUT_OF_MEMORY
+        if limit is not None:
+            assert says("4.3 GB of memory (ulimit -v)", down.problem.cause)
+            assert says("LimitAS=infinity", down.problem.fix)
+        else:
+            assert "ulimit" not in f"{down.problem}"
