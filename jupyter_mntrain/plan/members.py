@@ -1,7 +1,7 @@
 """Participants: chosen by ``--member HOST:N[:IFACE]`` or by default, and checked against the nodes.
 
 ``N`` is a number of processes, or GPUs by their ids: ``gpu0,2``. Who names GPUs gets them also
-while somebody else computes there, with a warning (:func:`shared_gpu_notes`); a number takes idle
+while somebody else computes there, with a warning (:func:`shared_notes`); a number takes idle
 ones first, and those only where there are too few and the job does not wait. What is leased to
 another job, or not lent, nobody gets.
 """
@@ -18,7 +18,7 @@ from jupyter_mntrain.model.errors import RefusedError, SpecError, bad_argument
 from jupyter_mntrain.model.failure.kind_groups import PASSING
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.quantities import agreeing, numbered, rough_size
+from jupyter_mntrain.model.quantities import agreeing, listed, numbered, rough_size
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node, reference
@@ -237,15 +237,23 @@ def free_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
     ]
 
 
-def shared_gpu_notes(
+def shared_notes(
     participants: Iterable[Participant], nodes: Iterable[NodeInfo]
 ) -> Iterator[Problem]:
-    """Warnings of named GPUs that somebody else computes on now.
+    """Warnings of named GPUs that somebody else computes on now, and of CPUs that another job uses.
 
     Args:
         nodes: of each participant, in the same order.
     """
     for participant, node in zip(participants, nodes, strict=True):
+        others = list(dict.fromkeys(lease.job_id for lease in node.leases if not lease.gpus))
+        if others and not participant.gpus:
+            yield Problem(
+                kind=Kind.JOBS_RUNNING,
+                cause=f"{listed(others)} also computes on its CPU cores: both will be slower",
+                fix="nothing, if they may; else wait until it has ended, or choose another node",
+                node=node.name,
+            )
         shared = [
             gpu
             for gpu in node.inventory.gpus

@@ -11,7 +11,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.arrange import arrange, find_participants
-from jupyter_mntrain.plan.members import shared_gpu_notes
+from jupyter_mntrain.plan.members import shared_notes
 from jupyter_mntrain.plan.networks.rdma import unused_rdma, uses_rdma
 from jupyter_mntrain.plan.software.gpu_builds import unused_amd_note
 from jupyter_mntrain.workload.built import Built
@@ -31,7 +31,7 @@ def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
         placements = arrange(participants, nodes)
     except SpecError:
         return  # the launch says so itself
-    yield from shared_gpu_notes(participants, nodes)
+    yield from shared_notes(participants, nodes)
     gpus = (participant.gpus for participant in participants)
     if amd := unused_amd_note(zip(nodes, gpus, strict=True)):
         yield amd

@@ -17,7 +17,7 @@ from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess, NodeInfo
 from jupyter_mntrain.plan.lookup import find_node
-from jupyter_mntrain.plan.members import Member, choose_participants, parse_member, shared_gpu_notes
+from jupyter_mntrain.plan.members import Member, choose_participants, parse_member, shared_notes
 from tests.standin.nodes import gpu, node
 from tests.wording import says, wording
 from tests.wording import says as reads
@@ -187,11 +187,22 @@ def test_who_names_gpus_shares_them_with_a_warning(
     there = node("a", gpus=cards, leased={"j-00000001": (1,)})
     (chosen,) = choose_participants([parse_member(asked)], [there], even_busy=even_busy)
     assert (chosen.gpus, chosen.shares_gpus) == (gpus, shares)
-    told = list(shared_gpu_notes([chosen], [there]))
+    told = list(shared_notes([chosen], [there]))
     assert len(told) == (shares and 0 in gpus)
     for one in told:
         assert (one.kind, one.node) == (Kind.GPU_TAKEN, "a")
         assert "ada (pid 41)" in one.cause
+
+
+@pytest.mark.parametrize("leased", [{}, {"j-00000001": ()}, {"j-00000001": (0,)}])
+def test_who_computes_on_the_same_cpu_cores_is_named(leased: dict[str, tuple[int, ...]]) -> None:
+    there = node("a", leased=leased)
+    (chosen,) = choose_participants([parse_member("a:2")], [there])
+    told = list(shared_notes([chosen], [there]))
+    assert [(one.kind, one.node) for one in told] == [
+        (Kind.JOBS_RUNNING, "a") for gpus in leased.values() if not gpus
+    ]
+    assert all("j-00000001" in one.cause for one in told)
 
 
 @pytest.mark.parametrize("used_bytes", [0, 3 << 30, 9 << 30])

@@ -58,7 +58,8 @@ class Kind(StrEnum):
     OTHER_PACKAGES = "other-packages"
     """An environment that somebody else made lacks packages, or has others."""
     JOBS_RUNNING = "jobs-running"
-    """Jobs run on the node with what would be changed, or over a link that would be measured."""
+    """Jobs run on the node: with what would be changed, over a link that would be measured, or on
+    the same CPU cores."""
     PORT_BLOCKED = "port-blocked"
     """The agent runs, and its port cannot be reached."""
     NOT_INSTALLED = "not-installed"

@@ -9,7 +9,7 @@ from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.arrange import arrange
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.plan.members import choose_participants, parse_member, shared_gpu_notes
+from jupyter_mntrain.plan.members import choose_participants, parse_member, shared_notes
 from jupyter_mntrain.verbs.panel.checks.check import Fix, RowCheck
 from jupyter_mntrain.verbs.panel.checks.findings import Findings
 from jupyter_mntrain.verbs.panel.choices import Choices, variables
@@ -43,7 +43,7 @@ def check_network(
         findings.add(error)
         return participants, ()
     nodes = [by_name[one.node] for one in participants]
-    for shared in shared_gpu_notes(participants, nodes):
+    for shared in shared_notes(participants, nodes):
         findings.put(shared.node, RowCheck(level="warning", problem=shared))
     for row, _ in members:
         findings.passed(row.name)  # its interface is up and reaches the others
