@@ -5,9 +5,14 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
+from jupyter_mntrain.launch.checkpoints.directory import (
+    MANIFEST,
+    CheckpointDirectory,
+    shard_name,
+)
 from jupyter_mntrain.model.records.checkpoint import Manifest
 
 RANKS = 16
@@ -44,6 +49,26 @@ def test_nodes_that_publish_at_once_lose_no_shard(tmp_path: Path, was_saved_befo
         assert nodes[0].manifests() == {5: manifest}
         assert nodes[0].shards(manifest) == tuple(range(RANKS))
         assert not nodes[0].unfinished()
+
+
+def test_a_manifest_of_which_a_byte_is_lost_is_none(tmp_path: Path) -> None:
+    directory = CheckpointDirectory(tmp_path)
+    manifest = Manifest(5, 1, (3, 3), digests={"model": "ab"}, evaluation_loss=1.5)
+    save(directory, manifest, b"new")
+    directory.publish(manifest)
+    assert directory.manifests() == {5: manifest}
+    file = directory.of(5) / MANIFEST
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        for bit in range(8):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << bit
+            file.write_bytes(damaged)
+            # Of its own hash nothing depends: a manifest of an older version has none.
+            assert directory.manifests() in ({}, {5: manifest})
+            assert bool(directory.unreadable()) != bool(directory.manifests())
+    file.write_bytes(msgspec.json.encode(manifest))
+    assert directory.manifests() == {5: manifest}
 
 
 def save(directory: CheckpointDirectory, manifest: Manifest, content: bytes) -> None:

@@ -8,6 +8,7 @@ Imports no torch.
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import shutil
@@ -32,6 +33,7 @@ ASIDE = "damaged-"
 PINNED = "pinned"
 """Empty file in a checkpoint that is never pruned."""
 
+_SEAL = re.compile(rb',"seal":"([0-9a-f]+)"}$')
 _NAME = re.compile(r"step-(\d{8,})")
 _UNFINISHED = re.compile(r"\.step-(?P<step>\d{8,})\.attempt-(?P<attempt>\d+)")
 _SHARD = re.compile(r"rank-(?P<rank>\d+)\.safetensors")
@@ -53,8 +55,8 @@ class CheckpointDirectory:
         """Manifests of the checkpoints published here, by step; unreadable ones are skipped."""
         found = {}
         for folder in self._folders():
-            with suppress(OSError, msgspec.MsgspecError):
-                manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+            with suppress(OSError, ValueError, msgspec.MsgspecError):
+                manifest = _unsealed((folder / MANIFEST).read_bytes())
                 if manifest.format == FORMAT and folder == self.of(manifest.step):
                     found[manifest.step] = manifest
         return found
@@ -81,7 +83,7 @@ class CheckpointDirectory:
         """Turn a finished save into a checkpoint. Every node calls it, shared directory or not."""
         step = manifest.step
         target, unfinished = self.of(step), self._unfinished(step, manifest.attempt)
-        content = msgspec.json.encode(manifest)
+        content = _sealed(manifest)
         if target.is_dir() and unfinished.is_dir():
             # The step was saved before the run resumed earlier, or another node renamed it first.
             self._merge(unfinished, target)
@@ -165,8 +167,8 @@ class CheckpointDirectory:
         resumed: they are not whole, or the run has gone on from before them.
 
         Returns:
-            By step, where they are now, and what is wrong with the sizes of the shards that are
-            here, if anything is.
+            By step, where they are now, and what is wrong with the manifest or with the sizes of
+            the shards that are here, if anything is.
         """
         self.clean_unfinished()
         aside = {}
@@ -175,6 +177,9 @@ class CheckpointDirectory:
                 wrong = self._wrong_shards(manifest)
                 if (path := self._put_aside(step)) is not None:
                     aside[step] = path, wrong
+        for step, wrong in self.unreadable().items():
+            if step > last and (path := self._put_aside(step)) is not None:
+                aside[step] = path, wrong
         return aside
 
     def _wrong_shards(self, manifest: Manifest) -> str:
@@ -256,6 +261,30 @@ class CheckpointDirectory:
             with suppress(FileNotFoundError):
                 (unfinished / name).replace(target / name)
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _sealed(manifest: Manifest) -> bytes:
+    """A manifest as it is written: its last field is a hash of all before."""
+    content = msgspec.json.encode(manifest)
+    return content[:-1] + b',"seal":"%b"}' % _hash(content)
+
+
+def _unsealed(content: bytes) -> Manifest:
+    """A manifest that was read; an older version wrote no hash.
+
+    Raises:
+        ValueError, msgspec.MsgspecError: it is not what was written.
+    """
+    seal = _SEAL.search(content)
+    if seal is not None:
+        content = content[: seal.start()] + b"}"
+        if seal[1] != _hash(content):
+            raise ValueError("it is not what was written")
+    return msgspec.json.decode(content, type=Manifest)
+
+
+def _hash(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).hexdigest().encode()
 
 
 def step_in(name: str) -> int | None:

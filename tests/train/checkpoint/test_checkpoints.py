@@ -131,7 +131,9 @@ def test_a_half_of_a_checkpoint_is_none(
     assert not left.exists()
     aside = kept / f"damaged-{newest.name}"
     assert (aside / shard_name(0)).exists(), "nobody but its owner deletes what may be repaired"
-    assert says(f"{aside.name}, newer than step 3, was skipped and kept", capsys.readouterr().out)
+    said = capsys.readouterr().out
+    assert says(f"{aside.name}, newer than step 3, was skipped and kept", said)
+    assert says(f"damaged-{before.name}, newer than step 3, was skipped and kept: its", said)
 
     for step in (3, 6, 9):
         (CheckpointDirectory(kept).of(step) / MANIFEST).write_text("{")
@@ -139,7 +141,8 @@ def test_a_half_of_a_checkpoint_is_none(
         RecipeError, match=wording(r"step-00000009 has the shards.*manifest.json cannot be read")
     ):
         run(text, kept)
-    assert saves(kept) == [aside.name, *(f"step-{step:08d}" for step in (3, 6, 9))]
+    put_aside = [f"damaged-{one.name}" for one in (before, newest)]
+    assert saves(kept) == [*put_aside, *(f"step-{step:08d}" for step in (3, 6, 9))]
 
 
 @pytest.mark.slow
