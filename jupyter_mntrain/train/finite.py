@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Literal
 
+import msgspec
 import torch
 import torch.distributed as dist
 
@@ -39,9 +40,17 @@ class FiniteCheck:
     Args:
         on_nan: ``report`` prints one line and goes on.
         say: prints a line to the job's log.
+        weights: what training begins with, if it was read.
     """
 
-    def __init__(self, world: World, on_nan: OnNan, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        world: World,
+        on_nan: OnNan,
+        say: Callable[[str], None],
+        weights: str | None = None,
+    ) -> None:
+        self._weights = weights
         self._world = world
         self._on_nan = on_nan
         self._say = say
@@ -83,7 +92,11 @@ class FiniteCheck:
         ranks = gathered(self._world, mine)
         # No rank may exit before all have received the answers: see agree().
         dist.all_reduce(torch.zeros(1))
-        return NotFiniteError.of(with_checkpoint(_problem(what, step, sums, ranks), saved_step))
+        problem = with_checkpoint(_problem(what, step, sums, ranks), saved_step)
+        if self._weights is not None and step <= 1:
+            fix = f"{problem.fix}; or copy the weights of {self._weights} again"
+            problem = msgspec.structs.replace(problem, fix=fix)
+        return NotFiniteError.of(problem)
 
 
 def chosen(recipe: Recipe, environment: Mapping[str, str]) -> OnNan:

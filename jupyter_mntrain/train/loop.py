@@ -89,7 +89,7 @@ class Trainer:
         self.world = world
         self.recorder = recorder
         self.memory = MemoryGauge(world.device)
-        self.finite = FiniteCheck(world, chosen(recipe, os.environ), say)
+        self.finite = FiniteCheck(world, chosen(recipe, os.environ), say, recipe.model.path)
         refuse_missing(recipe, world)
 
         # A checkpoint is compared with its checksums while data and model are read.

@@ -47,7 +47,7 @@ from jupyter_mntrain.train.model.decoder import (
 )
 from jupyter_mntrain.train.model.stages import DTYPES, build_modules
 from jupyter_mntrain.train.model.weight_check import hold_against_config
-from jupyter_mntrain.train.model.weight_files import fingerprint
+from jupyter_mntrain.train.model.weight_files import files_of, fingerprint
 from jupyter_mntrain.train.optimizer.algorithms import refuse_missing_grad_dtype
 from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
 from jupyter_mntrain.train.world import Report, World, agree, topology
@@ -220,6 +220,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
             "tokenizer": tokens.digest,
             **({"evaluation text": evaluated.digest} if evaluated else {}),
             "batches": batches.fingerprint(),
+            **_weights_digests(recipe),
             **_base_digest(recipe),
         },
     )
@@ -303,7 +304,7 @@ def _refuse_unknown_ids(config: Any, tokens: Tokens, evaluated: EvaluationText |
         largest = int(np.max(one.ids))
         if largest >= config.vocab_size:
             cause = f"the tokenizer yields id {largest}, but the model has {config.vocab_size}"
-            fix = "use the model's own tokenizer.json or a smaller vocabulary"
+            fix = "use tokenizer and config.json of the same model, or a smaller vocabulary"
             raise RecipeError(f"{cause} tokens", fix=fix)
 
 
@@ -319,6 +320,16 @@ def _make_up(recipe: Recipe) -> tuple[Any, Corpus, Tokens, None]:
     add_tokens(tokenizer, recipe.tokens.add)
     tokens = random_tokens(recipe.data, recipe.train.batch_size, config.vocab_size, tokenizer)
     return config, Corpus("random tokens", tokens.digest, (), recipe.data), tokens, None
+
+
+def _weights_digests(recipe: Recipe) -> dict[str, str]:
+    """Of the files of weights that are here: each rank reads its part of its node's copy."""
+    if recipe.model.path is None:
+        return {}
+    directory = model_directory(recipe.model)
+    names = sorted(set(files_of(directory, lambda _files: ()).values()))
+    there = [one for one in names if (directory / one).is_file()]
+    return {f"model's {one}": fingerprint(directory, [one]) for one in there}
 
 
 def _base_digest(recipe: Recipe) -> dict[str, str]:

@@ -73,7 +73,7 @@ class Report(Record, frozen=True):
     host: str
     problem: Problem | None = None
     digests: dict[str, str] = {}
-    """Hashes by name (recipe, corpus, …) that must be equal on all ranks."""
+    """Hashes by name (recipe, corpus, …) that must be equal on all ranks that have them."""
 
 
 @contextmanager
@@ -245,7 +245,7 @@ def agree(
 
     Args:
         error: this rank's, if it failed.
-        digests: this rank's hashes, which must be equal on all ranks.
+        digests: this rank's hashes, which must be equal on all ranks that have them.
 
     Raises:
         RecipeError: names the node that failed, or those that differ.
@@ -261,8 +261,8 @@ def agree(
         if other.problem is not None:
             problem = msgspec.structs.replace(other.problem, node=other.host, rank=Rank(rank))
             raise RecipeError.of(problem)
-    for subject in reports[0].digests:
-        _compare(subject, reports)
+    for subject in dict.fromkeys(one for report in reports for one in report.digests):
+        _compare(subject, [report for report in reports if subject in report.digests])
     return reports
 
 

@@ -184,7 +184,7 @@ def test_a_saved_model_goes_on_learning_with_its_own_tokenizer(text: Path, tmp_p
 def test_a_tokenizer_the_model_has_no_room_for(text: Path, tmp_path: Path) -> None:
     directory = saved_model(text, tmp_path / "model", vocabulary_size=260)
     with pytest.raises(
-        RecipeError, match=wording(r"the model has 260 tokens\. Fix: use the model's own")
+        RecipeError, match=wording(r"the model has 260 tokens\. Fix: use tokenizer and")
     ):
         from_directory(text, directory)
 

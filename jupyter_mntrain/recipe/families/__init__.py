@@ -134,6 +134,8 @@ def refuse_unknown(config: Mapping[str, Any], place: str) -> None:
             "use the model as it was before quantization, in float32 or bfloat16",
         )
     kind = config.get("model_type")
+    if not isinstance(kind, str):
+        _refuse(f"{place}: config.json has no model_type", "copy the model's config.json again")
     if any(config.get(name) for name in _EXPERTS):
         _refuse(f"{place}: {kind} is a mixture of experts", "use a dense model")
     family = families().get(str(kind))
@@ -145,14 +147,14 @@ def refuse_unknown(config: Mapping[str, Any], place: str) -> None:
         )
     if family is None:
         _refuse(
-            f"{place}: the model family {kind!r} is not described",
+            f"{place}: config.json: the model family {kind!r} is not described",
             f"use one of {', '.join(families())}; or describe it: where its embedding, layers and "
             "final norm are, and the weights of a layer (docs/families.md)",
         )
     for name in family.unsupported:
         if config.get(name):
             shown = str(config[name]).lower()
-            _refuse(f"{place}: {name} = {shown} of {kind} is not supported", "use another model")
+            _refuse(f"{place}: config.json: {name} = {shown} is not supported", "use another model")
 
 
 def _refuse(cause: str, fix: str) -> NoReturn:

@@ -107,9 +107,10 @@ def listed_files(listing: Path) -> dict[str, str]:
     Raises:
         RecipeError: it cannot be read, or names a file elsewhere.
     """
-    files = read_object(listing).get("weight_map")
-    if not isinstance(files, dict):
-        raise unreadable(listing, 'it has no object "weight_map"')
+    index = read_object(listing)
+    files = index.get("weight_map")
+    if not isinstance(files, dict) or not isinstance(index.get("metadata", {}), dict):
+        raise unreadable(listing, "it is no index of weights")
     found = {name: str(file) for name, file in files.items()}
     if strange := [one for one in found.values() if one != PurePath(one).name or "\0" in one]:
         why = f"it names {strange[0]!r}, which is not in its directory"

@@ -21,6 +21,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
+from jupyter_mntrain.recipe.families.directories import CONFIG
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.problem_file import leave_with
@@ -123,6 +124,10 @@ def load_saved(
     )
     if stage is None:
         return None
+    if lacking := [name for name in stage.weights() if name not in weights]:
+        cause = f"checkpoint {found.manifest.step} in {directory} has no {lacking[0]}, which the "
+        cause += f"{CONFIG} beside it wants"
+        raise RecipeError(cause, fix="resume the job: it writes the config again")
     return materialize(stage, weights, world.device).causal.eval()
 
 

@@ -12,17 +12,20 @@ from typing import Any, NoReturn
 
 import msgspec
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.brief import first_line, some_of
 from jupyter_mntrain.model.text.conversation import ChatAnswer, ChatRequest
 from jupyter_mntrain.recipe.families.directories import (
+    CONFIG,
     FORMATS,
+    GENERATION,
     listed_ends,
     listed_files,
     read_generation,
+    unreadable,
 )
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter
@@ -105,7 +108,11 @@ def load_model(directory: Path) -> Any:
         RecipeError: it cannot be read, or lacks weights.
     """
     config = config_in(directory)
-    read_generation(directory)
+    if read_generation(directory):
+        try:
+            GenerationConfig.from_pretrained(directory, local_files_only=True)
+        except Exception as error:
+            raise unreadable(directory / GENERATION, error) from error
     for listing in (one.listing for one in FORMATS):
         if (directory / listing).is_file():
             listed_files(directory / listing)
@@ -119,7 +126,7 @@ def load_model(directory: Path) -> Any:
             output_loading_info=True,
         )
     except Exception as error:  # other people's files: transformers may raise anything
-        cause = f"{directory}: transformers cannot load the model: {first_line(error)}"
+        cause = f"{directory}: transformers loads no model by its {CONFIG}: {first_line(error)}"
         raise RecipeError(cause, fix="copy the model again") from error
     if lacking := sorted(found["missing_keys"]):  # they would be random
         raise RecipeError(f"{directory}: it has no {some_of(lacking)}", fix="copy the model again")

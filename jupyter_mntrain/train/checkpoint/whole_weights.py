@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import torch
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families.directories import CONFIG
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, unwatched
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, load
@@ -62,4 +64,18 @@ def load_whole(
         weights |= base_weights(recipe, config, stage, torch.device("cpu"), frozen)
         plain = [name for name in weights if not is_adapter(name)]
         weights = {name: merged(weights, name, section, family) for name in plain}
+    if stage is not None:
+        _refuse_other_shapes(stage, weights, directory)
     return weights
+
+
+def _refuse_other_shapes(
+    stage: StageModule, weights: Mapping[str, torch.Tensor], directory: CheckpointDirectory
+) -> None:
+    """Refuse a config, by which the model was made, that is not the checkpoint's."""
+    for name, like in stage.weights().items():
+        if name in weights and weights[name].shape != like.shape:
+            found, said = tuple(weights[name].shape), tuple(like.shape)
+            cause = f"{name} of the checkpoint in {directory.path} is {found}, and the {CONFIG} "
+            cause += f"beside it says {said}"
+            raise RecipeError(cause, fix="resume the job: it writes the config again")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
+from jinja2 import TemplateSyntaxError
 from transformers import PreTrainedTokenizerBase
+from transformers.utils.chat_template_utils import render_jinja_template
 
-from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.whereabouts import in_home
+from jupyter_mntrain.recipe.families.directories import unreadable
 from jupyter_mntrain.recipe.parts.data import ANSWERS, DataSection
 from jupyter_mntrain.train.data.bad_rows import RowError
 from jupyter_mntrain.train.data.conversations import WEIGHT, Message, Tool
@@ -314,9 +317,41 @@ def template_of(section: DataSection) -> str | None:
     """
     if section.chat_template is None:
         return None
-    path = in_home(section.chat_template)
+    place = f"data.chat_template = {section.chat_template}"
+    return read_template(in_home(section.chat_template), place)
+
+
+def read_template(file: Path, place: object = None) -> str:
+    """A chat template.
+
+    Args:
+        place: what names it, for the message; by default its folder.
+
+    Raises:
+        RecipeError: it cannot be read.
+    """
     try:
-        return path.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        cause = f"data.chat_template = {section.chat_template}: {error}"
-        raise RecipeError(cause, fix="give a .jinja file that every node has") from None
+        fix = "give a .jinja file that every node has"
+        raise unreadable(file, error, place, fix=fix) from None
+    refuse_broken(text, file, place)
+    return text
+
+
+def refuse_broken(template: str, file: Path, place: object = None) -> None:
+    """Raise if a file's chat template is none, rather than for each of thousands of rows.
+
+    Raises:
+        RecipeError: it is empty, or cut short.
+    """
+    if not template.strip() or "\0" in template:
+        why = "its chat template is empty, or has zeros in it"
+        raise unreadable(file, why, place)
+    try:
+        render_jinja_template(conversations=[[]], chat_template=template)
+    except TemplateSyntaxError as error:
+        why = f"line {error.lineno} of its chat template: {error.message}"
+        raise unreadable(file, why, place) from None
+    except Exception:  # noqa: BLE001 - other people's code, which may want messages
+        return

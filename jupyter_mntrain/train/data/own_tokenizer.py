@@ -25,13 +25,13 @@ from jupyter_mntrain.recipe.families.directories import (
     tokenizer_files,
     unreadable,
 )
+from jupyter_mntrain.train.data.chat import read_template, refuse_broken
 
 SENTENCEPIECE, (VOCABULARY, MERGES) = TOKENIZERS[1][0], TOKENIZERS[2]
+TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 TEMPLATE: Final = "chat_template.jinja"
 
-_BESIDE: Final = (
-    *(CONFIG, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-)
+_BESIDE: Final = (*(CONFIG, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"),)
 """What transformers reads besides."""
 
 
@@ -46,18 +46,24 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     for file in (directory / name for name in objects):
         if file.is_file():
             read_object(file)  # transformers' own words name no file
+    if (directory / TEMPLATE).is_file():
+        read_template(directory / TEMPLATE)
     if files == (SENTENCEPIECE,):
         _check_pieces(directory / SENTENCEPIECE)
-    main = directory / (files[-1] if files else "tokenizer_config.json")
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             directory, local_files_only=True, trust_remote_code=False
         )
+        tokenizer("a")  # a setting may be wrong that is only used now
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        raise unreadable(main, error, fix=f"copy {' and '.join(files) or 'it'} again") from error
+        named = [one for one in (*files, TOKENIZER_CONFIG) if (directory / one).is_file()]
+        names = " and ".join(named or ["its tokenizer"])
+        raise unreadable(directory / names, error, fix=f"copy {names} again") from error
     _refuse_torn(directory, files, tokenizer)
+    if isinstance(tokenizer.chat_template, str) and not (directory / TEMPLATE).is_file():
+        refuse_broken(tokenizer.chat_template, directory / TOKENIZER_CONFIG)
     return tokenizer
 
 
@@ -72,9 +78,6 @@ def _refuse_torn(
         raise unreadable(directory / files[0], f"{some_of(alike)} have the same id {number}")
     if files == TOKENIZERS[2]:
         _refuse_unmade(directory / MERGES, tokenizer)
-    template = directory / TEMPLATE
-    if template.is_file() and not template.read_bytes().strip():
-        raise unreadable(template, "it is empty")
 
 
 def _refuse_unmade(file: Path, tokenizer: PreTrainedTokenizerBase) -> None:

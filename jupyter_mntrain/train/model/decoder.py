@@ -189,6 +189,9 @@ def config_in(directory: Path, place: object = None) -> Any:
     except Exception as error:  # other people's files: transformers may raise anything
         fix = "copy the file again, or install a newer transformers"
         raise unreadable(file, error, place, fix=fix) from error
+    for name in ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size"):
+        if not (isinstance(count := getattr(config, name, None), int) and count > 0):
+            raise unreadable(file, f"{name} = {count} is no count", place)
     ends = listed_ends(config.eos_token_id)
     if not all(isinstance(one, int) and 0 <= one < config.vocab_size for one in ends):
         why = f"eos_token_id = {config.eos_token_id} is none of {config.vocab_size} tokens"

@@ -19,7 +19,7 @@ from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.recipe.families import Family, family_of
 from jupyter_mntrain.recipe.families.directories import CONFIG
 from jupyter_mntrain.train.model.decoder import HEAD, meta_stage
-from jupyter_mntrain.train.model.weight_files import files_of, opened
+from jupyter_mntrain.train.model.weight_files import files_of, listing_of, opened, refuse_lost_bytes
 
 _COMPUTED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias")
 """What older versions of transformers saved besides weights, and models compute."""
@@ -42,10 +42,13 @@ def hold_against_config(directory: Path, config: Any, dtype: torch.dtype) -> lis
 
     Raises:
         RecipeError: the files have fewer layers; embedding and output projection are to be one and
-            differ, or are to be two and there is one; or weights are not of a floating dtype.
+            differ, or are to be two and there is one; weights are not of a floating dtype; or a
+            file is not what was saved.
     """
     family = family_of(config.to_dict())
     files = files_of(directory, lambda _files: ())
+    for one in sorted(set(files.values())):
+        refuse_lost_bytes(directory / one)
     heads, embeddings = (
         [one for one in family.names_in_files(name) if one in files]
         for name in (HEAD, family.embedding_weight)
@@ -95,7 +98,7 @@ def _refuse_other_ends(
     says = f"model.path = {directory}: {CONFIG} says tie_word_embeddings = {str(is_tied).lower()}"
     if embeddings and not heads and not is_tied:
         fix = f"copy weights that have it, or set that to true if {embeddings[0]} serves as both"
-        raise RecipeError(f"{says}, and the files have no {HEAD}", fix=fix)
+        raise RecipeError(f"{says}, and {listing_of(directory)} has no {HEAD}", fix=fix)
     if heads and embeddings and is_tied:
         both = [(directory / files[one[0]], one[0]) for one in (heads, embeddings)]
         if all(path.is_file() for path, _ in both) and not _are_equal(*both):
@@ -118,8 +121,8 @@ def _layers_left_out(
     field = family.fields.get("num_hidden_layers", "num_hidden_layers")
     says = f"{CONFIG} says {field} = {layers}"
     if lacks := [one for one in range(layers) if one not in found]:
-        cause = f"model.path = {directory}: the files have {len(found)} layers, {says}; layer "
-        cause += f"{lacks[0]} is missing"
+        where = f"model.path = {directory}: {listing_of(directory)}"
+        cause = f"{where} has {len(found)} layers, {says}; layer {lacks[0]} is missing"
         fix = f"use {CONFIG} and weights of the same model, or copy the whole model directory"
         raise RecipeError(cause, fix=fix)
     if len(found) > layers:

@@ -142,6 +142,23 @@ def opened(path: Path) -> Opened:
         raise unreadable(path, error) from None
 
 
+def refuse_lost_bytes(path: Path) -> None:
+    """Hold a file that ``torch.save`` wrote against its own checksums, which torch does not read.
+
+    Raises:
+        RecipeError: it is not what was saved.
+    """
+    if path.suffix == ".safetensors" or not path.is_file() or not zipfile.is_zipfile(path):
+        return
+    try:
+        with zipfile.ZipFile(path) as file:
+            lost = file.testzip()
+    except Exception as error:  # noqa: BLE001 - zipfile raises anything where a part is damaged
+        raise unreadable(path, error) from None
+    if lost is not None:
+        raise unreadable(path, f"{lost} is not what was saved")
+
+
 def files_of(
     directory: Path, wanted: Callable[[Mapping[str, str]], Iterable[str]]
 ) -> dict[str, str]:
@@ -165,16 +182,26 @@ def files_of(
     )
 
 
-def fingerprint(directory: Path) -> str:
+def listing_of(directory: Path) -> str:
+    """The file of a directory that says which weights there are."""
+    return next(one for one in WEIGHT_NAMES if (directory / one).is_file())
+
+
+def fingerprint(directory: Path, names: Iterable[str] | None = None) -> str:
     """Hash of a directory's weights, by names and sizes of their files and some of their bytes.
 
     Few are read: of weights that were trained further, nearly all differ.
+
+    Args:
+        names: of the files; default: all.
 
     Raises:
         RecipeError: the directory has no weights.
     """
     digest = hashlib.sha256()
-    for name in sorted(set(files_of(directory, lambda files: set(files.values())).values())):
+    if names is None:
+        names = files_of(directory, lambda files: set(files.values())).values()
+    for name in sorted(set(names)):
         path = directory / name
         size = path.stat().st_size
         digest.update(f"{name}\0{size}\0".encode())

@@ -14,11 +14,12 @@ import torch
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.families import Family
-from jupyter_mntrain.recipe.families.directories import unreadable
+from jupyter_mntrain.recipe.families.directories import CONFIG, unreadable
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.model.weight_files import (
     files_of,
+    listing_of,
     opened,
 )
 
@@ -143,8 +144,9 @@ def _wanted(
     wanted: dict[str, dict[str, str]] = {}
     for name, source in sources(files).items():
         if source is None:
-            cause = f"model.path = {directory}: the tensor {name} is missing"
-            raise RecipeError(cause, fix="copy the whole model directory")
+            cause = f"model.path = {directory}: the tensor {name} is missing in "
+            cause += listing_of(directory)
+            raise RecipeError(cause, fix=f"copy {CONFIG} and all weights of the model again")
         wanted.setdefault(files[source], {})[name] = source
     return wanted
 

@@ -201,7 +201,7 @@ def test_directories_that_cannot_be_used(tmp_path: Path) -> None:
     assert says("no such directory", refusal(str(tmp_path / "gone")))
     assert says("no config.json", refusal(str(tmp_path)))
     bloom = write(tmp_path / "bloom", "config.json", '{"model_type": "bloom"}')
-    assert says("the model family 'bloom' is not described", refusal(bloom))
+    assert says("config.json: the model family 'bloom' is not described", refusal(bloom))
     assert "docs/families.md" in refusal(bloom)
     strange = write(tmp_path / "new", "config.json", '{"model_type": "brandnew"}')
     assert "brandnew" in refusal(strange)
