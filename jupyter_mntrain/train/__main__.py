@@ -21,6 +21,7 @@ from jupyter_mntrain.recipe.devices.limits import needs_torchao
 from jupyter_mntrain.recipe.parse import check, load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.problem_file import hand_over
+from jupyter_mntrain.train.printing import lose_lines_of_a_full_disk
 
 with heavy_imports():
     from torch.distributed.elastic.multiprocessing.errors import record
@@ -133,4 +134,5 @@ def _leave(exit_code: int) -> NoReturn:
 
 
 if __name__ == "__main__":
+    lose_lines_of_a_full_disk()
     _leave(main())

@@ -366,7 +366,8 @@ def _judged_words(error: MntrainError, file: Path, case: str) -> Finding | None:
     said = str(error)
     if "\n" in said or not error.problem.fix:
         return Finding("not one line with a fix", case, said)
-    is_template = file.suffix == ".jinja" and "chat template" in said
+    # One that writes less is whole, and leaves less text.
+    is_template = file.suffix == ".jinja" and ("chat template" in said or "the text has" in said)
     is_weights = file.suffix in (".safetensors", ".bin") and "weights" in said
     names = filter(None, (file.name, file.parent.name))
     named = is_template or is_weights or any(name in said for name in names)

@@ -95,6 +95,25 @@ def test_one_process_and_two_ranks_learn_the_same(recipe: Path, text: Path, tmp_
         assert losses(read(tmp_path / "two", rank)) == pytest.approx(one, rel=1e-5)
 
 
+def test_a_log_whose_disk_is_full_costs_lines_and_not_the_job(
+    recipe: Path, text: Path, tmp_path: Path
+) -> None:
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    command = [sys.executable, "-m", "jupyter_mntrain.train", str(recipe)]
+    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+        done = subprocess.run(
+            [*command, "--set", f"data.source={text}"],
+            env=os.environ | {"MNTRAIN_METRICS_DIR": str(metrics)},
+            stdout=full,
+            stderr=full,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert done.returncode == 0
+    assert len([one for one in read(metrics, 0) if isinstance(one, RankStep)]) == STEPS
+
+
 def test_what_is_recorded(recipe: Path, text: Path, tmp_path: Path) -> None:
     metrics = tmp_path / "metrics"
     ranks = run_ranks(recipe, ["n1", "n2", "n2"], "--set", f"data.source={text}", metrics=metrics)

@@ -33,6 +33,7 @@ from jupyter_mntrain.launch.project.tree import BLOBS
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.system_errors import KINDS
 from jupyter_mntrain.model.files import PRIVATE, private_directory, write_atomically
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of, epoch_s
@@ -301,6 +302,8 @@ def _write_inside(work: Path, name: str, text: str) -> None:
         private_directory(target.parent)
         target.write_text(text)
     except (ValueError, OSError) as error:  # a NUL in the name, "a" beside "a/b", too long
+        if isinstance(error, OSError) and error.errno in KINDS:
+            raise  # the disk's fault
         raise SpecError(
             f"file {name!r} cannot be written: {error}", fix="give it another name"
         ) from error

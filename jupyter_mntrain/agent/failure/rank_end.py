@@ -39,6 +39,7 @@ from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.text.foreign import visible
 from jupyter_mntrain.telemetry.problem_file import handed_over
 from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised, read_crash
+from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import EXIT_FILE
 
 NO_COMMAND = 127
 """Exit code of a shell that does not find a program."""
@@ -131,6 +132,14 @@ class RankEnding:
     def _of_exit_code(self, code: int) -> Problem:
         """An end without an exception, as far as is known."""
         detail = last_lines(self._lines)
+        if any(self._metrics.glob(f"{EXIT_FILE.format(self._rank)}.*.new")):
+            return Problem(
+                kind=Kind.DISK_FULL,
+                cause=f"ended with exit code {code}, and could not write down why: the disk of "
+                f"{self._directory} was full",
+                fix=fix_of(Kind.DISK_FULL),
+                detail=detail,
+            )
         if (script := missing_script(self._lines)) is not None:
             return Problem(
                 kind=Kind.NO_FILE,

@@ -16,7 +16,7 @@ class DiskTrouble:
 
     def __init__(self, job_id: JobId) -> None:
         self._job_id = job_id
-        self._said = ""
+        self._said: tuple[int | None, str] | None = None
 
     @contextmanager
     def tolerated(self) -> Iterator[None]:
@@ -24,6 +24,7 @@ class DiskTrouble:
         try:
             yield
         except OSError as error:
-            if str(error) != self._said:
-                self._said = str(error)
+            # Not by all that it says: names of files beside the record are drawn at random.
+            if (what := (error.errno, type(error).__name__)) != self._said:
+                self._said = what
                 log.error("job %s cannot be stored on disk: %s", self._job_id, error)

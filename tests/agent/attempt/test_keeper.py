@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -242,6 +243,17 @@ def test_files_stay_inside_the_job(tmp_path):
             attempt.prepare(msgspec.structs.replace(SPEC, files={name: "x"}), command)
     attempt.prepare(msgspec.structs.replace(SPEC, files={"pkg/inner.py": "x"}), command)
     assert (attempt.path / "work" / "pkg" / "inner.py").read_text() == "x"
+
+
+def test_a_full_disk_is_not_a_wrong_name(tmp_path, monkeypatch):
+    def full(path, _text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+    attempt = AttemptDirectory(tmp_path / "attempt-1", JobId("j-00000001"), 1)
+    command = NodeCommand(node="n", argv=(), environment={}, directory=".")
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        attempt.prepare(msgspec.structs.replace(SPEC, files={"train.py": "x"}), command)
 
 
 def test_signals_to_processes_that_are_gone_are_harmless():

@@ -256,6 +256,20 @@ def test_a_data_loaders_worker_that_was_killed_is_not_taken_for_a_lost_rank(
     assert (of_exception(told).kind is Kind.WORKER_DIED) == bool(kind)
 
 
+def test_a_rank_that_cannot_write_down_its_end_has_a_full_disk(attempt) -> None:
+    """Its record is still that of its start: it did not leave by os._exit."""
+    directory = attempt(FAILED.format(code=1, local=0))
+    metrics = metrics_of(directory)
+    metrics.mkdir()
+    began = ExitRecord(pid=72, monotonic_s=1.0, is_over=False)
+    (metrics / EXIT_FILE.format(2)).write_bytes(msgspec.json.encode(began))
+    (down,) = rank_ends(directory, RANKS, now_s=5.0)
+    assert down.problem.kind is Kind.EXIT_CODE
+    (metrics / f"{EXIT_FILE.format(2)}.72.new").touch()
+    (down,) = rank_ends(directory, RANKS, now_s=5.0)
+    assert down.problem.kind is Kind.DISK_FULL
+
+
 def test_a_limit_of_memory_is_told_where_the_machine_has_more(attempt) -> None:
     metrics = metrics_of(attempt(""))
     metrics.mkdir()
