@@ -1,0 +1,1 @@
+"""Real chat templates, tokenizers and masks, trained here and by transformers alone."""
