@@ -158,21 +158,32 @@ class ChatWriter:
     def end_of_turn(self, text: str) -> int:
         """Where the last turn of a text ends: white space after its marker is the template's."""
         said = text.rstrip()
-        return len(said) if said.endswith(self._markers) else len(text)
+        return len(said) if said.endswith(self._ends) else len(text)
 
     @cached_property
     def end_of_answer(self) -> str | None:
         """The token that the template writes after an answer; ``None`` if it is none."""
+        after = self._closing.lstrip()
+        return max((one for one in self._markers if after.startswith(one)), key=len, default=None)
+
+    def end_before(self, text: str) -> str:
+        """What ends an answer, if that is what a text begins with; else empty."""
+        return max((one for one in self._ends if text.startswith(one)), key=len, default="")
+
+    @cached_property
+    def _closing(self) -> str:
+        """What the template writes after an answer; empty if it rejects one."""
         said = [_QUESTION, {"role": ANSWERS, "content": "Yes"}]
         try:
-            after = self.render(said, "an answer").rpartition("Yes")[2].lstrip()
+            return self.render(said, "an answer").rpartition("Yes")[2]
         except RowError:
-            return None
-        return self.marker_before(after) or None
+            return ""
 
-    def marker_before(self, text: str) -> str:
-        """The token that a text begins with; empty if it begins with none."""
-        return max((one for one in self._markers if text.startswith(one)), key=len, default="")
+    @cached_property
+    def _ends(self) -> tuple[str, ...]:
+        """What ends a turn, be it a token or text, which models without the token are taught."""
+        closing = self._closing.rstrip()
+        return (*self._markers, closing) if closing else self._markers
 
     @cached_property
     def _markers(self) -> tuple[str, ...]:
@@ -266,7 +277,8 @@ class _Chat(NamedTuple):
         Qwen 3's template leaves out the thoughts of earlier answers; ``None`` if nothing tells.
         """
         marked = [*self.messages]
-        marked[place] = {**marked[place], "content": _PLACE}
+        # Without its calls and thoughts, which stand at its place, too.
+        marked[place] = {"role": ANSWERS, "content": _PLACE}
         try:
             before, mark, after = self.otherwise(marked, self.tools).partition(_PLACE)
         except RowError:
@@ -275,7 +287,7 @@ class _Chat(NamedTuple):
         is_same = text.startswith(before) and text.endswith(after) and end >= len(before)
         if not (mark and opening and opening in before and is_same):
             return None
-        return before.rfind(opening) + len(opening), end + len(self.writer.marker_before(after))
+        return before.rfind(opening) + len(opening), end + len(self.writer.end_before(after))
 
     def _begin(self, place: int, upto: str) -> int | None:
         """Where an answer begins; ``None`` if the template does not tell."""

@@ -17,6 +17,7 @@ from jupyter_mntrain.train.data.conversations import messages_of, tools_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.sequences import NOT_COUNTED, rows_of
 from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, trained_tokens
+from tests.train.combinations.cases import TEMPLATES
 from tests.wording import wording
 
 ASKED = [
@@ -176,6 +177,33 @@ def test_answers_are_found_where_the_template_writes_earlier_ones_without_their_
     ]
 
 
+def test_calls_are_learned_where_a_template_leaves_out_the_thoughts_before_them(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    template = (TEMPLATES / "qwen3.jinja").read_text(encoding="utf-8")
+    looking = called('{"city": "Bonn"}') | {"content": "Let me look."}
+    result = {"role": "tool", "content": "31"}
+    thinking = called('{"city": "Rome"}') | {"reasoning_content": "Now Rome."}
+    asked, *_, answered = with_tools()["messages"]
+    last = called('{"city": "Oslo"}')
+    said = [asked, looking, result, thinking, result, last, result, answered]
+    row = with_tools(messages=said)
+    messages, tools = messages_of(row, "here"), tools_of(row, "here")
+    text, answers, _ = ChatWriter(tokenizer, template, answers_only=True).write(messages, "", tools)
+    assert answers is not None
+
+    def call(city: str) -> str:
+        asked = f'{{"name": "weather", "arguments": {{"city": "{city}"}}}}'
+        return f"<tool_call>\n{asked}\n</tool_call><|im_end|>"
+
+    assert [text[begin:end] for begin, end in answers] == [
+        f"Let me look.\n{call('Bonn')}",
+        f"<think>\nNow Rome.\n</think>\n\n{call('Rome')}",
+        call("Oslo"),
+        "<think>\n31 is warm.\n</think>\n\nYes.<|im_end|>",
+    ]
+
+
 def test_a_template_that_rewrites_what_was_said_is_refused(
     tokenizer: PreTrainedTokenizerBase,
 ) -> None:
@@ -281,7 +309,7 @@ def test_tools_calls_and_reasoning_are_written(tokenizer: PreTrainedTokenizerBas
         "name": "weather",
         "arguments": {"city": "Bonn"},
     }
-    assert said[1] == "<think>31 is warm.</think>Yes.<|im_end|>\n"
+    assert said[1] == "<think>31 is warm.</think>Yes.<|im_end|>"
     assert "of a city" in text
     # Tables hold unlike objects as JSON, and OpenAI had another form before.
     old = {"role": "assistant", "content": None, "function_call": called("{}")["tool_calls"][0]}
