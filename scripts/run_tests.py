@@ -171,6 +171,9 @@ LONG: dict[str, Step] = {
     "families": Step(
         "every family", (sys.executable, "-m", "tests.train.every_family"), slots=SLOTS
     ),
+    "combinations": Step(
+        "real chat templates", (sys.executable, "-m", "tests.train.combinations"), slots=SLOTS
+    ),
     "scrambled": pytest(
         "scrambled words", "not gpu", "--scramble-words", "tests", workers=CORES, slots=SLOTS
     ),

@@ -15,9 +15,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from datetime import timedelta
+from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -32,11 +31,10 @@ from jupyter_mntrain.recipe.families import families
 from jupyter_mntrain.recipe.families.presets import FAMILIES
 from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.world import World, join_world
-from tests.train.equality import TIMEOUT_S, placed, run_case
+from tests.train.equality import placed, run_case
 from tests.train.equality_cases import LAYERS, NO_ADAPTERS, Outcome, case, for_one_process
 from tests.train.families import write_model
-from tests.train.forked import CONTEXT
+from tests.train.forked import CONTEXT, world_of
 from tests.train.reference import train_references
 
 MOST_STAGES = 3
@@ -105,7 +103,7 @@ def _run(rank: int, folder: Path, names: Sequence[str], steps: int, told: Connec
     warnings.simplefilter("ignore")  # of transformers and peft, in each training
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    with _world(rank, MOST_STAGES, folder / "all") as world:
+    with world_of(rank, MOST_STAGES, folder / "all") as world:
         if world.is_head:
             for family in names:
                 if family not in FAMILIES:
@@ -124,7 +122,7 @@ def _run(rank: int, folder: Path, names: Sequence[str], steps: int, told: Connec
         told.send(f"{'family':12} stages kind {' '.join(titles)}")
     passed = True
     for stages in range(rank + 1, MOST_STAGES + 1):
-        with _world(rank, stages, folder / f"{stages}") as world:
+        with world_of(rank, stages, folder / f"{stages}") as world:
             for (wanted, family, kind), recipe in recipes.items():
                 if wanted == stages:
                     outcome = run_case(recipe, world, references[for_one_process(recipe)])
@@ -133,21 +131,6 @@ def _run(rank: int, folder: Path, names: Sequence[str], steps: int, told: Connec
                         told.send(f"{family:12} {stages:6} {kind} {_shown(outcome)}")
     if rank == 0 and passed:
         (folder / "passed").touch()
-
-
-@contextmanager
-def _world(rank: int, size: int, store: Path) -> Iterator[World]:
-    """The first ranks, as a world of their own."""
-    dist.init_process_group(
-        "gloo",
-        init_method=store.as_uri(),
-        rank=rank,
-        world_size=size,
-        timeout=timedelta(seconds=TIMEOUT_S),
-    )
-    with join_world("cpu", TIMEOUT_S) as world:
-        yield world
-    dist.destroy_process_group()
 
 
 def _shown(outcome: Outcome) -> str:

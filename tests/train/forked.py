@@ -10,9 +10,10 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model.environment import (
@@ -21,6 +22,12 @@ from jupyter_mntrain.model.environment import (
     NODE_VARIABLE,
     RUN_ATTEMPT_VARIABLE,
 )
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.train.world import World
+
+_MEETING_TIMEOUT_S = 300.0
+"""The longest training of a rank that others wait for, times the machine's other load."""
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
@@ -86,6 +93,29 @@ def two_ranks(words: Sequence[str], directory: Path, attempt: int) -> Iterator[l
             process.kill()
             process.join()
         held.close()
+
+
+@contextlib.contextmanager
+def world_of(rank: int, size: int, store: Path) -> Iterator[World]:
+    """The first ranks of processes that stay, as a world of their own.
+
+    Args:
+        store: a file that is not there yet, by which they meet.
+    """
+    import torch.distributed as dist
+
+    from jupyter_mntrain.train.world import join_world
+
+    dist.init_process_group(
+        "gloo",
+        init_method=store.as_uri(),
+        rank=rank,
+        world_size=size,
+        timeout=timedelta(seconds=_MEETING_TIMEOUT_S),
+    )
+    with join_world("cpu", _MEETING_TIMEOUT_S) as world:
+        yield world
+    dist.destroy_process_group()
 
 
 def kill(process: BaseProcess) -> None:

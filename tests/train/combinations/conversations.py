@@ -58,8 +58,14 @@ def with_system() -> list[Messages]:
     ]
 
 
+def told_not_to_think() -> list[Messages]:
+    """With the words by which SmolLM 3's template leaves an empty thought before each answer."""
+    said = {"role": "system", "content": "Be brief. /no_think"}
+    return [[said, *_turns(*_PAIRS[number : number + 2])] for number in (0, 5)]
+
+
 def with_thoughts() -> list[Messages]:
-    """Reasoning in the last answer, in an earlier one, and in none of several."""
+    """Reasoning in the last answer, and in an earlier one."""
     last = _turns(_PAIRS[1])
     last[-1]["reasoning_content"] = "17 and 17 and 17 make 51."
     earlier = _turns(_PAIRS[0], _PAIRS[2], _PAIRS[11])
@@ -83,22 +89,41 @@ WEATHER = {
 
 
 def with_tools() -> list[Messages]:
-    """A call, what it gives, and an answer from that."""
+    """A call, what it gives, and an answer from that; alone, after another turn, before one."""
+    return [
+        _called("Oslo", 4),
+        [*_called("Lima", 19), *_turns(_PAIRS[0])],
+        [*_turns(_PAIRS[2]), *_called("Kyoto", 11, said="I look at the weather.")],
+    ]
 
-    def asked(place: str, degrees: int) -> Messages:
-        call = {
-            "type": "function",
-            "function": {"name": "weather", "arguments": {"place": place}},
-        }
-        return [
-            {"role": "user", "content": f"How warm is it in {place}?"},
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "content": f"{degrees} degrees", "name": "weather"},
-            {"role": "assistant", "content": f"It is {degrees} degrees in {place}."},
-        ]
 
-    first, second = asked("Oslo", 4), asked("Lima", 19)
-    return [first, [*second, *_turns(_PAIRS[0])]]
+def with_several_calls() -> list[Messages]:
+    """Two calls in one answer, and one after the other, with thoughts before them."""
+    both = [
+        {"role": "user", "content": "How warm is it in Rome and Bonn?"},
+        {"role": "assistant", "content": "Both.", "tool_calls": [_call("Rome"), _call("Bonn")]},
+        {"role": "tool", "content": "21 degrees", "name": "weather"},
+        {"role": "tool", "content": "9 degrees", "name": "weather"},
+        {"role": "assistant", "content": "21 and 9 degrees."},
+    ]
+    first, second = _called("Rome", 21, thought="Rome first."), _called("Bonn", 9)
+    return [both, [*first[:-1], *second[1:]]]
+
+
+def _called(place: str, degrees: int, *, said: str = "", thought: str = "") -> Messages:
+    called = {"role": "assistant", "content": said, "tool_calls": [_call(place)]}
+    if thought:
+        called["reasoning_content"] = thought
+    return [
+        {"role": "user", "content": f"How warm is it in {place}?"},
+        called,
+        {"role": "tool", "content": f"{degrees} degrees", "name": "weather"},
+        {"role": "assistant", "content": f"It is {degrees} degrees in {place}."},
+    ]
+
+
+def _call(place: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": "weather", "arguments": {"place": place}}}
 
 
 def not_learned(conversations: list[Messages]) -> list[Messages]:

@@ -16,12 +16,11 @@ from torch.nn import functional
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
-    Trainer,
     get_cosine_with_min_lr_schedule_with_warmup,
 )
 
 LEARNING_RATE = 1e-3
-WARMUP_STEPS = 1
+WARMUP_STEPS = 0
 """Of the recipe; the rest is as docs/recipe.md has its defaults."""
 
 _SPEAKERS = {"human": "user", "gpt": "assistant", "system": "system"}
@@ -114,26 +113,23 @@ class Reference:
         """
         torch.manual_seed(0)
         model = self._loaded()
-        decayed = {*Trainer.get_decay_parameter_names(None, model)}
-        named = [*model.named_parameters()]
+        matrices = [one for one in model.parameters() if one.ndim > 1]
+        others = [one for one in model.parameters() if one.ndim <= 1]
         optimizer = torch.optim.AdamW(
             [
-                {"params": [one for name, one in named if name in decayed], "weight_decay": 0.1},
-                {
-                    "params": [one for name, one in named if name not in decayed],
-                    "weight_decay": 0.0,
-                },
+                {"params": matrices, "weight_decay": 0.1},
+                {"params": others, "weight_decay": 0.0},
             ],
             lr=LEARNING_RATE,
             betas=(0.9, 0.95),
             eps=1e-8,
         )
+        # Of one step less: the last one has the lowest rate.
         schedule = get_cosine_with_min_lr_schedule_with_warmup(
-            optimizer, WARMUP_STEPS, len(steps), min_lr_rate=0.1
+            optimizer, WARMUP_STEPS, len(steps) - 1, min_lr_rate=0.1
         )
         losses = []
         for documents in steps:
-            schedule.step()  # the first step has a learning rate, and the last one the lowest
             counted = sum(sum(one.learned[1:]) for one in documents)
             total = 0.0
             for one in documents:
@@ -148,6 +144,7 @@ class Reference:
             losses.append(total / counted)
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
+            schedule.step()
             optimizer.zero_grad()
         return losses
 
@@ -156,12 +153,39 @@ class Reference:
         if getattr(model.config, "attn_logit_softcapping", None):
             model.set_attn_implementation("eager")
         if self._added:
-            before = model.get_input_embeddings().weight.shape[0]
-            model.resize_token_embeddings(before + len(self._added), mean_resizing=False)
+            size, before = len(self.tokenizer), len(self.tokenizer) - len(self._added)
+            rows = max(size, model.get_input_embeddings().weight.shape[0])
+            model.resize_token_embeddings(rows, mean_resizing=False)
             with torch.no_grad():
                 for one in (model.get_input_embeddings(), model.get_output_embeddings()):
-                    one.weight[before:] = one.weight[:before].mean(0)
+                    one.weight[before:size] = one.weight[:before].mean(0)
         return model.train()
+
+
+def pieces_of(
+    documents: Sequence[Document], packing: str, too_long: str, length: int
+) -> list[Document]:
+    """What sequences are made of: documents, or pieces of them, or of all as one long text.
+
+    A sequence of ``length`` predicts so many tokens, so it takes one more. A document of which
+    nothing is learned is left out.
+    """
+    if packing == "wrapped":
+        ids = [one for document in documents for one in document.ids]
+        learned = [one for document in documents for one in document.learned]
+        whole = Document(tuple(ids), tuple(learned))
+        return [
+            whole.part(begin, begin + length + 1)
+            for begin in range(0, (len(ids) - 1) // length * length, length)
+        ]
+    pieces = []
+    for one in documents:
+        begins = range(0, len(one.ids) - 1, length)
+        if len(begins) > 1 and too_long == "drop":
+            continue
+        kept = begins if too_long == "cut" else begins[:1]
+        pieces += [one.part(begin, begin + length + 1) for begin in kept]
+    return [one for one in pieces if any(one.learned[1:])]
 
 
 def answers_in(text: str, answers: Answers) -> list[tuple[int, int]]:
