@@ -27,7 +27,7 @@ from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
 from jupyter_mntrain.train.checkpoint.export import ModelExport
 from jupyter_mntrain.train.data.batches import Batch
-from jupyter_mntrain.train.data.tokens import Tokens
+from jupyter_mntrain.train.data.tokens import Tokens, untrained_tokenizer
 from jupyter_mntrain.train.model.decoder import HEAD, read_config
 from jupyter_mntrain.train.model.offloading import Offload
 from jupyter_mntrain.train.model.stages import build_modules
@@ -170,7 +170,8 @@ def _reloaded_error(
         return 0.0
     directory = Path(recipe.model.path).parent / "trained"
     output = OutputSection(directory=str(directory), replace=True)
-    nothing = Tokens(np.zeros(0, np.int32), np.zeros(0, np.int64), None, "", tokenizer=None)  # type: ignore[arg-type]
+    none = np.zeros(0, np.int32), np.zeros(0, np.int64)
+    nothing = Tokens(*none, None, "", untrained_tokenizer())
     exported = msgspec.structs.replace(recipe, output=output)
     ModelExport(exported, world, config, nothing, lambda _: None).write(
         pipeline.written_once(), RunFigures(recipe.train.steps), unwatched
