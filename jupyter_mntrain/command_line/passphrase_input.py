@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import getpass
-import sys
 from argparse import Namespace
 from pathlib import Path
 
+from jupyter_mntrain.command_line.asking import can_ask
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
@@ -36,8 +36,7 @@ def read_passphrase(args: Namespace, program: str, *, twice: bool) -> str:
     """
     if args.passphrase_file is not None:
         return _of_file(in_home(args.passphrase_file))
-    can_ask = program.startswith("%") or (sys.stdin is not None and sys.stdin.isatty())
-    text = _asked("Passphrase (it is not shown): ") if can_ask else ""
+    text = _asked("Passphrase (it is not shown): ") if can_ask(program) else ""
     if not text:
         fix = "run this at a terminal and type it when it asks, or use --passphrase-file FILE"
         raise SpecError("no passphrase was given", fix=fix)

@@ -14,6 +14,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
+from jupyter_mntrain.command_line.asking import can_ask
 from jupyter_mntrain.command_line.parser import Parser, bad_command, typed
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
@@ -59,10 +60,7 @@ def read_token_text(args: Namespace, program: str) -> str:
     """
     if args.token_file is not None:
         return _of_file(in_home(args.token_file))
-    if _is_magic(program) or (sys.stdin is not None and sys.stdin.isatty()):
-        text = _asked()
-    else:
-        text = _of_standard_input()
+    text = _asked() if can_ask(program) else _of_standard_input()
     if not text.strip():
         raise SpecError("no token was given", fix=_ways(program))
     return text

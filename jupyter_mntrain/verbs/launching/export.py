@@ -16,6 +16,7 @@ from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
+from jupyter_mntrain.verbs.launching.foreign_job import remember_job_file
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 OWNER_ONLY = 0o600
@@ -54,6 +55,7 @@ class ExportVerb(Verb):
             submitted_s=view.attempt.submitted_s,
             with_secrets=args.with_secrets,
         )
+        remember_job_file(text)
         data = {"job_id": job.id, "file": args.file, "left_out": list(left_out), "text": text}
         if args.file is None:
             return Outcome(verbatim(text), data, job=job)

@@ -25,6 +25,7 @@ from jupyter_mntrain.verbs.launching.allocations.launch_on import launch_on
 from jupyter_mntrain.verbs.launching.allocations.on_options import chosen_options, on_option
 from jupyter_mntrain.verbs.launching.allocations.remembered import remember_launch
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
+from jupyter_mntrain.verbs.launching.foreign_job import agreement_option, ask_about_job_file
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
@@ -58,6 +59,7 @@ class LaunchVerb(Verb):
             "step-… folder of one, whichever run saved it; a later restart goes on from its own",
         )
         start_options(parser)
+        agreement_option(parser)
         on_option(parser)
 
     def add_chosen_arguments(self, parser: Parser, words: Sequence[str]) -> None:
@@ -70,6 +72,8 @@ class LaunchVerb(Verb):
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         refuse_start_options(context, args)
+        if not args.dry_run and context.cell is None:
+            ask_about_job_file(context, args, args.target)
         return launch_on(context, args, _launch) if args.on else _launch(context, args)
 
 

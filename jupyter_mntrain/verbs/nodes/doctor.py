@@ -18,6 +18,7 @@ from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.show.tables.doctor import doctor_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.launching.foreign_job import agreement_option, ask_about_job_file
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.nodes.deep_step import (
@@ -67,12 +68,15 @@ class DoctorVerb(Verb):
             "model or data that it lacks",
         )
         deep_option(parser)
+        agreement_option(parser)
         parser.flag("--all", "-a", help="list the checks that all nodes passed, too")
         job_options(parser, has_target=False)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = joined_cluster(context, args)
         refuse_nothing_to_try(context, args)
+        if args.deep and context.cell is None:
+            ask_about_job_file(context, args, args.wanted)
         built = _job(context, args)
         look = _look(args, cluster, built)
         with context.screen.progress() as progress:

@@ -10,6 +10,7 @@ import pytest
 from jupyter_mntrain.launch.spec_file import read_spec, write_spec
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.verbs.launching.foreign_job import remember_job_file
 from tests.standin.cluster import StandInCluster, node
 from tests.standin.job_handle import StandInJob
 from tests.wording import says, wording
@@ -37,7 +38,9 @@ def keep(tmp_path):
     """A job file, as export would have written it."""
 
     def keep(spec: JobSpec, name: str = "job.toml") -> str:
-        (tmp_path / name).write_text(write_spec(spec, with_secrets=True))
+        text = write_spec(spec, with_secrets=True)
+        (tmp_path / name).write_text(text)
+        remember_job_file(text)
         return name
 
     return keep
