@@ -26,6 +26,7 @@ from jupyter_mntrain.model.failure.judge import part_to_blame
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.lifecycle.rollup import job_state
+from jupyter_mntrain.model.records.hidden import cleaned
 from jupyter_mntrain.model.records.job import PartStatus
 
 log = logging.getLogger("mntrain.agent")
@@ -107,7 +108,8 @@ class Notices:
             "cause": problem.cause if problem else None,
             "fix": problem.fix if problem else None,
         }
-        return Notice(line, body)
+        # A cause may quote what a script printed, and many may read a channel.
+        return cleaned(Notice(line, body), self._job.secrets)
 
     async def _send(self, channel: Channel, notice: Notice) -> None:
         """Send, a few times if need be."""

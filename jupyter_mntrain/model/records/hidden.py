@@ -59,14 +59,22 @@ Cleaner = Callable[[Any, _Hiding], Any]
 
 
 def hidden_values(spec: JobSpec) -> tuple[str, ...]:
-    """Secrets of a job, in each spelling that a text may have: of its variables and arguments."""
+    """Secrets of a job, in each spelling that a text may have: of its variables and arguments.
+
+    A switch like ``true`` is none, nor is the name of a node, by which answers are put together.
+    """
+    nodes = {one.node for one in spec.participants}
     found = [
         value
         for name, value in spec.environment.items()
         if (name in spec.from_environment or is_secret(name, value)) and not is_switch(value)
     ]
     found += [*secret_words(spec.entry), *secret_words(spec.torchrun_arguments)]
-    return tuple(dict.fromkeys(spelled for value in found for spelled in _spellings(value)))
+    return tuple(
+        dict.fromkeys(
+            spelled for value in found if value not in nodes for spelled in _spellings(value)
+        )
+    )
 
 
 def shown_spec(spec: JobSpec) -> JobSpec:

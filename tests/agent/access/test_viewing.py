@@ -137,6 +137,8 @@ def test_a_secret_is_hidden_however_it_is_written() -> None:
         assert log == b"got " + b"*" * len(shown.encode()) + b" here", shown
     assert b"second line" not in masked_log(b"1 first line of a key\n2 second line of it\n", values)
     assert masked_log(b"true", values) == b"true", "a setting is no secret that texts give away"
+    named = msgspec.structs.replace(spec, participants=(Participant(node="slow"),))
+    assert masked_log(b"on node slow", hidden_values(named)) == b"on node slow"
 
 
 def test_lines_of_a_journal_without_text_stay_byte_by_byte() -> None:
@@ -195,7 +197,10 @@ def _plant(folder: Path, planter: Planter, job_id: JobId, node_id: NodeId, *, nu
     state = "failed" if number else "pending"
     place = planter.record(Placement, node_id=node_id, node_rank=0, first_rank=Rank(0))
     restart = planter.record(Restart, number=1, at_s=now_s + 86_400, lost_since_s=None)
-    spec = planter.record(JobSpec, origin=None, max_restarts=1, version=1, entry=("a.py",))
+    members = (Participant(node="node1"),)  # the name of a node is no secret
+    spec = planter.record(
+        JobSpec, origin=None, max_restarts=1, version=1, entry=("a.py",), participants=members
+    )
     record = planter.record(
         JobRecord,
         job_id=job_id,

@@ -73,6 +73,21 @@ async def test_a_stall_and_then_the_end_are_two_events(tmp_path, listener):
 
 
 @pytest.mark.anyio
+async def test_a_notice_quotes_no_secret(tmp_path, listener):
+    """A channel has many readers, and a cause quotes what a script raised."""
+    job = job_with(tmp_path, listener.url)
+    hook, hidden = notices_of(job), listener.url
+    said = f"ValueError: password=hunter2 is wrong, posting to {hidden}"
+    hook.tell_stall(Problem(kind=Kind.EXCEPTION, cause=said, node="node1"))
+    await sent(hook)
+    (told,) = listener.taken
+    for secret in ("hunter2", hidden):
+        assert secret not in str(told)
+    assert (told["kind"], told["node"], told["event"]) == (Kind.EXCEPTION, "node1", "stalled")
+    assert "is wrong" in told["text"]
+
+
+@pytest.mark.anyio
 @pytest.mark.parametrize(
     "listener", [(2, "refuses"), (2, "hangs"), (2, "closes")], indirect=True, ids=lambda one: one[1]
 )
