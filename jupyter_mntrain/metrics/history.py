@@ -17,6 +17,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankEvaluation,
     RankText,
 )
+from jupyter_mntrain.model.records.sequences import DataPreview
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,12 @@ class JobHistory:
     def evaluations(self) -> Sequence[RankEvaluation]:
         """Evaluations as the lowest rank reports them that has any; all ranks report the same."""
         return next((one.evaluations for one in self.ranks.values() if one.evaluations), ())
+
+    @property
+    def data(self) -> DataPreview | None:
+        """What is trained on, from the rank that tells."""
+        starts = (one.start for one in self.ranks.values() if one.start)
+        return next((one.data for one in starts if one.data), None)
 
     @property
     def texts(self) -> Sequence[RankText]:

@@ -10,6 +10,7 @@ from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.number import Number
+from jupyter_mntrain.model.records.sequences import DataPreview
 
 Column = tuple[Number | None, ...]
 
@@ -106,3 +107,5 @@ class JobSeries(Record, frozen=True):
     evaluation: EvaluationColumns = EvaluationColumns()
     texts: tuple[WrittenText, ...] = ()
     """Oldest first, only the newest few: a reader that is far behind misses those in between."""
+    data: DataPreview | None = None
+    """What is trained on; ``None`` = not known, or sent before."""

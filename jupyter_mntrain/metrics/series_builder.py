@@ -32,6 +32,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.metrics import RankEvaluation, RankStart, RankText
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from jupyter_mntrain.model.records.sequences import DataPreview
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.telemetry import formulas
 
@@ -96,6 +97,7 @@ class SeriesBuilder:
         self._evaluated: Heard = (None, 0)
         self._texts: deque[tuple[int, WrittenText]] = deque(maxlen=MOST_TEXTS)
         self._read_texts: Heard = (None, 0)
+        self._data: tuple[int, DataPreview] | None = None
         self._links: dict[str, LinkRows] = {}
         self._traffic: dict[str, OtherTraffic] = {}
         self._messages = RecentMessages()
@@ -127,6 +129,9 @@ class SeriesBuilder:
         self._extend_job(history)
         self._extend_evaluations(history)
         self._extend_texts(history)
+        if self._data is None and history.data is not None:
+            self.seq += 1
+            self._data = (self.seq, history.data)
         summary = summarize(
             history,
             now_s=now_s,
@@ -289,6 +294,7 @@ class SeriesBuilder:
             ),
             evaluation=EvaluationColumns(**page_columns(read(self._evaluations))),
             texts=tuple(text for seq, text in self._texts if seq > since),
+            data=self._data[1] if self._data is not None and self._data[0] > since else None,
         )
 
 

@@ -47,15 +47,17 @@ def written_note(view: JobView, now_s: float) -> str:
 
 
 def saved_bundle(cluster: str, entry: JobEntry, series: JobSeries, now_s: float) -> JobBundle:
-    """The data of a job, without the time it would have needed: nobody knows what became of it.
+    """The data of a job, without the time it would have needed: nobody knows what became of it; and
+    without what it trains on: notebooks are given to others.
 
     Args:
         series: thinned to :func:`saved_points`.
     """
+    kept = msgspec.structs.replace(series, summary=without_forecast(series.summary), data=None)
     return JobBundle(
         cluster=cluster,
         job=msgspec.structs.replace(entry, numbers=without_forecast(entry.numbers)),
-        series=msgspec.structs.replace(series, summary=without_forecast(series.summary)),
+        series=kept,
         saved_s=now_s,
     )
 

@@ -98,7 +98,7 @@ class Trainer:
         # Data and model. Ranks compare hashes of them.
         ready = prepare(recipe, world, recorder.progress, reads=self.reads)
         self.recipe = recipe = ready.recipe
-        self.batches, self._summary = ready.batches, ready.summary
+        self.batches, self._summary = ready.batches, ready.data.summary
         self._grid = ready.grid
 
         # The pipeline, with a meter attached.
@@ -346,6 +346,7 @@ class Trainer:
             parameters=parameters,
             flops_per_token=self.flops_per_token,
             **recipe_fields(self.recipe),
+            data=ready.data if rank == 0 else None,
             saves=self.checkpoints.directory is not None,
             resumed_step=self.first_step or None,
             neighbors=self.pipeline.neighbors(),

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.sequences import DataPreview
 from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.plan.prediction.traffic import shard_bytes
 from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
@@ -26,6 +27,7 @@ from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.batches import Batch, Batches, sample_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
+from jupyter_mntrain.train.data.preview import SHOWN, Preview
 from jupyter_mntrain.train.data.sequences import JoinedRows, hold_out, rows_of
 from jupyter_mntrain.train.data.summary import Sequences, summarize
 from jupyter_mntrain.train.data.tokens import (
@@ -74,8 +76,7 @@ class Prepared:
     """Average length, over tokens, of a token's document in its sequence."""
     corpus: Corpus
     tokens: Tokens
-    summary: tuple[str, ...]
-    """Of the data, in lines."""
+    data: DataPreview
     weights: tuple[str, ...]
     """What becomes of the files' weights, in lines, as its node's first rank has seen them."""
     digests: dict[str, str]
@@ -97,7 +98,7 @@ class Prepared:
                 yield str(note)
             if shared := self.grid.spread_shards(hosts):
                 yield self._crossing(shared, hosts)
-        yield from (f"data: {line}" for line in self.summary)
+        yield from (f"data: {line}" for line in self.data.lines())
         yield from (f"weights: {line}" for line in self.weights)
         yield from shown_adapters(self.recipe, self.config.to_dict())
 
@@ -166,25 +167,66 @@ class EvaluationText(NamedTuple):
     digest: str
 
 
-def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: bool) -> Prepared:
-    """Build this rank's part, without talking to the others."""
-    refuse_missing_grad_dtype(recipe.optimizer)
+class _Data(NamedTuple):
+    """The recipe's data, read; and the recipe with the number of steps that its epochs take."""
+
+    recipe: Recipe
+    config: Any
+    corpus: Corpus
+    tokens: Tokens
+    evaluated: EvaluationText | None
+    added: tuple[int, ...]
+    sources: list[Sequences]
+    held_out: Batch | None
+    batches: Batches
+
+    def preview(self) -> DataPreview:
+        shown = Preview(self.tokens.tokenizer)
+        count = sum(len(one.rows) for one in self.sources)
+        return DataPreview(
+            summary=(
+                f"{self.corpus.description}, sha256 {self.corpus.digest[:12]}",
+                *summarize(self.recipe, self.sources, self.tokens.counts),
+            ),
+            count=count,
+            sequences=tuple(map(shown.shown, self.batches.first(min(count, SHOWN)))),
+        )
+
+
+def preview(recipe: Recipe, progress: ProgressWriter = unwatched) -> DataPreview:
+    """Read the data and what is trained on first, without a model.
+
+    Raises:
+        RecipeError: the recipe does not fit the data or the model's tokenizer.
+    """
+    return _read_data(recipe, progress, reads=True).preview()
+
+
+def _read_data(recipe: Recipe, progress: ProgressWriter, *, reads: bool) -> _Data:
     config, corpus, tokens, evaluated = _read(recipe, progress) if reads else _make_up(recipe)
     added = fit_config(config, tokens.tokenizer, tokens.template, recipe.tokens.add)
     _refuse_unknown_ids(config, tokens, evaluated)
-    check(recipe, world.size, layers=config.num_hidden_layers, is_tied=config.tie_word_embeddings)
-    _refuse_attention(recipe.model.attention)
-    refuse_unfit(recipe, config)
     sources, held_out = _sequences(recipe, tokens, evaluated)
-    recipe = with_steps(recipe, sum(len(one.rows) for one in sources))
-    prompts = read_prompts(recipe, tokens, config.vocab_size)
-    rows = [one.rows for one in sources]
     batches = Batches(
-        *rows,
+        *(one.rows for one in sources),
         batch_size=recipe.train.batch_size,
         seed=recipe.data.seed,
         weights=[one.weight for one in recipe.data.sources],
     )
+    recipe = with_steps(recipe, sum(len(one.rows) for one in sources))
+    return _Data(recipe, config, corpus, tokens, evaluated, added, sources, held_out, batches)
+
+
+def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: bool) -> Prepared:
+    """Build this rank's part, without talking to the others."""
+    refuse_missing_grad_dtype(recipe.optimizer)
+    data = _read_data(recipe, progress, reads=reads)
+    config, tokens, evaluated = data.config, data.tokens, data.evaluated
+    check(recipe, world.size, layers=config.num_hidden_layers, is_tied=config.tie_word_embeddings)
+    _refuse_attention(recipe.model.attention)
+    refuse_unfit(recipe, config)
+    recipe = data.recipe
+    prompts = read_prompts(recipe, tokens, config.vocab_size)
     grid = make_grid(recipe, world.size)
     layout = lay_out(recipe, world.size, config.num_hidden_layers)
     place = grid.place_of(world.rank)
@@ -200,26 +242,23 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
         modules=build_modules(
             *(recipe, config, layout, place, world.device, progress),
             reads_weights=reads,
-            added=added,
+            added=data.added,
         ),
-        batches=batches,
-        held_out=held_out,
+        batches=data.batches,
+        held_out=data.held_out,
         prompts=prompts,
-        seen_tokens=JoinedRows(rows).seen_tokens,
-        corpus=corpus,
+        seen_tokens=JoinedRows([one.rows for one in data.sources]).seen_tokens,
+        corpus=data.corpus,
         tokens=tokens,
-        summary=(
-            f"{corpus.description}, sha256 {corpus.digest[:12]}",
-            *(summarize(recipe, sources, tokens.counts) if reads else ()),
-        ),
+        data=data.preview() if reads else DataPreview((data.corpus.description,)),
         weights=tuple(weights),
         digests={
             "recipe": _digest(msgspec.json.encode(recipe)),
             "model": _digest(config.to_json_string().encode()),
-            "corpus": corpus.digest,
+            "corpus": data.corpus.digest,
             "tokenizer": tokens.digest,
             **({"evaluation text": evaluated.digest} if evaluated else {}),
-            "batches": batches.fingerprint(),
+            "batches": data.batches.fingerprint(),
             **_weights_digests(recipe),
             **_base_digest(recipe),
         },

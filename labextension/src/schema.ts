@@ -245,6 +245,9 @@ export interface Everything {
   JobColumns?: JobColumns;
   LinkColumns?: LinkColumns;
   EvaluationColumns?: EvaluationColumns;
+  DataPreview?: DataPreview;
+  ShownSequence?: ShownSequence;
+  TokenRun?: TokenRun;
   Refused?: Refused;
   Watch?: Watch;
   Unwatch?: Unwatch;
@@ -1534,6 +1537,7 @@ export interface JobSeries {
   links?: LinkColumns[];
   evaluation?: EvaluationColumns;
   texts?: WrittenText[];
+  data?: DataPreview | null;
 }
 /**
  * A whole job, its newest attempt: what ``status`` and ``--json`` show.
@@ -1882,6 +1886,63 @@ export interface EvaluationColumns {
   time_s?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   step?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
   loss?: (number | ("-Infinity" | "Infinity" | "NaN") | null)[];
+}
+/**
+ * What a recipe's data becomes.
+ *
+ *     Args:
+ *         summary: in lines, as the log has it.
+ *         count: of all sequences.
+ *         sequences: the first that are trained on.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "DataPreview".
+ */
+export interface DataPreview {
+  summary?: string[];
+  count?: number;
+  sequences?: ShownSequence[];
+}
+/**
+ * A sequence that is trained on.
+ *
+ *     Args:
+ *         tokens: number of its inputs that are not padding.
+ *         padding: number of the others.
+ *         learned: number of next tokens that the loss counts.
+ *         documents: number of those that it has something of.
+ *         runs: what it consists of, in order; long parts without their middle.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "ShownSequence".
+ */
+export interface ShownSequence {
+  tokens: number;
+  padding: number;
+  learned: number;
+  documents: number;
+  runs?: TokenRun[];
+}
+/**
+ * Neighboring tokens of a sequence, or what is between them.
+ *
+ *     Args:
+ *         kind: ``text``; one ``special`` token; some tokens ``left-out``; that a document has
+ *             ``begun`` in another sequence; its ``end``, or that it is ``cut`` and goes on in one.
+ *         text: of ``text`` and ``special``.
+ *         is_learned: whether the loss counts them.
+ *         tokens: number of those that are left out.
+ *         documents: number of whole ones among these.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "TokenRun".
+ */
+export interface TokenRun {
+  kind: "begun" | "cut" | "end" | "left-out" | "special" | "text";
+  text?: string;
+  is_learned?: boolean;
+  tokens?: number;
+  documents?: number;
 }
 /**
  * A message from the page was refused: no such job, or not valid.

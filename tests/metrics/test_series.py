@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.metrics.history import HistoryBuilder
@@ -20,6 +21,7 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
+from jupyter_mntrain.model.records.sequences import DataPreview, ShownSequence, TokenRun
 from tests.standin.jobs import JOB, history, measured_links, place, step, taken, view
 
 
@@ -139,6 +141,20 @@ def test_of_what_the_model_wrote_the_newest_is_kept_and_only_what_is_new_is_sent
     kept = [one.step for one in builder.whole().texts]
     assert kept == list(range(10, MOST_TEXTS + 10))
     assert [one.step for one in builder.since(before).texts] == kept
+
+
+def test_what_is_trained_on_is_sent_once() -> None:
+    data = DataPreview(("a file",), 9, (ShownSequence(8, 0, 3, 1, (TokenRun("text", "a"),)),))
+    samples = two()
+    first, *steps = samples["node1"]
+    samples["node1"] = [msgspec.structs.replace(first, data=data), *steps]
+    begun = {node: told[:1] for node, told in samples.items()}
+    builder = taken(history(view("running", "running"), begun))
+    assert builder.whole().data == builder.since(0).data == data
+    before = builder.seq
+    builder.extend(history(view("running", "running"), samples), 9.0)
+    assert builder.since(before).data is None
+    assert builder.whole().data == data
 
 
 def test_replicas_add_up_and_the_longest_step_counts() -> None:

@@ -17,6 +17,7 @@ from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, Live
 from jupyter_mntrain.notebook.updater import INTERVAL_S
 from tests.hostile import HOSTILE, assert_safe, poisoned, strings
 from tests.standin.job_handle import StandInJob
+from tests.standin.pipeline import TRAINED_ON
 from tests.standin.screen import StillClock
 from tests.standin.training import SCENES, Sample, sample_job
 from tests.wording import says
@@ -101,6 +102,7 @@ def test_every_frame_says_when_it_was_written_and_its_data_forecast_nothing(scen
     assert bundle.saved_s == clock()
     assert bundle.job.numbers.remaining_s is None
     assert bundle.series.summary.remaining_s is None
+    assert TRAINED_ON not in str(page.last), "notebooks are given to others"
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(clock()))
     assert at in page.last["text/plain"]
     assert "done at" not in page.last["text/plain"]

@@ -30,11 +30,13 @@ from jupyter_mntrain.model.records.metrics import (
 )
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.model.records.plan import Plan
+from jupyter_mntrain.model.records.sequences import DataPreview
 from tests.standin.jobs import measured_links
 
 BEGIN_S = 1_795_200_000.0
 GIGABIT = Capacity(bytes_per_s=941e6 / 8, source="measured", time_s=BEGIN_S - 180)
 SLOW_RANK = 37
+TRAINED_ON = "text that is trained on"
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ class PipelineJob:
             total_steps=self.total_steps,
             schedule="1f1b",
             microbatches=self.microbatches,
+            data=DataPreview((TRAINED_ON,)) if rank == 0 else None,
         )
 
     def step(self, rank: int, number: int) -> RankStep:

@@ -6,11 +6,13 @@ import json
 from math import ceil
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch.distributed as dist
 from transformers import AutoTokenizer
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.sequences import DataPreview
 from jupyter_mntrain.recipe.parts.data import PYTHON_LIBRARY, DataSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
 from jupyter_mntrain.train.data.corpus import read_corpus
@@ -112,7 +114,12 @@ def test_epochs_are_counted_said_and_recorded(
     assert max(run.evaluations) == steps
     lines = (tmp_path / "metrics" / "rank-0.ndjson").read_text().splitlines()
     told = [json.loads(line) for line in lines]
-    assert [one["total_steps"] for one in told if one["kind"] == "start"] == [steps]
+    (begun,) = [one for one in told if one["kind"] == "start"]
+    assert begun["total_steps"] == steps
+    # The first sequences are in the log as on the page.
+    data = msgspec.convert(begun["data"], DataPreview)
+    assert len(data.sequences) == 3
+    assert all(f"data: {line}\n" in said for line in data.lines())
     rates = [one["learning_rate"] for one in told if one["kind"] == "step"]
     assert rates[-1] == pytest.approx(0.5 * rates[0])
 

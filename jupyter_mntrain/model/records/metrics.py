@@ -16,6 +16,7 @@ from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.model.records.number import Number, carried
 from jupyter_mntrain.model.records.origin import RunningChange
+from jupyter_mntrain.model.records.sequences import DataPreview
 
 
 class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
@@ -52,6 +53,8 @@ class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     meets_every: int | None = None
     """Steps between two meetings of replicas that train apart, after which a step takes longer;
     ``None`` = gradients are summed in every step."""
+    data: DataPreview | None = None
+    """What it trains on; of rank 0."""
 
 
 class RankStep(Record, frozen=True, tag_field="kind", tag="step"):

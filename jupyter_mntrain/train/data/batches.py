@@ -127,6 +127,10 @@ class Batches:
         first = step * self._batch_size
         return _stacked([self._drawn.at(first + offset) for offset in range(self._batch_size)])
 
+    def first(self, count: int) -> list[PackedRow]:
+        """The sequences that are trained on first."""
+        return [self._drawn.at(position) for position in range(count)]
+
     def fingerprint(self) -> str:
         """Hash the first batch, to detect ranks that would shuffle differently."""
         batch = self.batch(0)

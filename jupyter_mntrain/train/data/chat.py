@@ -311,11 +311,6 @@ class _Chat(NamedTuple):
         return None if found < 0 else found + len(self.writer.opening)
 
 
-def _is_word(token: str) -> bool:
-    """Whether an added token is a word or white space, and no marker."""
-    return token.isspace() or token.strip().isalnum()
-
-
 def _chatml(tokenizer: PreTrainedTokenizerBase) -> str:
     has_markers = {TURN_BEGINS, TURN_ENDS} <= tokenizer.get_added_vocab().keys()
     return CHATML_OF_TOKENS if has_markers else CHATML

@@ -28,6 +28,10 @@ class PackedRow(NamedTuple):
     tokens: int
     ends: Sequence[int] = ()
     """Where each document ends; none if documents need not be kept apart."""
+    document_begins: Sequence[int] = ()
+    """Where each document or part of one begins that is in it from its first token on."""
+    document_ends: Sequence[int] = ()
+    """Number of inputs before the last token of each document that is in it to its end."""
 
 
 class Rows(Protocol):
@@ -68,7 +72,13 @@ class WrappedRows:
     def row(self, place: int) -> PackedRow:
         begin = place * self._length
         inputs, labels = _pair(self._tokens, begin, self._length)
-        return PackedRow(inputs, labels, self._positions, self._length)
+        ends = self._tokens.ends
+        some = slice(*np.searchsorted(ends, [begin, begin + self._length + 1], side="right"))
+        return PackedRow(
+            *(inputs, labels, self._positions, self._length),
+            document_begins=(0,) if self._tokens.begins_at(begin) else (),
+            document_ends=(ends[some] - begin - 1).tolist(),
+        )
 
 
 class PackedRows:
@@ -109,20 +119,27 @@ class PackedRows:
         inputs, positions = np.zeros((2, self._length), dtype=np.int64)
         labels = np.full(self._length, NOT_COUNTED, dtype=np.int64)
         filled = 0
-        ends: list[int] = []
+        ends, document_begins, document_ends = list[int](), list[int](), list[int]()
         for piece in self._rows[place]:
             begin, size = int(self._begins[piece]), int(self._lengths[piece])
             some = slice(filled, filled + size)
             inputs[some], labels[some] = _pair(self._tokens, begin, size)
             positions[some] = np.arange(size)
+            if self._tokens.begins_at(begin):
+                document_begins.append(filled)
             filled += size
             ends.append(filled)
+            if self._tokens.begins_at(begin + size + 1):
+                document_ends.append(filled)
         # Padding is a document of its own.
         positions[filled:] = np.arange(self._length - filled)
         if filled < self._length:
             ends.append(self._length)
         # A single document needs no boundary to the padding after it, which it does not see.
-        return PackedRow(inputs, labels, positions, filled, ends if self._packs else ())
+        kept_apart = ends if self._packs else ()
+        return PackedRow(
+            inputs, labels, positions, filled, kept_apart, document_begins, document_ends
+        )
 
 
 def rows_of(tokens: Tokens, section: DataSection) -> Rows:

@@ -139,6 +139,13 @@ def special_tokens(tokenizer: PreTrainedTokenizerBase) -> set[str]:
     return {one for one in (*added, *tokenizer.all_special_tokens) if len(one.strip()) > 1}
 
 
+def marking_tokens(tokenizer: PreTrainedTokenizerBase) -> set[str]:
+    """Special tokens, and others that were added as markers, like ``<think>``; no words."""
+    added = (one.content for one in tokenizer.added_tokens_decoder.values())
+    others = {one for one in added if len(one.strip()) > 1 and not one.strip().isalnum()}
+    return special_tokens(tokenizer) | others
+
+
 def _any_of(contents: Collection[str]) -> str:
     """A pattern that finds the longest, and is quick: grouped by how they begin."""
     groups = defaultdict[str, list[str]](list)

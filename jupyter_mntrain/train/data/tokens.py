@@ -85,6 +85,11 @@ class Tokens:
         ends = [0, *(int(self.ends[n - 1]) if n else 0 for n in np.cumsum(self.counts.documents))]
         return [self.between(begin, end) for begin, end in pairwise(ends)]
 
+    def begins_at(self, place: int) -> bool:
+        """Whether a document begins at this place in ``ids``, or all have ended before it."""
+        found = np.searchsorted(self.ends, place)
+        return not place or bool(found < len(self.ends) and self.ends[found] == place)
+
     @property
     def pairs(self) -> NDArray[np.int64]:
         """Number of (token, next token) pairs of each document."""

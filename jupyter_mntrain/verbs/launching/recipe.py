@@ -15,9 +15,11 @@ from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.builtin import BUILT_IN, built_in
 from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
+from jupyter_mntrain.show.tables.data import data_text
 from jupyter_mntrain.show.tables.settings import settings_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.verb import Outcome, Verb, VerbGroup
+from jupyter_mntrain.workload.data_preview import preview_data
 from jupyter_mntrain.workload.workload import Workload, from_built_in, from_path
 
 UNTOUCHED = ("default", "auto")
@@ -43,9 +45,16 @@ class ShowRecipe(Verb):
             help="as for a launch; repeatable",
         )
         changed_flag(parser)
+        parser.flag(
+            "--data",
+            help="instead, read its data on this machine, and show the first sequences",
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         workload = _read(context, args)
+        if args.data:
+            preview = preview_data(workload, context.directory)
+            return Outcome(data_text(preview), msgspec.to_builtins(preview))
         return settings_outcome(workload.settings(), args)
 
 

@@ -36,6 +36,14 @@ describe('a bundle', () => {
     expect(checkBundle(data).problem).toBe('damaged');
   });
 
+  it('holds no training data, wherever it comes from', () => {
+    const data = { sequences: [{ runs: 3 } as any] };
+    const { bundle: checked } = checkBundle(
+      bundle({ series: series({ data }) })
+    );
+    expect(checked!.series.data).toBeNull();
+  });
+
   it('of a newer version says so', () => {
     expect(checkBundle(bundle({ version: 99 })).problem).toBe('newer');
   });

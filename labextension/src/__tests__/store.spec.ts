@@ -68,6 +68,15 @@ describe('the evaluations of a job', () => {
     expect(store.evaluation.length).toBe(0);
   });
 
+  it('and its data stay until another attempt', () => {
+    const store = new SeriesStore();
+    store.take(series({ data: { count: 3 } }));
+    store.take(series({ since: 8, seq: 9 }));
+    expect(store.data?.count).toBe(3);
+    store.take(series({ stream: 's-2' }));
+    expect(store.data).toBeNull();
+  });
+
   it('and its texts go on, are bounded, and are replaced', () => {
     const store = new SeriesStore();
     const steps = () => store.texts.map(one => one.step);

@@ -47,7 +47,11 @@ export function checkBundle(data: unknown): Checked {
       ...(series.links ?? [])
     ].every(areColumns) &&
     areTexts(series.texts ?? []);
-  return isWhole ? { bundle: safe(bundle) } : { problem: 'damaged' };
+  if (!isWhole) {
+    return { problem: 'damaged' };
+  }
+  // Notebooks hold no training data.
+  return { bundle: safe({ ...bundle, series: { ...series, data: null } }) };
 }
 
 /** Whether every column is short enough and holds only numbers, text or null. */

@@ -5,6 +5,7 @@ import * as React from 'react';
 
 import type { ITheme } from './charts/theme';
 import type { LiveController } from './controller';
+import { DataFold } from './data';
 import { csv } from './export/csv';
 import { ExportMenu } from './export/menu';
 import { fileName } from './export/tables';
@@ -89,6 +90,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
             />
           )}
           <Samples texts={store.texts} />
+          {store.data && <DataFold data={store.data} />}
           {controller.isLive && (
             <Folds {...{ job, controller, model, width }} />
           )}

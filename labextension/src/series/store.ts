@@ -1,6 +1,7 @@
 /** Series store: a job's rows, as the Jupyter server sends them. */
 
 import {
+  type DataPreview,
   type EvaluationColumns,
   type JobColumns,
   type JobSeries,
@@ -81,6 +82,8 @@ export class SeriesStore implements ISeriesSink {
   summary: JobSummary | null = null;
   /** Texts of the model, oldest first. */
   texts: ReadonlyArray<WrittenText> = [];
+  /** What is trained on. */
+  data: DataPreview | null = null;
 
   take(series: JobSeries): void {
     const isWhole = series.since === 0 || series.stream !== this.stream;
@@ -98,6 +101,7 @@ export class SeriesStore implements ISeriesSink {
     this.job.append((series.job ?? {}) as JobColumns);
     this.evaluation.append((series.evaluation ?? {}) as EvaluationColumns);
     this.texts = [...this.texts, ...(series.texts ?? [])].slice(-MOST_TEXTS);
+    this.data = series.data ?? this.data;
     this.takeLinks(series);
     this.onChange();
   }
@@ -138,6 +142,7 @@ export class SeriesStore implements ISeriesSink {
     this.job.clear();
     this.evaluation.clear();
     this.texts = [];
+    this.data = null;
   }
 
   /** Rows of all ranks, by rank. */

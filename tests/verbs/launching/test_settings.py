@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cli import main
-from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.errors import RecipeError, SpecError
 from jupyter_mntrain.recipe.changes.settings import settings_of_job
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.workload.workload import from_path, from_spec
@@ -52,6 +52,28 @@ def test_what_is_no_recipe_is_refused(
     monkeypatch.chdir(file.parent)
     assert main(["recipe", "show", *words, "--json"]) != 0
     assert json.loads(capsys.readouterr().err)["fix"]
+
+
+def test_the_data_of_a_recipe_is_shown_without_a_job(file: Path, capsys) -> None:
+    (file.parent / "texts").mkdir()
+    (file.parent / "texts" / "one.txt").write_text("Once upon a time.\x1b[2J\n" * 400)
+    small = [f"--set=data.{one}" for one in ("vocabulary_size=270", "sequence_length=16")]
+    assert main(["recipe", "show", str(file), "--data", *small]) == 0
+    said = capsys.readouterr().out
+    assert says("the first 3 of", said)
+    assert r"Once upon a time.\x1b[2J" in said
+    assert "\x1b[2J" not in said
+    assert main(["recipe", "show", str(file), "--data", *small, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [one["tokens"] for one in shown["sequences"]] == [16, 16, 16]
+    assert str(file.parent / "texts") in shown["summary"][0]
+
+
+def test_data_that_is_not_here_is_said(file: Path, capsys) -> None:
+    assert main(["recipe", "show", str(file), "--data", "--json"]) == RecipeError.exit_code
+    problem = json.loads(capsys.readouterr().err)
+    assert says(f"{file.parent / 'texts'}: no such file or folder", problem["cause"])
+    assert problem["fix"]
 
 
 def origins(panel: Panel, form: Any) -> dict[str, str]:
