@@ -180,7 +180,8 @@ class _Data(NamedTuple):
     held_out: Batch | None
     batches: Batches
 
-    def preview(self) -> DataPreview:
+    def preview(self, most: int = SHOWN) -> DataPreview:
+        """What becomes of it, with at most so many sequences."""
         shown = Preview(self.tokens.tokenizer)
         count = sum(len(one.rows) for one in self.sources)
         return DataPreview(
@@ -189,7 +190,7 @@ class _Data(NamedTuple):
                 *summarize(self.recipe, self.sources, self.tokens.counts),
             ),
             count=count,
-            sequences=tuple(map(shown.shown, self.batches.first(min(count, SHOWN)))),
+            sequences=tuple(map(shown.shown, self.batches.first(min(count, most)))),
         )
 
 
@@ -230,6 +231,10 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
     grid = make_grid(recipe, world.size)
     layout = lay_out(recipe, world.size, config.num_hidden_layers)
     place = grid.place_of(world.rank)
+    shown = DataPreview((data.corpus.description,))
+    if reads:
+        # Those of 131,072 tokens take two seconds, and only one rank shows them.
+        shown = data.preview(SHOWN if world.is_head else 0)
     weights: list[str] = []
     if reads and recipe.model.path is not None and world.local_rank == 0:
         directory = model_directory(recipe.model)
@@ -250,7 +255,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
         seen_tokens=JoinedRows([one.rows for one in data.sources]).seen_tokens,
         corpus=data.corpus,
         tokens=tokens,
-        data=data.preview() if reads else DataPreview((data.corpus.description,)),
+        data=shown,
         weights=tuple(weights),
         digests={
             "recipe": _digest(msgspec.json.encode(recipe)),
