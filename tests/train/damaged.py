@@ -367,10 +367,11 @@ def _judged_words(error: MntrainError, file: Path, case: str) -> Finding | None:
     if "\n" in said or not error.problem.fix:
         return Finding("not one line with a fix", case, said)
     # One that writes less is whole, and leaves less text.
+    is_length = "the model takes" in said  # as the config has it
     is_template = file.suffix == ".jinja" and ("chat template" in said or "the text has" in said)
     is_weights = file.suffix in (".safetensors", ".bin") and "weights" in said
     names = filter(None, (file.name, file.parent.name))
-    named = is_template or is_weights or any(name in said for name in names)
+    named = is_length or is_template or is_weights or any(name in said for name in names)
     if not named:
         return Finding(f"{file.name} is not named: {said.rpartition('/')[2][:80]}", case, said)
     return None

@@ -88,10 +88,10 @@ def test_layers_are_counted_and_what_else_there_is_named(held: Holds) -> None:
     assert says(
         r"has 7 layers, config.json says num_hidden_layers = 4: those from 4 on are left", said
     )
-    with pytest.raises(RecipeError, match=wording(r"have 7 layers, \S+ says \w+ = 9; layer 7 is")):
+    with pytest.raises(RecipeError, match=wording(r"has 7 layers, \S+ says \w+ = 9; layer 7 is")):
         held(num_hidden_layers=9)
     lost = dict.fromkeys(_layer(3))
-    with pytest.raises(RecipeError, match=wording(r"have 6 layers, \S+ says \w+ = 7; layer 3 is")):
+    with pytest.raises(RecipeError, match=wording(r"has 6 layers, \S+ says \w+ = 7; layer 3 is")):
         held(changed=lost)
     computed = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(2)}
     assert held(changed=computed) == []
@@ -111,7 +111,7 @@ def test_layers_are_counted_by_any_names_of_them(tmp_path: Path) -> None:
     names = {name: name.removeprefix("transformer.") for name in tensors}
     save_file({names[name]: one for name, one in tensors.items()}, tmp_path / "model.safetensors")
     assert hold_against_config(tmp_path, small_config("gpt2"), torch.float32) == []
-    with pytest.raises(RecipeError, match=wording(r"have 7 layers, \S+ says n_layer = 8")):
+    with pytest.raises(RecipeError, match=wording(r"has 7 layers, \S+ says n_layer = 8")):
         hold_against_config(tmp_path, small_config("gpt2", n_layer=8), torch.float32)
 
 
