@@ -247,9 +247,11 @@ def _encoded(
     template = writer.template if is_chat else None
     # The template already begins and ends a conversation.
     begin, end = (None, None) if is_chat else (begin_of_text(tokenizer), end_of_text)
+    # A template writes some of these.
+    named = "" if template is None else repr(sorted(tokenizer.special_tokens_map.items()))
     digest = _digest(
         *(_FORMAT, special.whole.to_str(), f"{begin} {end}", template or "", str(marks)),
-        str(splits),
+        *(str(splits), named),
     )
     read = (corpus.digest, _policy(section), _split(section), _READING)
     folder = cache / f"tokens-{_digest(*read, digest)[:32]}"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
@@ -16,7 +18,12 @@ from jupyter_mntrain.train.data.chat import CHATML, ChatWriter
 from jupyter_mntrain.train.data.conversations import messages_of, tools_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.sequences import NOT_COUNTED, rows_of
-from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, trained_tokens
+from jupyter_mntrain.train.data.tokens import (
+    Tokens,
+    model_tokens,
+    trained_tokens,
+    untrained_tokenizer,
+)
 from tests.train.combinations.cases import TEMPLATES
 from tests.wording import wording
 
@@ -370,3 +377,19 @@ def test_roles_and_parts_of_others(tokenizer: PreTrainedTokenizerBase) -> None:
     picture = {"role": "user", "content": [{"type": "image_url", "image_url": "x.png"}]}
     with pytest.raises(RecipeError, match=wording("3: a message with a part of type image_url")):
         messages_of({"messages": [picture]}, "line 3")
+
+
+def test_what_a_template_writes_by_name_is_part_of_what_is_kept(data: Path, tmp_path: Path) -> None:
+    """The same files but for the name of a token: other ids, and no old ones from the cache."""
+    base = untrained_tokenizer().backend_tokenizer
+    base.add_special_tokens(["<a>", "<b>", *string.ascii_letters])
+    corpus, found = read_corpus(section(data)), []
+    for end in ("<a>", "<b>"):
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=base, eos_token=end)
+        tokenizer.save_pretrained(tmp_path / end[1])
+        found.append(
+            model_tokens(corpus, section(data), tmp_path / end[1], 0, cache=tmp_path / "cache")
+        )
+    first, second = found
+    assert first.digest != second.digest
+    assert not np.array_equal(first.ids, second.ids)
