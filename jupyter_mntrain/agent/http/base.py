@@ -115,7 +115,8 @@ class AgentHandler(JsonHandler):
 
     def secrets(self) -> tuple[str, ...]:
         """Values of the job that is asked for, else of all, that only its drivers may see."""
-        asked = self.path_kwargs.get("job_id")
+        # tornado refuses a method that it does not know before it has looked at the path.
+        asked = getattr(self, "path_kwargs", {}).get("job_id")
         jobs = [job for job in self.node.jobs.all() if asked in (None, job.job_id)]
         return tuple(dict.fromkeys(value for job in jobs for value in job.secrets))
 

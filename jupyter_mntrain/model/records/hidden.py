@@ -31,7 +31,6 @@ import msgspec
 
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.secrets import (
-    SHORTEST_CREDENTIAL,
     is_secret,
     is_switch,
     masked,
@@ -44,6 +43,8 @@ T = TypeVar("T")
 
 _ID = re.compile(r"[0-9a-f]{32}|j-[0-9a-f]{8}")
 """A node's or a job's: by these, answers are put together."""
+SHORTEST_LINE = 8
+"""Characters of a line of a secret, like a private key, that is hidden by itself."""
 _WITHOUT_TEXT = (bool, int, float, bytes, NoneType)
 
 
@@ -113,7 +114,7 @@ def _spellings(value: str) -> Iterator[str]:
     yield quote(value, safe="")
     if "\n" in value:
         lines = map(str.strip, value.splitlines())
-        yield from (line for line in lines if len(line) >= SHORTEST_CREDENTIAL)
+        yield from (line for line in lines if len(line) >= SHORTEST_LINE)
 
 
 def _clean(content: Any, hiding: _Hiding) -> Any:

@@ -84,8 +84,8 @@ _NAMED = re.compile(
       | (?P<space>[\ \t]+)
     )
     (?:
-        b?\\?["'](?P<quoted>[^"'\\\n]+)
-      | (?!(?<=\s)\w+=[^=\s])(?P<bare>[^\s,;"'<>()\[\]{}&]+)   # of "A= B=1", A has none
+        b?\\?["'](?P<quoted>[^"'\\\n]{1,4096})
+      | (?!(?<=\s)\w+=[^=\s])(?P<bare>[^\s,;"'<>()\[\]{}&]{1,4096})   # of "A= B=1", A has none
     )
     """,
     re.VERBOSE | re.IGNORECASE,
@@ -99,7 +99,7 @@ _HEADERS = re.compile(
     | \b(?:Set-)?Cookie["']?:\ *["']?([\w.-]+=[^\n"']+)
     | \blogin\s+\S+\s+(?:account\s+\S+\s+)?password\s+(\S+)                 # netrc
     | (?<!\S)[\w.*-]+:(?:\d{2,5}|\*):[^:\s]+:[^:\s]+:([^:\s]+)$          # pgpass
-    | \bcurl\b[^\n]*?\s(?:-u|--user)[\ =]?["']?([^\s"':]+:[^\s"']+)
+    | \bcurl\b[^\n]{0,500}?\s(?:-u|--user)[\ =]?["']?([^\s"':]+:[^\s"']+)
     | \bsshpass\ +-p\ *["']?([^\s"']+)
     | \bwandb\ login\ (?:--\S+\ )*([0-9a-f]{40})\b
     | [?&](?:token|key|auth|code|access_token)=([^&\s"'<>#]{8,})
@@ -162,7 +162,9 @@ _NO_VALUE = re.compile(
 )
 """What is no secret whatever its name is."""
 _PROSE = re.compile(r"[ \t]+[a-z]")
-SHORTEST_CREDENTIAL = 8
+_TOKEN_LIKE = re.compile(r"[\w+/=.~:%-]{8,}", re.ASCII)
+JUDGED_CHARACTERS = 256
+"""Of what stands behind a name: a script may print a line of nothing but names."""
 
 SHORTEST_MASKED = 4
 
@@ -190,7 +192,11 @@ def is_switch(value: str) -> bool:
 
 def is_secret_value(value: str) -> bool:
     """Whether a value is a secret, whatever its name: by its form, or since it is random."""
-    if next(_spans(value), None) is not None:
+    return next(_spans(value), None) is not None or _is_known_or_random(value)
+
+
+def _is_known_or_random(value: str) -> bool:
+    if _FORMS.search(value):
         return True
     if _BASE64.fullmatch(value) and not _HEXADECIMAL.fullmatch(value):
         has_all = all(re.search(kind, value) for kind in ("[a-z]", "[A-Z]", r"\d"))
@@ -313,6 +319,7 @@ def _is_shown_secret(text: str, named: re.Match[str], value: str) -> bool:
     is_bare = named["quoted"] is None
     if is_bare:
         value = value.rstrip(".:!?")
+    value = value[:JUDGED_CHARACTERS]
     if len(value) < SHORTEST_MASKED or _NO_VALUE.fullmatch(value) or value.upper() in name.upper():
         return False
     end = named.end("bare") if is_bare else 0
@@ -346,9 +353,9 @@ def _is_strong(words: Sequence[str], name: str, value: str) -> bool:
 
 def _is_credential(value: str) -> bool:
     """Whether a value is like a key: long, of letters and digits in turn, and no path or name."""
-    if len(value) < SHORTEST_CREDENTIAL or not re.fullmatch(r"[\w+/=.~:%-]+", value, re.ASCII):
-        return False
-    if is_secret_value(value) or _is_user_and_password(value):
+    if "=" in value.rstrip("=") or not _TOKEN_LIKE.fullmatch(value):
+        return False  # a name with a value of its own, or a text
+    if _is_known_or_random(value) or _is_user_and_password(value):
         return True
     is_mixed = re.search(r"\d", value) and re.search("[A-Za-z]", value)
     return bool(is_mixed) and value.isalnum() and not value.lower().startswith("0x")

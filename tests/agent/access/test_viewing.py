@@ -296,6 +296,10 @@ def test_a_refusal_shows_no_secret(planted: Planted, tmp_path: Path) -> None:
     made = trusted.make_credentials(tmp_path, Subject(role="viewer", name="kim"))
     with httpx.Client(verify=made.unnamed_client, timeout=20) as client:
         answer = client.get(f"{planted.agent.url}/v1/jobs?after={secret}")
+        # Refused before anybody has looked at the path, or at who asks.
+        unknown = client.request("BREW", f"{planted.agent.url}/v1/jobs/{planted.ended}")
     problem = msgspec.json.decode(answer.content, type=Problem)
     assert (answer.status_code, problem.kind is Kind.BROKEN) == (400, False)
     assert secret not in answer.text
+    assert (unknown.status_code, unknown.json()["kind"]) == (405, Kind.NO_SUCH_ROUTE)
+    assert "Traceback" not in planted.agent.log()

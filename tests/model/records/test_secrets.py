@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+import time
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,27 @@ def test_ordinary_logs_stay_readable() -> None:
     changed = [line for line in lines if masked(line) != line]
     assert masked(ORDINARY) == ORDINARY
     assert len(changed) * 1000 <= len(lines), "\n".join(changed)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "key=",
+        "curl ",
+        "login a ",
+        "Cookie: ",
+        "token=key=",
+        "password ",
+        "a:11:b:",
+        "://:",
+        "auth: ",
+    ],
+)
+def test_a_hostile_line_takes_no_time(piece: str) -> None:
+    """A log is masked in one piece of a mebibyte, and any script may write it."""
+    began_s = time.process_time()
+    masked(piece * (100_000 // len(piece)))
+    assert time.process_time() - began_s < 10
 
 
 def test_a_line_loses_its_secret_and_nothing_else() -> None:
