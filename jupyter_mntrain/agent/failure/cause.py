@@ -70,7 +70,10 @@ def rank_ends(
             if seen_code == 0:
                 ended_s = ended_s or gone_s
             if ended_s is not None:
-                downs.append(RankDown(rank=rank, exit_code=0, time_s=ended_s))
+                said = end.printed()
+                if said is not None:
+                    said = msgspec.structs.replace(said, rank=rank, time_s=ended_s)
+                downs.append(RankDown(rank=rank, exit_code=0, time_s=ended_s, problem=said))
             continue
         problem = end.problem()
         if problem is None:
@@ -149,7 +152,7 @@ def explain(
     has_run_out: bool | None = None,
 ) -> Problem:
     """Return the problem of a failed attempt on this node: its first rank's, or torchrun's."""
-    problems = [down.problem for down in downs if down.problem is not None]
+    problems = [down.problem for down in downs if down.problem is not None and down.exit_code]
     if problems:
         return min(problems, key=lambda one: (one.is_symptom, one.time_s or now_s))
     return _of_torchrun(tail(directory / "log"), exit_code, now_s, has_run_out)

@@ -30,6 +30,7 @@ from jupyter_mntrain.agent.failure.printed import (
 from jupyter_mntrain.agent.failure.stacks import crashed_thread, own_line
 from jupyter_mntrain.agent.failure.torchrun_log import Failure
 from jupyter_mntrain.model.failure.fixes import fix_of
+from jupyter_mntrain.model.failure.hypotheses import signal_name
 from jupyter_mntrain.model.failure.kind_groups import SYMPTOMS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -91,6 +92,16 @@ class RankEnding:
         if record is None or not is_normal or (failure is not None and failure.exit_code >= 0):
             return None
         return unix_s(record.monotonic_s)
+
+    def printed(self) -> Problem | None:
+        """The exception that its output ends with, though it exited with code 0."""
+        said = last_error(self._lines)
+        if said is None:
+            return None
+        cause = f"printed a traceback and exited with code 0: {said}"
+        known = recognize(said)
+        fix = known.fix if known else fix_of(Kind.TRACEBACK)
+        return Problem(kind=Kind.TRACEBACK, cause=cause, fix=fix, detail=last_lines(self._lines))
 
     def problem(self) -> Problem | None:
         """Why it failed; ``None`` if it did not, or torchrun ended it because of another rank."""
@@ -228,11 +239,7 @@ def of_signal(
         lines: printed ones, for the reason that C++ code prints when it aborts.
         crash: stacks that faulthandler wrote.
     """
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    cause = f"{who}killed by {name}"
+    cause = f"{who}killed by {signal_name(-code)}"
     if where := own_line(crashed_thread(crash)):
         cause += f" in {where}"
     detail = crash or last_lines(lines)

@@ -147,7 +147,8 @@ def _all_wait(seen: Sequence[Seen]) -> Problem:
         return changed.problem
     tried = {(part.node, one.peer): one for part, _ in seen for one in _links(part)}
     # Not before both ends have tried: a link that only one of them cannot use is another fault.
-    broken = None if any(lacks_links(part) for part, _ in seen) else broken_link(tried)
+    networks = {part.node: part.evidence.network for part, _ in seen if part.evidence}
+    broken = None if any(lacks_links(part) for part, _ in seen) else broken_link(tried, networks)
     if broken is not None:
         return broken
     lossy = broken_connection(part for part, _ in seen)

@@ -308,6 +308,13 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     ): "exchange the cable of {interface} on {node}, or use another port of "
     "the switch; if that does not help, another card",
     (Kind.LINK_DOWN, "gone"): "check the card and its driver on {node}, then launch again",
+    (Kind.MTU_TOO_LARGE, "uneven"): "on {node}: ip link set {interface} mtu {mtu}, as the other "
+    "node has it",
+    (
+        Kind.MTU_TOO_LARGE,
+        "small",
+    ): "something between {node} and {peer} carries less, like a VPN "
+    "or a tunnel: try ip link set {interface} mtu 1400 on both, and let ICMP pass the firewalls",
     (Kind.SLOW_RANK, "line"): "look at that line: it takes longer than it did, or does more",
     (Kind.SLOW_RANK, "throttled"): "raise the CPU limit of its container or service (cpu.max, "
     "CPUQuota)",

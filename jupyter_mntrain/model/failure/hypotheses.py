@@ -5,6 +5,7 @@ Each function reads one kind of evidence from all parts, and returns what it wou
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -38,7 +39,12 @@ def ends(parts: Iterable[PartStatus]) -> list[Problem]:
     """Every failure of a rank, a torchrun or a keeper that nobody had asked for."""
     found = []
     for part in parts:
-        of_ranks = [rank.problem for rank in part.ranks if rank.problem is not None]
+        # What a rank printed that exited with code 0 explains an end only if nothing else does.
+        of_ranks = [
+            rank.problem
+            for rank in part.ranks
+            if rank.problem is not None and rank.problem.kind is not Kind.TRACEBACK
+        ]
         problems = [*of_ranks, *([part.problem] if part.problem is not None else [])]
         for problem in problems:
             if not _was_asked_for(part, problem) and _at(part, problem) not in found:
@@ -74,18 +80,43 @@ def ended_early(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | N
         return None
     _, part, rank = min(done, key=lambda one: one[0])
     problem = msgspec.structs.replace(left_early(part, rank), time_s=symptom.time_s)
-    return Hypothesis(problem, ("its program reached its end before the others failed",))
+    return Hypothesis(problem, ("it ended before the others failed",))
 
 
 def left_early(part: PartStatus, rank: RankStatus) -> Problem:
-    """Tell of a rank that reached its end before the others could."""
+    """Tell of a rank that has ended before the others could, and of how it did."""
+    if rank.problem is not None and rank.problem.kind is not Kind.CRASHED_AT_END:
+        return msgspec.structs.replace(_at(part, rank.problem), rank=rank.rank)
+    kind, cause = _ending(rank)
     return Problem(
-        kind=Kind.ENDED_EARLY,
-        cause="ended normally while other ranks still needed it",
-        fix=fix_of(Kind.ENDED_EARLY),
+        kind=kind,
+        cause=f"{cause} while other ranks still needed it",
+        fix=fix_of(kind),
         node=part.node,
         rank=rank.rank,
     )
+
+
+def _ending(rank: RankStatus) -> tuple[Kind, str]:
+    """How a rank ended, by its exit code."""
+    code = None if rank.problem else rank.exit_code
+    if code is None and rank.done_s is None:
+        return Kind.ENDED_EARLY, "ended, in a way that is not known yet,"
+    if not code:
+        return Kind.ENDED_EARLY, "ended normally"
+    if code > 0:
+        return Kind.EXIT_CODE, f"ended with exit code {code}"
+    asked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    kind = Kind.TERMINATED if -code in asked else Kind.CRASHED
+    return Kind.KILLED if code == -signal.SIGKILL else kind, f"was killed by {signal_name(-code)}"
+
+
+def signal_name(number: int) -> str:
+    """Its name, like ``SIGSEGV``; of one without a name, its number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def mismatched_collective(parts: Iterable[PartStatus], symptom: Problem) -> Hypothesis | None:
@@ -105,7 +136,7 @@ def network(parts: Sequence[PartStatus], symptom: Problem) -> Hypothesis | None:
         return _timed(changed, symptom)
     known = [(part, part.evidence) for part in parts if part.evidence is not None]
     tried = {(part.node, link.peer): link for part, one in known for link in one.links or ()}
-    broken = broken_link(tried)
+    broken = broken_link(tried, {part.node: one.network for part, one in known})
     if broken is not None:
         signs = (sign for part, one in known for sign in silent_neighbors(part, one))
         reasons = ("its links were tried after the failure", *signs)
@@ -248,6 +279,8 @@ def _resent_share(before: NetworkState, now: NetworkState) -> float:
 def _normal_end(part: PartStatus, rank: RankStatus) -> float | None:
     if rank.done_s is not None:
         return rank.done_s
+    if rank.exit_code == 0 and rank.ended_s is not None:
+        return rank.ended_s
     return part.ended_s if part.state == "succeeded" else None
 
 

@@ -20,12 +20,16 @@ from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.verdict import Verdict
+from jupyter_mntrain.model.quantities import listed
 from jupyter_mntrain.model.records.job import TERMINAL, PartStatus
 
 SAME_MOMENT_S = tunables.seconds("failure.same_moment_s")
 
 WEAK: frozenset[Kind] = frozenset({Kind.EXIT_CODE, Kind.TERMINATED, Kind.CRASHED_AT_END})
 """Ends that may be a program's own reaction to another one's end."""
+
+SENT: frozenset[Kind] = frozenset({Kind.KILLED, Kind.TERMINATED})
+"""Ends by a signal that somebody sent to each process."""
 
 
 def judge(parts: Sequence[PartStatus]) -> Verdict | None:
@@ -35,7 +39,7 @@ def judge(parts: Sequence[PartStatus]) -> Verdict | None:
     ends = hypotheses.ends(parts)
     causes = [end for end in ends if not end.is_symptom]
     if any(end.kind is not Kind.CRASHED_AT_END for end in causes):
-        return _explained(parts, _of_ends(causes))
+        return _explained(parts, _alike(parts, causes))
     symptom = next((end for end in ends if end.is_symptom), None)
     if causes:
         left = symptom and hypotheses.ended_early(parts, symptom)
@@ -111,6 +115,23 @@ def _of_ends(causes: Sequence[Problem]) -> Verdict:
     )
 
 
+def _alike(parts: Sequence[PartStatus], causes: Sequence[Problem]) -> Verdict:
+    """The verdict; what several ranks ended with is said of all of them."""
+    verdict = _of_ends(causes)
+    end = verdict.problem
+    ranks = [rank for part in parts for rank in part.ranks]
+    same = [
+        one for one in ranks if one.state == "failed" and one.problem and one.problem.is_alike(end)
+    ]
+    if len(same) < 2 or end.kind in SENT:
+        return verdict
+    who = "all ranks" if len(same) == len(ranks) else f"{len(same)} of {len(ranks)} ranks"
+    others = [one for one in causes if not one.is_alike(end)]
+    verdict = _of_ends([end, *others])
+    problem = msgspec.structs.replace(end, cause=f"{who}: {end.cause}", node=None, rank=None)
+    return msgspec.structs.replace(verdict, problem=problem)
+
+
 def _explained(parts: Sequence[PartStatus], verdict: Verdict) -> Verdict:
     """The verdict with what GPUs and disks say of the end that it names."""
     end = verdict.problem
@@ -132,6 +153,18 @@ _SYMPTOM_IN_WORDS = {
 
 
 def _unknown(parts: Sequence[PartStatus], symptom: Problem, *, is_waiting: bool) -> Verdict:
+    lost = f"{symptom.place} {_SYMPTOM_IN_WORDS[symptom.kind]} another rank"
+    untold = [part.node for part in parts if part.state not in TERMINAL]
+    if untold:
+        # The cause is often there, and a part tells it only once it has ended.
+        problem = Problem(
+            kind=Kind.UNKNOWN_CAUSE,
+            cause=f"{lost}; how the ranks on {listed(untold)} end is not known yet",
+            fix=fix_of(Kind.UNKNOWN_CAUSE),
+            detail=symptom.detail,
+            time_s=symptom.time_s,
+        )
+        return Verdict(problem, "unknown", speaks_for=(symptom.headline,), is_waiting=True)
     tried = [part.node for part in parts if part.evidence and part.evidence.links]
     known = ["no rank ended by itself"]
     if tried:
@@ -142,8 +175,7 @@ def _unknown(parts: Sequence[PartStatus], symptom: Problem, *, is_waiting: bool)
         known.append(f"the agent of {node} had an error: {error}")
     problem = Problem(
         kind=Kind.UNKNOWN_CAUSE,
-        cause=f"cause unknown: {symptom.place} {_SYMPTOM_IN_WORDS[symptom.kind]} another rank, and "
-        + ", and ".join(known),
+        cause=f"cause unknown: {lost}, and {', and '.join(known)}",
         fix=fix_of(Kind.TIMED_OUT if symptom.kind is Kind.TIMED_OUT else Kind.UNKNOWN_CAUSE),
         detail=symptom.detail,
         time_s=symptom.time_s,

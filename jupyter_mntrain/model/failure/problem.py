@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kind_groups import SYMPTOMS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.text.foreign import shown_line, shown_name
+
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 class Problem(Record, frozen=True):
@@ -40,6 +44,11 @@ class Problem(Record, frozen=True):
     def is_symptom(self) -> bool:
         """Whether another rank is to blame."""
         return self.kind in SYMPTOMS
+
+    def is_alike(self, other: Problem) -> bool:
+        """Whether both say the same but for numbers, as ranks do that fail in the same line."""
+        told, known = (_NUMBER.sub("#", one.cause) for one in (self, other))
+        return self.kind is other.kind and told == known
 
     @property
     def place(self) -> str:

@@ -104,11 +104,12 @@ class RankDown(Record, frozen=True, tag=True):
 
 
 class RankGone(Record, frozen=True, tag=True):
-    """A rank's process was missed for the first time; its exit code if that can be seen."""
+    """A rank's process was missed for the first time; its exit code, and why, if that is known."""
 
     rank: Rank
     time_s: float
     exit_code: int | None = None
+    problem: Problem | None = None
 
 
 class StopAsked(Record, frozen=True, tag=True):

@@ -113,8 +113,9 @@ def _apply_to_rank(
         case RankJoined(rank=rank, size=size):
             # Whom a rank has met is known for sure only once it has ended.
             return _met(part, rank, size)
-        case RankGone(rank=rank, time_s=time_s, exit_code=code):
-            return _set_rank(part, rank, ended_s=time_s, exit_code=code)
+        case RankGone(rank=rank, time_s=time_s, exit_code=code, problem=problem):
+            why = _as_wished(part, problem)
+            return _set_rank(part, rank, ended_s=time_s, exit_code=code, problem=why)
         case RankDone(rank=rank, time_s=time_s):
             return _set_rank(part, rank, done_s=time_s)
         case RankKilled(rank=rank, reason=reason):
@@ -126,13 +127,21 @@ def _apply_to_rank(
         case RankStepped(rank=rank, step=step):
             return _running_when_all_are(_stepped(part, rank, step))
         case RankDown(rank=rank, exit_code=code, problem=problem, time_s=time_s, killed_in=place):
-            bad: JobState = "canceled" if part.state == "stopping" else "failed"
+            is_asked = part.state == "stopping" and not _failed_before(part, problem)
+            bad: JobState = "canceled" if is_asked else "failed"
             ended: JobState = "succeeded" if code == 0 else bad
             known = _as_wished(part, problem)
             done: dict[str, object] = {} if time_s is None else {"done_s": time_s}
             if place is not None:
                 done["killed_in"] = place
             return _set_rank(part, rank, state=ended, exit_code=code, problem=known, **done)
+
+
+def _failed_before(part: PartStatus, problem: Problem | None) -> bool:
+    """Whether a rank had failed by itself before its part was stopped because another one had."""
+    if problem is None or problem.is_symptom or not part.stopped_after_failure:
+        return False
+    return (problem.time_s or float("inf")) <= (part.stopped_s or 0.0)
 
 
 def _note(

@@ -195,10 +195,48 @@ def test_ranks_that_have_ended_do_not_stall_while_torchrun_has_not_noticed() -> 
     assert (found.kind, found.node) == (Kind.STOPPED, "n1")
 
 
+def with_rank(gone: RankStatus) -> PartStatus:
+    """A part whose only rank has ended, which its torchrun has not told yet."""
+    stall = Stall(since_s=5.0, limit_s=60.0, step=None, stacks=())
+    return msgspec.structs.replace(part(0), ranks=(gone,), stall=stall)
+
+
+OS_ERROR = Problem(kind=Kind.DISK_FULL, cause="OSError: [Errno 28] (a.py, line 3)", fix="free some")
+
+
+@pytest.mark.parametrize(
+    ("code", "done_s", "problem", "kind", "words"),
+    [
+        (0, None, None, Kind.ENDED_EARLY, "ended normally while"),
+        (None, 3.9, None, Kind.ENDED_EARLY, "ended normally while"),
+        (None, None, None, Kind.ENDED_EARLY, "in a way that is not known yet"),
+        (3, None, None, Kind.EXIT_CODE, "ended with exit code 3 while"),
+        (-9, None, None, Kind.KILLED, "was killed by SIGKILL while"),
+        (-15, None, None, Kind.TERMINATED, "was killed by SIGTERM while"),
+        (-11, 3.9, None, Kind.CRASHED, "was killed by SIGSEGV while"),
+        (1, None, OS_ERROR, Kind.DISK_FULL, "OSError: [Errno 28] (a.py, line 3)"),
+    ],
+)
+def test_a_rank_that_has_ended_is_told_by_how_it_did(
+    code: int | None, done_s: float | None, problem: Problem | None, kind: Kind, words: str
+) -> None:
+    gone = RankStatus(
+        rank=Rank(0),
+        state="running",
+        ended_s=4.0,
+        exit_code=code,
+        done_s=done_s,
+        problem=problem,
+    )
+    found = diagnose([with_rank(gone), part(1, WAITS, WAITS)])
+    assert found is not None
+    assert (found.kind, found.node, found.rank) == (kind, "n0", 0)
+    assert says(words, found.cause)
+
+
 def test_a_rank_that_has_ended_is_why_the_others_wait() -> None:
     gone = RankStatus(rank=Rank(0), state="running", ended_s=4.0)
-    stall = Stall(since_s=5.0, limit_s=60.0, step=None, stacks=())
-    ended = msgspec.structs.replace(part(0), ranks=(gone,), stall=stall)
+    ended = with_rank(gone)
     found = diagnose([ended, part(1, WAITS, WAITS)])
     assert found is not None
     assert (found.kind, found.node, found.rank) == (Kind.ENDED_EARLY, "n0", 0)
@@ -244,3 +282,29 @@ def test_a_traceback_after_which_a_rank_does_nothing_explains_its_stall(
     found = diagnose([part(0, WAITS), stuck])
     assert found is not None
     assert (found.kind, found.node, found.rank, found.time_s) == (kind, "n1", 10, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("mtus", "words"),
+    [
+        ((9000, 9000), "on n0 and n1: ip link set eth1 mtu 1500"),
+        ((1500, 9000), "on n1: ip link set eth2 mtu 1500"),
+        ((9000, 1500), "on n0: ip link set eth1 mtu 1500"),
+        ((1500, 1500), "ip link set eth1 mtu 1400 on both"),
+        ((None, None), "on n0 and n1: ip link set eth1 mtu 1500"),
+    ],
+)
+def test_the_fix_of_an_mtu_knows_the_one_that_is_set(
+    mtus: tuple[int | None, int | None], words: str
+) -> None:
+    parts = []
+    for number, mtu in enumerate(mtus):
+        name = f"eth{number + 1}"
+        state = NetworkState(interface=name, is_there=True, is_up=True, mtu=mtu)
+        link = LinkTry(interface=name, trouble="stuck", peer=f"n{1 - number}")
+        found = Evidence(time_s=1.0, network=state, links=(link,))
+        parts.append(msgspec.structs.replace(part(number, WAITS), evidence=found))
+    problem = diagnose(parts)
+    assert problem is not None
+    assert problem.kind is Kind.MTU_TOO_LARGE
+    assert says(words, problem.fix)

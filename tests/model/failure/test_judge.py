@@ -342,3 +342,82 @@ def test_a_symptom_is_never_the_verdict(parts: list[PartStatus]) -> None:
     if found is not None:
         assert found.problem.kind not in SYMPTOMS
         assert found.speaks_for
+
+
+TYPO = "AttributeError: module 'torch' has no attribute 'zerros' (typo.py, line 4)"
+
+
+def test_what_all_ranks_ended_with_is_said_of_all_of_them() -> None:
+    """Also where the head had stopped a part whose rank had already failed."""
+    found = verdict(
+        part(0, end(Kind.EXCEPTION, LOST_S, TYPO)),
+        stopped(1, end(Kind.EXCEPTION, LOST_S + 0.4, TYPO)),
+        part(2, end(Kind.EXCEPTION, LOST_S + 3.0, TYPO)),
+    )
+    assert (found.problem.node, found.problem.rank, found.sureness) == (None, None, "certain")
+    assert says(f"all ranks: {TYPO}.", found.problem.headline)
+    assert found.told_reasons == ""
+
+
+def test_numbers_in_a_message_do_not_make_it_another_one() -> None:
+    found = verdict(
+        part(0, end(Kind.GPU_OUT_OF_MEMORY, cause="GPU 0 has 20 MiB at 0x7f")),
+        part(1, end(Kind.GPU_OUT_OF_MEMORY, cause="GPU 3 has 31 MiB at 0x8a")),
+    )
+    assert says("all ranks: GPU 0 has 20 MiB", found.problem.cause)
+
+
+def test_ranks_that_were_ended_are_not_counted_among_those_alike() -> None:
+    found = verdict(
+        part(0, end(Kind.EXCEPTION, cause=TYPO)), part(1, end(Kind.EXCEPTION, cause=TYPO)), part(2)
+    )
+    assert says(f"2 of 3 ranks: {TYPO}", found.problem.cause)
+
+
+def test_another_end_beside_those_alike_is_still_told() -> None:
+    found = verdict(
+        part(0, end(Kind.EXCEPTION, cause=TYPO)),
+        part(1, end(Kind.EXCEPTION, cause=TYPO)),
+        part(2, end(Kind.DISK_FULL, LOST_S + 0.1)),
+    )
+    assert found.problem.kind is Kind.EXCEPTION
+    assert found.sureness == "likely"
+    assert [one.kind for one in found.others] == [Kind.DISK_FULL]
+
+
+def test_one_rank_and_signals_that_were_sent_to_each_are_said_of_a_rank() -> None:
+    assert verdict(part(0, end(Kind.EXCEPTION, cause=TYPO)), part(1)).problem.rank == 0
+    assert verdict(part(0, end(Kind.KILLED)), part(1, end(Kind.KILLED))).problem.rank == 0
+
+
+def test_the_cause_is_not_unknown_before_all_parts_have_told_how_they_end() -> None:
+    running = part(1, state="running")
+    found = verdict(lost(0, evidence=evidence()), running)
+    assert (found.is_waiting, found.problem.kind) == (True, Kind.UNKNOWN_CAUSE)
+    assert says("how the ranks on n1 end is not known yet", found.problem.cause)
+    found = verdict(lost(0, evidence=evidence()), stopped(1, evidence=evidence()))
+    assert not found.is_waiting
+    assert says("cause unknown", found.problem.cause)
+
+
+@pytest.mark.parametrize("is_said", [True, False])
+def test_a_rank_that_left_with_exit_code_0_is_found_while_its_torchrun_waits(
+    *, is_said: bool
+) -> None:
+    """It may have called ``os._exit(0)``; what it printed before is why."""
+    said = end(Kind.TRACEBACK, LOST_S - 0.5, "printed a traceback and exited with code 0: x")
+    gone = RankStatus(
+        rank=Rank(1),
+        state="running",
+        ended_s=LOST_S - 0.5,
+        exit_code=0,
+        problem=said if is_said else None,
+    )
+    found = verdict(lost(0), part(1, state="running", ranks=(gone,)))
+    kind = Kind.TRACEBACK if is_said else Kind.ENDED_EARLY
+    assert told(found) == (kind, "n1", "certain")
+    assert found.problem.rank == 1
+    if is_said:
+        assert found.problem.cause == said.cause
+    other = verdict(part(0, end(Kind.EXCEPTION)), part(1, state="succeeded", ranks=(gone,)))
+    assert told(other)[:2] == (Kind.EXCEPTION, "n0")

@@ -234,6 +234,22 @@ def test_a_rank_whose_end_nobody_saw_was_cut_off_by_the_failure_not_guilty_of_it
     assert (rank(part, 1).state, rank(part, 1).problem) == ("failed", OOM)
 
 
+@pytest.mark.parametrize(
+    ("time_s", "after_failure", "state"),
+    [(4.0, True, "failed"), (5.5, True, "canceled"), (4.0, False, "canceled")],
+)
+def test_a_rank_that_failed_before_its_part_was_stopped_for_another_one_has_failed(
+    time_s: float, *, after_failure: bool, state: JobState
+) -> None:
+    problem = msgspec.structs.replace(OOM, time_s=time_s)
+    part = after(
+        RankUp(rank=Rank(0), pid=11),
+        StopAsked(reason="n2 failed", time_s=5.0, after_failure=after_failure),
+        RankDown(rank=Rank(0), exit_code=1, problem=problem),
+    )
+    assert rank(part, 0).state == state
+
+
 def test_an_unknown_exit_code_is_not_success() -> None:
     assert after(Launched(time_s=1.0), Exited(time_s=9.0, exit_code=None)).state == "failed"
 

@@ -7,16 +7,22 @@ from collections.abc import Mapping
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.evidence import LinkTry
+from jupyter_mntrain.model.records.evidence import LinkTry, NetworkState
+
+ETHERNET_MTU = 1500
+"""Bytes that every Ethernet carries."""
 
 _WORST_FIRST = ("down", "lossy", "stuck", "no connection", "refused")
 
 
-def broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
+def broken_link(
+    tried: Mapping[tuple[str, str], LinkTry], networks: Mapping[str, NetworkState] = {}
+) -> Problem | None:
     """Find a broken link from the nodes' link trials.
 
     Args:
         tried: results by (trying node, peer).
+        networks: the nodes' interfaces, by node, as far as they are known.
     """
     bad = [(node, one) for (node, _), one in tried.items() if one.trouble is not None]
     if not bad:
@@ -42,10 +48,21 @@ def broken_link(tried: Mapping[tuple[str, str], LinkTry]) -> Problem | None:
             kind=Kind.MTU_TOO_LARGE,
             cause=f"connections to {one.peer} open, but large packets do not arrive over "
             f"{one.interface}: its MTU is larger than the network's",
-            fix=fix_of(Kind.MTU_TOO_LARGE, node=node, peer=one.peer, interface=one.interface),
+            fix=_mtu_fix(node, one, networks),
             node=node,
         )
     return _blocked(node, one, tried.get((one.peer, node)))
+
+
+def _mtu_fix(node: str, link: LinkTry, networks: Mapping[str, NetworkState]) -> str:
+    """What to do about an MTU that the network does not carry, as the interfaces have it."""
+    ends = {one: networks[one].mtu or 0 for one in (node, link.peer) if one in networks}
+    if len(ends) == 2 and len({*ends.values()}) == 2 and all(ends.values()):
+        larger, smaller = max(ends, key=lambda one: ends[one]), min(ends.values())
+        interface = networks[larger].interface
+        return fix_of(Kind.MTU_TOO_LARGE, "uneven", node=larger, interface=interface, mtu=smaller)
+    special = "small" if 0 < ends.get(node, 0) <= ETHERNET_MTU else ""
+    return fix_of(Kind.MTU_TOO_LARGE, special, node=node, peer=link.peer, interface=link.interface)
 
 
 def _blocked(node: str, link: LinkTry, back: LinkTry | None) -> Problem:
