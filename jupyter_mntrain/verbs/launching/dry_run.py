@@ -30,6 +30,9 @@ from jupyter_mntrain.workload.chosen import choice_text
 from jupyter_mntrain.workload.hardware_notes import hardware_notes
 from jupyter_mntrain.workload.memory_fit import memory_data, memory_text
 
+FOUND = 1
+"""Exit code: something stops a launch."""
+
 
 class DryRunVerb(Verb):
     name = "dry-run"
@@ -77,6 +80,7 @@ def dry_run_outcome(built: Built, now_s: float, *, is_examined: bool = False) ->
         found = built.cluster.doctor.examine(spec=spec, project=built.project, is_quick=True)
         data["doctor"] = msgspec.to_builtins(found)
         shown.append(doctor_table(found, EVERY))
+        return Outcome(Group(*shown), data, exit_code=0 if found.can_launch else FOUND)
     return Outcome(Group(*shown), data)
 
 

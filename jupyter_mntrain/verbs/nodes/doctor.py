@@ -18,6 +18,7 @@ from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
 from jupyter_mntrain.show.tables.doctor import doctor_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.launching.dry_run import FOUND
 from jupyter_mntrain.verbs.launching.foreign_job import agreement_option, ask_about_job_file
 from jupyter_mntrain.verbs.launching.job_options import job_options
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
@@ -31,9 +32,6 @@ from jupyter_mntrain.workload.built import Built
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
-
-FOUND = 1
-"""Exit code: something stops a launch."""
 
 _OF_JOB = ("wanted", "module", "member", "head", "port", "env", "workdir", "project", "file")
 """Options that say that a job is meant, and not any that may run there."""

@@ -11,6 +11,8 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.workload.workload import from_cell
+from tests.doctor.faults import FAULTS
+from tests.doctor.healthy import healthy
 from tests.standin.cluster import node
 from tests.standin.job_handle import StandInJob
 from tests.standin.lending import lent
@@ -105,6 +107,19 @@ def test_dry_run_is_shell_to_paste_and_starts_nothing(do, cluster, recipe, text,
         assert data["nodes"][0]["argv"][0] == "python"
         assert data["spec"]["files"] == {"recipe.toml": RECIPE}
     assert cluster.launches == []
+
+
+@pytest.mark.parametrize(("level", "code"), [("stops", 1), (None, 0)])
+def test_a_dry_run_ends_with_1_if_something_would_stop_the_launch(do, cluster, recipe, level, code):
+    if level:
+        full = next(one for one in FAULTS if (one.check, one.level) == ("disk-space", level))
+        cluster.doctor.case = full.make(healthy())
+    names = [one.name for one in healthy().nodes]
+    cluster.become(*(node(name, number) for number, name in enumerate(names, 1)))
+    members = [word for name in names for word in ("--member", f"{name}:1")]
+    words = ["launch", "r.toml", "--dry-run", *members]
+    assert do(*words, directory=recipe).exit_code == code
+    assert do(*words, "--skip-doctor", directory=recipe).exit_code == 0
 
 
 def test_a_node_that_does_not_answer_is_said_to_be_left_out(do, cluster, recipe, as_json):
