@@ -9,6 +9,7 @@ import msgspec
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
 from jupyter_mntrain.metrics.summary import JobNumbers
+from jupyter_mntrain.model.failure.headline import what_hurts
 from jupyter_mntrain.model.lifecycle.listing import job_step
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.node_view import NodeView
@@ -50,6 +51,7 @@ def job_entry(
         history: what its ranks wrote, if its journals are read.
     """
     ranks = history.ranks.values() if history else ()
+    hurts = what_hurts(view)
     return JobEntry(
         job_id=view.job_id,
         name=view.spec.name,
@@ -65,7 +67,8 @@ def job_entry(
         problem=view.problem,
         reasons=view.verdict.told_reasons if view.verdict else "",
         stall=view.stall,
-        warnings=view.warnings,
+        warnings=tuple(one.problem for one in hurts if one.hurt == "warned"),
+        hurt=hurts[0].hurt if hurts else None,
         restart=view.restart,
         note=view.label.note,
         run=None if view.run == view.job_id else view.run,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.headline import Hurt
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.loss_line import LossLine
@@ -49,6 +50,7 @@ class JobEntry(Record, frozen=True):
         progress: of ranks that do something other than steps.
         reasons: how sure the problem is, and why; empty if nothing else happened.
         run: that it belongs to, if another job began it.
+        hurt: how it is hurt most now, which is told first; ``None`` if all is well.
     """
 
     job_id: JobId
@@ -66,6 +68,7 @@ class JobEntry(Record, frozen=True):
     reasons: str = ""
     stall: Problem | None = None
     warnings: tuple[Problem, ...] = ()
+    hurt: Hurt | None = None
     restart: Restart | None = None
     note: str = ""
     run: JobId | None = None

@@ -832,6 +832,7 @@ export interface Divergence {
  *         progress: of ranks that do something other than steps.
  *         reasons: how sure the problem is, and why; empty if nothing else happened.
  *         run: that it belongs to, if another job began it.
+ *         hurt: how it is hurt most now, which is told first; ``None`` if all is well.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobEntry".
@@ -852,6 +853,7 @@ export interface JobEntry {
   reasons?: string;
   stall?: Problem | null;
   warnings?: Problem[];
+  hurt?: ("failed" | "stalled" | "warned") | null;
   restart?: Restart | null;
   note?: string;
   run?: string | null;

@@ -21,8 +21,7 @@ from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import MAIL_VARIABLE, WEBHOOK_VARIABLE, mail_addresses
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.failure.hypotheses import own
-from jupyter_mntrain.model.failure.judge import part_to_blame
+from jupyter_mntrain.model.failure.judge import judge
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.lifecycle.rollup import job_state
@@ -53,9 +52,9 @@ class Notices:
 
     def tell_end(self, parts: Sequence[PartStatus]) -> None:
         """Tell that all parts have ended, and the cause if one failed."""
-        guilty = part_to_blame([part for part in parts if part.state == "failed"])
+        verdict = judge(parts)
         state = job_state(part.state for part in parts)
-        self._tell("ended", state, own(guilty) if guilty is not None else None)
+        self._tell("ended", state, verdict.problem if verdict and state == "failed" else None)
 
     def tell_stall(self, problem: Problem) -> None:
         """Tell that the attempt makes no progress."""

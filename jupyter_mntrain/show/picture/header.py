@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.headline import what_hurts
 from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, RankStatus
 from jupyter_mntrain.show import formats
@@ -21,7 +22,7 @@ class Header(Record, frozen=True):
 
     Args:
         cause: node and cause, if the job failed.
-        warnings: why its numbers are doubtful.
+        warnings: why it makes no progress, or its numbers are doubtful.
         hint: where to read more about the failure.
         progress: 0..1, if the number of steps is known.
         numbers: label, value, and whether it is NaN or infinite; left to right.
@@ -68,7 +69,11 @@ def make_header(
         facts=tuple(_facts(view, summary)),
         cause=cause,
         hint=hint,
-        warnings=tuple(map(str, summary.warnings)),
+        warnings=tuple(
+            f"stalled: {one.problem}" if one.hurt == "stalled" else str(one.problem)
+            for one in what_hurts(summary)
+            if one.hurt != "failed"
+        ),
         progress=min(1.0, (summary.step or 0) / total) if total and has_steps else None,
         numbers=tuple(headline(summary)) if has_steps else (),
         waiting=() if has_steps else tuple(_waiting(summary, view, now_s)),

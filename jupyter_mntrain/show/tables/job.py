@@ -1,4 +1,4 @@
-"""Job status: problem and warnings first, then state, figures, ranks and links."""
+"""Job status: what hurts first, then state, figures, ranks and links."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from jupyter_mntrain.model.failure.headline import Told, what_hurts
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, Restart
 from jupyter_mntrain.model.text.foreign import shown_line
@@ -51,6 +52,12 @@ MISSING: Final = {
 MOST_LINKS = 16
 """Directions that fit on a screen."""
 
+HOW_TO_REPORT = (
+    "The script reports no steps. For throughput, loss and MFU, three lines (docs/own_scripts.md): "
+    "from jupyter_mntrain import Recorder; with Recorder() as recorder: "
+    "recorder.step(tokens=…, loss=…)"
+)
+
 SAMPLE_CHARACTERS = 500
 """More than fits on a line."""
 
@@ -74,18 +81,16 @@ def status_view(
         now_s: Unix time, for the duration of a stall and the time at which the job is done.
         silences: why nodes cannot be reached, by their names.
     """
-    parts = list(_problem_lines(summary, program, with_detail=with_detail))
-    parts += [problem_text(one, mark="⚠", style="yellow") for one in summary.warnings]
-    parts += [over_line(mark) for mark in summary.marks if mark.end_s is not None][-MOST_OVER:]
     now_s = time.time() if now_s is None else now_s
+    parts: list[RenderableType] = []
+    for told in what_hurts(summary):
+        parts += _told_lines(told, summary, program, now_s, with_detail=with_detail)
+    parts += [silence_line(node, silences.get(node)) for node in silent_nodes(summary)]
+    parts += [over_line(mark) for mark in summary.marks if mark.end_s is not None][-MOST_OVER:]
     parts.append(state_line(summary))
     if summary.elapsed_s is not None:
         parts.append(times_line(summary, summary.elapsed_s, now_s))
     parts += [Text(f"  {changed_words(one)}") for one in summary.events if one.kind == "changed"]
-    parts += [silence_line(node, silences.get(node)) for node in silent_nodes(summary)]
-    if summary.stall is not None:
-        parts.append(stall_line(summary.stall, now_s))
-        parts.append(Text(f"  stacks: {program} stacks {summary.job_id}", "dim"))
     if summary.restart is not None:
         parts.append(restart_line(summary.restart, now_s))
     doing = ranks_progress(summary.ranks)
@@ -96,6 +101,8 @@ def status_view(
         parts += [Text(), _numbers(summary), *_number_notes(summary)]
     hint = f"{program} status {summary.job_id} --ranks"
     parts += [Text(), RankTable(summary, every=every_rank, hint=hint)]
+    if view is not None and reports_nothing(summary, view):
+        parts.append(Text(HOW_TO_REPORT, "dim"))
     if summary.links and summary.step:
         most = None if every_rank else MOST_LINKS
         parts += [Text(), *_links(summary.links, now_s, most), *_link_notes(summary.links, program)]
@@ -104,10 +111,22 @@ def status_view(
     return Group(*parts)
 
 
-def _problem_lines(
-    summary: JobSummary, program: str, *, with_detail: bool
+def reports_nothing(summary: JobSummary, view: JobView) -> bool:
+    """Whether a script of the user's runs, or has run, and none of its ranks reports its steps."""
+    is_own = not view.spec.needs_package and view.state not in ("pending", "starting")
+    return is_own and not any(rank.step for rank in summary.ranks)
+
+
+def _told_lines(
+    told: Told, summary: JobSummary, program: str, now_s: float, *, with_detail: bool
 ) -> Iterable[RenderableType]:
-    if (problem := summary.problem) is None:
+    problem = told.problem
+    if told.hurt == "warned":
+        yield problem_text(problem, mark="⚠", style="yellow")
+        return
+    if told.hurt == "stalled":
+        yield stall_line(problem, now_s)
+        yield Text(f"  stacks: {program} stacks {summary.job_id}", "dim")
         return
     yield problem_text(problem)
     if summary.verdict is not None and (reasons := summary.verdict.told_reasons):
@@ -205,7 +224,9 @@ def times_line(summary: JobSummary, elapsed_s: float, now_s: float) -> Text:
 
 def progress_line(summary: JobSummary, now_s: float) -> str:
     """Status on one line, for output that cannot be redrawn."""
-    facts = [f"{formats.clock(now_s)} {summary.state}"]
+    hurts = what_hurts(summary)
+    bad = [_told_words(one) for one in hurts if one.hurt != "warned"]
+    facts = [f"{formats.clock(now_s)} {', '.join([*bad, summary.state])}"]
     if summary.step:
         facts.append(step_words(summary))
         facts.append(f"{formats.rate(summary.tokens_per_s)}{formats.SPACE}tok/s")
@@ -223,12 +244,15 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
     doing = ranks_progress(summary.ranks)
     if doing is not None:
         facts.append(doing)
-    if summary.stall is not None:
-        facts.append(f"stalled: {summary.stall.headline.rstrip('.')}")
-    facts += [f"⚠ {one.headline.rstrip('.')}" for one in summary.warnings]
+    facts += [_told_words(one) for one in hurts if one.hurt == "warned"]
     if summary.restart is not None:
         facts.append(restart_line(summary.restart, now_s).plain)
     return ", ".join(facts)
+
+
+def _told_words(told: Told) -> str:
+    before = {"failed": "✕ ", "stalled": "⚠ stalled: ", "warned": "⚠ "}[told.hurt]
+    return f"{before}{told.problem.headline.rstrip('.')}"
 
 
 def headline(summary: JobSummary) -> Iterable[tuple[str, str, bool]]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_mntrain.model.failure.headline import headline_of
 from jupyter_mntrain.model.lifecycle.listing import duration_s, ended_s, job_step
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.show import formats
@@ -59,8 +60,10 @@ def _rows(jobs: Sequence[JobView], now_s: float, program: str, search: str) -> R
 
 
 def _state(job: JobView) -> Text:
-    text = state_text(job.state)
-    return text.append(" ⚠", style="yellow") if job.warnings else text
+    text, first = state_text(job.state), headline_of(job)
+    if first is None or first.hurt == "failed":
+        return text
+    return text.append(" ⚠ stalled" if first.hurt == "stalled" else " ⚠", style="yellow")
 
 
 def _since(job: JobView, now_s: float) -> str:

@@ -39,6 +39,23 @@ describe('a job', () => {
     expect(screen.queryByRole('button', { name: 'Stop' })).toBeNull();
   });
 
+  it('that failed, stalls and is slow says so in this order', () => {
+    const told = (kind: any, cause: string) => ({ kind, cause });
+    const stall = { ...told('stopped', 'it is stopped'), time_s: 5 };
+    const warnings = [told('slow-rank', 'it is slow')];
+    const hurt = job({ stall, warnings, hurt: 'stalled' });
+    const { container } = render(<Jobs {...context({ jobs: [hurt] }).props} />);
+    expect(container.textContent).toMatch(/stalled.*it is stopped.*it is slow/);
+    expect(container.textContent).not.toContain('running');
+    cleanup();
+    const problem = told('exception', 'it failed');
+    const worse = job({ problem, stall, warnings, hurt: 'failed' });
+    render(<Jobs {...context({ jobs: [worse] }).props} />);
+    expect(document.body.textContent).toMatch(
+      /it failed.*it is stopped.*it is slow/
+    );
+  });
+
   it('whose ranks save says where it could go on, and saves when asked', () => {
     const part = { node: 'muthur', state: 'running', saves: true } as any;
     const parts = [{ ...part, saved_step: 120 }];

@@ -29,15 +29,17 @@ it('success and a stop are good news, a stall is not', () => {
   expect(news([job()], [job({ state: 'canceled' })])).toEqual([
     ['canceled', false]
   ]);
-  const stalled = job({ stall: problem });
+  const stalled = job({ stall: problem, hurt: 'stalled' });
   expect(news([job()], [stalled])).toEqual([['stalled', true]]);
   expect(news([stalled], [stalled])).toEqual([]);
 });
 
 it('a stall that ended with the job is told as its end only', () => {
-  const ended = job({ state: 'failed', stall: problem });
+  const ended = job({ state: 'failed', stall: problem, hurt: 'failed' });
   expect(news([job()], [ended])).toEqual([['failed', true]]);
-  expect(news([job({ stall: problem })], [ended])).toEqual([['failed', true]]);
+  expect(news([job({ stall: problem, hurt: 'stalled' })], [ended])).toEqual([
+    ['failed', true]
+  ]);
 });
 
 it('what is seen for the first time is no news', () => {

@@ -40,7 +40,7 @@ export function noticesOf(
 }
 
 function isStalled(job: JobEntry): boolean {
-  return Boolean(job.stall) && !OVER.has(job.state);
+  return job.hurt === 'stalled';
 }
 
 function noticeOf(seen: ISeen, job: JobEntry): INotice | null {

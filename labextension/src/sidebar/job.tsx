@@ -34,7 +34,6 @@ type IJobProps = IContext & { job: JobEntry };
 
 export function Job(props: IJobProps): JSX.Element {
   const { job, drag } = props;
-  const problem = job.problem ?? job.stall;
   const items = menuItems(props);
   return (
     <li className="mnt-job" data-state={job.state} {...menuKeys(items)}>
@@ -54,8 +53,9 @@ export function Job(props: IJobProps): JSX.Element {
         <RowMenu label={trans.__('More for %1', job.name)} items={items} />
       </div>
       <div className="mnt-indent">
-        {problem && <ProblemLines problem={problem} />}
+        {job.problem && <ProblemLines problem={job.problem} />}
         {job.problem && job.reasons && <p className="m s">{job.reasons}</p>}
+        {job.stall && <ProblemLines problem={job.stall} />}
         <PartNotes job={job} />
         {(job.warnings ?? []).map(warning => (
           <ProblemLines key={warning.kind} problem={warning}>
@@ -106,7 +106,8 @@ function runItems(
 const isReadOnly = ({ model }: IContext) => model.status?.is_read_only ?? false;
 
 function stateLine(job: JobEntry): string {
-  const word = stateWord(job.state);
+  const word =
+    job.hurt === 'stalled' ? trans.__('stalled') : stateWord(job.state);
   const ends = job.parts
     .map(part => part.ended_s ?? 0)
     .filter(ended => ended > 0);

@@ -46,7 +46,8 @@ def state_text(state: JobState) -> Text:
 
 
 class RankTable:
-    """One row per rank; below, pids and reserved memory. Narrow terminals show fewer columns.
+    """One row per rank; below, pids and reserved memory. Narrow terminals show fewer columns; of
+    ranks that report no steps, what nobody knows has none.
 
     Many ranks are shown by node, and only those that stand out have rows of their own.
 
@@ -82,7 +83,13 @@ class RankTable:
         self, ranks: Sequence[RankSummary], console: Console, options: ConsoleOptions
     ) -> Table:
         room = options.max_width
-        columns = [column for column in RANK_COLUMNS if room >= column.from_width]
+        is_told = any(rank.step for rank in self._ranks)
+        columns = [
+            column
+            for column in RANK_COLUMNS
+            if room >= column.from_width
+            and (is_told or any(column.cell(rank) != formats.ABSENT for rank in ranks))
+        ]
         table = self._table(ranks, columns, room)
         unbroken = options.update(max_width=10 * FULL_WIDTH)
         for title in FIRST_LEFT_OUT:

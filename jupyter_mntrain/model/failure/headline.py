@@ -1,0 +1,55 @@
+"""Headline: what is said of a job first, by status, page, picture, notices and progress. Pure.
+
+What hurts most now stands first: a failure before a stall, a stall before a warning, each of them
+before the state and the figures.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Protocol
+
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import TERMINAL, JobState
+
+Hurt = Literal["failed", "stalled", "warned"]
+"""How a problem hurts a job, the worst first."""
+
+
+class Judged(Protocol):
+    """A job's state, and what was found about it."""
+
+    @property
+    def state(self) -> JobState: ...
+
+    @property
+    def problem(self) -> Problem | None: ...
+
+    @property
+    def stall(self) -> Problem | None: ...
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]: ...
+
+
+class Told(NamedTuple):
+    """One problem of a job, and how it hurts."""
+
+    hurt: Hurt
+    problem: Problem
+
+
+def what_hurts(job: Judged) -> tuple[Told, ...]:
+    """Everything that hurts a job now, in the order in which it is told; empty if all is well.
+
+    A job that has ended stalls no more, and what a stall says is no warning as well.
+    """
+    told = [] if job.problem is None else [Told("failed", job.problem)]
+    if job.stall is not None and job.state not in TERMINAL:
+        told.append(Told("stalled", job.stall))
+    known = {one.problem.kind for one in told}
+    return (*told, *(Told("warned", one) for one in job.warnings if one.kind not in known))
+
+
+def headline_of(job: Judged) -> Told | None:
+    """What hurts a job most now; ``None`` if all is well."""
+    return next(iter(what_hurts(job)), None)
