@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
 from jupyter_mntrain.train.checkpoint.beginning import Beginning
 
 _BASE = "base weights"
 COMPARED = ("model", "batches", _BASE)
 """Digests that must be unchanged for a resumed run to continue with the same losses."""
+
+_OF_ADAPTERS = ("rank", "alpha", "modules", "train_whole")
+"""Settings of adapters that a resumed run keeps."""
 
 _OTHER = {
     "model": "another model",
@@ -37,6 +43,28 @@ def refuse_other(begin: Beginning, digests: Mapping[str, str]) -> None:
             raise RecipeError(
                 f"checkpoint {manifest.step} in {begin.directory.path} was made with {what}",
                 fix="set another checkpoint.directory, or use the recipe it was made with",
+            )
+
+
+def refuse_other_adapters(begin: Beginning, section: AdaptersSection) -> None:
+    """Refuse a checkpoint whose adapters are not these: some would be lost, or count otherwise.
+
+    Raises:
+        RecipeError: naming the setting.
+    """
+    manifest = begin.found.manifest
+    if manifest.recipe is None:
+        return
+    before, now = (
+        manifest.recipe.get("adapters", {}),
+        msgspec.json.decode(msgspec.json.encode(section)),
+    )
+    for name in _OF_ADAPTERS:
+        if before.get(name) != now.get(name):
+            told = f"adapters.{name} = {before[name]}" if name in before else f"no adapters.{name}"
+            raise RecipeError(
+                f"checkpoint {manifest.step} in {begin.directory.path} was made with {told}",
+                fix="use the recipe it was made with; or export it, and train that model",
             )
 
 

@@ -32,6 +32,7 @@ from jupyter_mntrain.train.checkpoint.fitting import (
     COMPARED,
     refuse_apart,
     refuse_other,
+    refuse_other_adapters,
     replicas_apart,
 )
 from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
@@ -143,6 +144,7 @@ class Checkpointing:
             self.saved_step = step
             self._earlier = begin.found.manifest.figures
             refuse_other(begin, self._digests)
+            refuse_other_adapters(begin, self.recipe.adapters)
             refuse_apart(begin, 0 if self.meetings.are_rare else self.grid.replicas)
             self._restore(begin, optimizer)
             if self.world.is_head:
@@ -335,16 +337,7 @@ class Checkpointing:
         if not any(name in loaded for name in begins):
             # It was saved without momentum: that begins as it is, with zeros.
             state = {name: one for name, one in state.items() if name not in begins}
-        missing = [name for name in state if name not in loaded]
-        if missing:
-            cause = f"checkpoint {found.manifest.step} lacks {missing[0]}"
-            fix = "delete it to use the previous checkpoint"
-            if "optimizer/" in missing[0]:
-                fix = (
-                    "set optimizer.kind, optimizer.precision and model.dtype to the values the "
-                    "checkpoint was saved with"
-                )
-            raise RecipeError(cause, fix=fix)
+        agree(self.world, _unfit(found.manifest.step, state, loaded))
         with torch.no_grad():
             for name, one in state.items():
                 one.copy_(loaded[name])
@@ -355,3 +348,27 @@ class Checkpointing:
         optimizer.resume_after(found.manifest.step)
         self.spikes.restore(loaded)
         set_random_state(self.world, loaded)
+
+
+def _unfit(
+    step: int, state: Mapping[str, torch.Tensor], loaded: Mapping[str, torch.Tensor]
+) -> RecipeError | None:
+    """Why what was loaded is not what this rank needs, if it is not."""
+    missing = [name for name in state if name not in loaded]
+    if missing:
+        cause = f"checkpoint {step} lacks {missing[0]}"
+        fix = "delete it to use the previous checkpoint"
+        if "optimizer/" in missing[0]:
+            fix = (
+                "set optimizer.kind, optimizer.precision and model.dtype to the values the "
+                "checkpoint was saved with"
+            )
+        return RecipeError(cause, fix=fix)
+    for name, one in state.items():
+        if loaded[name].shape != one.shape:
+            shapes = f"{tuple(loaded[name].shape)}, not {tuple(one.shape)}"
+            return RecipeError(
+                f"checkpoint {step} has {name} of shape {shapes}",
+                fix="use the settings that it was saved with: adapters.rank, for one",
+            )
+    return None

@@ -85,6 +85,26 @@ def test_a_checkpoint_of_another_optimizer_is_refused(text: Path, kept: Path) ->
         run(text, kept, "optimizer.kind=adafactor")
 
 
+def test_other_adapters_than_those_of_a_checkpoint_are_refused(text: Path, kept: Path) -> None:
+    """Some would be lost without a word, or count otherwise."""
+    given = ("adapters.rank=4", "train.steps=3")
+    run(text, kept, *given)
+    for change, said in (
+        ("adapters.rank=8", "made with adapters.rank = 4"),
+        ("adapters.alpha=3", "made with no adapters.alpha"),
+        ('adapters.modules=["self_attn.q_proj"]', "made with no adapters.modules"),
+        ('adapters.train_whole=["head"]', "made with no adapters.train_whole"),
+    ):
+        with pytest.raises(RecipeError, match=wording(said)):
+            run(text, kept, *given, change)
+    assert run(text, kept, *given, "adapters.dropout=0.1", "adapters.quantize_base=nf4") is not None
+    manifest = CheckpointDirectory(kept).of(3) / MANIFEST
+    older = json.loads(manifest.read_text()) | {"recipe": None}
+    manifest.write_text(json.dumps(older))
+    with pytest.raises(RecipeError, match=wording(r"shape \(4, \d+\), not \(8, .*adapters.rank")):
+        run(text, kept, *given, "adapters.rank=8")
+
+
 @pytest.mark.slow
 def test_a_run_that_is_over_stays_over(text: Path, kept: Path) -> None:
     run(text, kept)
