@@ -174,6 +174,7 @@ LONG: dict[str, Step] = {
     "combinations": Step(
         "real chat templates", (sys.executable, "-m", "tests.train.combinations"), slots=SLOTS
     ),
+    "exactness": Step("exactness", (sys.executable, "-m", "tests.train.exactness"), slots=SLOTS),
     "scrambled": pytest(
         "scrambled words", "not gpu", "--scramble-words", "tests", workers=CORES, slots=SLOTS
     ),
