@@ -113,9 +113,9 @@ def load_model(directory: Path) -> Any:
             GenerationConfig.from_pretrained(directory, local_files_only=True)
         except Exception as error:
             raise unreadable(directory / GENERATION, error) from error
-    for listing in (one.listing for one in FORMATS):
-        if (directory / listing).is_file():
-            listed_files(directory / listing)
+    listings = [one.listing for one in FORMATS if (directory / one.listing).is_file()]
+    for one in listings:
+        listed_files(directory / one)
     try:
         model, found = AutoModelForCausalLM.from_pretrained(
             directory,
@@ -126,7 +126,8 @@ def load_model(directory: Path) -> Any:
             output_loading_info=True,
         )
     except Exception as error:  # other people's files: transformers may raise anything
-        cause = f"{directory}: transformers loads no model by its {CONFIG}: {first_line(error)}"
+        names = " and ".join([CONFIG, *listings])
+        cause = f"{directory}: transformers loads no model by its {names}: {first_line(error)}"
         raise RecipeError(cause, fix="copy the model again") from error
     if lacking := sorted(found["missing_keys"]):  # they would be random
         raise RecipeError(f"{directory}: it has no {some_of(lacking)}", fix="copy the model again")
