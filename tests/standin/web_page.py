@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
@@ -14,16 +13,15 @@ class Listener:
 
     Args:
         busy: so many times it does not.
-        how: what it does then: refuses, or hangs for ``HANGS_S``, or closes without an answer.
+        how: what it does then: refuses, or hangs until it is closed, or closes without an answer.
     """
-
-    HANGS_S = 1.0
 
     def __init__(
         self, busy: int = 0, how: Literal["refuses", "hangs", "closes"] = "refuses"
     ) -> None:
         self.taken: list[dict[str, Any]] = []
         self.asked = 0
+        self._is_closed = threading.Event()
         listener = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -33,7 +31,8 @@ class Listener:
                 if listener.asked > busy:
                     listener.taken.append(json.loads(body))
                 elif how != "refuses":
-                    time.sleep(listener.HANGS_S * (how == "hangs"))
+                    if how == "hangs":
+                        listener._is_closed.wait()
                     self.close_connection = True
                     return
                 self.send_response(204 if listener.asked > busy else 503)
@@ -47,5 +46,6 @@ class Listener:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
+        self._is_closed.set()
         self.server.shutdown()
         self.server.server_close()

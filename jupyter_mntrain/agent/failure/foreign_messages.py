@@ -389,7 +389,7 @@ INNERMOST_LINES = 12
 """Of a traceback: the call that failed, over several lines with marks below them."""
 
 _TRACEBACK = "Traceback (most recent call last):"
-_WORKER = re.compile(r"(?:in|--) (?P<who>DataLoader worker process \d+|[Pp]rocess \d+)\b")
+_WORKER = re.compile(r"(?:in|--) (?P<who>DataLoader worker process \d+|(?:process|Process) \d+)\b")
 
 
 class Known(NamedTuple):

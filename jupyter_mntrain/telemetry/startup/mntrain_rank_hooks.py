@@ -18,7 +18,6 @@ import faulthandler
 import gc
 import json
 import os
-import resource
 import signal
 import sys
 import threading
@@ -197,6 +196,8 @@ class _ExitRecord:
 
 def _address_limit() -> int | None:
     """Bytes that this process may map, of memory and else; none without a limit."""
+    import resource  # of POSIX, and drivers import this module, too
+
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return None if limit == resource.RLIM_INFINITY else limit
 

@@ -13,6 +13,7 @@ import shlex
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -26,9 +27,11 @@ from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.model.text.secrets import shown_words
 from jupyter_mntrain.model.whereabouts import in_home, kept_folder
 from jupyter_mntrain.recipe.stored import RECIPE_FILE
-from jupyter_mntrain.trust.shared_file import SharedFile
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.workload.workload import read_text
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.trust.shared_file import SharedFile
 
 REMEMBERED = 1000
 """Job files: an exported one is asked about again after so many others."""
@@ -133,6 +136,8 @@ def _is_known(text: str) -> bool:
 
 
 def _book() -> SharedFile[_Known]:
+    from jupyter_mntrain.trust.shared_file import SharedFile  # its locks are those of POSIX
+
     path = kept_folder("config") / "job_files.json"
     return SharedFile(path, _Known, what="the job files that you know")
 

@@ -13,6 +13,7 @@ from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.launch.project.stage import stage_project
 from jupyter_mntrain.launch.project.tree import sha256_of
 from jupyter_mntrain.model.errors import SpecError
+from tests.wording import wording
 
 
 class Node:
@@ -58,5 +59,5 @@ def test_small_files_share_a_request_and_large_ones_come_in_parts(folder: Path) 
 def test_a_file_that_changed_since_it_was_read_is_not_sent(folder: Path) -> None:
     staged, node = stage_project(folder), Node()
     (folder / "7.txt").write_text("8\n" * 10)
-    with pytest.raises(SpecError, match="changed"):
+    with pytest.raises(SpecError, match=wording("changed")):
         send(node, staged)

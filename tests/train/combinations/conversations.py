@@ -14,7 +14,7 @@ _PAIRS = (
     ("What is 17 times 3?", "51"),
     ("Name a color.", "Blue, like the sea on a clear day."),
     ("Yes or no?", "y"),
-    ("Wie heißt die Hauptstadt von Österreich?", "Sie heißt Wien. 🎻 Schöne Grüße!"),
+    ("Wie heißt die Hauptstadt von Österreich?", "Wien, an der Donau. 🎻 Schöne Grüße!"),
     ("你会说中文吗?", "会一点。你好,世界!"),
     ("Write two lines.", "Roses are red,\nviolets are blue.\n\nThat was all."),
     ("Show me a loop.", "```python\nfor number in range(3):\n    print(number * 2)\n```"),
