@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from jupyter_mntrain.metrics.entry_builder import job_entry
@@ -13,6 +14,7 @@ from jupyter_mntrain.metrics.series_builder import SeriesBuilder
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.hidden import cleaned, hidden_values
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.notebook.updater import INTERVAL_S, View
 from jupyter_mntrain.show.bundles import PROGRAM, Bundle
@@ -109,7 +111,7 @@ class LiveView(View):
             return False
 
     def _draw(self) -> bool:
-        history, now_s = self.job.history(), self._clock()
+        history, now_s = _without_secrets(self.job.history()), self._clock()
         self._series.extend(history, now_s)
         summary, view = self._series.summary, history.view
         is_last = self._is_last(history)
@@ -178,3 +180,8 @@ def _shown(bundle: Bundle) -> tuple[Any, ...]:
     """The visible content of a frame, without the time it was made."""
     job = bundle.get(JOB_MIME, {})
     return bundle.get("image/png"), bundle["text/plain"], job.get("job"), job.get("series")
+
+
+def _without_secrets(history: JobHistory) -> JobHistory:
+    """As whoever gets the notebook may see it."""
+    return replace(history, view=cleaned(history.view, hidden_values(history.view.spec)))

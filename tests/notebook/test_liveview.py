@@ -12,6 +12,8 @@ from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 from jupyter_mntrain.metrics.thinned.blocks import StepBlocks, row_of
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries
 from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.notebook import output as output_module
 from jupyter_mntrain.notebook.liveview import LAST_SAMPLES_S, MOST_OUTPUTS, LiveView
 from jupyter_mntrain.notebook.updater import INTERVAL_S
@@ -217,6 +219,21 @@ def test_a_frame_has_only_text_that_is_safe_to_show():
     for text in strings(page.last[JOB_MIME]):
         assert_safe(text)
     assert any("\\u202e" in text for text in strings(page.last[JOB_MIME]))
+
+
+def test_a_frame_quotes_no_secret():
+    sample = SCENES["failed"]()
+    job = sample.history.view
+    spec = msgspec.structs.replace(job.spec, environment={"SERVICE_KEY": "k3y-0f-a-s3rvice"})
+    cause = "ValueError: k3y-0f-a-s3rvice was refused, as was password=hunter2"
+    problem = Problem(kind=Kind.EXCEPTION, cause=cause, node=job.parts[0].node)
+    said = msgspec.structs.replace(job, spec=spec, problem=problem, verdict=None)
+    view, page, _ = make(StandInJob(replace(sample, history=replace(sample.history, view=said))))
+    view.frame()
+    shown = page.last["text/plain"] + json.dumps(page.last[JOB_MIME])
+    assert "was refused" in shown
+    assert "k3y-0f-a-s3rvice" not in shown
+    assert "hunter2" not in shown
 
 
 def test_an_output_in_a_notebook_is_safe_whatever_it_is_given(monkeypatch):
