@@ -54,10 +54,10 @@ def test_a_script_that_is_missing_on_one_node_is_named(bench: Bench, tmp_path: P
     job = tmp_path / "job.toml"
     job.write_text(write_spec(spec))
     with bench.cleaned_up(), mounted(bench.second, script.parent, "size=1m"):
-        refused = bench.run("launch", str(job), "--detach", code=RefusedError.exit_code)
+        refused = bench.run("launch", str(job), "--yes", "--detach", code=RefusedError.exit_code)
         assert (refused["kind"], refused["node"]) == ("no-file", "node2")
         since_s = time.time()
-        bench.job = bench.run("launch", str(job), "--detach", "--skip-doctor")["job_id"]
+        bench.job = bench.run("launch", str(job), "--yes", "--detach", "--skip-doctor")["job_id"]
         took_s, seen = bench.first_time(
             since_s, lambda o: o.get("cause_kind") == "no-file", PATIENCE_S
         )

@@ -160,11 +160,10 @@ def test_the_final_picture_stays_in_the_saved_notebook(execute):
     assert "✓ succeeded" in text(cells[3])
 
 
-def test_a_script_that_fails_names_node_and_cause_first_and_bad_input_is_one_line(execute, agents):
+def test_a_script_that_fails_names_ranks_and_cause_first_and_bad_input_is_one_line(execute, agents):
     cells = execute("%load_ext jupyter_mntrain", FAILING, "%mntrain attach --wait", *BAD)
     words = picture(cells[2])[1]
-    assert words.splitlines()[0].startswith("✕ node")
-    assert "ValueError: no data on node" in words.splitlines()[0]
+    assert words.splitlines()[0].startswith("✕ all ranks: ValueError: no data on node")
     found = error(cells[2])
     assert "ValueError: no data on node" in found.evalue
     assert len(found.traceback) == 1

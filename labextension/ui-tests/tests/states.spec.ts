@@ -144,7 +144,7 @@ test('an address where nothing listens says so and what to do', async ({
   page
 }) => {
   await openSidebar(page);
-  await execute(page, 'mntrain:add-node', { address: '127.94.0.9:1' });
+  await execute(page, 'mntrain:add-node', { address: '127.94.0.9:8765' });
   const said = page.locator('.Toastify__toast').last();
   await expect(said).toContainText('refused');
   await expect(said).toContainText('Fix:');

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,6 @@ from safetensors.torch import load_file, save_file
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.train.checkpoint.policy import Checkpointing
-from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from tests.train.checkpoint.saved import Nodes, forget
 from tests.train.forked import train
 from tests.wording import says
@@ -28,8 +28,8 @@ def noting(words: list[str]) -> None:
     """A rank that writes the weights which it goes on with."""
     original = Checkpointing.resume
 
-    def resume(self: Checkpointing, optimizer: Optimizer) -> int:
-        step = original(self, optimizer)
+    def resume(self: Checkpointing, *given: Any) -> int:
+        step = original(self, *given)
         weights = {name: one.detach() for name, one in self.model.parameters().items()}
         save_file(weights, Path(words[0]).parent / f"resumed-{self.world.rank}.safetensors")
         return step

@@ -70,7 +70,9 @@ function Consequences({ job }: IJobProps): JSX.Element | null {
   const cause = job.problem?.cause;
   const others = job.parts
     .map(partFailure)
-    .filter((one): one is IProblem => one !== null && one.cause !== cause);
+    .filter((one): one is IProblem => one !== null && one.cause !== cause)
+    // What all ranks failed with has no node, and follows nothing.
+    .filter(one => job.problem?.node || one.kind !== job.problem?.kind);
   if (!others.length) {
     return null;
   }
