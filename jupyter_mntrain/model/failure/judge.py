@@ -120,12 +120,17 @@ def _alike(parts: Sequence[PartStatus], causes: Sequence[Problem]) -> Verdict:
     verdict = _of_ends(causes)
     end = verdict.problem
     ranks = [rank for part in parts for rank in part.ranks]
-    same = [
-        one for one in ranks if one.state == "failed" and one.problem and one.problem.is_alike(end)
+    places = [
+        (part.node, rank.problem.node)
+        for part in parts
+        for rank in part.ranks
+        if rank.state == "failed" and rank.problem and rank.problem.is_alike(end)
     ]
-    if len(same) < 2 or end.kind in SENT:
+    # What the trainer refuses is told by all ranks, of the one that has it.
+    is_passed_on = any(told not in (None, node) for node, told in places)
+    if len(places) < 2 or is_passed_on or end.kind in SENT:
         return verdict
-    who = "all ranks" if len(same) == len(ranks) else f"{len(same)} of {len(ranks)} ranks"
+    who = "all ranks" if len(places) == len(ranks) else f"{len(places)} of {len(ranks)} ranks"
     others = [one for one in causes if not one.is_alike(end)]
     verdict = _of_ends([end, *others])
     problem = msgspec.structs.replace(end, cause=f"{who}: {end.cause}", node=None, rank=None)

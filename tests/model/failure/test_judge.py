@@ -385,6 +385,16 @@ def test_another_end_beside_those_alike_is_still_told() -> None:
     assert [one.kind for one in found.others] == [Kind.DISK_FULL]
 
 
+def test_what_all_ranks_tell_of_one_of_them_is_said_of_that_one() -> None:
+    """As the trainer does with what it refuses."""
+    told = [end(Kind.BAD_RECIPE, LOST_S + late, "Read-only file system") for late in (0.0, 0.2)]
+    both = [msgspec.structs.replace(one, node="n1", rank=Rank(1)) for one in told]
+    first = part(0, both[0], ranks=(RankStatus(rank=Rank(0), state="failed", problem=both[0]),))
+    found = verdict(first, part(1, both[1]))
+    assert (found.problem.node, found.problem.rank) == ("n1", 1)
+    assert says("Read-only", found.problem.cause)
+
+
 def test_one_rank_and_signals_that_were_sent_to_each_are_said_of_a_rank() -> None:
     assert verdict(part(0, end(Kind.EXCEPTION, cause=TYPO)), part(1)).problem.rank == 0
     assert verdict(part(0, end(Kind.KILLED)), part(1, end(Kind.KILLED))).problem.rank == 0

@@ -6,6 +6,7 @@ import json
 import shutil
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,10 +28,23 @@ from jupyter_mntrain.telemetry.controls import (
 from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.checkpoint.checksums import BLOCK_BYTES, checksum
 from jupyter_mntrain.train.checkpoint.copies import neighbors
+from jupyter_mntrain.train.checkpoint.policy import Checkpointing
 from jupyter_mntrain.train.checkpoint.saves import intervals
 from tests.searches import runs_all
 from tests.train.checkpoint.saved import EVERY, STEPS, forget, run, saves
 from tests.wording import reads, says, wording
+
+
+@pytest.fixture(autouse=True)
+def waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A save is written before the next step: one that is due meanwhile is left out."""
+    after = Checkpointing.after
+
+    def waiting(self: Checkpointing, *given: Any, **named: Any) -> bool:
+        self._still_writing = 0.0
+        return after(self, *given, **named)
+
+    monkeypatch.setattr(Checkpointing, "after", waiting)
 
 
 @pytest.mark.slow
