@@ -192,6 +192,10 @@ def config_in(directory: Path, place: object = None) -> Any:
     for name in ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size"):
         if not (isinstance(count := getattr(config, name, None), int) and count > 0):
             raise unreadable(file, f"{name} = {count} is no count", place)
+    for name, share in config.to_dict().items():
+        is_share = name.endswith(("dropout", "pdrop")) and isinstance(share, int | float)
+        if is_share and not 0 <= share <= 1:
+            raise unreadable(file, f"{name} = {share} is no share of values", place)
     ends = listed_ends(config.eos_token_id)
     if not all(isinstance(one, int) and 0 <= one < config.vocab_size for one in ends):
         why = f"eos_token_id = {config.eos_token_id} is none of {config.vocab_size} tokens"
