@@ -30,6 +30,7 @@ from jupyter_mntrain.model.environment import (
 )
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, Participant
+from jupyter_mntrain.model.text.file_name import LONGEST_PART_BYTES, is_long
 from jupyter_mntrain.model.text.foreign import is_safe, is_unicode
 from jupyter_mntrain.model.text.label import MOST_NOTE_CHARACTERS, JobLabel
 from jupyter_mntrain.model.text.secrets import HIDDEN, has_hidden
@@ -37,9 +38,6 @@ from jupyter_mntrain.model.text.secrets import HIDDEN, has_hidden
 MOST_NAME_CHARACTERS = 128
 """It stands in every table and picture of the job."""
 FILES_LIMIT_BYTES = tunables.size("launch.files_limit_bytes")
-
-LONGEST_NAME_BYTES, LONGEST_PATH_BYTES = 255, 1024
-"""Of a file: the first is Linux's limit; a path lies in the attempt's directory."""
 
 CONDA, UV = "conda:", "uv:"
 """Begin the name of an environment as a job's interpreter."""
@@ -311,13 +309,10 @@ def _check_files(spec: JobSpec) -> None:
     paths = [PurePosixPath(name) for name in spec.files]
     folders = {folder for path in paths for folder in path.parents}
     for name, path in zip(spec.files, paths, strict=True):
-        is_long = len(name.encode()) > LONGEST_PATH_BYTES or any(
-            len(part.encode()) > LONGEST_NAME_BYTES for part in path.parts
-        )
-        if "\0" in name or is_long:
+        if "\0" in name or is_long(name):
             raise SpecError(
                 f"no file can have the name {name[:80]!r}",
-                fix=f"use a name of at most {LONGEST_NAME_BYTES} bytes, without a NUL character",
+                fix=f"use a name of at most {LONGEST_PART_BYTES} bytes, without a NUL character",
             )
         if path in folders and path != PurePosixPath():
             raise SpecError(

@@ -371,7 +371,7 @@ def _weights_digests(recipe: Recipe) -> dict[str, str]:
     if recipe.model.path is None:
         return {}
     directory = model_directory(recipe.model)
-    names = sorted(set(files_of(directory, lambda _files: ()).values()))
+    names = sorted(set(files_of(directory).values()))
     there = [one for one in names if (directory / one).is_file()]
     return {f"model's {one}": fingerprint(directory, [one]) for one in there}
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.forking.python import forking_python
 from tests.agent.live import LiveAgent, free_port
 
 
@@ -25,8 +26,10 @@ def new_agent(
         name = slot or f"node{len(agents) + 1}"
         address = next(loopback_addresses)
         port = 0 if slot else free_port(address)
-        agent = LiveAgent(name, address, port, tmp_path / name, cluster, is_slot=bool(slot))
-        agent.python = python or agent.python
+        own, is_slot = python or forking_python(), bool(slot)
+        agent = LiveAgent(
+            name, address, port, tmp_path / name, cluster, python=own, is_slot=is_slot
+        )
         agents.append(agent)
         return agent.start(*options, environment=environment)
 

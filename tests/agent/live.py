@@ -326,8 +326,8 @@ def two_agents(
     for number in (1, 2):
         name, address = f"node{number}", f"{network}.{number}"
         port = free_port(address)
-        made.append(LiveAgent(name, address, port, state / name, cluster))
-        made[-1].python = python or made[-1].python
+        own = python or forking_python()
+        made.append(LiveAgent(name, address, port, state / name, cluster, python=own))
     try:
         for agent, core in zip(made, cycle(os.sched_getaffinity(0)), strict=False):
             agent.start(core=core, environment=environment)

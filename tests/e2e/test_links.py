@@ -69,8 +69,9 @@ def test_each_direction_is_measured_and_kept_by_its_sender(driver: Host, mntrain
 def test_of_a_job_each_direction_is_divided_by_its_own_capacity_and_measuring_beside_it_is_told(
     driver: Host, mntrain: str
 ) -> None:
-    light = ("--python", forking_python())
-    job = ours(driver, mntrain, "launch", str(SCRIPT), *MEMBERS, *light)["job_id"]
+    job = ours(driver, mntrain, "launch", str(SCRIPT), *MEMBERS, "--python", forking_python())[
+        "job_id"
+    ]
 
     def summary() -> dict[str, Any]:
         found: dict[str, Any] = ours(driver, mntrain, "status", job)

@@ -30,7 +30,7 @@ from jupyter_mntrain.agent.failure.printed import (
 from jupyter_mntrain.agent.failure.stacks import crashed_thread, own_line
 from jupyter_mntrain.agent.failure.torchrun_log import Failure
 from jupyter_mntrain.model.failure.fixes import fix_of
-from jupyter_mntrain.model.failure.hypotheses import signal_name
+from jupyter_mntrain.model.failure.hypotheses import kind_of_signal, signal_name
 from jupyter_mntrain.model.failure.kind_groups import SYMPTOMS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -251,9 +251,8 @@ def of_signal(
         }[has_run_out]
         kind = Kind.OUT_OF_MEMORY if has_run_out else Kind.KILLED
         return Problem(kind=kind, cause=cause, fix=fix_of(kind), detail=detail)
-    is_asked = code in (-signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP)
-    kind = Kind.TERMINATED if is_asked else Kind.CRASHED
-    reason = "" if is_asked else abort_reason(lines)
+    kind = kind_of_signal(-code)
+    reason = abort_reason(lines) if kind is Kind.CRASHED else ""
     known = recognize(reason)
     # Only abort() is called because of what was printed; a lost connection is no crash.
     if reason and (code == -signal.SIGABRT or not (known and known.kind in SYMPTOMS)):

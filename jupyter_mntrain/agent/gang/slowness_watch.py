@@ -19,7 +19,7 @@ MOST_KEPT = tunables.count("slowness.kept")
 
 
 TIMES_CHANGED = 1.5
-"""A slow-down that is so many times worse or better is told anew."""
+"""A slow-down that is so many times worse or better is told again."""
 
 
 class SlownessWatch:

@@ -83,7 +83,7 @@ async def send_project(
                 await source.send(missing)
             count.more(len(missing))
 
-        bundles = by_size(sent, lambda one: one.size_bytes + FRAME_BYTES, PART_BYTES)
+        bundles = by_size(sent, source.bundled_bytes, PART_BYTES)
         all_or_error(await asyncio.gather(*map(some, bundles), return_exceptions=True))
         return Sent(client.node, len(sent), sum(one.size_bytes for one in sent))
 
@@ -108,14 +108,18 @@ class _Source:
                 return content
         raise _gone()
 
+    def bundled_bytes(self, missing: Missing) -> int:
+        """What a content takes of a request: all of one if it is sent by itself."""
+        size = missing.size_bytes + FRAME_BYTES
+        return size if self._is_here(missing.sha256) else max(size, PART_BYTES)
+
     async def send(self, missing: Sequence[Missing]) -> None:
-        """Send contents to a node: those of this machine in one request if they fit into it."""
-        if all(one.size_bytes <= PART_BYTES and self._is_here(one.sha256) for one in missing):
-            contents = [await self._whole(one) for one in missing]
-            await persist(lambda: missing[0].client.put_blobs(contents))
+        """Send contents to a node in one request, or one that fills it by itself part by part."""
+        if self.bundled_bytes(missing[0]) >= PART_BYTES:
+            await self._send_parts(missing[0])
             return
-        for one in missing:
-            await self._send_parts(one)
+        contents = [await self._whole(one) for one in missing]
+        await persist(lambda: missing[0].client.put_blobs(contents))
 
     async def _whole(self, missing: Missing) -> bytes:
         content = await self._part(missing.sha256, 0, None)

@@ -18,6 +18,7 @@ from msgspec import Meta
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.text.file_name import is_long
 from jupyter_mntrain.model.text.foreign import is_unicode
 
 PART_BYTES = tunables.size("projects.part_bytes")
@@ -27,10 +28,6 @@ MOST_FILES = tunables.count("projects.files")
 
 MOST_LEFT_OUT = 200
 """Names of ignored files that nodes are told."""
-
-LONGEST_PATH_BYTES = 1024
-LONGEST_PART_BYTES = 255
-"""Longest name on Linux file systems."""
 
 SHA256 = r"[0-9a-f]{64}"
 Sha256 = Annotated[str, Meta(pattern=f"^{SHA256}$")]
@@ -149,8 +146,7 @@ def _check_path(path: str) -> None:
     is_plain = str(pure) == path and path not in ("", ".") and not pure.is_absolute()
     if not is_plain or ".." in pure.parts or "\0" in path or not is_unicode(path):
         raise _refusal(f"{path!r} cannot be the path of a file in it")
-    is_long = len(path.encode()) > LONGEST_PATH_BYTES
-    if is_long or any(len(part.encode()) > LONGEST_PART_BYTES for part in pure.parts):
+    if is_long(path):
         raise _refusal(f"the path {path[:80]!r}… is too long")
 
 

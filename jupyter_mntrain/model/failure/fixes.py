@@ -291,7 +291,7 @@ SPECIAL: dict[tuple[Kind, str], str] = {
     (Kind.EXCEPTION, "exists"): "several ranks make it at once: os.makedirs(…, exist_ok=True), or "
     "have only rank 0 do it",
     (Kind.EXCEPTION, "data"): "check that file: its data is not as the script expects; if a data "
-    "set was changed since, load it anew: download_mode='force_redownload'",
+    "set was changed since, load it again: download_mode='force_redownload'",
     (Kind.EXCEPTION, "padding"): "have the script set tokenizer.pad_token = tokenizer.eos_token",
     (Kind.EXCEPTION, "no data"): "the data set is empty: check its path on that node, and what is "
     "filtered out",

@@ -106,9 +106,14 @@ def _ending(rank: RankStatus) -> tuple[Kind, str]:
         return Kind.ENDED_EARLY, "ended normally"
     if code > 0:
         return Kind.EXIT_CODE, f"ended with exit code {code}"
-    asked = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-    kind = Kind.TERMINATED if -code in asked else Kind.CRASHED
-    return Kind.KILLED if code == -signal.SIGKILL else kind, f"was killed by {signal_name(-code)}"
+    kind = Kind.KILLED if code == -signal.SIGKILL else kind_of_signal(-code)
+    return kind, f"was killed by {signal_name(-code)}"
+
+
+def kind_of_signal(number: int) -> Kind:
+    """Whether it asks a process to end, or says that it has crashed; SIGKILL is neither."""
+    is_asked = number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+    return Kind.TERMINATED if is_asked else Kind.CRASHED
 
 
 def signal_name(number: int) -> str:

@@ -111,7 +111,7 @@ def load_model(directory: Path) -> Any:
     if read_generation(directory):
         try:
             GenerationConfig.from_pretrained(directory, local_files_only=True)
-        except Exception as error:
+        except Exception as error:  # other people's files: transformers may raise anything
             raise unreadable(directory / GENERATION, error) from error
     listings = [one.listing for one in FORMATS if (directory / one.listing).is_file()]
     for one in listings:

@@ -57,7 +57,7 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
         tokenizer("a")  # a setting may be wrong that is only used now
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:
+    except BaseException as error:  # a panic of the library's Rust is no Exception
         named = [one for one in (*files, TOKENIZER_CONFIG) if (directory / one).is_file()]
         names = " and ".join(named or ["its tokenizer"])
         raise unreadable(directory / names, error, fix=f"copy {names} again") from error

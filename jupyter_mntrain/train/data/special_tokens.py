@@ -34,7 +34,7 @@ class SpecialTokens:
     ) -> None:
         self._tokenizer = tokenizer
         self.contents = frozenset({*special_tokens(tokenizer), *more})
-        # Only the library tokenizers' can be made anew: the few others keep what people wrote.
+        # Only the library tokenizers' can be made again: the few others keep what people wrote.
         self._sought = re.compile(_any_of(self.contents if splits and tokenizer.is_fast else ()))
         drawn = secrets.token_hex(8)
         self._stand_in, self._name = f"{drawn}p", f"{drawn}t"

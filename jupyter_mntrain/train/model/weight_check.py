@@ -46,7 +46,7 @@ def hold_against_config(directory: Path, config: Any, dtype: torch.dtype) -> lis
             file is not what was saved.
     """
     family = family_of(config.to_dict())
-    files = files_of(directory, lambda _files: ())
+    files = files_of(directory)
     for one in sorted(set(files.values())):
         refuse_lost_bytes(directory / one)
     heads, embeddings = (

@@ -160,7 +160,7 @@ def refuse_lost_bytes(path: Path) -> None:
 
 
 def files_of(
-    directory: Path, wanted: Callable[[Mapping[str, str]], Iterable[str]]
+    directory: Path, wanted: Callable[[Mapping[str, str]], Iterable[str]] = lambda _: ()
 ) -> dict[str, str]:
     """Map each tensor of a directory to its file.
 
@@ -168,7 +168,7 @@ def files_of(
     index not.
 
     Args:
-        wanted: picks the files that will be opened.
+        wanted: picks the files that will be opened; by default none is needed.
 
     Raises:
         RecipeError: the directory has no weights, or some of their files are missing.

@@ -1,8 +1,4 @@
-"""Verdicts on real ranks, of scripts without a Recorder: who failed, and how.
-
-Each way in which a process ends is seen through the real torchrun; where only what scripts do with
-it differs, a light one is enough.
-"""
+"""Verdicts on real ranks, of scripts without a Recorder: who failed, and how."""
 
 from __future__ import annotations
 
