@@ -29,8 +29,11 @@ PRE = (
 )
 HTML = f"{PRE}{{code}}</pre>"
 
-LONG_LINE = '<span style="white-space:pre-wrap;overflow-wrap:anywhere">{line}</span>'
-"""A sentence goes on in the next line of the page, a command that is copied in none."""
+LONG_LINE = (
+    '<span style="white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere">{line}</span>'
+)
+"""A sentence goes on in the next line of the page, a command that is copied in none. By itself
+JupyterLab would break words anywhere."""
 
 _DEFAULT = ColorTriplet(1, 2, 3)
 """Stands for the default color, which rich writes as black: unreadable on a dark page."""
