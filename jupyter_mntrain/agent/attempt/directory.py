@@ -99,6 +99,8 @@ class AttemptDirectory:
     _identity: KeeperIdentity | None = field(default=None, init=False, repr=False)
     _seen: Alive = field(default_factory=dict, init=False, repr=False)
     """Processes found so far: one that changed its environment is lost with the keeper above it."""
+    killed_s: float | None = field(default=None, init=False)
+    """When the agent first killed all of them, by the attempt's clock; ``None`` = it did not."""
 
     def prepare(
         self,
@@ -246,6 +248,7 @@ class AttemptDirectory:
         A process that forks meanwhile leaves a child behind: repeat until none is found.
         """
         found = self.alive()
+        self.killed_s = self.killed_s or self.clock()
         signal_all(found, signal.SIGKILL)
         return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Sequence
 
 import msgspec
@@ -13,10 +12,11 @@ from jupyter_mntrain.agent.attempt.directory import (
     KeeperStatus,
     oom_kills_since,
 )
-from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, Alive, describe
-from jupyter_mntrain.agent.failure.cause import explain, rank_ends
+from jupyter_mntrain.agent.attempt.processes import KILL_PATIENCE_S, describe
+from jupyter_mntrain.agent.failure.cause import explain
 from jupyter_mntrain.agent.failure.foreign_messages import recognize
 from jupyter_mntrain.agent.failure.stacks import last_line
+from jupyter_mntrain.agent.jobs.rank_processes import rank_downs
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -40,8 +40,6 @@ class AttemptEnd:
     def __init__(self, attempt: AttemptDirectory, gpus: GpuReader) -> None:
         self._attempt = attempt
         self._gpus = gpus
-        self._swept_s: float | None = None
-        """When its processes were first killed, by the attempt's clock."""
         self._sweep_until_s: float | None = None
         self._release_until_s: float | None = None
         self.is_forced = False
@@ -58,7 +56,7 @@ class AttemptEnd:
         """End the attempt without its keeper, which does not end it."""
         self.is_forced = True
         self._killed = self._killed or tuple(rank for rank, _ in self._attempt.living_ranks())
-        self._kill()
+        self._attempt.kill()
 
     def look(self, part: PartStatus, now_s: float) -> tuple[PartEvent, ...]:
         """The events that end the part; empty while processes remain or GPU memory is still held.
@@ -83,7 +81,13 @@ class AttemptEnd:
             for rank in (status.killed if status else self._killed)
             if part.state == "stopping"
         ]
-        downs = self._rank_ends(part, ended_s)
+        downs = rank_downs(
+            self._attempt,
+            [rank.rank for rank in part.ranks],
+            ended_s,
+            gone={rank.rank: (rank.ended_s, rank.exit_code) for rank in part.ranks if rank.ended_s},
+            has_run_out=self._has_run_out(),
+        )
         exited = Exited(
             time_s=ended_s,
             exit_code=status.exit_code if status else None,
@@ -94,35 +98,13 @@ class AttemptEnd:
 
     def _sweep(self, now_s: float) -> bool:
         """Kill what a killed keeper left behind. True once all is gone, or cannot be killed."""
-        alive = self._kill()
+        alive = self._attempt.kill()
         self._sweep_until_s = self._sweep_until_s or now_s + KILL_PATIENCE_S
         return not alive or now_s >= self._sweep_until_s
-
-    def _kill(self) -> Alive:
-        self._swept_s = self._swept_s or self._attempt.clock()
-        return self._attempt.kill()
 
     def _leftovers(self) -> tuple[Leftover, ...]:
         alive = [describe(pid) for pid in sorted(self._attempt.alive())]
         return msgspec.convert(alive, tuple[Leftover, ...])
-
-    def _rank_ends(self, part: PartStatus, ended_s: float) -> list[RankDown]:
-        """How each rank ended, by the attempt's clock, whatever state its part is in."""
-        ahead_s = self._ahead_s()
-        gone = {
-            rank.rank: (rank.ended_s - ahead_s, rank.exit_code)
-            for rank in part.ranks
-            if rank.ended_s
-        }
-        downs = rank_ends(
-            self._attempt.path,
-            [rank.rank for rank in part.ranks],
-            ended_s - ahead_s,
-            gone=gone,
-            has_run_out=self._has_run_out(),
-            swept_s=None if self._swept_s is None else self._swept_s - ahead_s,
-        )
-        return [_later(down, ahead_s) for down in downs]
 
     def _problem(
         self,
@@ -161,10 +143,6 @@ class AttemptEnd:
         count = oom_kills_since(self._attempt.identity)
         return None if count is None else count > 0
 
-    def _ahead_s(self) -> float:
-        """How far the attempt's clock is ahead of this machine's own, which torch's times use."""
-        return self._attempt.clock() - time.time()
-
     def _without_keeper(self, part: PartStatus, time_s: float) -> Problem:
         if part.state_problem is not None:
             cause = f"how its part ended is not known: {part.state_problem.cause}"
@@ -177,12 +155,3 @@ class AttemptEnd:
             kind = Kind.MACHINE_RESTARTED
             cause = "the machine was restarted while the job was running"
         return Problem(kind=kind, cause=cause, fix=fix_of(kind), time_s=time_s)
-
-
-def _later(down: RankDown, ahead_s: float) -> RankDown:
-    """The same end by the attempt's clock."""
-    time_s = None if down.time_s is None else down.time_s + ahead_s
-    problem = down.problem
-    if problem is not None and problem.time_s is not None:
-        problem = msgspec.structs.replace(problem, time_s=problem.time_s + ahead_s)
-    return msgspec.structs.replace(down, time_s=time_s, problem=problem)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time, unreaped_exit_code
 from jupyter_mntrain.agent.failure.cause import rank_ends
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.model.lifecycle.events import RankGone, RankUp
+from jupyter_mntrain.model.lifecycle.events import RankDown, RankGone, RankUp
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.telemetry.startup.exit_record import read_exits
 
@@ -51,6 +54,43 @@ class RankProcesses:
         now_s, code = self._attempt.clock(), unreaped_exit_code(pid)
         if code is None and (seen := read_exits(metrics_of(self._attempt.path)).get(pid)):
             code = seen.exit_code
-        downs = rank_ends(self._attempt.path, ranks, now_s, gone={rank: (now_s, code)})
+        downs = rank_downs(self._attempt, ranks, now_s, gone={rank: (now_s, code)})
         problem = next((one.problem for one in downs if one.rank == rank), None)
         return RankGone(rank=rank, time_s=now_s, exit_code=code, problem=problem)
+
+
+def rank_downs(
+    attempt: AttemptDirectory,
+    ranks: Sequence[Rank],
+    now_s: float,
+    *,
+    gone: Mapping[Rank, tuple[float, int | None]],
+    has_run_out: bool | None = None,
+) -> list[RankDown]:
+    """How ranks ended that the agent did not kill itself; all times are by the attempt's clock.
+
+    Args:
+        ranks: this node's, in local-rank order.
+        now_s: time of an end that nothing else tells.
+        gone: when the agent first missed a rank's process, and the exit code that it saw.
+        has_run_out: whether the kernel's OOM killer has been active; ``None`` = unknown.
+    """
+    ahead_s = attempt.clock() - time.time()  # of this machine's clock, which torch's times use
+    downs = rank_ends(
+        attempt.path,
+        ranks,
+        now_s - ahead_s,
+        gone={rank: (gone_s - ahead_s, code) for rank, (gone_s, code) in gone.items()},
+        has_run_out=has_run_out,
+        swept_s=None if attempt.killed_s is None else attempt.killed_s - ahead_s,
+    )
+    return [_later(down, ahead_s) for down in downs]
+
+
+def _later(down: RankDown, ahead_s: float) -> RankDown:
+    """The same end by the attempt's clock."""
+    time_s = None if down.time_s is None else down.time_s + ahead_s
+    problem = down.problem
+    if problem is not None and problem.time_s is not None:
+        problem = msgspec.structs.replace(problem, time_s=problem.time_s + ahead_s)
+    return msgspec.structs.replace(down, time_s=time_s, problem=problem)

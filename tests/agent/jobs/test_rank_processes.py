@@ -24,14 +24,16 @@ TRACEBACK = "Traceback (most recent call last):\nValueError: no label"
 
 
 @pytest.mark.parametrize(
-    ("status", "escaped", "printed", "code", "kind"),
+    ("status", "escaped", "printed", "is_swept", "code", "kind"),
     [
-        (0, None, "", 0, None),
-        (0, None, TRACEBACK, 0, Kind.TRACEBACK),
-        (3 << 8, None, "", 3, Kind.EXIT_CODE),
-        (1 << 8, NO_SPACE, "", 1, Kind.DISK_FULL),
-        (9, None, "", -9, Kind.KILLED),
-        (None, None, "", None, None),
+        (0, None, "", False, 0, None),
+        (0, None, TRACEBACK, False, 0, Kind.TRACEBACK),
+        (3 << 8, None, "", False, 3, Kind.EXIT_CODE),
+        (1 << 8, NO_SPACE, "", False, 1, Kind.DISK_FULL),
+        (9, None, "", False, -9, Kind.KILLED),
+        (9, None, "", True, -9, None),  # by the agent
+        (3 << 8, None, "", True, 3, Kind.EXIT_CODE),
+        (None, None, "", False, None, None),
     ],
 )
 def test_a_rank_that_has_gone_is_told_with_its_exit_code_and_why(
@@ -39,6 +41,7 @@ def test_a_rank_that_has_gone_is_told_with_its_exit_code_and_why(
     status: int | None,
     escaped: Raised | None,
     printed: str,
+    is_swept: bool,
     code: int | None,
     kind: Kind | None,
 ) -> None:
@@ -46,6 +49,9 @@ def test_a_rank_that_has_gone_is_told_with_its_exit_code_and_why(
     gone.wait()
     metrics = tmp_path / "metrics"
     metrics.mkdir()
+    attempt = AttemptDirectory(tmp_path, JobId("j"), 1)
+    if is_swept:
+        attempt.kill()
     now_s = time.monotonic()
     record = ExitRecord(pid=gone.pid, monotonic_s=now_s, is_over=escaped is not None)
     record = msgspec.structs.replace(record, escaped=escaped)
@@ -58,7 +64,7 @@ def test_a_rank_that_has_gone_is_told_with_its_exit_code_and_why(
     rank = RankStatus(rank=Rank(0), state="running", pid=gone.pid)
     part = PartStatus(node_id=NodeId("0" * 32), node="n", state="running", ranks=(rank,))
 
-    processes = RankProcesses(AttemptDirectory(tmp_path, JobId("j"), 1))
+    processes = RankProcesses(attempt)
     [event] = processes.look(part, now_s, may_begin=False)
     assert isinstance(event, RankGone)
     assert event.exit_code == code
