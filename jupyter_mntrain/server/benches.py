@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -91,14 +91,14 @@ class Benches:
         self._lock = threading.Lock()
         self._turns, self._name = turns, name
         self._reports = reports or NewestReports()
-        self._work: Future[None] = Future()
-        self._work.set_result(None)
-        self._state: BenchState | None = None
+        self._work: Future[BenchState] | None = None
+        self._doing = BenchState(is_running=True)
         self._is_canceled = threading.Event()
 
     def state(self) -> BenchState:
         """How far it is: at once if none runs, else after a moment."""
-        wait([self._work], ANSWER_S)
+        if self._work is not None:
+            wait([self._work], ANSWER_S)
         return self._now()
 
     def begin(self, cluster: Cluster, nodes: Sequence[str]) -> BenchState:
@@ -110,51 +110,51 @@ class Benches:
         """
         cluster.refuse_read_only()
         with self._lock:
-            if self._work.done():
+            if self._work is None or self._work.done():
                 _refuse_jobs(cluster, nodes)
                 self._is_canceled.clear()
-                self._state = BenchState(is_running=True, report=self._now().report)
+                self._doing = BenchState(is_running=True, report=self._last)
                 self._work = self._turns.submit(partial(self._run, cluster, nodes), self)
         return self._now()
 
     def cancel(self) -> BenchState:
         """End the one that runs, which deletes its job, or that waits for its turn."""
         with self._lock:
-            if self._work.cancel():
-                self._state = BenchState(report=self._now().report)
-            elif not self._work.done():
+            if self._work is not None and not self._work.cancel():
                 self._is_canceled.set()
         return self.state()
 
-    def _now(self) -> BenchState:
-        if self._state is None:
-            self._state = BenchState(report=self._reports.of(self._name))
-        return self._state
+    @cached_property
+    def _last(self) -> BenchReport | None:
+        return self._reports.of(self._name)
 
-    def _run(self, cluster: Cluster, nodes: Sequence[str]) -> None:
-        last = self._now().report
+    def _now(self) -> BenchState:
+        work = self._work
+        if work is None or work.cancelled():
+            return BenchState(report=self._last)
+        return work.result() if work.done() else self._doing
+
+    def _run(self, cluster: Cluster, nodes: Sequence[str]) -> BenchState:
         try:
             _refuse_jobs(cluster, nodes)  # it may have waited
             progress: Progress = self
             participants = cluster.participants(nodes, progress=progress)
             report = cluster.benchmark.run(participants, progress=progress)
         except _CanceledError:
-            self._state = BenchState(report=last)
-            return
+            return BenchState(report=self._last)
         except MntrainError as error:
-            self._state = BenchState(report=last, problem=error.problem)
-            return
+            return BenchState(report=self._last, problem=error.problem)
         if report.failure is not None:
-            self._state = BenchState(report=last, problem=report.failure)
-            return
-        self._state = BenchState(report=report)
+            return BenchState(report=self._last, problem=report.failure)
+        self._last = report
         self._reports.keep(self._name, report)
+        return BenchState(report=report)
 
     def report(self, what: str, done: int, total: int | None) -> None:
         """Take note of how far the benchmark is; once it is canceled, end it here."""
         if self._is_canceled.is_set():
             raise _CanceledError
-        self._state = msgspec.structs.replace(self._now(), doing=what, done=done, total=total)
+        self._doing = msgspec.structs.replace(self._doing, doing=what, done=done, total=total)
 
 
 def _refuse_jobs(cluster: Cluster, nodes: Sequence[str]) -> None:

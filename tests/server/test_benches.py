@@ -12,7 +12,7 @@ import pytest
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.doctor.benchmark import BenchReport
-from jupyter_mntrain.server.benches import Benches, NewestReports
+from jupyter_mntrain.server.benches import Benches, BenchState, NewestReports
 from jupyter_mntrain.server.long_works import LongWorks, WorkState, WorkTurns
 from tests.waiting import until
 
@@ -91,6 +91,17 @@ def test_one_that_is_canceled_ends_and_another_one_begins(
     cluster.may_end.set()
     until(lambda: benches.state().report == REPORT, "the second one")
     assert cluster.runs == 2
+
+
+def test_a_report_that_comes_late_does_not_bring_an_ended_one_back(
+    cluster: Any, make: Callable[..., Benches]
+) -> None:
+    benches = make()
+    cluster.may_end.set()
+    benches.begin(cluster, ())
+    until(lambda: benches.state().report == REPORT, "its end")
+    benches.report("measuring", 1, 2)
+    assert benches.state() == BenchState(report=REPORT)
 
 
 def test_beside_a_push_it_waits_and_can_be_canceled(

@@ -127,5 +127,6 @@ test('the server says what it knows of benchmarks, and refuses unknown nodes', a
   await execute(page, 'mntrain:bench', { nodes: ['nobody'] });
   const view = page.locator('.mnt-bench');
   await view.getByRole('button', { name: 'Run benchmark' }).click();
-  await expect(view.getByRole('alert')).toContainText('nobody');
+  await expect(view).toContainText('nobody');
+  await expect(view.getByRole('alert')).toBeVisible();
 });
