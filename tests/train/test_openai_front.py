@@ -16,6 +16,7 @@ from tornado.netutil import bind_sockets
 from tornado.web import Application, RequestHandler
 
 from jupyter_mntrain.train.answering.openai_front import front
+from jupyter_mntrain.train.answering.serving import known_fields
 
 NAME, DIRECTORY = "qwen-sft", "/data/run/served/j-1"
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -26,6 +27,10 @@ class _Behind(RequestHandler):
 
     async def post(self) -> None:
         asked = json.loads(self.request.body)
+        if unknown := asked.keys() - known_fields()[self.request.path]:
+            self.set_status(422)
+            self.finish({"detail": f"Unexpected fields in the request: {unknown}"})
+            return
         if asked.get("model") != DIRECTORY:
             self.set_status(400)
             self.finish({"detail": f"Server is pinned to '{DIRECTORY}'"})
@@ -57,7 +62,8 @@ def url() -> Iterator[str]:
         return f"http://127.0.0.1:{ports[-1]}"
 
     async def begin() -> None:
-        listen(front(NAME, DIRECTORY, listen(Application([(r".*", _Behind)]))))
+        behind = listen(Application([(r".*", _Behind)]))
+        listen(front(NAME, DIRECTORY, behind, known_fields()))
 
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -103,6 +109,7 @@ def test_a_stream_comes_in_pieces(client: openai.OpenAI) -> None:
     [
         ({"stream": True, "stream_options": {"include_usage": True}}, "text/event-stream"),
         ({"stream": False, "max_completion_tokens": 50}, "application/json"),
+        ({"min_p": 0.05, "top_k": 40, "repetition_penalty": 1.1, "x": {}}, "application/json"),
     ],
 )
 def test_what_open_webui_sends_is_answered(url: str, more: dict[str, Any], kind: str) -> None:

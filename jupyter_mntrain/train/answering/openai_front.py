@@ -2,14 +2,17 @@
 
 It lists one model by one name, where the server behind it lists the hub's cache (and fails without
 one) and takes only its directory's path; a name that is not served is refused as OpenAI refuses it.
-Nobody who asks can forge a turn: the server behind reads special tokens in messages as text
+A field that the server behind does not know is left out: it would refuse the whole request. Nobody
+who asks can forge a turn: the server behind reads special tokens in messages as text
 (:data:`SAFE`), and no request changes that.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
+from collections.abc import Mapping, Set
 from typing import Any, Final
 
 from tornado.httpclient import AsyncHTTPClient, HTTPError, HTTPRequest
@@ -19,6 +22,7 @@ from tornado.web import Application, RequestHandler
 
 from jupyter_mntrain.model import tunables
 
+LOGGER = logging.getLogger(__name__)
 ANSWER_S = tunables.seconds("train.serve_answer_timeout_s")
 LARGEST_BYTES = tunables.size("train.serve_request_bytes")
 OWNER: Final = "mntrain"
@@ -31,16 +35,19 @@ _HOP: Final = frozenset({"connection", "content-length", "transfer-encoding", "c
 """Headers of one connection, not of an answer."""
 
 
-def front(name: str, directory: str, behind: str) -> Application:
+def front(
+    name: str, directory: str, behind: str, fields: Mapping[str, Set[str]] | None = None
+) -> Application:
     """Make the application.
 
     Args:
         name: of the model, as clients see it.
         directory: as the server behind names it.
         behind: that server's URL, without a path.
+        fields: of requests, by path, that the server behind knows; of other paths, all.
     """
     model = {"id": name, "object": "model", "created": int(time.time()), "owned_by": OWNER}
-    told = {"model": model, "directory": directory, "behind": behind}
+    told = {"model": model, "directory": directory, "behind": behind, "fields": fields or {}}
     return Application(
         [
             (r"/(?:v1/)?models", _Models, told),
@@ -51,8 +58,10 @@ def front(name: str, directory: str, behind: str) -> Application:
 
 
 class _Handler(RequestHandler):
-    def initialize(self, model: dict[str, Any], directory: str, behind: str) -> None:
-        self.model, self.directory, self.behind = model, directory, behind
+    def initialize(
+        self, model: dict[str, Any], directory: str, behind: str, fields: Mapping[str, Set[str]]
+    ) -> None:
+        self.model, self.directory, self.behind, self.fields = model, directory, behind, fields
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Type", "application/json")
@@ -109,6 +118,10 @@ class _Passed(_Handler):
                 return
             if isinstance(given := asked.get(_TEMPLATE), dict):
                 asked[_TEMPLATE] = {key: one for key, one in given.items() if key not in _KEPT}
+            if unknown := asked.keys() - self.fields.get(self.request.path, asked.keys()):
+                left_out = ", ".join(sorted(map(repr, unknown)))
+                LOGGER.warning("not known by transformers serve, left out: %s", left_out)
+                asked = {key: one for key, one in asked.items() if key not in unknown}
             # OpenAI's default; the server behind streams responses that do not say.
             body = json.dumps({"stream": False, **asked, "model": self.directory}).encode()
         await self._pass(body)

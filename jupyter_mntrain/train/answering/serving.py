@@ -19,10 +19,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -111,7 +111,7 @@ def serve(
         while not _answers(behind):
             _refuse_ended(server)
             time.sleep(LOOK_EVERY_S)
-        app = front(name, str(directory), f"http://{LOOPBACK}:{behind}")
+        app = front(name, str(directory), f"http://{LOOPBACK}:{behind}", known_fields())
         asyncio.run(_serve(app, address, port, partial(_tell, server, progress)))
     finally:
         server.terminate()
@@ -119,6 +119,25 @@ def serve(
             server.wait(END_S)
         except subprocess.TimeoutExpired:
             server.kill()
+
+
+def known_fields() -> dict[str, frozenset[str]]:
+    """Fields of requests that ``transformers serve`` takes, by path; none where it does not say."""
+    with suppress(ImportError, AttributeError):
+        from transformers.cli.serving.chat_completion import ChatCompletionHandler
+        from transformers.cli.serving.completion import CompletionHandler
+        from transformers.cli.serving.response import ResponseHandler
+
+        handlers: dict[str, Any] = {
+            "/v1/chat/completions": ChatCompletionHandler,
+            "/v1/completions": CompletionHandler,
+            "/v1/responses": ResponseHandler,
+        }
+        return {
+            path: frozenset(handler._valid_params_class.__mutable_keys__)  # noqa: SLF001
+            for path, handler in handlers.items()
+        }
+    return {}
 
 
 async def _serve(
