@@ -31,6 +31,7 @@ from jupyter_mntrain.train.model.putting_off import WeightGradients
 from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.runtime import most_held
+from tests.searches import pairs
 
 VOCABULARY = 512
 SMALL = (
@@ -275,9 +276,10 @@ def test_the_optimizers_float32_copies_take_the_place_of_activations(
     assert copies == 0 or values * 4 * copies > estimate.activations + estimate.loss
 
 
-@pytest.mark.parametrize("checkpointing", ["none", "full"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("preset", ["llama-tiny", "qwen3-tiny"])
+@pytest.mark.parametrize(
+    ("preset", "dtype", "checkpointing"),
+    pairs(["llama-tiny", "qwen3-tiny"], ["float32", "bfloat16"], ["none", "full"]),
+)
 def test_what_is_put_off_is_exact(preset: str, dtype: str, checkpointing: str) -> None:
     recipe, shape, module, stage = built(
         *(f"model.preset={preset}", f"model.dtype={dtype}", "memory.loss=plain"),

@@ -35,12 +35,17 @@ SHORT = 8
 """Tokens that a model was first trained with; some documents are longer, some are not."""
 PACKED = ((13, 7), (20,), (3, 8, 9))
 LENGTH = 20
+UNLIKE = ("gemma3_text", "gpt_neox", "llama", "phi3", "smollm3")
+"""By layer, a part of each head, all of it, with long texts' own factors, in some layers only."""
 
 
 def those_that(*kinds: str) -> pytest.MarkDecorator:
-    """Every family, with each kind of rotations that transformers lets it have."""
+    """Families that rotate unlike each other, on request all of them, with each kind of rotations
+    that transformers lets them have.
+    """
     lacks = {"gpt2": {"dynamic", "longrope"}, "phi3": {"dynamic"}}
-    every = [(one, kind) for one in families() for kind in kinds if kind not in lacks.get(one, ())]
+    tried = families() if runs_all() else UNLIKE
+    every = [(one, kind) for one in tried for kind in kinds if kind not in lacks.get(one, ())]
     return pytest.mark.parametrize(("family", "kind"), every)
 
 
