@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NoReturn, TypeVar
@@ -51,6 +52,8 @@ class Parser(argparse.ArgumentParser):
         self.flags: set[str] = set()
         self.positionals: list[Completion | None] = []
         """The kind of each positional, in order."""
+        self.takes_arguments = False
+        """Whether those of a script may follow, after ``--``."""
         self.option("--help", "-h", action=_Help, nargs=0, help="show this help")
 
     def option(self, *names: str, completes: Completion | None = None, **settings: Any) -> None:
@@ -91,7 +94,7 @@ class Parser(argparse.ArgumentParser):
             self.usage = self.usage or self.format_usage().partition(" ")[2].replace("%", "%%")
         args, rest = parse(words, namespace)
         if rest:
-            raise self._unknown(rest[0])
+            raise self._unknown(rest[0], words)
         return args
 
     @property
@@ -113,12 +116,36 @@ class Parser(argparse.ArgumentParser):
             else:
                 yield from (word, value)
 
-    def _unknown(self, word: str) -> SpecError:
+    def _unknown(self, word: str, words: Sequence[str]) -> SpecError:
+        usual = self._with_dashes(words) or self._see_help()
         if not word.startswith("-"):
-            return bad_command(f"{shortened(word)!r} is not expected here", fix=self._see_help())
+            return bad_command(f"{shortened(word)!r} is not expected here", fix=usual)
         name = word.partition("=")[0]
-        fix = use_nearest(name, [*self.flags, *self.value_options], self._see_help())
+        fix = use_nearest(name, [*self.flags, *self.value_options], usual)
         return bad_command(f"no such option {shortened(name)!r}", fix=fix)
+
+    def _with_dashes(self, words: Sequence[str]) -> str:
+        """How to write a script's own arguments; empty where there are none."""
+        todo, own, theirs = list(words), list[str](), list[str]()
+        has_target = False
+        while todo and self.takes_arguments:
+            word = todo.pop(0)
+            name, _, value = word.partition("=")
+            if name in self.flags | self.value_options.keys():
+                own.append(word)
+                has_target = has_target or name == "--module"
+                if name in self.value_options and not value:
+                    own += todo[:1]
+                    del todo[:1]
+            elif has_target:
+                theirs.append(word)
+            elif word.startswith("-") or word.endswith(".toml"):
+                return ""  # there is no script that it could be for
+            else:
+                own.append(word)
+                has_target = True
+        line = shlex.join([*own, "--", *theirs])
+        return f"a script's own arguments go after --: {self.prog} {line}" if theirs else ""
 
     def error(self, message: str) -> NoReturn:
         said = message.removeprefix("argument ").replace(NO_VALUE, "its value is missing")

@@ -114,6 +114,7 @@ def verb_parser(verb: Verb, program: str, words: Sequence[str] = ()) -> Parser:
         parser = menu_parser(name, sentence, listed, "action")
     else:
         parser = Parser(name, sentence)
+        parser.takes_arguments = verb.takes_cell or verb.takes_arguments
         verb.add_arguments(parser)
         verb.add_chosen_arguments(parser, words)
     if verb.uses_cluster:

@@ -124,6 +124,28 @@ def test_a_misspelled_option_is_answered_with_the_one_it_resembles(
     assert says(fix, refused(parser, f"a.toml {word}").problem.fix)
 
 
+@pytest.mark.wording
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("a.py conf.py --lr=3 --size 4", "a.py -- conf.py --lr=3 --size 4"),
+        ("--steps 2 a.py x --wait -m y z", "--steps 2 a.py --wait -m y -- x z"),
+    ],
+)
+def test_a_script_s_own_arguments_are_led_behind_the_dashes(
+    parser: Parser, line: str, fix: str
+) -> None:
+    parser.takes_arguments = True
+    expected = f"a script's own arguments go after --: mntrain try {fix}"
+    assert refused(parser, line).problem.fix == expected
+
+
+@pytest.mark.parametrize("line", ["--xyzzy 3 a.py", "a.toml train.steps=3"])
+def test_what_is_no_script_s_is_not(parser: Parser, line: str) -> None:
+    parser.takes_arguments = True
+    assert says("see mntrain try --help", refused(parser, line).problem.fix)
+
+
 @pytest.mark.parametrize("word", ["--help", "-h"])
 def test_help_is_raised_with_its_text(
     parser: Parser, word: str, capsys: pytest.CaptureFixture[str]
