@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
+import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.text.brief import some_of
 
 
 def problem_text(
@@ -18,3 +22,16 @@ def problem_text(
     text = Text(f"{mark} ", style=style)
     text.append(f"{before}{problem.headline}", style="bold default")
     return text.append(f" {problem.fix_line}", style="default") if problem.fix else text
+
+
+def warning_texts(notes: Iterable[Problem]) -> Iterator[Text]:
+    """A line for each; what is the same on several nodes is said once, with their names."""
+    nodes: dict[Problem, list[str]] = {}
+    for note in notes:
+        nodes.setdefault(msgspec.structs.replace(note, node=None, time_s=None), []).append(
+            note.node or ""
+        )
+    for note, names in nodes.items():
+        where = some_of(list(filter(None, dict.fromkeys(names))))
+        told = msgspec.structs.replace(note, node=where or None)
+        yield problem_text(told, mark="⚠", style="yellow")

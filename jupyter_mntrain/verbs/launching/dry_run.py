@@ -16,7 +16,7 @@ from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.foreign import escaped_shell, shown_name
 from jupyter_mntrain.model.text.secrets import HIDDEN, shown, shown_words
-from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.show.problems import warning_texts
 from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.show.tables._plain import folding
 from jupyter_mntrain.show.tables.doctor import doctor_table
@@ -62,7 +62,7 @@ def dry_run_outcome(built: Built, now_s: float, *, is_examined: bool = False) ->
     notes = (*built.said, *built.left_out, *sent, *hardware_notes(built, now_s))
     if notes:
         data["warnings"] = msgspec.to_builtins(notes)
-        shown += [problem_text(one, mark="⚠", style="yellow") for one in notes]
+        shown += warning_texts(notes)
     if recipe is not None:
         expected = built.expected()
         memory = built.memory(expected)

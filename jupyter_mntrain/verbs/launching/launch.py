@@ -18,7 +18,7 @@ from jupyter_mntrain.model.whereabouts import user_name
 from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.software.versions import version_notes
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.show.problems import warning_texts
 from jupyter_mntrain.show.tables.plans.plan import plan_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.allocations.launch_on import launch_on
@@ -168,8 +168,8 @@ def launch_built(
     hardware = hardware_notes(built, context.clock())
     told = (*notes, *built.said, *built.left_out, *sent, *_version_notes(built), *hardware, *memory)
     said = [note for note in told if note is not None]
-    for note in said:
-        context.screen.say(problem_text(note, mark="⚠", style="yellow"))
+    for text in warning_texts(said):
+        context.screen.say(text)
     if built.sent_line:
         context.screen.say(Text(f"sending {built.sent_line}", style="dim"))
     found: list[Problem] = []
@@ -184,8 +184,8 @@ def launch_built(
                 on_note=found.append,
             )
     finally:
-        for note in found:
-            context.screen.say(problem_text(note, mark="⚠", style="yellow"))
+        for text in warning_texts(found):
+            context.screen.say(text)
     said += found
     context.screen.say(started_line(job, built.workload))
     view = job.view()

@@ -16,7 +16,7 @@ from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.prediction.known_speeds import NOTHING, KnownSpeeds
 from jupyter_mntrain.recipe.devices.settled import PLANNED
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.show.problems import warning_texts
 from jupyter_mntrain.show.tables.plans.plan import plan_view
 from jupyter_mntrain.show.tables.plans.step_bars import StepBars
 from jupyter_mntrain.verbs.context import Context
@@ -56,8 +56,8 @@ class PlanVerb(Verb):
             if args.target is None and context.cell is None:
                 args.target = job.id
         built = build_spec(context, args)
-        for note in built.said:
-            context.screen.say(problem_text(note, mark="⚠", style="yellow"))
+        for text in warning_texts(built.said):
+            context.screen.say(text)
         found = built.plan(known=known, advises=True)
         picture = _draw(found) if context.screen.in_background and not args.json else None
         bars = None if picture else StepBars(PREDICTED, found.spans, found.names)
