@@ -16,6 +16,7 @@ CONFIG: Final = "config.json"
 ADAPTER_CONFIG: Final = "adapter_config.json"
 GENERATION: Final = "generation_config.json"
 TOKENIZER: Final = "tokenizer.json"
+TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 TOKENIZERS: Final = ((TOKENIZER,), ("tokenizer.model",), ("vocab.json", "merges.txt"))
 """Files of a tokenizer; transformers converts the others into the first."""
 

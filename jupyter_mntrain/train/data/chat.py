@@ -7,12 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from jinja2 import TemplateSyntaxError
+from jinja2 import TemplateSyntaxError, UndefinedError
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.families.directories import unreadable
+from jupyter_mntrain.recipe.families.directories import TOKENIZER_CONFIG, unreadable
 from jupyter_mntrain.recipe.parts.data import ANSWERS, DataSection
 from jupyter_mntrain.train.data.bad_rows import RowError
 from jupyter_mntrain.train.data.conversations import WEIGHT, Message, Tool
@@ -142,8 +142,18 @@ class ChatWriter:
             # A template is other people's code and may raise anything.
             what, why = "the chat template rejects it", f": {error}"
             fix = "fix that conversation, or set another data.chat_template"
+            if isinstance(error, UndefinedError) and (lacking := self._lacking_token):
+                what, why = f"the chat template writes {lacking}, which the tokenizer lacks", ""
+                fix = f"set {lacking} in {TOKENIZER_CONFIG}, or another data.chat_template"
             raise RowError(where, what, detail=why, fix=fix) from error
         return str(written)
+
+    @property
+    def _lacking_token(self) -> str | None:
+        """A special token that the template has a variable for, and the tokenizer has none."""
+        names = self._tokenizer.SPECIAL_TOKENS_ATTRIBUTES
+        lacking = (one for one in names if one not in self._tokenizer.special_tokens_map)
+        return next((one for one in lacking if one in self.template), None)
 
     @cached_property
     def opening(self) -> str:

@@ -20,6 +20,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.recipe.families.directories import (
     CONFIG,
+    TOKENIZER_CONFIG,
     TOKENIZERS,
     read_object,
     tokenizer_files,
@@ -28,7 +29,6 @@ from jupyter_mntrain.recipe.families.directories import (
 from jupyter_mntrain.train.data.chat import read_template, refuse_broken
 
 SENTENCEPIECE, (VOCABULARY, MERGES) = TOKENIZERS[1][0], TOKENIZERS[2]
-TOKENIZER_CONFIG: Final = "tokenizer_config.json"
 TEMPLATE: Final = "chat_template.jinja"
 
 _BESIDE: Final = (*(CONFIG, TOKENIZER_CONFIG, "special_tokens_map.json", "added_tokens.json"),)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
@@ -224,6 +225,15 @@ def test_a_template_that_rewrites_what_was_said_is_refused(
         RecipeError, match=wording("line 7: the chat template rejects it: no system")
     ):
         broken.write(ASKED, "line 7")
+
+
+def test_a_template_that_writes_a_token_that_is_lacking_names_it_and_its_file() -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
+    template = "{% for m in messages %}{{ m['content'] + eos_token }}{% endfor %}"
+    writer = ChatWriter(tokenizer, template, answers_only=True)
+    with pytest.raises(RecipeError, match=wording("writes eos_token, which the tok")) as caught:
+        writer.write(ASKED, "line 7")
+    assert "tokenizer_config.json" in str(caught.value.problem.fix)
 
 
 def test_the_loss_counts_on_answers_alone_when_asked(data: Path, tokens: Tokens) -> None:
