@@ -17,6 +17,7 @@ from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.plan.prediction.traffic import shard_bytes
 from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.families import family_of, normal
+from jupyter_mntrain.recipe.families.directories import CONFIG
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import check
@@ -317,7 +318,7 @@ def refuse_unfit(recipe: Recipe, config: Any) -> None:
     length, most = recipe.data.sequence_length, fields["max_position_embeddings"]
     if length > most:
         cause = f"data.sequence_length = {length}: the model has learned {most} positions"
-        raise RecipeError(cause, fix=f"use at most {most}")
+        raise RecipeError(f"{cause}, by its {CONFIG}", fix=f"use at most {most}")
 
 
 def _read(
