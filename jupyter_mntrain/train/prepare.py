@@ -17,7 +17,7 @@ from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.plan.prediction.traffic import shard_bytes
 from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.families import family_of, normal
-from jupyter_mntrain.recipe.families.directories import CONFIG
+from jupyter_mntrain.recipe.families.directories import CONFIG, listed_ends
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import check
@@ -332,8 +332,7 @@ def _read(
         tokens = trained_tokens(corpus, section, added=added, progress=progress)
         config = config or read_config(recipe.model, tokens.vocabulary_size)
     else:
-        end = config.eos_token_id
-        end = end[0] if isinstance(end, list) else end
+        end = next(iter(listed_ends(config.eos_token_id)), None)
         directory = model_directory(recipe.model)
         tokens = model_tokens(corpus, section, directory, end, added=added, progress=progress)
     evaluated = None

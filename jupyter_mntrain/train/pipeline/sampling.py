@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families.directories import listed_ends
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import ChatWriter
@@ -128,12 +129,12 @@ class TextSampler:
         return written
 
 
-def ends_of(eos_token_id: int | Sequence[int] | None, tokens: Tokens) -> frozenset[int]:
+def ends_of(eos_token_id: int | list[int] | None, tokens: Tokens) -> frozenset[int]:
     """Collect the token ids that end a text.
 
     Args:
         eos_token_id: from the model's config.
     """
-    named = eos_token_id if isinstance(eos_token_id, Sequence) else [eos_token_id]
-    known = [*named, tokens.tokenizer.eos_token_id]
-    return frozenset(one for one in known if one is not None)
+    return frozenset(
+        one for named in (eos_token_id, tokens.tokenizer.eos_token_id) for one in listed_ends(named)
+    )

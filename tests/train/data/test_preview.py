@@ -10,18 +10,21 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from tokenizers import decoders
-from transformers import PreTrainedTokenizerBase
+from transformers import LlamaConfig, PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.records.sequences import MOST_LINES, ShownSequence
 from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.preview import Preview
 from jupyter_mntrain.train.data.sequences import rows_of
 from jupyter_mntrain.train.data.tokens import Tokens, model_tokens
+from jupyter_mntrain.train.prepare import preview
 from tests.train.data.test_special_tokens import bytes_, wrapped
 
 
@@ -157,3 +160,17 @@ def test_long_sequences_are_shown_in_little_room() -> None:
 def test_a_character_of_several_tokens_is_whole() -> None:
     (one,) = shown(tokens_of(["Zoë 🙂 </s>"]), 20, "none")
     assert one.lines()[0] == "Zoë 🙂 ⟨</s>⟩"
+
+
+@pytest.mark.parametrize(("end", "tokens"), [([], 10), (None, 10), (5, 12), ([6, 5], 12)])
+def test_each_text_ends_with_a_token_if_the_config_has_one(
+    end: Any, tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    model, text = tmp_path / "model", tmp_path / "text.jsonl"
+    LlamaConfig(vocab_size=300, eos_token_id=end).save_pretrained(model)
+    TOKENIZER.save_pretrained(model)
+    text.write_text('{"text": "abcdef"}\n{"text": "ghijkl"}')
+    changes = [f'model.path="{model}"', f'data.source="{text}"', "data.sequence_length=8"]
+    sequences = preview(parse_recipe("", [*changes, "data.packing=best-fit"])).sequences
+    assert sum(one.tokens for one in sequences) == tokens
