@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from jinja2 import TemplateSyntaxError, UndefinedError
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.chat_template_utils import render_jinja_template
 
+from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.families.directories import TOKENIZER_CONFIG, unreadable
 from jupyter_mntrain.recipe.parts.data import ANSWERS, DataSection
@@ -30,6 +34,14 @@ CHATML = (
 """For models without a template. An answer ends with the model's own end of text, so that servers
 know when to stop and users never see a marker that is not a token.
 """
+
+DAY: Final = datetime(2024, 7, 26, tzinfo=UTC)
+"""Written in training by templates that write today's date: a run is the same on all nodes, after
+a restart and next week. Llama's templates fall back to this one where nothing tells the day.
+"""
+TODAY: Final = "strftime_now"
+"""What templates call for the date, and transformers has."""
+_TODAY: Final = re.compile(rf"""{TODAY}\(\s*(["'])(.*?)\1\s*\)""")
 
 _PLACE = "mntrain-answer"
 """Stands for an answer whose place is looked for."""
@@ -67,6 +79,7 @@ class ChatWriter:
         tokenizer: supplies the special tokens.
         template: overrides the tokenizer's own; without either, ChatML is used.
         splits_special: read special tokens in messages as text.
+        day: that the template writes as today's; ``None`` = today.
     """
 
     def __init__(
@@ -76,11 +89,29 @@ class ChatWriter:
         *,
         answers_only: bool,
         splits_special: bool = True,
+        day: datetime | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self.template = template or tokenizer.chat_template or _chatml(tokenizer)
+        self._day = day
         self._marks = answers_only
         self._splits = splits_special
+
+    @cached_property
+    def dated(self) -> str:
+        """The template with its day.
+
+        Raises:
+            RecipeError: it asks for the day in a way that is not known.
+        """
+        if (day := self._day) is None:
+            return self.template
+        dated = _TODAY.sub(lambda found: json.dumps(day.strftime(found[2])), self.template)
+        if f"{TODAY}(" in dated:
+            cause = f"the chat template calls {TODAY} with what is no text in quotes"
+            fix = "write the format there, or set another data.chat_template"
+            raise RecipeError(cause, fix=fix)
+        return dated
 
     def write(
         self, messages: Sequence[Message], where: str, tools: Sequence[Tool] | None = None
@@ -134,7 +165,7 @@ class ChatWriter:
             written = self._tokenizer.apply_chat_template(
                 [dict(message) for message in messages],
                 tools=None if tools is None else [dict(tool) for tool in tools],
-                chat_template=self.template,
+                chat_template=self.dated,
                 tokenize=False,
                 add_generation_prompt=asks,
             )

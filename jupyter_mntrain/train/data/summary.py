@@ -11,6 +11,7 @@ from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.model.text.foreign import shown
 from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.train.data.chat import DAY, TODAY
 from jupyter_mntrain.train.data.encoding.reading import ReadCounts
 from jupyter_mntrain.train.data.sequences import Rows
 from jupyter_mntrain.train.data.tokens import Tokens
@@ -77,6 +78,8 @@ def _changes(section: DataSection, tokens: Sequence[Tokens], counts: ReadCounts)
             f"{long:,} documents are longer than a sequence, "
             f"up to {int(pairs.max()) + 1:,} tokens: {_LONG[section.too_long]}"
         )
+    if any(TODAY in (one.template or "") for one in tokens):
+        yield f"the chat template writes today's date: in training it is always {DAY:%d %B %Y}"
     if counts.split:
         yield f"{counts.split:,} conversations longer than a sequence were split between turns"
     if counts.special:

@@ -23,7 +23,7 @@ from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.recipe.families.directories import lacking_tokenizer
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.data.chat import ChatWriter, template_of
+from jupyter_mntrain.train.data.chat import DAY, ChatWriter, template_of
 from jupyter_mntrain.train.data.corpus import Corpus
 from jupyter_mntrain.train.data.encoding.encoder import ANSWERED, COUNTS, ENDS, IDS, Encoder
 from jupyter_mntrain.train.data.encoding.reading import NO_COUNTS, ReadCounts, Reading, fitting
@@ -114,8 +114,10 @@ def trained_tokens(
     cache = _cache_directory() if cache is None else cache
     size = section.vocabulary_size
     untrained = untrained_tokenizer()
-    writer = ChatWriter(untrained, template_of(section), answers_only=False, splits_special=False)
-    template = writer.template if section.format == "chat" else ""
+    writer = ChatWriter(
+        *(untrained, template_of(section)), answers_only=False, splits_special=False, day=DAY
+    )
+    template = writer.dated if section.format == "chat" else ""
     key = _digest(_FORMAT, corpus.digest, _policy(section), str(size), template)
     path = cache / f"tokenizer-{key[:32]}.json"
     with _locked(path, progress):
@@ -242,7 +244,9 @@ def _encoded(
 ) -> Tokens:
     is_chat, splits = section.format == "chat", section.split_special_tokens
     marks = is_chat and section.answers_only
-    writer = ChatWriter(tokenizer, template_of(section), answers_only=marks, splits_special=splits)
+    writer = ChatWriter(
+        *(tokenizer, template_of(section)), answers_only=marks, splits_special=splits, day=DAY
+    )
     special = writer.special if is_chat else SpecialTokens(tokenizer, splits=splits)
     template = writer.template if is_chat else None
     # The template already begins and ends a conversation.
@@ -250,8 +254,8 @@ def _encoded(
     # A template writes some of these.
     named = "" if template is None else repr(sorted(tokenizer.special_tokens_map.items()))
     digest = _digest(
-        *(_FORMAT, special.whole.to_str(), f"{begin} {end}", template or "", str(marks)),
-        *(str(splits), named),
+        *(_FORMAT, special.whole.to_str(), f"{begin} {end}"),
+        *(writer.dated if is_chat else "", str(marks), str(splits), named),
     )
     read = (corpus.digest, _policy(section), _split(section), _READING)
     folder = cache / f"tokens-{_digest(*read, digest)[:32]}"

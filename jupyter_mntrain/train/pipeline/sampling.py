@@ -15,7 +15,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families.directories import listed_ends
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.data.chat import ChatWriter
+from jupyter_mntrain.train.data.chat import DAY, ChatWriter
 from jupyter_mntrain.train.data.tokens import Tokens, text_ids
 from jupyter_mntrain.train.pipeline.forwards import Forwards
 
@@ -45,7 +45,9 @@ def read_prompts(recipe: Recipe, tokens: Tokens, vocabulary_size: int) -> tuple[
         RecipeError: a prompt is too long, has no tokens, or the chat template rejects it.
     """
     tokenizer, splits = tokens.tokenizer, recipe.data.split_special_tokens
-    writer = ChatWriter(tokenizer, tokens.template, answers_only=False, splits_special=splits)
+    writer = ChatWriter(
+        *(tokenizer, tokens.template), answers_only=False, splits_special=splits, day=DAY
+    )
     found = []
     for number, text in enumerate(recipe.evaluation.prompts):
         where = f"evaluation.prompts[{number}]"

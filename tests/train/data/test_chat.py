@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedToken
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train.data.batches import sample_of
-from jupyter_mntrain.train.data.chat import CHATML, ChatWriter
+from jupyter_mntrain.train.data.chat import CHATML, DAY, ChatWriter
 from jupyter_mntrain.train.data.conversations import messages_of, tools_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.sequences import NOT_COUNTED, rows_of
@@ -234,6 +235,25 @@ def test_a_template_that_writes_a_token_that_is_lacking_names_it_and_its_file() 
     with pytest.raises(RecipeError, match=wording("writes eos_token, which the tok")) as caught:
         writer.write(ASKED, "line 7")
     assert "tokenizer_config.json" in str(caught.value.problem.fix)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"), [("llama3_2", "Today Date: 26 Jul 2024\n"), ("smollm3", "26 July 2024\n")]
+)
+def test_in_training_it_is_the_same_day_on_every_node(
+    name: str, written: str, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    template = (TEMPLATES / f"{name}.jinja").read_text()
+    texts = [
+        ChatWriter(tokenizer, template, answers_only=False, day=day).write(ASKED, "").text
+        for day in (DAY, datetime(1999, 12, 31, tzinfo=UTC), None)
+    ]
+    assert written in texts[0]
+    assert ChatWriter(tokenizer, template, answers_only=False, day=DAY).template == template
+    assert len({*texts}) == 3, "today's is another one"
+    unknown = template.replace('("%d', '(1 and "%d')
+    with pytest.raises(RecipeError, match=wording("calls strftime_now with")):
+        assert ChatWriter(tokenizer, unknown, answers_only=False, day=DAY).dated
 
 
 def test_the_loss_counts_on_answers_alone_when_asked(data: Path, tokens: Tokens) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders
 from transformers import LlamaConfig, PreTrainedTokenizerBase
 
-from jupyter_mntrain.model.records.sequences import MOST_LINES, ShownSequence
+from jupyter_mntrain.model.records.sequences import MOST_LINES, DataPreview, ShownSequence
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS
@@ -167,10 +167,31 @@ def test_each_text_ends_with_a_token_if_the_config_has_one(
     end: Any, tokens: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    model, text = tmp_path / "model", tmp_path / "text.jsonl"
+    seen = previewed(
+        tmp_path, end, [{"text": "abcdef"}, {"text": "ghijkl"}], "data.sequence_length=8"
+    )
+    assert sum(one.tokens for one in seen.sequences) == tokens
+
+
+def test_the_day_that_a_template_writes_is_said_and_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "day.jinja").write_text(
+        "{{ strftime_now('%d.%m.%Y') }}{% for m in messages %}{{ m.content }}{% endfor %}"
+    )
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    changes = ("data.format=chat", f'data.chat_template="{tmp_path / "day.jinja"}"')
+    seen = previewed(tmp_path, 5, [{"messages": said}], *changes, "data.sequence_length=16")
+    assert any("26 July 2024" in line for line in seen.summary)
+    assert "".join(text for text, _ in seen.sequences[0].marked()).startswith("26.07.2024a")
+
+
+def previewed(folder: Path, end: Any, rows: Sequence[Any], *changes: str) -> DataPreview:
+    """Of a model whose texts end with this id."""
+    data, model = folder / "rows.jsonl", folder / "model"
+    data.write_text("\n".join(map(json.dumps, rows)))
     LlamaConfig(vocab_size=300, eos_token_id=end).save_pretrained(model)
     TOKENIZER.save_pretrained(model)
-    text.write_text('{"text": "abcdef"}\n{"text": "ghijkl"}')
-    changes = [f'model.path="{model}"', f'data.source="{text}"', "data.sequence_length=8"]
-    sequences = preview(parse_recipe("", [*changes, "data.packing=best-fit"])).sequences
-    assert sum(one.tokens for one in sequences) == tokens
+    usual = [f'model.path="{model}"', f'data.source="{data}"', "data.packing=best-fit"]
+    return preview(parse_recipe("", [*usual, *changes]))
