@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id, snapshot
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate, shown_bytes
 from jupyter_mntrain.recipe.families import (
@@ -19,8 +19,9 @@ from jupyter_mntrain.recipe.families import (
     normal,
     parameters,
     shape_of,
+    wrong_count,
 )
-from jupyter_mntrain.recipe.families.directories import CONFIG, refuse_directory
+from jupyter_mntrain.recipe.families.directories import CONFIG, read_object, refuse_directory
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.memory import StageShape, fitting_loss, memory_estimate
 from jupyter_mntrain.recipe.orders.counts import counts_without_links
@@ -32,10 +33,6 @@ from jupyter_mntrain.recipe.sections import Recipe
 Config = Mapping[str, Any]
 """Fields of a Hugging Face ``config.json``."""
 
-_NEEDED = (
-    *("num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads"),
-    "vocab_size",
-)
 _KEEP_ALL: frozenset[ScheduleName] = frozenset({"gpipe", "looped-bfs"})
 
 
@@ -101,13 +98,10 @@ def model_config(recipe: Recipe) -> Config | None:
         size = recipe.data.vocabulary_size + len(recipe.tokens.add)
         return {**preset_config(recipe.model), "vocab_size": size}
     try:
-        config = json.loads((_here(recipe.model.path) / CONFIG).read_bytes())
-    except (OSError, ValueError):
+        config = normal(read_object(_here(recipe.model.path) / CONFIG))
+    except RecipeError:
         return None
-    if not isinstance(config, dict) or config.get("model_type") not in families():
-        return None
-    config = normal(config)
-    if not all(_is_count(config.get(name)) for name in _NEEDED):
+    if str(config.get("model_type")) not in families() or wrong_count(config) is not None:
         return None
     return {**config, "vocab_size": config["vocab_size"] + len(recipe.tokens.add)}
 
@@ -152,10 +146,6 @@ def place_forecast(recipe: Recipe, config: Config, layout: Layout, place: int) -
     """Like :func:`forecast`, of one rank of a pipeline and without its check."""
     stages = [_stage(recipe, config, layout, index) for index in layout.stages_of(place)]
     return memory_estimate(shape_of(config), recipe, stages)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and value > 0
 
 
 def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageShape:

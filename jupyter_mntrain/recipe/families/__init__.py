@@ -21,6 +21,13 @@ from jupyter_mntrain.telemetry.formulas import LayerKind, ModelShape
 
 _FOLDER = Path(__file__).parent
 
+_COUNTS = (
+    *("num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size"),
+    "vocab_size",
+)
+_MORE_COUNTS = ("num_key_value_heads", "head_dim", "max_position_embeddings")
+"""That a config may leave to others."""
+
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Fields by which configs of mixtures of experts are known."""
 
@@ -163,7 +170,7 @@ def _refuse(cause: str, fix: str) -> NoReturn:
 
 def normal(config: Mapping[str, Any]) -> dict[str, Any]:
     """A config with all fields that we read, by the names that they have in Llama's configs."""
-    family = families().get(config.get("model_type", ""))
+    family = families().get(str(config.get("model_type")))
     if family is None:
         return dict(config)
     made = dict(config)
@@ -173,15 +180,26 @@ def normal(config: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in family.defaults.items():
         if made.get(name) is None:
             made[name] = value
-    if made.get("intermediate_size") is None and family.wide and made.get("hidden_size"):
-        made["intermediate_size"] = family.wide * made["hidden_size"]
+    hidden = made.get("hidden_size")
+    if made.get("intermediate_size") is None and family.wide and isinstance(hidden, int):
+        made["intermediate_size"] = family.wide * hidden
     return made
+
+
+def wrong_count(config: Mapping[str, Any]) -> str | None:
+    """A field of a :func:`normal` config that is to be a count and is none, with its value."""
+    family = families().get(str(config.get("model_type")))
+    for name in (*_COUNTS, *(one for one in _MORE_COUNTS if config.get(one) is not None)):
+        count = config.get(name)
+        if not (isinstance(count, int) and count > 0):
+            return f"{name if family is None else family.fields.get(name, name)} = {count}"
+    return None
 
 
 def shape_of(config: Mapping[str, Any]) -> ModelShape:
     """The dimensions that memory and FLOPs depend on."""
     config = normal(config)
-    family = families().get(config.get("model_type", ""))
+    family = families().get(str(config.get("model_type")))
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     kind = LayerKind() if family is None else family.kind
     if family is not None and family.scores_cap and config.get(family.scores_cap):

@@ -23,11 +23,11 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.recipe.families import (
     Family,
-    families,
     family_of,
     normal,
     refuse_unknown,
     shape_of,
+    wrong_count,
 )
 from jupyter_mntrain.recipe.families.directories import (
     CONFIG,
@@ -51,11 +51,6 @@ EMBEDDING = "model.embed_tokens.weight"
 """That of the embedding, in most."""
 ADAPTER = "default"
 """What peft calls an adapter; its files leave it out of the names of weights."""
-
-_COUNTS = ("num_hidden_layers", "num_attention_heads", "hidden_size", "vocab_size")
-"""What a model has one or more of, by the names of Llama's configs."""
-_MORE_COUNTS = ("num_key_value_heads", "head_dim", "intermediate_size", "max_position_embeddings")
-"""What a config may leave to others."""
 
 
 class Skip(nn.Module):
@@ -196,11 +191,8 @@ def config_in(directory: Path, place: object = None) -> Any:
         fix = "copy the file again, or install a newer transformers"
         raise unreadable(file, error, place, fix=fix) from error
     fields = config.to_dict()
-    family, counts = families().get(config.model_type), normal(fields)
-    for name in (*_COUNTS, *(one for one in _MORE_COUNTS if counts.get(one) is not None)):
-        if not (isinstance(count := counts.get(name), int) and count > 0):
-            theirs = name if family is None else family.fields.get(name, name)
-            raise unreadable(file, f"{theirs} = {count} is no count", place)
+    if (wrong := wrong_count(normal(fields))) is not None:
+        raise unreadable(file, f"{wrong} is no count", place)
     for name, share in fields.items():
         is_share = name.endswith(("dropout", "pdrop")) and isinstance(share, int | float)
         if is_share and not 0 <= share <= 1:

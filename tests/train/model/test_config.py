@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,13 @@ import pytest
 from transformers import GPT2Config
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.families.directories import refuse_directory
+from jupyter_mntrain.recipe.layout import lay_out
+from jupyter_mntrain.recipe.rank_memory import model_config, place_forecast
+from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.model.decoder import config_in
+from tests.train.damaged import VALUES
+from tests.train.families import small_config
 
 
 @pytest.mark.parametrize(
@@ -31,3 +39,18 @@ def test_a_config_that_breaks_only_in_training_is_refused_before(
     file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
     with pytest.raises(RecipeError, match=rf"config\.json.*{shown}"):
         config_in(tmp_path)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gemma3_text", "llama"])
+def test_whatever_a_config_says_is_read_or_refused(family: str, tmp_path: Path) -> None:
+    small_config(family, vocab_size=32).save_pretrained(tmp_path)
+    file = tmp_path / "config.json"
+    whole = json.loads(file.read_text())
+    recipe = parse_recipe("", [f'model.path="{tmp_path}"'])
+    for name, value in product(whole, VALUES):
+        file.write_text(json.dumps(whole | {name: value}))
+        if (known := model_config(recipe)) is not None:
+            assert place_forecast(recipe, known, lay_out(recipe, 1, 1), 0).total > 0
+        with suppress(RecipeError):
+            refuse_directory(tmp_path, "here")
+            assert config_in(tmp_path).vocab_size > 0
