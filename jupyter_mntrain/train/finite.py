@@ -20,6 +20,7 @@ from jupyter_mntrain.model.errors import NotFiniteError
 from jupyter_mntrain.model.failure.not_finite import Measure, not_finite, with_checkpoint
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.recipe.families.directories import CONFIG
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.world import World, gathered
 
@@ -40,7 +41,7 @@ class FiniteCheck:
     Args:
         on_nan: ``report`` prints one line and goes on.
         say: prints a line to the job's log.
-        weights: what training begins with, if it was read.
+        model: directory of the weights that training begins with, if there is one.
     """
 
     def __init__(
@@ -48,9 +49,9 @@ class FiniteCheck:
         world: World,
         on_nan: OnNan,
         say: Callable[[str], None],
-        weights: str | None = None,
+        model: str | None = None,
     ) -> None:
-        self._weights = weights
+        self._model = model
         self._world = world
         self._on_nan = on_nan
         self._say = say
@@ -93,8 +94,8 @@ class FiniteCheck:
         # No rank may exit before all have received the answers: see agree().
         dist.all_reduce(torch.zeros(1))
         problem = with_checkpoint(_problem(what, step, sums, ranks), saved_step)
-        if self._weights is not None and step <= 1:
-            fix = f"{problem.fix}; or copy the weights of {self._weights} again"
+        if self._model is not None and step <= 1:
+            fix = f"{problem.fix}; or copy {CONFIG} and weights of {self._model} again"
             problem = msgspec.structs.replace(problem, fix=fix)
         return NotFiniteError.of(problem)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from math import nan
 from pathlib import Path
 
 import pytest
+import torch
 
 from jupyter_mntrain.model.errors import NotFiniteError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.train.finite import _Own, _problem, chosen
+from jupyter_mntrain.train.finite import FiniteCheck, _Own, _problem, chosen
+from jupyter_mntrain.train.world import join_world
 from tests.train.checkpoint.saved import run, saves
 from tests.train.test_command import write_text
 from tests.wording import says
@@ -19,6 +22,8 @@ OVERFLOWS = (
     *("optimizer.warmup_steps=0", "train.steps=60", "checkpoint.interval_steps=3"),
 )
 """Each step multiplies all weights by -99, until float32 overflows."""
+
+PATIENCE_S = 60.0
 
 GOOD = _Own(host="a", is_loss_finite=True, is_gradient_finite=True)
 NO_LOSS = _Own(host="b", is_loss_finite=False, is_gradient_finite=False)
@@ -43,6 +48,16 @@ def test_it_ends_at_the_first_nan_with_the_checkpoints_from_before_it(
     assert 3 <= last < 57
     assert saves(tmp_path / "kept")[-1] == f"step-{last:08d}", "and none of that step or later"
     assert says(f"the checkpoint of step {last} is", problem.fix)
+
+
+def test_at_the_first_step_the_models_own_files_may_be_why() -> None:
+    with join_world("cpu", PATIENCE_S) as world:
+        check = FiniteCheck(world, "stop", print, "/models/some")
+        check.note(torch.tensor(nan))
+        sums = {"loss": nan, "grad_norm": 0.0}
+        fixes = [check.error("loss", step, sums, None).problem.fix for step in (1, 2)]
+    assert says("copy config.json and weights of /models/some again", fixes[0])
+    assert "/models/some" not in fixes[1]
 
 
 @pytest.mark.slow
