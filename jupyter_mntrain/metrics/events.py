@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from jupyter_mntrain.metrics.summary import JobEvent
+from jupyter_mntrain.metrics.summary import EventKind, JobEvent
 from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
+from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 
 TRAFFIC_SHARE = tunables.ratio("figures.traffic_share")
@@ -25,14 +26,12 @@ def events_of(view: JobView, traffic: Sequence[JobEvent]) -> tuple[JobEvent, ...
 
 
 def _turns(view: JobView) -> Iterator[JobEvent]:
-    """Its start, its stall and its end."""
+    """Its start and its end."""
     started = [part.started_s for part in view.parts if part.started_s is not None]
     if started:
         again = "restarted" if view.attempt.number > 1 else "started"
         kind = again if view.resumed_step is None else "resumed"
         yield JobEvent(kind=kind, time_s=min(started), step=view.resumed_step)  # type: ignore[arg-type]
-    if view.stall is not None and view.stall.time_s is not None:
-        yield JobEvent(kind="stalled", time_s=view.stall.time_s, problem=view.stall)
     if view.state not in TERMINAL:
         return
     if view.problem is not None and view.problem.time_s is not None:
@@ -60,21 +59,32 @@ def _changes(view: JobView) -> Iterator[JobEvent]:
 
 
 def _doubts(view: JobView) -> Iterator[JobEvent]:
-    """When it was slower than before, and what made its numbers doubtful."""
-    for slow in view.slowdowns:
-        if slow.problem.time_s is not None:
+    """When it stalled or was slower than before, and what made its numbers doubtful."""
+    for episode in view.episodes:
+        if episode.problem.time_s is not None:
             yield JobEvent(
-                kind="link-slow" if slow.problem.kind == Kind.LINK_SLOW else "slow",
-                time_s=slow.problem.time_s,
-                end_s=slow.end_s,
-                node=slow.problem.node,
-                label=slow.label,
-                problem=slow.problem,
+                kind=_kind_of(episode),
+                time_s=episode.problem.time_s,
+                end_s=episode.end_s,
+                node=episode.problem.node,
+                label=episode.label,
+                problem=episode.problem,
             )
+    is_noted = any(one.is_stall and one.end_s is None for one in view.episodes)
+    if view.stall is not None and view.stall.time_s is not None and not is_noted:
+        yield JobEvent(kind="stalled", time_s=view.stall.time_s, problem=view.stall)
     for one in view.warnings:
         if one.time_s is not None and one.kind not in SLOWNESS:
             label = one.kind.replace("-", " ")
             yield JobEvent(kind="warning", time_s=one.time_s, label=label, problem=one)
+
+
+def _kind_of(episode: Episode) -> EventKind:
+    if episode.is_stall:
+        return "stalled"
+    if not episode.is_slowdown:
+        return "warning"
+    return "link-slow" if episode.problem.kind is Kind.LINK_SLOW else "slow"
 
 
 class OtherTraffic:

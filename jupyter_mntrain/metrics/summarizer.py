@@ -143,7 +143,7 @@ def _marks(view: JobView) -> Iterator[EventMark]:
     """When the job was slower than before, and when other warnings began."""
     slower = [
         EventMark(time_s=one.problem.time_s, label=one.label, end_s=one.end_s)
-        for one in view.slowdowns
+        for one in view.episodes
         if one.problem.time_s is not None
     ]
     others = [

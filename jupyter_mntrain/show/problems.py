@@ -9,6 +9,16 @@ from rich.text import Text
 
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.text.brief import some_of
+from jupyter_mntrain.show import formats
+
+
+def when_words(problem: Problem) -> str:
+    """When it happened or began, and when the evidence was taken; empty if neither is known."""
+    times = [one for one in (problem.time_s, problem.seen_s) if one is not None]
+    clocks = list(dict.fromkeys(map(formats.clock, times)))
+    if problem.seen_s is None or len(clocks) < len(times):
+        return f"at {clocks[0]}" if clocks else ""
+    return ", ".join((*(f"since {one}" for one in clocks[:-1]), f"seen at {clocks[-1]}"))
 
 
 def problem_text(

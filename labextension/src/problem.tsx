@@ -2,6 +2,7 @@
 
 import * as React from 'react';
 
+import * as formats from './formats';
 import type { PartStatus, Problem } from './schema';
 import { trans } from './trans';
 
@@ -54,5 +55,23 @@ export function ProblemLines(props: {
       </p>
       {fix && <p className="mnt-fix">{fix}</p>}
     </>
+  );
+}
+
+/** When it happened or began, and when the evidence was taken. */
+export function When({ problem }: { problem: IProblem }): JSX.Element | null {
+  const [began, seen] = [problem.time_s, problem.seen_s].map(time =>
+    typeof time === 'number' ? formats.clock(time, true) : null
+  );
+  if (!began && !seen) {
+    return null;
+  }
+  const isOne = !seen || !began || seen === began;
+  return (
+    <p className="m s">
+      {isOne
+        ? trans.__('at %1', began ?? seen)
+        : trans.__('since %1, seen at %2', began, seen)}
+    </p>
   );
 }

@@ -213,7 +213,7 @@ export interface Everything {
   GpuHealth?: GpuHealth;
   LinkTry?: LinkTry;
   SavedStep?: SavedStep;
-  Slowdown?: Slowdown;
+  Episode?: Episode;
   RunningChange?: RunningChange;
   ChangedValue?: ChangedValue;
   JobNumbers?: JobNumbers;
@@ -355,7 +355,8 @@ export interface ServerStatus {
  *         rank: the rank concerned.
  *         step: the optimizer step concerned, from 1.
  *         detail: the evidence: a traceback, or the last lines of a log.
- *         time_s: Unix time at which it happened, if known.
+ *         time_s: Unix time at which it happened or began, if known.
+ *         seen_s: Unix time at which the evidence was taken, of what may change while it lasts.
  *         id: of an unexpected error: the agent's log has its traceback under it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
@@ -370,6 +371,7 @@ export interface Problem {
   step?: number | null;
   detail?: string;
   time_s?: number | null;
+  seen_s?: number | null;
   id?: string;
 }
 /**
@@ -907,7 +909,7 @@ export interface PartStatus {
   saved?: SavedStep[];
   resumed_step?: number | null;
   warnings?: Problem[];
-  slowdowns?: Slowdown[];
+  episodes?: Episode[];
   changes?: RunningChange[];
 }
 /**
@@ -957,6 +959,7 @@ export interface Leftover {
  *
  *     Args:
  *         since_s: Unix time of the last progress.
+ *         seen_s: Unix time of the stacks.
  *         limit_s: seconds without progress that count as a stall.
  *         step: last finished step on this node.
  *         is_reported: its ranks report progress; otherwise they exchange nothing with other nodes.
@@ -970,6 +973,7 @@ export interface Stall {
   step: number | null;
   stacks: RankStack[];
   is_reported?: boolean;
+  seen_s?: number | null;
 }
 /**
  * Stacks of a rank when its part stalled.
@@ -1215,7 +1219,7 @@ export interface SavedStep {
   is_scheduled?: boolean;
 }
 /**
- * A time in which a job was slower than before.
+ * A time in which a job was slower than before, stalled, or was warned of.
  *
  *     Args:
  *         problem: why; it began at its ``time_s``.
@@ -1223,12 +1227,13 @@ export interface SavedStep {
  *         end_s: Unix time; ``None`` = it still is.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "Slowdown".
+ * via the `definition` "Episode".
  */
-export interface Slowdown {
+export interface Episode {
   problem: Problem;
   label: string;
   end_s?: number | null;
+  is_stall?: boolean;
 }
 /**
  * Settings that somebody changed while a job ran, as its ranks report it.
@@ -2487,6 +2492,7 @@ export interface RefusedLaunch {
   step?: number | null;
   detail?: string;
   time_s?: number | null;
+  seen_s?: number | null;
   id?: string;
   found: Problem[];
 }

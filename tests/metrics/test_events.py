@@ -11,10 +11,10 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.checkpoint import SavedStep
+from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.metrics import RankStart
 from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
-from jupyter_mntrain.model.records.pressure import Slowdown
 from tests.standin.jobs import history, summarize, view
 
 
@@ -81,7 +81,7 @@ def test_slowness_stalls_and_failures_carry_their_problem() -> None:
     stall = Problem(Kind.NO_PROGRESS, "s", time_s=60.0)
     job = msgspec.structs.replace(
         view("running", "running"),
-        slowdowns=(Slowdown(problem=slow, label="l", end_s=40.0),),
+        episodes=(Episode(problem=slow, label="l", end_s=40.0),),
         warnings=(warning, slow),
         stall=stall,
     )
@@ -92,6 +92,33 @@ def test_slowness_stalls_and_failures_carry_their_problem() -> None:
         ("stalled", 60.0, None),
     ]
     assert [one.problem for one in found] == [warning, slow, stall]
+
+
+def test_five_faults_are_five_entries() -> None:
+    """Two that are over, of which one stalled it; a warning that is over; two that go on."""
+    told_at = {
+        10.0: (Kind.SLOW_RANK, 15.0, False),
+        20.0: (Kind.STOPPED, 30.0, True),
+        40.0: (Kind.LOSS_DIVERGED, 44.0, False),
+        50.0: (Kind.LINK_DOWN, None, True),
+    }
+    episodes = tuple(
+        Episode(problem=Problem(kind, "c", time_s=at), label="l", end_s=end_s, is_stall=is_stall)
+        for at, (kind, end_s, is_stall) in told_at.items()
+    )
+    job = msgspec.structs.replace(
+        view("running", "running"),
+        episodes=episodes,
+        stall=Problem(Kind.LINK_DOWN, "c", time_s=50.0),
+        warnings=(Problem(Kind.ZERO_GRADIENTS, "w", time_s=60.0),),
+    )
+    assert [(one.kind, one.time_s, one.end_s) for one in events_of(job, ())] == [
+        ("slow", 10.0, 15.0),
+        ("stalled", 20.0, 30.0),
+        ("warning", 40.0, 44.0),
+        ("stalled", 50.0, None),
+        ("warning", 60.0, None),
+    ]
 
 
 def link(shares: list[float], begin_s: float = 0.0) -> dict[str, list[float]]:

@@ -135,6 +135,7 @@ class Watchdog:
                 step=max(self._steps.values(), default=None),
                 stacks=stacks,
                 is_reported=self._has_reports,
+                seen_s=self._clock(),
             )
         )
 

@@ -10,12 +10,12 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.slowness import SlowPart, judge_slowness
-from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
+from jupyter_mntrain.model.records.episode import Episode
+from jupyter_mntrain.model.records.pressure import Pressure
 
 UNKNOWN_AFTER_S = tunables.seconds("slowness.unknown_after_s")
 OVER_AFTER_S = tunables.seconds("slowness.over_after_s")
 BETTER_AFTER_S = tunables.seconds("slowness.better_after_s")
-MOST_KEPT = tunables.count("slowness.kept")
 
 
 TIMES_CHANGED = 1.5
@@ -34,8 +34,8 @@ class SlownessWatch:
         """What is seen in its place, and since when."""
 
     def look(
-        self, known: tuple[Slowdown, ...], pressures: Mapping[str, Pressure], now_s: float
-    ) -> tuple[Slowdown, ...]:
+        self, known: tuple[Episode, ...], pressures: Mapping[str, Pressure], now_s: float
+    ) -> tuple[Episode, ...]:
         """Return the slow-downs after this look; call about once a second.
 
         Args:
@@ -48,14 +48,14 @@ class SlownessWatch:
             self._first_s = self._other = None
             if current is None or now_s - self._last_s < OVER_AFTER_S:
                 return known
-            return (*known[:-1], msgspec.structs.replace(current, end_s=now_s))
+            return (*known[:-1], current.ended(now_s))
         self._last_s = now_s
         self._first_s = now_s if self._first_s is None else self._first_s
         if current is None:
             if _is_unknown(found.problem) and now_s - self._first_s < UNKNOWN_AFTER_S:
                 return known
             self._told = found
-            return (*known, _slowdown(found))[-MOST_KEPT:]
+            return (*known, _slowdown(found, None, now_s))
         if self._told is None and _place(found.problem) == _place(current.problem):
             self._told = found
         if self._told is not None and _is_same(found, self._told):
@@ -64,8 +64,8 @@ class SlownessWatch:
         return self._exchanged(known, current, found, now_s)
 
     def _exchanged(
-        self, known: tuple[Slowdown, ...], current: Slowdown, found: SlowPart, now_s: float
-    ) -> tuple[Slowdown, ...]:
+        self, known: tuple[Episode, ...], current: Episode, found: SlowPart, now_s: float
+    ) -> tuple[Episode, ...]:
         """Another cause in place of the current one, once it has been seen for a while.
 
         Soon after the beginning the first one was wrong; later it is over, and another has begun.
@@ -81,15 +81,14 @@ class SlownessWatch:
         is_alike = self._told is not None and _evidence(found) == _evidence(self._told)
         self._told, self._other = found, None
         if is_correction or is_alike:
-            return (*known[:-1], _slowdown(found, began_s))
-        over = msgspec.structs.replace(current, end_s=since_s)
-        return (*known[:-1], over, _slowdown(found, since_s))[-MOST_KEPT:]
+            return (*known[:-1], _slowdown(found, began_s, now_s))
+        return (*known[:-1], current.ended(since_s), _slowdown(found, since_s, now_s))
 
 
-def _slowdown(found: SlowPart, began_s: float | None = None) -> Slowdown:
+def _slowdown(found: SlowPart, began_s: float | None, seen_s: float) -> Episode:
     began_s = found.problem.time_s if began_s is None else began_s
-    problem = msgspec.structs.replace(found.problem, time_s=began_s)
-    return Slowdown(problem=problem, label=found.label)
+    problem = msgspec.structs.replace(found.problem, time_s=began_s, seen_s=seen_s)
+    return Episode(problem=problem, label=found.label)
 
 
 def _is_unknown(problem: Problem) -> bool:

@@ -21,6 +21,7 @@ from jupyter_mntrain.agent.gang.link_trial import try_links
 from jupyter_mntrain.agent.gang.notices import Notices
 from jupyter_mntrain.agent.gang.peer_client import Peers
 from jupyter_mntrain.agent.gang.slowness_watch import SlownessWatch
+from jupyter_mntrain.agent.gang.stall_history import with_stall
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StopRequest
@@ -29,7 +30,7 @@ from jupyter_mntrain.model.failure.diagnosis import diagnose
 from jupyter_mntrain.model.failure.hypotheses import own
 from jupyter_mntrain.model.failure.judge import lacks_links, part_to_blame
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.lifecycle.events import LinksTried, SlownessJudged
+from jupyter_mntrain.model.lifecycle.events import EpisodesJudged, LinksTried
 from jupyter_mntrain.model.lifecycle.rollup import (
     START_PATIENCE_S,
     has_lost_record,
@@ -38,6 +39,7 @@ from jupyter_mntrain.model.lifecycle.rollup import (
     taken_part,
     unknown_part,
 )
+from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.evidence import LinkTry
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, PartStatus, Placement
 
@@ -71,6 +73,8 @@ class GangWatch:
     _parts: tuple[PartStatus, ...] = ()
     _stalled_since_s: float | None = None
     _trying: asyncio.Task[None] | None = None
+    _tried_for_s: float | None = None
+    """When the stall was looked at that the links were tried for last."""
     _slowness: SlownessWatch = field(default_factory=SlownessWatch)
     _silence: EarlySilence = field(default_factory=EarlySilence)
 
@@ -93,9 +97,13 @@ class GangWatch:
         return self._parts
 
     def _try_links(self) -> None:
-        """Try the links once for each stall or failure, in a task of its own."""
-        if self._trying is not None or not lacks_links(self.job.record.part):
+        """Try the links for each failure and each look at a stall, in a task of its own."""
+        part = self.job.record.part
+        seen_s = part.stall.seen_s if part.stall and part.state not in TERMINAL else None
+        is_old = seen_s is not None and seen_s != self._tried_for_s
+        if self._trying is not None or not (lacks_links(part) or (is_old and part.evidence)):
             return
+        self._tried_for_s = seen_s
 
         async def work() -> None:
             links: tuple[LinkTry, ...] = ()
@@ -121,7 +129,7 @@ class GangWatch:
                     self._end_ours(f"attempt {number} is over")
                 elif not self.waits_for_a_cause([head.part]):
                     self._end_ours(reason_to_end([head.part]))
-                self._leave_slowness()
+                self._leave_episodes()
                 return not self.job.is_active
         answers = await asyncio.gather(*map(self._ask, after))
         told = [*lost, *(record.part for record in answers if record is not None)]
@@ -130,11 +138,13 @@ class GangWatch:
         peers = [*told, *self._taken(quiet)]
         parts = [self.job.record.part, *peers]
         self._parts = tuple(parts)
-        self._judge_slowness([self.job.record, *(one for one in answers if one is not None)])
         known = {part.node_id for part in parts}
         silent = [place for place in quiet if place.node_id not in known]
         everyone = [*parts, *map(unknown_part, silent)]
-        self._tell_of_a_stall(everyone)
+        stall = diagnose(everyone)
+        self._judge([self.job.record, *(one for one in answers if one is not None)], stall)
+        if stall is not None and self.notices is not None:
+            self.notices.tell_stall(stall)
         self._give_up_on_a_stall(everyone)
         await self._give_up_on_the_start(parts, silent)
         reason = reason_to_end(parts)
@@ -160,29 +170,28 @@ class GangWatch:
             log.info("job %s: giving up: %s", self.job.record.job_id, lost)
             self.job.abort(msgspec.structs.replace(lost, time_s=self.job.now_s()))
 
-    def _judge_slowness(self, records: Sequence[JobRecord]) -> None:
-        """Warn if the job is slower than before, or take the warning back."""
-        if self.job.record.part.state != "running" or diagnose([one.part for one in records]):
+    def _judge(self, records: Sequence[JobRecord], stall: Problem | None) -> None:
+        """Note that the job stalls or is slower than before, or that this is over."""
+        part, now_s = self.job.record.part, self.job.now_s()
+        if part.state not in ("starting", "running"):
             return
-        pressures = {one.part.node: one.pressure for one in records if one.pressure is not None}
-        known = self.job.record.part.slowdowns
-        found = self._slowness.look(known, pressures, self.job.now_s())
-        if found != known:
-            self.job.change(SlownessJudged(slowdowns=found))
+        known = with_stall(part.episodes, stall, now_s)
+        if part.state == "running" and stall is None:
+            pressures = {one.part.node: one.pressure for one in records if one.pressure is not None}
+            slow = tuple(one for one in known if one.is_slowdown)
+            others = tuple(one for one in known if not one.is_slowdown)
+            found = self._slowness.look(slow, pressures, now_s)
+            known = known if found == slow else (*others, *found)
+        self._tell_episodes(known)
 
-    def _tell_of_a_stall(self, parts: Sequence[PartStatus]) -> None:
-        """Tell whom the job wants to be told; most jobs want nobody."""
-        if self.notices is None or not self.notices.is_wanted:
-            return
-        if (found := diagnose(parts)) is not None:
-            self.notices.tell_stall(found)
+    def _tell_episodes(self, episodes: tuple[Episode, ...]) -> None:
+        if episodes != self.job.record.part.episodes:
+            self.job.change(EpisodesJudged(episodes=episodes))
 
-    def _leave_slowness(self) -> None:
+    def _leave_episodes(self) -> None:
         """End what this node said while it led: another node leads again."""
-        known = self.job.record.part.slowdowns
-        if known and known[-1].end_s is None:
-            found = self._slowness.look(known, {}, self.job.now_s())
-            self.job.change(SlownessJudged(slowdowns=found))
+        now_s = self.job.now_s()
+        self._tell_episodes(tuple(one.ended(now_s) for one in self.job.record.part.episodes))
 
     def waits_for_a_cause(self, parts: Sequence[PartStatus]) -> bool:
         """Whether only symptoms are known and the cause may still be reported."""

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.metrics_tail import MetricsTail
 from jupyter_mntrain.agent.attempt.processes import metrics_of
@@ -41,6 +43,8 @@ from jupyter_mntrain.model.lifecycle.events import (
     RankUp,
     Stalled,
     StopAsked,
+    Warned,
+    WarningOver,
 )
 from jupyter_mntrain.model.lifecycle.state import apply
 from jupyter_mntrain.model.records.hidden import hidden_values
@@ -165,6 +169,12 @@ class LocalJob:
 
     def change(self, event: PartEvent) -> None:
         """Apply an event. State changes are written and journaled; steps only update the record."""
+        match event:
+            case Warned(problem=problem) if problem.time_s is None:
+                dated = msgspec.structs.replace(problem, time_s=self.now_s())
+                event = msgspec.structs.replace(event, problem=dated)
+            case WarningOver(time_s=None):
+                event = msgspec.structs.replace(event, time_s=self.now_s())
         old, new = self.record.part, apply(self.record.part, event)
         if new is old:
             return
@@ -279,8 +289,8 @@ class LocalJob:
             if isinstance(seen, RankUp):
                 self._watchdog.began(now_s)
         if self.record.part.state == "running" and (stall := self._watchdog.look(now_s)):
-            if isinstance(stall, Stalled) and self.record.part.stall is None:
-                self.change(EvidenceGathered(evidence=self.gathering.evidence()))
+            if isinstance(stall, Stalled):
+                self._gather_again()
             self.change(stall)
         if (progress_s := self._watchdog.progress_s) is not None:
             self.gathering.note_progress(progress_s)
@@ -289,6 +299,12 @@ class LocalJob:
             self.add_samples(*pace.loading)
             self._watchdog.exchanged(pace.exchanged_bytes, now_s)
         return is_behind
+
+    def _gather_again(self) -> None:
+        """Evidence of a stall is as old as its stacks; links are tried again by who watches."""
+        before, found = self.record.part.evidence, self.gathering.evidence()
+        links = before.links if before else None
+        self.change(EvidenceGathered(evidence=msgspec.structs.replace(found, links=links)))
 
     def _look_at_end(self, now_s: float, *, is_over: bool) -> None:
         if self.record.part.state == "stopping" and (waits := self._stopping.look(now_s)):

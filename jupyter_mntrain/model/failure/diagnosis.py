@@ -31,7 +31,7 @@ from jupyter_mntrain.model.records.stall import Doing, RankStack
 
 Seen = tuple[PartStatus, RankStack]
 
-_UNEXPLAINED = (Kind.ALL_WAIT, Kind.NO_PROGRESS)
+UNEXPLAINED = (Kind.ALL_WAIT, Kind.NO_PROGRESS)
 """Nothing else says where to look."""
 
 
@@ -43,13 +43,14 @@ def diagnose(parts: Sequence[PartStatus]) -> Problem | None:
         return None
     problem = _problem(running, [(part, stack) for part, stall in stalls for stack in stall.stacks])
     since_s = min(stall.since_s for _, stall in stalls)
+    seen_s = min((stall.seen_s for _, stall in stalls if stall.seen_s), default=None)
     if problem is None:
         return None
     if (printed := _printed(running, problem)) is not None:
-        return msgspec.structs.replace(printed, time_s=since_s)
-    hint = first_quiet(running, since_s) if problem.kind in _UNEXPLAINED else ""
+        return msgspec.structs.replace(printed, time_s=since_s, seen_s=seen_s)
+    hint = first_quiet(running, since_s) if problem.kind in UNEXPLAINED else ""
     cause = f"{problem.cause}; {hint}" if hint else problem.cause
-    return msgspec.structs.replace(problem, cause=cause, time_s=since_s)
+    return msgspec.structs.replace(problem, cause=cause, time_s=since_s, seen_s=seen_s)
 
 
 def _printed(running: Sequence[PartStatus], problem: Problem) -> Problem | None:
@@ -57,7 +58,7 @@ def _printed(running: Sequence[PartStatus], problem: Problem) -> Problem | None:
     for part in running:
         for one in part.warnings:
             is_stuck = problem.kind is Kind.BUSY and problem.rank == one.rank
-            if one.kind is Kind.TRACEBACK and (is_stuck or problem.kind in _UNEXPLAINED):
+            if one.kind is Kind.TRACEBACK and (is_stuck or problem.kind in UNEXPLAINED):
                 return msgspec.structs.replace(one, node=one.node or part.node)
     return None
 

@@ -26,7 +26,8 @@ class Problem(Record, frozen=True):
         rank: the rank concerned.
         step: the optimizer step concerned, from 1.
         detail: the evidence: a traceback, or the last lines of a log.
-        time_s: Unix time at which it happened, if known.
+        time_s: Unix time at which it happened or began, if known.
+        seen_s: Unix time at which the evidence was taken, of what may change while it lasts.
         id: of an unexpected error: the agent's log has its traceback under it.
     """
 
@@ -38,6 +39,7 @@ class Problem(Record, frozen=True):
     step: int | None = None
     detail: str = ""
     time_s: float | None = None
+    seen_s: float | None = None
     id: str = ""
 
     @property

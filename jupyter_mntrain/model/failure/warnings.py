@@ -9,8 +9,8 @@ import msgspec
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.job import PartStatus
-from jupyter_mntrain.model.records.pressure import Slowdown
 
 _EXPLAINED_BY: dict[Kind, Kind] = {
     Kind.LOSS_CONSTANT: Kind.ZERO_GRADIENTS,
@@ -35,7 +35,7 @@ def job_warnings(
         for part in parts
         for one in part.warnings
     ]
-    told += [one.problem for one in job_slowdowns(parts) if one.end_s is None]
+    told += [one.problem for one in job_episodes(parts) if one.is_slowdown and one.end_s is None]
     apart = never_met(parts, world_size)
     first: dict[Kind, Problem] = {} if apart is None else {apart.kind: apart}
     for one in sorted(told, key=lambda one: (one.step or 0, one.rank or 0, one.time_s or 0.0)):
@@ -48,9 +48,17 @@ def job_warnings(
     )
 
 
-def job_slowdowns(parts: Sequence[PartStatus]) -> tuple[Slowdown, ...]:
-    """Merge the slow-downs of all parts: one leads at a time, and another took over if it ended."""
-    found = [one for part in parts for one in part.slowdowns]
+def job_episodes(parts: Sequence[PartStatus]) -> tuple[Episode, ...]:
+    """Merge those of all parts: one leads at a time, and another took over if it ended."""
+    found = [
+        msgspec.structs.replace(
+            one, problem=msgspec.structs.replace(one.problem, node=one.problem.node or part.node)
+        )
+        if one.problem.rank is not None
+        else one
+        for part in parts
+        for one in part.episodes
+    ]
     return tuple(sorted(found, key=lambda one: one.problem.time_s or 0.0))
 
 

@@ -6,10 +6,10 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.evidence import Evidence, LinkTry
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.origin import RunningChange
-from jupyter_mntrain.model.records.pressure import Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 
 
@@ -61,16 +61,17 @@ class Warned(Record, frozen=True, tag=True):
 
 
 class WarningOver(Record, frozen=True, tag=True):
-    """A warning about a rank, or without one about the node, no longer holds."""
+    """A warning about a rank, or without one about the node, no longer holds since ``time_s``."""
 
     kind: Kind
     rank: Rank | None = None
+    time_s: float | None = None
 
 
-class SlownessJudged(Record, frozen=True, tag=True):
-    """A slow-down of the job has begun or ended; these are all of them."""
+class EpisodesJudged(Record, frozen=True, tag=True):
+    """A slow-down or stall of the job has begun, changed or ended; these are all episodes."""
 
-    slowdowns: tuple[Slowdown, ...]
+    episodes: tuple[Episode, ...]
 
 
 class SavedEvent(Record, frozen=True, tag=True):
@@ -184,7 +185,7 @@ PartEvent = (
     | RankJoined
     | Warned
     | WarningOver
-    | SlownessJudged
+    | EpisodesJudged
     | RankGone
     | RankKilled
     | StopAsked

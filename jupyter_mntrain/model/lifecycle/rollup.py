@@ -16,7 +16,7 @@ from jupyter_mntrain.model.failure.judge import judge
 from jupyter_mntrain.model.failure.kind_groups import TAKEN
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.failure.warnings import job_slowdowns, job_warnings
+from jupyter_mntrain.model.failure.warnings import job_episodes, job_warnings
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import (
     TERMINAL,
@@ -85,7 +85,7 @@ def roll_up(
         stall=diagnose(parts),
         restart=head.restart if head and state == "pending" else None,
         warnings=job_warnings(parts, newest.attempt.world_size, problem),
-        slowdowns=job_slowdowns(parts),
+        episodes=job_episodes(parts),
         label=label,
         loss_line=next((lines[node] for node in nodes if node in lines), None),
     )

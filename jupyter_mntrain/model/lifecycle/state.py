@@ -16,6 +16,7 @@ from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.events import (
     EndAwaited,
     EndWished,
+    EpisodesJudged,
     EvidenceGathered,
     Exited,
     Launched,
@@ -31,7 +32,6 @@ from jupyter_mntrain.model.lifecycle.events import (
     Resumed,
     SavedEvent,
     SettingsTaken,
-    SlownessJudged,
     Stalled,
     StateLost,
     StopAsked,
@@ -40,8 +40,8 @@ from jupyter_mntrain.model.lifecycle.events import (
 )
 from jupyter_mntrain.model.lifecycle.running_changes import with_change
 from jupyter_mntrain.model.lifecycle.saves import saved_changes
+from jupyter_mntrain.model.records.episode import Episode, newest
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, PartStatus, RankStatus
-from jupyter_mntrain.model.records.pressure import Slowdown
 
 UNDER_WAY: tuple[JobState, ...] = ("unknown", "pending", "starting", "running", "stopping")
 """The states that are not terminal, in their order."""
@@ -63,7 +63,7 @@ def apply(part: PartStatus, event: PartEvent) -> PartStatus:
             return _changed(part, evidence=tried)
         case Warned(problem=problem) if problem.kind is Kind.WAITED_TOO_LONG:
             # Said of a part that has ended: why no attempt follows.
-            return _changed(part, warnings=_warnings_after(part, event))
+            return _warned(part, problem)
     return part if part.state in TERMINAL else _apply_to_active(part, event)
 
 
@@ -83,8 +83,10 @@ def _apply_to_active(part: PartStatus, event: PartEvent) -> PartStatus:
             | RankKilled()
         ):
             return _apply_to_rank(part, event)
-        case Warned() | WarningOver():
-            return _changed(part, warnings=_warnings_after(part, event))
+        case Warned(problem=problem):
+            return _warned(part, problem)
+        case WarningOver():
+            return _warning_over(part, event)
         case StopAsked():
             return _stop(part, event)
         case (
@@ -93,7 +95,7 @@ def _apply_to_active(part: PartStatus, event: PartEvent) -> PartStatus:
             | EndWished()
             | EndAwaited()
             | StateLost()
-            | SlownessJudged()
+            | EpisodesJudged()
         ):
             return _note(part, event)
         case Stalled(stall=stall):
@@ -146,7 +148,7 @@ def _failed_before(part: PartStatus, problem: Problem | None) -> bool:
 
 def _note(
     part: PartStatus,
-    event: SavedEvent | SettingsTaken | EndWished | EndAwaited | StateLost | SlownessJudged,
+    event: SavedEvent | SettingsTaken | EndWished | EndAwaited | StateLost | EpisodesJudged,
 ) -> PartStatus:
     """Store what does not change the state."""
     match event:
@@ -160,18 +162,29 @@ def _note(
             return _changed(part, waits_for=processes) if part.state == "stopping" else part
         case StateLost(problem=problem):
             return _changed(part, state_problem=problem)
-        case SlownessJudged(slowdowns=slowdowns):
-            return _changed(part, slowdowns=slowdowns)
+        case EpisodesJudged(episodes=episodes):
+            return _changed(part, episodes=newest(episodes))
 
 
-def _warnings_after(part: PartStatus, event: Warned | WarningOver) -> tuple[Problem, ...]:
-    """Keep the first of each kind: the others repeat it, of another rank or a later step."""
-    match event:
-        case Warned(problem=problem):
-            known = any(one.kind is problem.kind for one in part.warnings)
-            return part.warnings if known else (*part.warnings, problem)
-        case WarningOver(kind=kind, rank=rank):
-            return tuple(one for one in part.warnings if (one.kind, one.rank) != (kind, rank))
+def _warned(part: PartStatus, problem: Problem) -> PartStatus:
+    """Keep the first of each kind and rank: the others repeat it, of a later step."""
+    if any((one.kind, one.rank) == (problem.kind, problem.rank) for one in part.warnings):
+        return part
+    return _changed(part, warnings=(*part.warnings, problem))
+
+
+def _warning_over(part: PartStatus, event: WarningOver) -> PartStatus:
+    """Move a warning into the history."""
+    over = [one for one in part.warnings if (one.kind, one.rank) == (event.kind, event.rank)]
+    ended = [
+        Episode(problem=one, label=one.kind.replace("-", " "), end_s=event.time_s or one.time_s)
+        for one in over
+    ]
+    return _changed(
+        part,
+        warnings=tuple(one for one in part.warnings if one not in over),
+        episodes=newest((*part.episodes, *ended)),
+    )
 
 
 def _changed(part: PartStatus, **changes: object) -> PartStatus:
@@ -272,9 +285,5 @@ def _end(part: PartStatus, event: Exited) -> PartStatus:
         leftovers=event.leftovers,
         waits_for=(),
         state_problem=None,
-        slowdowns=tuple(_ended(one, event.time_s) for one in part.slowdowns),
+        episodes=tuple(one.ended(event.time_s) for one in part.episodes),
     )
-
-
-def _ended(slowdown: Slowdown, time_s: float) -> Slowdown:
-    return slowdown if slowdown.end_s else msgspec.structs.replace(slowdown, end_s=time_s)

@@ -13,11 +13,12 @@ from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.records.checkpoint import SavedStep
+from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.evidence import Evidence
 from jupyter_mntrain.model.records.leftover import NAMED_PROCESSES, Leftover
 from jupyter_mntrain.model.records.origin import Earlier, Origin, RunningChange
 from jupyter_mntrain.model.records.plan import Plan
-from jupyter_mntrain.model.records.pressure import Pressure, Slowdown
+from jupyter_mntrain.model.records.pressure import Pressure
 from jupyter_mntrain.model.records.stall import Stall
 from jupyter_mntrain.model.text.label import JobLabel
 
@@ -241,8 +242,9 @@ class PartStatus(Record, frozen=True):
     resumed_step: int | None = None  # of the checkpoint that it has loaded, as its ranks say
     warnings: tuple[Problem, ...] = ()
     """What makes its numbers doubtful, although it has not failed: one per kind."""
-    slowdowns: tuple[Slowdown, ...] = ()
-    """On the node that leads: when the job was slower than before, and why, oldest first."""
+    episodes: tuple[Episode, ...] = ()
+    """Warnings of this part that are over; on the node that leads also when the job was slower than
+    before, and when it stalled. Oldest first."""
     changes: tuple[RunningChange, ...] = ()  # of settings, while it ran, oldest first
 
     @property
@@ -340,8 +342,8 @@ class JobView(Record, frozen=True):
     restart: Restart | None = None
     warnings: tuple[Problem, ...] = ()
     """What makes its numbers doubtful, or it slow, although it has not failed: one per kind."""
-    slowdowns: tuple[Slowdown, ...] = ()
-    """When it was slower than before, and why, oldest first."""
+    episodes: tuple[Episode, ...] = ()
+    """When it was slower than before or stalled, and warnings that are over, oldest first."""
     label: JobLabel = JobLabel()
     loss_line: LossLine | None = None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 
 
@@ -108,17 +107,3 @@ class Pressure(Record, frozen=True):
     competitor: str = ""
     competitor_cores: float = 0.0
     slowed_gpus: str = ""
-
-
-class Slowdown(Record, frozen=True):
-    """A time in which a job was slower than before.
-
-    Args:
-        problem: why; it began at its ``time_s``.
-        label: a few words for a chart: ``node2 r1 3.1x slower``.
-        end_s: Unix time; ``None`` = it still is.
-    """
-
-    problem: Problem
-    label: str
-    end_s: float | None = None

@@ -38,6 +38,7 @@ class Stall(Record, frozen=True):
 
     Args:
         since_s: Unix time of the last progress.
+        seen_s: Unix time of the stacks.
         limit_s: seconds without progress that count as a stall.
         step: last finished step on this node.
         is_reported: its ranks report progress; otherwise they exchange nothing with other nodes.
@@ -48,3 +49,4 @@ class Stall(Record, frozen=True):
     step: int | None
     stacks: tuple[RankStack, ...]
     is_reported: bool = True
+    seen_s: float | None = None

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.failure.headline import what_hurts
+from jupyter_mntrain.model.failure.headline import Told, what_hurts
 from jupyter_mntrain.model.quantities import agreeing
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, PartStatus, RankStatus
 from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.problems import when_words
 from jupyter_mntrain.show.tables.job import headline, step_words
 from jupyter_mntrain.show.tables.ranks.rank_progress import progress_words, under_way
 
@@ -58,7 +59,7 @@ def make_header(
     if problem is not None:
         cause = str(problem)
         rank = "" if problem.rank is None else f" --rank {problem.rank}"
-        at = "" if problem.time_s is None else f"at {formats.clock(problem.time_s)}; "
+        at = f"{when}; " if (when := when_words(problem)) else ""
         hint = f"{at}log: {program} logs {view.job_id}{rank}"
     total = summary.total_steps
     return Header(
@@ -69,16 +70,18 @@ def make_header(
         facts=tuple(_facts(view, summary)),
         cause=cause,
         hint=hint,
-        warnings=tuple(
-            f"stalled: {one.problem}" if one.hurt == "stalled" else str(one.problem)
-            for one in what_hurts(summary)
-            if one.hurt != "failed"
-        ),
+        warnings=tuple(_warning(one) for one in what_hurts(summary) if one.hurt != "failed"),
         progress=min(1.0, (summary.step or 0) / total) if total and has_steps else None,
         numbers=tuple(headline(summary)) if has_steps else (),
         waiting=() if has_steps else tuple(_waiting(summary, view, now_s)),
         footer="" if has_steps else _footer(view),
     )
+
+
+def _warning(told: Told) -> str:
+    before = "stalled: " if told.hurt == "stalled" else ""
+    when = when_words(told.problem)
+    return f"{before}{told.problem}{f' ({when})' if when else ''}"
 
 
 def _identity(view: JobView) -> str:

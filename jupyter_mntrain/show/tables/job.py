@@ -18,7 +18,7 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobView, Restart
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import count, percent
-from jupyter_mntrain.show.problems import problem_text
+from jupyter_mntrain.show.problems import problem_text, when_words
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.plans.off_plan import predicted_line
 from jupyter_mntrain.show.tables.ranks.rank_progress import ranks_progress
@@ -37,7 +37,7 @@ DETAIL_LINES = 12
 """Last lines of a traceback."""
 
 MOST_OVER = 3
-"""Newest slow-downs that are over and still listed."""
+"""Newest slow-downs, stalls and warnings that are over and still listed."""
 
 MISSING: Final = {
     "step_s": "step time",
@@ -121,12 +121,16 @@ def _told_lines(
     told: Told, summary: JobSummary, program: str, now_s: float, *, with_detail: bool
 ) -> Iterable[RenderableType]:
     problem = told.problem
+    when = when_words(problem)
     if told.hurt == "warned":
         yield problem_text(problem, mark="⚠", style="yellow")
+        if when:
+            yield Text(f"  {when}", "dim")
         return
+    before = f"  {when}; " if when else "  "
     if told.hurt == "stalled":
         yield stall_line(problem, now_s)
-        yield Text(f"  stacks: {program} stacks {summary.job_id}", "dim")
+        yield Text(f"{before}stacks: {program} stacks {summary.job_id}", "dim")
         return
     yield problem_text(problem)
     if summary.verdict is not None and (reasons := summary.verdict.told_reasons):
@@ -134,7 +138,7 @@ def _told_lines(
     if with_detail and problem.detail:
         yield Text("\n".join(problem.detail.splitlines()[-DETAIL_LINES:]), style="dim")
     rank = "" if problem.rank is None else f" --rank {problem.rank}"
-    yield Text(f"  log: {program} logs {summary.job_id}{rank}", "dim")
+    yield Text(f"{before}log: {program} logs {summary.job_id}{rank}", "dim")
 
 
 def over_line(mark: EventMark) -> Text:
@@ -252,7 +256,8 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
 
 def _told_words(told: Told) -> str:
     before = {"failed": "✕ ", "stalled": "⚠ stalled: ", "warned": "⚠ "}[told.hurt]
-    return f"{before}{told.problem.headline.rstrip('.')}"
+    when = when_words(told.problem)
+    return f"{before}{told.problem.headline.rstrip('.')}{f' ({when})' if when else ''}"
 
 
 def headline(summary: JobSummary) -> Iterable[tuple[str, str, bool]]:

@@ -37,6 +37,7 @@ describe('a job', () => {
       cause: 'busy in load (data.py:12)',
       fix: 'look there',
       time_s: 1000,
+      seen_s: 1030,
       node: 'muthur',
       rank: 1
     } as const;
@@ -57,6 +58,9 @@ describe('a job', () => {
     render(<StallCard job={stalled} />);
     expect(screen.getByRole('alert').textContent).toContain('Fix: look there');
     expect(screen.getByText('File …')).toBeTruthy();
+    expect(screen.getByRole('alert').textContent).toMatch(
+      /since .*:40, seen at .*:10/
+    );
     expect(
       screen.getByText('No stacks were received from this rank.')
     ).toBeTruthy();

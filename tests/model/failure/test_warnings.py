@@ -7,10 +7,10 @@ import pytest
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.failure.warnings import job_slowdowns, job_warnings, never_met
+from jupyter_mntrain.model.failure.warnings import job_episodes, job_warnings, never_met
 from jupyter_mntrain.model.ids import NodeId, Rank
+from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.job import PartStatus, RankStatus
-from jupyter_mntrain.model.records.pressure import Slowdown
 from tests.wording import says
 
 
@@ -45,12 +45,12 @@ def test_the_earliest_of_each_kind_is_told_with_its_node() -> None:
 
 def test_a_slow_down_is_a_warning_until_it_is_over() -> None:
     slow = Problem(kind=Kind.SLOW_JOB, cause="steps take longer", time_s=4.0)
-    over = Slowdown(problem=slow, label="slower", end_s=9.0)
-    now = Slowdown(problem=msgspec.structs.replace(slow, time_s=12.0), label="slower")
-    leads = msgspec.structs.replace(part(2), slowdowns=(over, now))
-    led_before = msgspec.structs.replace(part(1), slowdowns=(over,))
+    over = Episode(problem=slow, label="slower", end_s=9.0)
+    now = Episode(problem=msgspec.structs.replace(slow, time_s=12.0), label="slower")
+    leads = msgspec.structs.replace(part(2), episodes=(over, now))
+    led_before = msgspec.structs.replace(part(1), episodes=(over,))
     assert job_warnings([led_before, leads], 2) == (now.problem,)
-    assert job_slowdowns([leads, led_before]) == (over, over, now)
+    assert job_episodes([leads, led_before]) == (over, over, now)
 
 
 @pytest.mark.parametrize(

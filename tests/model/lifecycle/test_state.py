@@ -13,6 +13,7 @@ from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.events import (
     EndAwaited,
     EndWished,
+    EpisodesJudged,
     EvidenceGathered,
     Exited,
     Launched,
@@ -27,7 +28,6 @@ from jupyter_mntrain.model.lifecycle.events import (
     RankUp,
     Resumed,
     SavedEvent,
-    SlownessJudged,
     Stalled,
     StateLost,
     StopAsked,
@@ -35,10 +35,10 @@ from jupyter_mntrain.model.lifecycle.events import (
     WarningOver,
 )
 from jupyter_mntrain.model.lifecycle.state import apply, new_part
+from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.evidence import Evidence, NetworkState
 from jupyter_mntrain.model.records.job import TERMINAL, JobState, PartStatus, RankStatus
 from jupyter_mntrain.model.records.leftover import Leftover
-from jupyter_mntrain.model.records.pressure import Slowdown
 from jupyter_mntrain.model.records.stall import Stall
 
 STATES: tuple[JobState, ...] = (
@@ -325,20 +325,24 @@ def test_a_good_run_ends_the_same_in_whatever_order_its_news_come(
         assert apply(part, event) is part
 
 
-def test_the_first_warning_of_each_kind_is_kept_and_no_failure() -> None:
+def test_the_first_warning_of_each_rank_is_kept_and_one_that_is_over_is_history() -> None:
     first, again, other = (
         Problem(kind=kind, cause=cause, rank=Rank(rank))
         for kind, cause, rank in (
             (Kind.LOSS_DIVERGED, "it rose", 0),
-            (Kind.LOSS_DIVERGED, "it rose, too", 1),
+            (Kind.LOSS_DIVERGED, "it rose more", 0),
             (Kind.ZERO_GRADIENTS, "nothing is learned", 1),
         )
     )
     part = after(*(Warned(problem=one) for one in (first, again, other)))
     assert part.warnings == (first, other)
     assert apply(part, WarningOver(kind=Kind.LOSS_DIVERGED, rank=Rank(1))) is part
-    part = apply(part, WarningOver(kind=Kind.LOSS_DIVERGED, rank=Rank(0)))
-    assert part.warnings == (other,)
+    second = msgspec.structs.replace(first, rank=Rank(1))
+    part = apply(part, Warned(problem=second))
+    part = apply(part, WarningOver(kind=Kind.LOSS_DIVERGED, rank=Rank(0), time_s=8.0))
+    assert part.warnings == (other, second)
+    assert [(one.problem, one.end_s) for one in part.episodes] == [(first, 8.0)]
+    part = apply(part, WarningOver(kind=Kind.LOSS_DIVERGED, rank=Rank(1), time_s=8.5))
     part = apply(part, Exited(time_s=9.0, exit_code=0))
     assert (part.state, part.problem, part.warnings) == ("succeeded", None, (other,))
 
@@ -347,11 +351,11 @@ def test_a_slow_down_ends_with_its_job_at_the_latest() -> None:
     slow = Problem(kind=Kind.SLOW_RANK, cause="slows the job down", time_s=3.0)
     part = new_part(NodeId("a" * 32), "node1", range(1))
     part = apply(apply(part, Launched(time_s=1.0)), RankUp(rank=Rank(0), pid=7))
-    slowdowns = (Slowdown(problem=slow, label="slower"),)
-    part = apply(part, SlownessJudged(slowdowns=slowdowns))
-    assert (part.slowdowns, part.state) == (slowdowns, "running")
+    episodes = (Episode(problem=slow, label="slower"),)
+    part = apply(part, EpisodesJudged(episodes=episodes))
+    assert (part.episodes, part.state) == (episodes, "running")
     ended = apply(part, Exited(time_s=9.0, exit_code=0))
-    assert [one.end_s for one in ended.slowdowns] == [9.0]
+    assert [one.end_s for one in ended.episodes] == [9.0]
 
 
 def test_the_group_of_a_rank_is_kept() -> None:

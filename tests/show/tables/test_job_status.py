@@ -25,6 +25,7 @@ from jupyter_mntrain.model.records.job import (
     Placement,
     Restart,
 )
+from jupyter_mntrain.show.formats import clock
 from jupyter_mntrain.show.picture.header import make_header
 from jupyter_mntrain.show.tables.job import progress_line, status_view
 from jupyter_mntrain.show.tables.job_list import job_table
@@ -40,11 +41,13 @@ STATES: tuple[JobState, ...] = (
     "canceled",
     "unknown",
 )
-FAILURE = Problem(kind=Kind.EXCEPTION, cause="cause-of-failure", node="n0", rank=Rank(0))
-STALL = Problem(kind=Kind.STOPPED, cause="cause-of-stall", node="n1", time_s=5.0)
+FAILURE = Problem(
+    kind=Kind.EXCEPTION, cause="cause-of-failure", node="n0", rank=Rank(0), time_s=4.0
+)
+STALL = Problem(kind=Kind.STOPPED, cause="cause-of-stall", node="n1", time_s=5.0, seen_s=7.0)
 WARNINGS = (
-    Problem(kind=Kind.SLOW_RANK, cause="slower-than-before", node="n1"),
-    Problem(kind=Kind.LOSS_NAN, cause="loss-is-nan", node="n1"),
+    Problem(kind=Kind.SLOW_RANK, cause="slower-than-before", node="n1", time_s=2.0, seen_s=6.0),
+    Problem(kind=Kind.LOSS_NAN, cause="loss-is-nan", node="n1", time_s=3.0),
 )
 PLACE = Placement(NodeId("0" * 32), "n0", 0, Rank(0), 1, (), "eth0", "10.0.0.1", ())
 
@@ -89,13 +92,22 @@ def test_what_hurts_most_now_is_told_first_everywhere(
     assert [*at, state_at] == sorted([*at, state_at])
     assert (at or [state_at])[0] == 0
 
+    for place, one in zip(at, order, strict=True):
+        assert clock(one.seen_s or one.time_s or 0.0) in lines[place + 1]
+
     line = progress_line(summary, 10.0)
+    assert all(clock(one.seen_s or one.time_s or 0.0) in line for one in order)
     for bad in filter(None, (problem, live)):
         assert line.index(bad.cause) < line.index(state)
     assert all(warning.cause in line for warning in warnings)
 
     header = make_header(summary, view, now_s=10.0, program="mntrain", has_steps=False)
     told = [*filter(None, [header.cause]), *header.warnings]
+    seen = [*filter(None, [header.hint]), *header.warnings]
+    assert all(
+        clock(one.seen_s or one.time_s or 0.0) in text
+        for one, text in zip(order, seen, strict=True)
+    )
     assert all(cause in text for cause, text in zip(causes, told, strict=True))
 
     entry = job_entry(view)

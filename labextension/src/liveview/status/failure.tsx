@@ -2,13 +2,13 @@
 
 import * as React from 'react';
 
-import * as formats from '../../formats';
 import { Icon } from '../../icons';
 import {
   causeLine,
   type IProblem,
   partFailure,
-  ProblemLines
+  ProblemLines,
+  When
 } from '../../problem';
 import { processText } from '../../part_notes';
 import { restartLine } from '../../words';
@@ -26,11 +26,7 @@ export function FailureCard({ job }: IJobProps): JSX.Element | null {
         <Icon name="failed" />
       </ProblemLines>
       {job.reasons && <p className="m s">{job.reasons}</p>}
-      {typeof problem.time_s === 'number' && (
-        <p className="m s">
-          {trans.__('at %1', formats.clock(problem.time_s, true))}
-        </p>
-      )}
+      <When problem={problem} />
       {job.restart && <p>{restartLine(job)}</p>}
       <Leftovers job={job} />
       {problem.detail && (

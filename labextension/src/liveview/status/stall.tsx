@@ -2,9 +2,8 @@
 
 import * as React from 'react';
 
-import * as formats from '../../formats';
 import { Icon } from '../../icons';
-import { ProblemLines } from '../../problem';
+import { ProblemLines, When } from '../../problem';
 import type { IJobProps } from '../props';
 import { trans } from '../../trans';
 
@@ -21,9 +20,7 @@ export function StallCard({ job }: IJobProps): JSX.Element | null {
       <ProblemLines problem={stall}>
         <Icon name="warning" />
       </ProblemLines>
-      <p className="m s">
-        {trans.__('no progress since %1', formats.clock(stall.time_s, true))}
-      </p>
+      <When problem={stall} />
       {stacks.map(({ node, stack }) => (
         <details key={stack.rank}>
           <summary>

@@ -3,7 +3,7 @@
 import * as React from 'react';
 
 import { Icon } from '../../icons';
-import { ProblemLines } from '../../problem';
+import { ProblemLines, When } from '../../problem';
 import { trans } from '../../trans';
 import type { IJobProps } from '../props';
 
@@ -19,6 +19,7 @@ export function WarningsCard({ job }: IJobProps): JSX.Element | null {
           <ProblemLines problem={problem}>
             <Icon name="warning" />
           </ProblemLines>
+          <When problem={problem} />
           {problem.detail && (
             <details>
               <summary>{trans.__('Last output of the rank')}</summary>

@@ -15,8 +15,8 @@ from jupyter_mntrain.agent.doubts.slowness.counters import Counters, LinkCounter
 from jupyter_mntrain.agent.doubts.slowness.gauge import Gauge
 from jupyter_mntrain.agent.gang.slowness_watch import SlownessWatch
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.metrics import RankStep
-from jupyter_mntrain.model.records.pressure import Slowdown
 from jupyter_mntrain.model.records.stall import RankStack
 
 Reports = Literal["everything", "steps", "nothing"]
@@ -112,7 +112,7 @@ class Pipeline:
     def node_of(self, rank: int) -> str:
         return self.names[rank // self.per_node]
 
-    def run(self, until_s: float) -> Iterator[tuple[float, tuple[Slowdown, ...]]]:
+    def run(self, until_s: float) -> Iterator[tuple[float, tuple[Episode, ...]]]:
         """The job's slow-downs at every second."""
         watch, known = SlownessWatch(), ()
         now_s, tick_s, step = 0.0, 1.0, 0
@@ -204,13 +204,13 @@ class Pipeline:
     def _tick(
         self,
         watch: SlownessWatch,
-        known: tuple[Slowdown, ...],
+        known: tuple[Episode, ...],
         now_s: float,
         added: list[Totals],
         share: float,
         own: list[float],
         step_s: float,
-    ) -> tuple[Slowdown, ...]:
+    ) -> tuple[Episode, ...]:
         time_s = START_S + now_s
         now = [old.plus(new, share) for old, new in zip(self.totals, added, strict=True)]
         pressures = {}

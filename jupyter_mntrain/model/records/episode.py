@@ -1,0 +1,44 @@
+"""Episode: a time in which something hurt a job, for its history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
+from jupyter_mntrain.model.failure.problem import Problem
+
+MOST_KEPT = tunables.count("failure.episodes_kept")
+
+
+class Episode(Record, frozen=True):
+    """A time in which a job was slower than before, stalled, or was warned of.
+
+    Args:
+        problem: why; it began at its ``time_s``.
+        label: a few words for a chart: ``node2 r1 3.1x slower``.
+        end_s: Unix time; ``None`` = it still is.
+    """
+
+    problem: Problem
+    label: str
+    end_s: float | None = None
+    is_stall: bool = False
+
+    @property
+    def is_slowdown(self) -> bool:
+        """Whether the job ran, slower than before."""
+        return not self.is_stall and self.problem.kind in SLOWNESS
+
+    def ended(self, time_s: float) -> Episode:
+        """The same; over since ``time_s``, if it was not over before."""
+        return self if self.end_s else msgspec.structs.replace(self, end_s=time_s)
+
+
+def newest(episodes: Iterable[Episode]) -> tuple[Episode, ...]:
+    """Those that a record keeps: the ones that are not over, and the latest that are."""
+    kept = sorted(episodes, key=lambda one: one.end_s or float("inf"))[-MOST_KEPT:]
+    return tuple(sorted(kept, key=lambda one: one.problem.time_s or 0.0))
