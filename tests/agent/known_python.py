@@ -42,7 +42,8 @@ def keep_known_python(state: Path, python: str) -> None:
 
 def give_asked_pythons(state: Path, pythons: Sequence[str]) -> None:
     """Put there what these interpreters load; the first in a run has them asked, as an agent."""
-    shared = Path(os.environ["XDG_CACHE_HOME"]) / "mntrain-tests" / f"asked-{FILE}"
+    cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    shared = Path(cache) / "mntrain-tests" / f"asked-{FILE}"
     shared.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{shared}.lock"):
         book = LoadedBook(shared)
