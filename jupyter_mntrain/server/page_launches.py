@@ -23,6 +23,8 @@ class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
         begin: with the newest checkpoint in this directory on the nodes, or with this folder of
             one; default: as the job file says.
         is_queued: let it wait for its turn instead of refusing if it cannot start now.
+        yes: the person has read the job file; without it one that does more than to train by a
+            recipe is refused with what it does, unless it was exported or agreed to here.
     """
 
     job_id: JobId | None = None
@@ -31,6 +33,7 @@ class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):
     skips_doctor: bool = False
     begin: str | None = None
     is_queued: bool = False
+    yes: bool = False
 
 
 class LaunchedJob(Record, frozen=True):

@@ -2452,6 +2452,8 @@ export interface LabelJob {
  *         begin: with the newest checkpoint in this directory on the nodes, or with this folder of
  *             one; default: as the job file says.
  *         is_queued: let it wait for its turn instead of refusing if it cannot start now.
+ *         yes: the person has read the job file; without it one that does more than to train by a
+ *             recipe is refused with what it does, unless it was exported or agreed to here.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "LaunchJob".
@@ -2463,6 +2465,7 @@ export interface LaunchJob {
   skips_doctor?: boolean;
   begin?: string | null;
   is_queued?: boolean;
+  yes?: boolean;
 }
 /**
  * A job that was started or queued, and what is to be said of its nodes.

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode
 
 import httpx
 import msgspec
+from cryptography import x509
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster.agents.connector import Connector
-from jupyter_mntrain.cluster.agents.distrust import revoked
+from jupyter_mntrain.cluster.agents.distrust import distrusted, ended_trust
 from jupyter_mntrain.cluster.agents.transport import (
     ANSWER_TIMEOUT_S,
     CONNECT_TIMEOUT_S,
@@ -20,7 +22,7 @@ from jupyter_mntrain.cluster.agents.transport import (
     SILENT_STREAM_S,
     TROUBLE,
     is_about_trust,
-    serial_number,
+    shown_certificate,
     split_lines,
     transport_error,
 )
@@ -219,11 +221,14 @@ class AgentClient(AgentCalls):
                 if not response.is_success:
                     raise refusal(await response.aread(), self.address, self.node)
                 is_answered = True
-                shown = serial_number(response)
+                shown = x509.load_der_x509_certificate(shown_certificate(response))
                 async for line in split_lines(response.aiter_bytes()):
-                    # An open connection continues even if a certificate expires or is replaced.
-                    if shown in self._connector.identity.credentials.revoked:
-                        raise revoked(self.node)
+                    # An open connection ends with its certificate. A renewed one is shown to the
+                    # next connection.
+                    credentials = self._connector.identity.credentials
+                    now = datetime.fromtimestamp(self._connector.clock(), UTC)
+                    if (ended := ended_trust(shown, credentials, now)) is not None:
+                        raise distrusted(ended, self.node)
                     yield line
         except TROUBLE as error:
             if is_answered:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from cryptography import x509
 
 from jupyter_mntrain.cluster.agents.distrust import explain
@@ -11,15 +13,21 @@ from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.trust.certificates import subject_of
 from jupyter_mntrain.trust.driver_membership import DriverMembership
 
 
 class Connector:
-    """Opens connections; shared by all clients of a driver."""
+    """Opens connections; shared by all clients of a driver.
 
-    def __init__(self, identity: DriverMembership) -> None:
+    Args:
+        clock: Unix time, for the end of certificates.
+    """
+
+    def __init__(self, identity: DriverMembership, clock: Clock = time.time) -> None:
         self.identity = identity
+        self.clock = clock
         self.http = open_http(identity.credentials.client)
         self.kept = KeptConnections(identity.credentials.client)
         self._unnamed = open_http(identity.credentials.unnamed_client)

@@ -62,8 +62,7 @@ async def explain(
     )
     if judged is None:
         return None
-    kind, cause, fix = judged
-    return NodeError(cause, kind=kind, fix=fix, node=node)
+    return distrusted(judged, node)
 
 
 Judged = tuple[Kind, str, str]
@@ -73,10 +72,21 @@ Judged = tuple[Kind, str, str]
 REVOKED: Judged = (Kind.REVOKED, "its certificate was revoked", REJOIN)
 
 
-def revoked(node: str) -> NodeError:
-    """The error for a node whose certificate was revoked."""
-    kind, cause, fix = REVOKED
+def distrusted(judged: Judged, node: str) -> NodeError:
+    """The error for a node that is not trusted."""
+    kind, cause, fix = judged
     return NodeError(cause, kind=kind, fix=fix, node=node)
+
+
+def ended_trust(shown: x509.Certificate, credentials: Credentials, now: datetime) -> Judged | None:
+    """Why a certificate that was fine is not any more; ``None`` if it still is. Pure."""
+    if shown.serial_number in credentials.revoked:
+        return REVOKED
+    until = shown.not_valid_after_utc
+    if until < now:
+        cause = f"its certificate expired on {until:%Y-%m-%d}; by this machine's clock it is "
+        return Kind.EXPIRED, cause + _time(now), f"if this machine's clock is right, {REJOIN}"
+    return None
 
 
 def judge(
@@ -85,12 +95,9 @@ def judge(
     """Judge an agent's certificate; ``None`` if it is fine. Pure."""
     if not is_issued_by(shown, credentials.authority):
         return _of_others(shown, credentials)
-    if shown.serial_number in credentials.revoked:
-        return REVOKED
-    since, until = shown.not_valid_before_utc, shown.not_valid_after_utc
-    if until < now:
-        cause = f"its certificate expired on {until:%Y-%m-%d}; by this machine's clock it is "
-        return Kind.EXPIRED, cause + _time(now), f"if this machine's clock is right, {REJOIN}"
+    if (ended := ended_trust(shown, credentials, now)) is not None:
+        return ended
+    since = shown.not_valid_before_utc
     if since > now:
         cause = f"its certificate is valid from {_time(since)}, and this machine's clock says "
         return Kind.CLOCK_OFF, f"{cause}{_time(now)}", "set this machine's clock"

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpcore
 import httpx
-from cryptography import x509
 
 from jupyter_mntrain.cluster.agents.address import host_of
 from jupyter_mntrain.http.agent_calls import not_an_agent
@@ -123,11 +122,6 @@ def shown_certificate(response: httpx.Response) -> bytes:
     connection = response.extensions["network_stream"].get_extra_info("ssl_object")
     shown: bytes = connection.getpeercert(binary_form=True)
     return shown
-
-
-def serial_number(response: httpx.Response) -> int:
-    """Serial number of the other side's certificate."""
-    return x509.load_der_x509_certificate(shown_certificate(response)).serial_number
 
 
 def transport_error(error: Exception, address: str, node: str) -> NodeError:

@@ -16,7 +16,7 @@ from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.metrics.series_builder import POINTS
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LONGEST_GRACE_S
-from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, job_not_found
+from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, SpecError, job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
@@ -36,6 +36,7 @@ from jupyter_mntrain.server.shown_settings import JobSettings, ShownSetting
 from jupyter_mntrain.server.updates import PageUpdates
 from jupyter_mntrain.show.stacks import shown_stacks
 from jupyter_mntrain.show.tables.settings import setting_words
+from jupyter_mntrain.verbs.launching.foreign_job import what_it_does
 
 MOST_POINTS = tunables.count("server.points")
 
@@ -125,10 +126,14 @@ class JobsResource(LaunchingResource):
             case LaunchJob(job_id=None, spec=str(text)):
                 try:
                     spec = read_spec(text)
+                    does = [] if body.yes else await self.work(what_it_does, text)
                 except RecursionError as error:  # tomllib calls itself for every bracket
                     raise refusal(
                         400, Kind.BAD_SPEC, "this job file is nested too deeply"
                     ) from error
+                if does:
+                    cause = f"nobody has agreed to what this job file does: it {'; '.join(does)}"
+                    raise SpecError(cause, fix='read it; then send it with "yes": true')
             case LaunchJob(job_id=str(job_id), spec=None):
                 job = await self.work(updates.clusters.find, self.job_id(job_id))
                 spec = await self.work(job.spec)

@@ -11,7 +11,7 @@ import hashlib
 import re
 import shlex
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -78,8 +78,8 @@ def ask_about_job_file(context: Context, args: Namespace, target: str | None) ->
     if not is_spec(text):
         return
     taken = {name for name, value in args.env if value is None}
-    does = list(_doings(read_spec(text, name=path.name), taken))
-    if not does or _is_known(text):
+    does = what_it_does(text, path.name, taken)
+    if not does:
         return
     if not args.yes:
         name, cause = shown_line(path.name), "; ".join(does)
@@ -96,7 +96,22 @@ def ask_about_job_file(context: Context, args: Namespace, target: str | None) ->
     remember_job_file(text)
 
 
-def _doings(spec: JobSpec, named: set[str]) -> Iterator[str]:
+def what_it_does(text: str, name: str = "", named: Collection[str] = ()) -> list[str]:
+    """What a job file does beyond training by a recipe, each in words; nothing of a known one.
+
+    Args:
+        name: of its file.
+        named: variables that the person names, too.
+
+    Raises:
+        SpecError: it is no valid job file.
+    """
+    spec = read_spec(text, name=name) if name else read_spec(text)
+    does = list(_doings(spec, named))
+    return does if does and not _is_known(text) else []
+
+
+def _doings(spec: JobSpec, named: Collection[str]) -> Iterator[str]:
     """What a job file does beyond training by a recipe on its nodes, each in words.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -76,6 +77,18 @@ async def test_an_agent_that_was_revoked_is_left_also_when_it_is_listened_to(
     assert caught.value.kind is Kind.REVOKED
     error = await failure(AgentClient(connector, agent.where))
     assert error.kind is Kind.REVOKED
+
+
+async def test_a_stream_ends_with_the_certificate_of_the_agent(
+    connector: Connector, agent_here: MakeAgent
+) -> None:
+    agent = await agent_here(beat_every_s=0.05, lifetime=timedelta(days=1))
+    messages = AgentClient(connector, agent.where).stream()
+    assert await anext(messages) is not None
+    connector.clock = lambda: time.time() + timedelta(days=2).total_seconds()
+    with pytest.raises(NodeError) as caught:
+        await anext(messages)
+    assert caught.value.kind is Kind.EXPIRED
 
 
 async def revoke_while_listening(

@@ -156,13 +156,15 @@ def test_a_launch_that_the_doctor_refuses_goes_ahead_if_the_page_says_so(served:
     agent, facts = served.agents[0], served.agents[0].facts
     agent.facts = with_disk(facts, 0)
     try:
-        answer = served.server.ask("POST", "/jobs", {"spec": JOB_FILE})
+        answer = served.server.ask("POST", "/jobs", {"spec": JOB_FILE, "yes": True})
         assert answer.status_code == 409, answer.text
         refused_launch = answer.json()
         assert (refused_launch["kind"], refused_launch["node"]) == ("disk-full", agent.name)
         assert refused_launch["found"] == []
         assert "--skip-doctor" not in refused_launch["fix"]
-        answer = served.server.ask("POST", "/jobs", {"spec": JOB_FILE, "skips_doctor": True})
+        answer = served.server.ask(
+            "POST", "/jobs", {"spec": JOB_FILE, "skips_doctor": True, "yes": True}
+        )
         assert answer.status_code == 201, answer.text
     finally:
         agent.facts = facts

@@ -275,7 +275,7 @@ def test_a_job_is_ended(served: Served, how: str) -> None:
 
 
 def test_a_job_is_launched_from_a_file_and_again(served: Served) -> None:
-    first = served.server.ask("POST", "/jobs", {"spec": JOB_FILE})
+    first = served.server.ask("POST", "/jobs", {"spec": JOB_FILE, "yes": True})
     assert first.status_code == 201, first.text
     job = first.json()["job"]
     assert job["name"] == "from a file"
@@ -288,7 +288,7 @@ def test_a_job_is_launched_from_a_file_and_again(served: Served) -> None:
 def test_what_the_doctor_says_of_a_launch_comes_with_the_job(served: Served) -> None:
     agent = served.agents[0]
     served.do(agent.faults["facts"].append, Refuse(cause="its disk hangs", kind=Kind.DISK_ERROR))
-    answer = served.server.ask("POST", "/jobs", {"spec": JOB_FILE})
+    answer = served.server.ask("POST", "/jobs", {"spec": JOB_FILE, "yes": True})
     assert answer.status_code == 201, answer.text
     (note,) = answer.json()["notes"]
     assert (note["kind"], note["node"]) == ("disk-error", agent.name)
@@ -298,8 +298,10 @@ def test_what_the_doctor_says_of_a_launch_comes_with_the_job(served: Served) -> 
 def test_that_versions_may_differ_is_said_of_each_launch(served: Served) -> None:
     """Not by a job file, which a page does not show."""
     file = "mixed_versions = true\n" + JOB_FILE
-    silent = served.server.ask("POST", "/jobs", {"spec": file}).json()["job"]["job_id"]
-    said = served.server.ask("POST", "/jobs", {"spec": JOB_FILE, "mixed_versions": True})
+    silent = served.server.ask("POST", "/jobs", {"spec": file, "yes": True}).json()["job"]["job_id"]
+    said = served.server.ask(
+        "POST", "/jobs", {"spec": JOB_FILE, "mixed_versions": True, "yes": True}
+    )
     loud = said.json()["job"]["job_id"]
     found = [served.agents[0].jobs[one].spec.mixed_versions for one in (silent, loud)]
     assert found == [False, True]

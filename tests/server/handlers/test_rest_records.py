@@ -99,7 +99,9 @@ def test_an_ended_job_is_named_noted_and_deleted(
         "workdir": str(tmp_path),
         "queue_limit_s": 3600.0,
     }
-    launched = server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file), "is_queued": True})
+    launched = server.ask(
+        "POST", "/jobs", {"spec": tomli_w.dumps(file), "is_queued": True, "yes": True}
+    )
     assert launched.status_code == 201, launched.text
     path = f"/jobs/{launched.json()['job']['job_id']}"
     kept = tomllib.loads(server.get(f"{path}/spec")["text"])
@@ -125,7 +127,9 @@ def test_an_ended_job_is_named_noted_and_deleted(
 def test_jobs_are_compared_by_their_settings(served: Served) -> None:
     def launched(name: str, priority: int) -> str:
         spec = JOB_FILE.replace('"from a file"', f'"{name}"\npriority = {priority}')
-        return str(served.server.ask("POST", "/jobs", {"spec": spec}).json()["job"]["job_id"])
+        return str(
+            served.server.ask("POST", "/jobs", {"spec": spec, "yes": True}).json()["job"]["job_id"]
+        )
 
     both = [launched("one", 3), launched("two", 4)]
     found = served.server.get(f"/compare?job={both[0]}&job={both[1]}")

@@ -63,6 +63,16 @@ def test_a_bad_job_file_is_named(served: Served, text: str) -> None:
     refused(served.server.ask("POST", "/jobs", {"spec": text}), 400, "bad-spec")
 
 
+def test_a_job_file_that_does_more_than_train_is_refused_with_what_it_does(served: Served) -> None:
+    """As the command line asks about it."""
+    file = 'from_environment = ["AWS_SECRET_ACCESS_KEY"]\n' + JOB_FILE
+    problem = refused(served.server.ask("POST", "/jobs", {"spec": file}), 400, "bad-spec")
+    assert "AWS_SECRET_ACCESS_KEY" in problem["cause"]
+    assert "script.py" in problem["cause"]
+    assert '"yes": true' in problem["fix"]
+    assert not served.server.get("/jobs")
+
+
 @pytest.mark.parametrize(
     "address", ["a b:c", "a\0b:1", "é" * 70, pytest.param("a" * 100_000, id="too long")]
 )
@@ -125,7 +135,9 @@ def test_a_wrong_verb_is_refused(served: Served) -> None:
 def test_a_refusal_of_a_node_is_passed_on(served: Served) -> None:
     agent = served.agents[0]
     served.do(agent.faults["lease"].append, Refuse(cause="the GPUs are taken"))
-    problem = refused(served.server.ask("POST", "/jobs", {"spec": JOB_FILE}), 409, "refused")
+    problem = refused(
+        served.server.ask("POST", "/jobs", {"spec": JOB_FILE, "yes": True}), 409, "refused"
+    )
     assert "the GPUs are taken" in problem["cause"]
 
 

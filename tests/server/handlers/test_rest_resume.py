@@ -27,7 +27,7 @@ def ended_run(served: Served, *steps: int) -> JobId:
         "participants": [{"node": "node1"}, {"node": "node2"}],
         "files": {"recipe.toml": RECIPE},
     }
-    launched = served.server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file)})
+    launched = served.server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file), "yes": True})
     assert launched.status_code == 201, launched.text
     job_id = JobId(launched.json()["job"]["job_id"])
     for rank, agent in enumerate(served.agents):
