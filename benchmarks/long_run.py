@@ -21,6 +21,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
+import psutil
+
 from benchmarks.loopback import ADDRESSES, PORT, READY_S, own_configuration, until
 from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, Participant
@@ -86,6 +88,10 @@ class Agents:
         for agent in self._running:
             agent.wait(READY_S)
         self._running.clear()
+
+    def cpu_s(self) -> float:
+        """Of all of them, since they were started."""
+        return sum(sum(psutil.Process(one.pid).cpu_times()[:2]) for one in self._running)
 
     def memory_mb(self) -> float:
         """Of the largest."""

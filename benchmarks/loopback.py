@@ -36,8 +36,14 @@ def own_configuration(directory: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def two_agents() -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
-    """A cluster with two nodes that are up, and the agents' processes."""
+def two_agents(
+    *, python: str = sys.executable
+) -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
+    """A cluster with two nodes that are up, and the agents' processes.
+
+    Args:
+        python: interpreter of the ranks.
+    """
     name = f"bench-{secrets.token_hex(3)}"
     agents: list[subprocess.Popen[bytes]] = []
     addresses = [f"{address}:{PORT}" for address in ADDRESSES]
@@ -48,7 +54,7 @@ def two_agents() -> Iterator[tuple[Cluster, list[subprocess.Popen[bytes]]]]:
                 for index, address in enumerate(ADDRESSES, start=1):
                     command = [sys.executable, "-m", "jupyter_mntrain.agent", "join"]
                     command += ["--name", f"node{index}", "--listen", address]
-                    command += ["--port", str(PORT)]
+                    command += ["--port", str(PORT), "--python", python]
                     command += ["--state-dir", str(Path(state) / f"node{index}")]
                     quiet = subprocess.DEVNULL
                     agent = subprocess.Popen(

@@ -228,7 +228,13 @@ async def _run(
     server.add_sockets(sockets)
     _greet(node)
 
-    at_beats = (BeatSampler(node).sample, node.tell_leases, node.check_state, Keeping(node).keep)
+    at_beats = (
+        BeatSampler(node).sample,
+        node.tell_leases,
+        node.check_state,
+        Keeping(node).keep,
+        node.jobs.rest,
+    )
     tasks = [
         *(asyncio.ensure_future(every(BEAT_INTERVAL_S, work)) for work in at_beats),
         asyncio.ensure_future(every(BEAT_INTERVAL_S, Achievements(node).look)),

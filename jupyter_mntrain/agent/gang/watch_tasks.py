@@ -14,7 +14,7 @@ from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.lifecycle.restarts import is_in_next_grant, may_succeed
-from jupyter_mntrain.model.records.job import TERMINAL, Placement
+from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, Placement
 
 log = logging.getLogger("mntrain.agent")
 
@@ -39,11 +39,12 @@ class WatchTasks:
 
     def watch(self, job: LocalJob) -> None:
         """Watch an attempt, unless it ended so long ago that all nodes know."""
-        ended_s = job.record.part.ended_s
+        record = job.record
+        ended_s = record.part.ended_s
         is_old = ended_s is not None and job.now_s() - ended_s > GIVE_UP_AFTER_S
-        if is_old and not (_is_to_restart(job) or _may_have_to_succeed(job)):
+        if is_old and not (_is_to_restart(record) or _may_have_to_succeed(record)):
             return
-        key = (job.record.job_id, job.record.attempt.number)
+        key = (record.job_id, record.attempt.number)
         if key in self._tasks:
             return
         task = asyncio.ensure_future(self._follow(job))
@@ -58,9 +59,9 @@ class WatchTasks:
             watch = GangWatch(job, self.peers, notices, self._why_taken)
             parts = await watch.run() if is_begun else ()
             restarted = None
-            if _is_to_restart(job):
+            if _is_to_restart(job.record):
                 restarted = await self._restarter.run(job, parts)
-            elif _may_have_to_succeed(job):
+            elif _may_have_to_succeed(job.record):
                 restarted = await self._restarter.succeed(job)
             if restarted is not None:
                 self.watch(restarted)
@@ -75,9 +76,8 @@ class WatchTasks:
             task.cancel()
 
 
-def _is_to_restart(job: LocalJob) -> bool:
+def _is_to_restart(record: JobRecord) -> bool:
     """Whether this node, as the head, still has to decide what comes next."""
-    record = job.record
     is_head = record.attempt.head.node_id == record.part.node_id
     if is_head and record.restart is not None:
         return not is_in_next_grant(record.restart)
@@ -85,8 +85,7 @@ def _is_to_restart(job: LocalJob) -> bool:
     return is_head and is_to_come and not record.is_over
 
 
-def _may_have_to_succeed(job: LocalJob) -> bool:
+def _may_have_to_succeed(record: JobRecord) -> bool:
     """Whether this node takes the head's place if that is lost."""
-    record = job.record
     is_head = record.attempt.head.node_id == record.part.node_id
     return not is_head and may_succeed(record) and not record.is_over

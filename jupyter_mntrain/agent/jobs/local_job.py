@@ -327,6 +327,18 @@ class LocalJob:
         if "samples" in self.__dict__:
             self.samples.close()
 
+    def rest(self) -> None:
+        """Let go of all but the record of a job that has ended: its keeper, its files, and what was
+        read of them. What is asked for later is made anew.
+        """
+        made = self.__dict__.keys() & _MADE
+        keeper = self.attempt.keeper if "attempt" in made else None
+        if keeper is not None and keeper.poll() is None:
+            return  # it has said how the attempt ended, and is about to end itself
+        self.close()
+        for name in made:
+            del self.__dict__[name]
+
     def _before_end(self, end: Exited) -> None:
         """Gather what the record must say, too: evidence, unless it ended well or was stopped."""
         part = self.record.part
@@ -372,3 +384,7 @@ class LocalJob:
         self, sample: Sample, *, source: str | None = None, offset: int | None = None
     ) -> None:
         self.samples.append(sample, attempt=self._number, source=source, offset=offset)
+
+
+_MADE = frozenset(name for name, one in vars(LocalJob).items() if isinstance(one, cached_property))
+"""What a job makes on first use."""

@@ -45,7 +45,7 @@ class RecordFile:
     def rest(self) -> None:
         """Keep the record of a job that has ended packed: a node has a thousand, rarely read."""
         if self._record is not None and not self.is_live:
-            self._packed = zlib.compress(msgspec.msgpack.encode(self._record))
+            self._packed = zlib.compress(msgspec.msgpack.encode(self._record), zlib.Z_BEST_SPEED)
             self._record = None
 
     def update(self, *, is_progress: bool = False, **changes: Any) -> None:

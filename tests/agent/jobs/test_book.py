@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from jupyter_mntrain.agent.attempt import directory
@@ -19,7 +20,7 @@ from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
-from jupyter_mntrain.model.lifecycle.events import StateLost
+from jupyter_mntrain.model.lifecycle.events import StateLost, Warned
 from jupyter_mntrain.model.records.origin import Origin
 from tests.agent.jobs.books import (
     end_all,
@@ -177,4 +178,38 @@ def test_a_running_job_has_the_line_of_its_losses_so_far(tmp_path: Path) -> None
         book, lambda: (line := job.record.loss_line) and line.last == 2.25, "its losses are read"
     )
     assert job.is_active
+    end_all(book)
+
+
+def test_nothing_is_left_open_of_jobs_that_have_ended(tmp_path: Path) -> None:
+    book = make_book(tmp_path / "state", f"{TELLS}\nexit 0")
+    own = psutil.Process()
+    before = {one.pid for one in own.children()}, own.num_fds()
+    jobs = [start(book) for _ in range(3)]
+    polled(book, lambda: all(job.is_settled for job in jobs), "the jobs end")
+
+    def rested() -> bool:
+        book.rest()
+        now = {one.pid for one in own.children()}, own.num_fds()
+        return now == before
+
+    until(rested, "no keeper and no open file to be left")
+    assert all(job.samples.journal.last_seq for job in jobs)  # and it is there when it is asked for
+    book.rest()
+    assert rested()
+    assert not set(vars(jobs[0])) & {"samples", "attempt", "gathering"}
+    end_all(book)
+
+
+def test_a_job_that_rested_takes_what_is_still_found_out_about_it(tmp_path: Path) -> None:
+    book = make_book(tmp_path / "state", "exit 1")
+    job = start(book)
+    polled(book, lambda: job.is_settled, "the job ends")
+    book.rest()
+    seq = job.samples.journal.last_seq
+    book.rest()
+    late = Problem(kind=Kind.WAITED_TOO_LONG, cause="no attempt follows", fix="launch it again")
+    job.change(Warned(problem=late))
+    assert job.samples.journal.last_seq == seq + 1
+    assert late in job.record.part.warnings
     end_all(book)
