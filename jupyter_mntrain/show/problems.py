@@ -38,9 +38,9 @@ def warning_texts(notes: Iterable[Problem]) -> Iterator[Text]:
     """A line for each; what is the same on several nodes is said once, with their names."""
     nodes: dict[Problem, list[str]] = {}
     for note in notes:
-        nodes.setdefault(msgspec.structs.replace(note, node=None, time_s=None), []).append(
-            note.node or ""
-        )
+        nodes.setdefault(
+            msgspec.structs.replace(note, node=None, time_s=None, seen_s=None), []
+        ).append(note.node or "")
     for note, names in nodes.items():
         where = some_of(list(filter(None, dict.fromkeys(names))))
         told = msgspec.structs.replace(note, node=where or None)
