@@ -115,7 +115,7 @@ class MakeNode(Record, frozen=True, forbid_unknown_fields=True):
 
     Args:
         name: of the node; default: the machine's.
-        port: of its agent; default: the usual one.
+        port: of its agent; default: the usual one, or the next at which nothing listens.
         listen: addresses of this machine to listen on; empty = all.
         without_systemd: start the agent on its own, also where systemd runs.
     """

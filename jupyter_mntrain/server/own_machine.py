@@ -22,6 +22,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.server.messages import ChangedMachine, MakeNode
 from jupyter_mntrain.trust.joining.token import read_token
 from jupyter_mntrain.verbs.nodes.installing.admission import admit
+from jupyter_mntrain.verbs.nodes.installing.look import free_port
 from jupyter_mntrain.verbs.nodes.installing.plan import JOIN_S, STEP_S
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ def become_node(token: str, choice: MakeNode, cluster: Cluster | None = None) ->
     options += [f"--listen={address}" for address in choice.listen]
     if choice.name is not None:
         options.append(f"--name={choice.name}")
-    if choice.port is not None:
-        options.append(f"--port={choice.port}")
+    port = choice.port or free_port()  # type: ignore[no-untyped-call]  # for any Python
+    if port != DEFAULT_PORT:
+        options.append(f"--port={port}")
     if choice.without_systemd:
         options.append("--without-systemd")
     with ThreadPoolExecutor(1) as pool:
@@ -52,7 +54,7 @@ def become_node(token: str, choice: MakeNode, cluster: Cluster | None = None) ->
         if cluster is not None:
             outside = [one for one in browsing_addresses() if one != LOOPBACK]
             host = (*choice.listen, *outside, LOOPBACK)[0]
-            admit(running, cluster, f"{host}:{choice.port or DEFAULT_PORT}")
+            admit(running, cluster, f"{host}:{port}")
         answer = running.result()
     return ChangedMachine(
         role="node",

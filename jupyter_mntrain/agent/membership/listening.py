@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 from tornado.netutil import bind_sockets
@@ -14,8 +15,10 @@ from jupyter_mntrain.agent.machine.ports import port_owner
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError
 
+NEAR_PORTS = tunables.count("launch.ports_tried")
 TRY_EVERY_S = tunables.seconds("agent.port_interval_s")
 
 
@@ -59,9 +62,21 @@ def _bind(settings: AddressSettings) -> list[socket.socket]:
             for one in sockets:
                 one.close()
             owner = port_owner(port, address)
+            free = _next_free(port, address)
+            another = "choose another --port" + (f": {free} is free" if free else "")
             raise MntrainError(
                 f"cannot listen on {address}:{port}: {error.strerror}"
                 + (f": used by {owner}" if owner else ""),
-                fix="choose another --port, or a --listen address of this machine",
+                fix=f"{another}; or a --listen address of this machine",
             ) from error
     return sockets
+
+
+def _next_free(port: int, address: str) -> int | None:
+    """The next port that is free; ``None`` if there is none near, or no such address."""
+    for near in range(port + 1, min(port + NEAR_PORTS, LAST_PORT) + 1):
+        with suppress(OSError):
+            for one in bind_sockets(near, address):
+                one.close()
+            return near
+    return None

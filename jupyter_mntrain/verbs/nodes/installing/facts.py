@@ -77,6 +77,7 @@ class Facts(Record, frozen=True):
         venv: whether it can make environments.
         where: directory of the environment.
         used: interpreter of the environment, or the one that was given.
+        free_port: for the agent of another node.
         listening: ports of its nodes at which something listens.
         jobs: ids of the jobs whose processes run there.
     """
@@ -93,6 +94,7 @@ class Facts(Record, frozen=True):
     free_bytes: int
     used: str
     environment: FoundEnvironment | None
+    free_port: int
     memberships: tuple[FoundMembership, ...]
     listening: tuple[int, ...]
     jobs: tuple[str, ...]

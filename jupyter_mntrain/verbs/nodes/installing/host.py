@@ -107,7 +107,7 @@ class Host:
         self._tell("looking")
         facts = self._look()
         mine = member_of(facts, self.wanted)
-        self._port = mine.port if mine else self._port
+        self._port = mine.port if mine else self.choices.port or facts.free_port
         if mine is None or mine.python == facts.used:
             return facts
         if self._python is not None:

@@ -115,6 +115,11 @@ def listens(port):
     return False
 
 
+def free_port(first=8765):
+    """The first port from there on at which nothing listens: other users have nodes here, too."""
+    return next((port for port in range(first, first + 100) if not listens(port)), first)
+
+
 def has_module(name):
     try:
         __import__(name)
@@ -154,6 +159,7 @@ def main():
                 "free_bytes": free_bytes(where),
                 "used": python,
                 "environment": environment(python),
+                "free_port": free_port(),
                 "memberships": found,
                 "listening": [one["port"] for one in found if listens(one["port"])],
                 "jobs": jobs(),

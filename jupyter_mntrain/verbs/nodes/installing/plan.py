@@ -9,6 +9,7 @@ from typing import Literal
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.verbs.nodes.installing.facts import (
     Facts,
     FoundEnvironment,
@@ -138,7 +139,8 @@ def agent_step(facts: Facts, wanted: Wanted, choices: NodeChoices) -> Step:
         words = [*agent, "install-service", "--json", *alone, *restart, "--state-dir", mine.state]
         return Step(title="starting the agent", command=shlex.join(words))
     name = ["--name", choices.name] if choices.name else []
-    port = ["--port", str(choices.port)] if choices.port else []
+    chosen = choices.port or facts.free_port
+    port = ["--port", str(chosen)] if chosen != DEFAULT_PORT else []
     patience = ["--timeout", f"{JOIN_S:g}s"]
     words = [*agent, "join", "--service", "--json", *alone, *name, *port, *patience]
     return Step(title="joining", command=shlex.join(words), stdin="token")

@@ -25,7 +25,7 @@ export function addOwnMachineCommands({
       const isSure = await confirmed(
         trans.__('Make this machine a node of %1?', cluster),
         trans.__(
-          'An agent starts on the machine of the Jupyter server, as your user, and keeps running after you log out. Drivers of the cluster may run jobs with it. It listens on TCP port 8765.'
+          'An agent starts on the machine of the Jupyter server, as your user, and keeps running after you log out. Drivers of the cluster may run jobs with it. It listens on TCP port 8765, or on the next free one.'
         ),
         trans.__('Make it a node')
       );

@@ -57,6 +57,7 @@ def facts(**changes: Any) -> Facts:
         free_bytes=10**12,
         used="/home/a b/env/bin/python",
         environment=None,
+        free_port=8765,
         memberships=(),
         listening=(),
         jobs=(),
@@ -106,6 +107,13 @@ def test_a_bare_machine_gets_everything_and_no_token_stands_in_a_command(wanted:
     assert "torch==2.9.0" in pip
     assert pip[0] == join[0] == "/home/a b/env/bin/python"
     assert {"join", "--service", "n1", "9000"} <= set(join)
+
+
+def test_beside_another_users_node_it_listens_on_the_next_port(wanted: Wanted) -> None:
+    for choices, port in ((NodeChoices(), "8766"), (NodeChoices(port=9000), "9000")):
+        join = all_steps(facts(free_port=8766), wanted, choices, WHEEL)[-1]
+        assert join.command.split()[join.command.split().index("--port") + 1] == port
+    assert "--port" not in all_steps(facts(), wanted, NodeChoices(), WHEEL)[-1].command
 
 
 def test_what_is_right_stays(wanted: Wanted, authority: Authority) -> None:

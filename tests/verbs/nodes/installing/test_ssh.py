@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,14 @@ def test_the_look_finds_the_packages_of_the_interpreter_that_it_is_given(
     assert facts.environment is not None
     assert "jupyter-mntrain" in facts.environment.packages
     assert facts.memberships == ()
+
+
+def test_the_look_finds_a_port_at_which_nothing_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert look.listens(port)
+        assert look.free_port(port) > port
+    assert not look.listens(look.free_port(port))
 
 
 def test_no_python_has_an_exit_code_of_its_own(tmp_path: Path) -> None:
