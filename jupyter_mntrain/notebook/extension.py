@@ -7,6 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, context_matcher
@@ -21,7 +22,7 @@ from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.notebook.completion import Completer
 from jupyter_mntrain.notebook.magics import MntrainMagics
-from jupyter_mntrain.notebook.output import NotebookOutput, show_bundle
+from jupyter_mntrain.notebook.output import NotebookOutput, client_of, show_bundle
 from jupyter_mntrain.notebook.screen import NotebookScreen
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.bundles import PROGRAM, text_bundle
@@ -138,6 +139,7 @@ class Extension:
             self.updater,
             show=show_bundle,
             new_output=NotebookOutput,
+            client=partial(client_of, self._shell),
         )
 
     def _new_cell(self, *_: Any) -> None:

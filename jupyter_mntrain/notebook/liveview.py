@@ -101,6 +101,12 @@ class LiveView(View):
                 self._send(*self._last)
 
     @property
+    def bundle(self) -> Bundle | None:
+        """What is shown; ``None`` before the first frame."""
+        with self._lock:
+            return self._last[0] if self._last else None
+
+    @property
     def interval_s(self) -> float:
         return INTERVAL_S if self._has_picture else FIRST_INTERVAL_S
 

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from IPython.display import DisplayHandle, display
 
 from jupyter_mntrain.model.text.foreign import visible
 from jupyter_mntrain.show.bundles import Bundle
+
+
+class Client(NamedTuple):
+    """What runs a cell, as far as its request tells.
+
+    Args:
+        is_person: a person can answer, and click: no papermill, no nbclient.
+        has_cells: it has named the cell, as pages do; jupyter console and qtconsole have none, and
+            show no output anew.
+    """
+
+    is_person: bool = True
+    has_cells: bool = True
+
+
+def client_of(shell: Any) -> Client:
+    """Who runs the current cell of a kernel's shell."""
+    get_parent = getattr(getattr(shell, "kernel", None), "get_parent", None)
+    if get_parent is None:
+        return Client()
+    request = get_parent("shell") or {}
+    asks = bool(request.get("content", {}).get("allow_stdin", True))
+    return Client(is_person=asks, has_cells=not asks or "cellId" in request.get("metadata", {}))
 
 
 def safe_bundle(bundle: Bundle) -> Bundle:

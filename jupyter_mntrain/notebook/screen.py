@@ -16,6 +16,7 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.notebook.awaited_view import AwaitedView
 from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
 from jupyter_mntrain.notebook.liveview import LiveOutput, LiveView
+from jupyter_mntrain.notebook.output import Client
 from jupyter_mntrain.notebook.updater import Updater
 from jupyter_mntrain.show.bundles import Bundle, text_bundle
 from jupyter_mntrain.show.progress_bars import PatientBar
@@ -42,6 +43,7 @@ class NotebookScreen(Screen):
         updater: redraws the views.
         show: displays a bundle below the running cell.
         new_output: makes an output that can be updated.
+        client: who runs the current cell.
     """
 
     in_background = True
@@ -52,10 +54,12 @@ class NotebookScreen(Screen):
         updater: Updater,
         show: Callable[[Bundle], None],
         new_output: Callable[[], LiveOutput],
+        client: Callable[[], Client] = Client,
     ) -> None:
         self._updater = updater
         self._show = show
         self._new_output = new_output
+        self._client = client
         self._panel: WidgetPanel | None = None
         self._views: weakref.WeakValueDictionary[str, LiveView] = weakref.WeakValueDictionary()
 
@@ -76,6 +80,8 @@ class NotebookScreen(Screen):
         self._updater.add(view)
 
     def open_panel(self, panel: Any) -> str | None:
+        if not self._client().is_person:
+            return "a program runs this notebook, so the panel is text"
         try:
             from jupyter_mntrain.notebook.panel.panel import WidgetPanel
         except ImportError as error:
@@ -105,6 +111,8 @@ class NotebookScreen(Screen):
         while not view.done.wait(LOOK_EVERY_S) and time.monotonic() < deadline:
             pass
         view.publish()
+        if not self._client().has_cells and view.bundle is not None:
+            self._show({"text/plain": view.bundle["text/plain"]})
 
     def _view(self, job: Job, output: LiveOutput | None = None) -> LiveView:
         view = self._views.get(job.id)

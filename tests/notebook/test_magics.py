@@ -179,6 +179,43 @@ def test_attach_in_the_notebook_returns_at_once_and_wait_stays(notebook, cluster
     assert "✓ succeeded" in pictures[-1].data["text/plain"]
 
 
+class RequestedKernel:
+    """What a client asked it for."""
+
+    def __init__(self, *, asks: bool, **metadata: str) -> None:
+        self.request = {"content": {"allow_stdin": asks}, "metadata": metadata}
+
+    def get_parent(self, _channel: str):
+        return self.request
+
+
+@pytest.mark.parametrize(
+    ("kernel", "ends_with_words"),
+    [
+        (RequestedKernel(asks=True), True),  # jupyter console: it shows no output anew
+        (RequestedKernel(asks=True, cellId="7f3a"), False),
+        (RequestedKernel(asks=False), False),  # papermill
+    ],
+)
+def test_a_console_is_told_at_the_end_how_a_job_ended(
+    notebook, cluster, monkeypatch, kernel, ends_with_words
+):
+    notebook.run("%mntrain attach")
+    (job,) = cluster._jobs.values()
+    job.become("succeeded")
+    monkeypatch.setattr(notebook.shell, "kernel", kernel, raising=False)
+    last = notebook.run("%mntrain attach --wait").outputs[-1].data
+    assert "✓ succeeded" in last["text/plain"]
+    assert (set(last) == {"text/plain"}) is ends_with_words
+
+
+def test_a_panel_that_a_program_opens_is_finished_text(notebook, monkeypatch):
+    assert "widget" in "".join(notebook.run("%mntrain panel").outputs[0].data)
+    monkeypatch.setattr(notebook.shell, "kernel", RequestedKernel(asks=False), raising=False)
+    (output,) = notebook.run("%mntrain panel").outputs
+    assert says("a program runs this notebook", output.data["text/plain"])
+
+
 def test_waiting_for_a_job_that_failed_stops_run_all(cluster, failed_cluster, monkeypatch):
     book = Notebook(failed_cluster)
     book.load()

@@ -47,6 +47,11 @@ PANEL_MIME = "application/vnd.mntrain.panel+json"
 
 SAVED = "stopped by user, after saving"
 
+NO_WIDGETS = (
+    "This page shows no widgets, so the panel is text. To click: install ipywidgets, and "
+    "jupyter_mntrain for the sidebar, in the environment of the Jupyter server; reload the page."
+)
+
 
 class WidgetPanel:
     """Widgets of one panel and the thread behind them.
@@ -70,8 +75,11 @@ class WidgetPanel:
         self._shown_for: object = None
         self._showing_thread: int | None = None
         self._is_examining = False
+        self._text_shown: str | None = None
+        """Redrawn with the panel, where the page has said that it has no widgets."""
         self._checks_shown: tuple[RowCheck, ...] = ()
         self._make_parts()
+        self.root.comm.on_close(lambda _: self._worker.put(self._be_text))
         self._show(self._form)
         self._unsubscribe = panel.cluster.subscribe(self._worker.wake)
         self._unfollow: Callable[[], object] = bool  # a job may run in a cluster of its own
@@ -125,8 +133,21 @@ class WidgetPanel:
     def bundle(self) -> Bundle:
         """MIME bundle; frontends without widgets show the text form."""
         widget = self.root._repr_mimebundle_()
-        text = plain_text(form_text(self._panel, self._form, ""))
-        return {PANEL_MIME: {}, **widget, "text/plain": text}
+        return {PANEL_MIME: {}, **widget, "text/plain": self._text}
+
+    @property
+    def _text(self) -> str:
+        return plain_text(form_text(self._panel, self._form, NO_WIDGETS))
+
+    def _be_text(self) -> None:
+        """The page has closed what a widget talks through: it does not know the kind."""
+        self._text_shown = ""
+        self._redraw_text()
+
+    def _redraw_text(self) -> None:
+        if self._text_shown is not None and self._text != self._text_shown:
+            self._text_shown = self._text
+            self._keep(self.bundle)
 
     def retire(self) -> None:
         """Disable this panel in favor of a newer one. Its job keeps running."""
@@ -267,6 +288,7 @@ class WidgetPanel:
             self._look()
             self._show(self._form)
         self._examine()
+        self._redraw_text()
         # The state from before drawing: later changes cause the next redraw.
         self._shown_for = now
 

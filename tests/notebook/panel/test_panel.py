@@ -48,6 +48,19 @@ def test_what_the_panel_shows_by_itself_was_chosen_by_nobody(open_one) -> None:
     assert page.panel.choices.microbatches is None
 
 
+def test_where_a_page_has_no_widgets_its_text_is_redrawn_until_it_is_whole(open_one) -> None:
+    page = open_one()
+    assert says("environment of the Jupyter server", page.view.bundle["text/plain"])
+    page.row("wopr").use.value = False
+    until(lambda: page.why.startswith("1 rank on 1 node."))
+    assert page.kept == [], "what is clicked is not drawn again"
+    page.view.root.comm.handle_close({})
+    page.row("wopr").use.value = True
+    until(lambda: page.kept and "wopr" in page.kept[-1]["text/plain"])
+    until(lambda: page.kept[-1]["text/plain"] == page.view.bundle["text/plain"])
+    assert len(page.kept) > 1
+
+
 def test_the_head_is_one_of_them(open_one) -> None:
     page = open_one()
     assert (page.row("muthur").head.value, page.row("wopr").head.value) == ("head", None)
