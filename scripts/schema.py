@@ -36,6 +36,7 @@ RECORDS = (
     shown_checks.Examine,
     long_works.WorkState,
     messages.ChangedMachine,
+    messages.PackedWheel,
     messages.Invitation,
     messages.Invite,
     shown_settings.JobComparison,

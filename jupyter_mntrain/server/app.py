@@ -48,6 +48,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/own-machine/node", own_machine_routes.OwnNodeResource),
     (r"/own-machine/membership", own_machine_routes.OwnMembershipResource),
     (r"/own-machine/service", own_machine_routes.OwnServiceResource),
+    (r"/own-machine/wheel", own_machine_routes.OwnWheelResource),
     (r"/compare", compare_route.CompareResource),
     (r"/launches/(?P<cluster>[^/]+)", launch_route.LaunchResource),
     (r"/jobs", job_routes.JobsResource),

@@ -12,6 +12,7 @@ POST    /invitations                         Invite → 201 Invitation
 POST    /own-machine/node                    MakeNode → 201 ChangedMachine
 POST    /own-machine/membership              JoinCluster → 201 ChangedMachine
 POST    /own-machine/service                 {} → 201 ChangedMachine
+POST    /own-machine/wheel                   → 201 PackedWheel
 POST    /links/measure                       MeasureLinks → [LinkMeasurement]
 POST    /doctor                              Examine → Examination
 POST    /doctor/remedy                       Remedy → WorkState; begins it, or says how far it is
@@ -130,6 +131,12 @@ class JoinCluster(Record, frozen=True, forbid_unknown_fields=True):
     """The token with which the server's own machine joins, as node or driver."""
 
     token: str
+
+
+class PackedWheel(Record, frozen=True):
+    """The running package as a wheel on the server's machine, by its path."""
+
+    path: str
 
 
 class ChangedMachine(Record, frozen=True):

@@ -19,11 +19,13 @@ from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import MntrainError, NodeError, SpecError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.server.messages import ChangedMachine, MakeNode
+from jupyter_mntrain.model.whereabouts import kept_folder
+from jupyter_mntrain.server.messages import ChangedMachine, MakeNode, PackedWheel
 from jupyter_mntrain.trust.joining.token import read_token
 from jupyter_mntrain.verbs.nodes.installing.admission import admit
 from jupyter_mntrain.verbs.nodes.installing.look import free_port
 from jupyter_mntrain.verbs.nodes.installing.plan import JOIN_S, STEP_S
+from jupyter_mntrain.verbs.nodes.installing.wheel import pack
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
@@ -87,6 +89,11 @@ def install_service() -> ChangedMachine:
     """
     answer = _run("agent", "install-service", timeout_s=STEP_S)
     return ChangedMachine(role="node", said=tuple(str(answer["done"]).split("; ")))
+
+
+def packed_wheel() -> PackedWheel:
+    """Pack the running package for kernels of other environments."""
+    return PackedWheel(path=str(pack(kept_folder("cache") / "wheel").path))
 
 
 def _run(*words: str, token: str = "", timeout_s: float) -> dict[str, Any]:

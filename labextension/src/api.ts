@@ -22,6 +22,7 @@ import type {
   LinkMeasurement,
   NodeEntry,
   NodeHistory,
+  PackedWheel,
   SavedOutput,
   Problem,
   Remedy,
@@ -86,6 +87,11 @@ export class Api {
 
   installService(): Promise<ChangedMachine> {
     return this.request('POST', 'own-machine/service', {});
+  }
+
+  /** Pack the server's package for kernels of other environments. */
+  packWheel(): Promise<PackedWheel> {
+    return this.request('POST', 'own-machine/wheel', {});
   }
 
   measureLinks(nodes: string[]): Promise<LinkMeasurement[]> {

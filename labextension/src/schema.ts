@@ -270,6 +270,7 @@ export interface Everything {
   Examine?: Examine;
   WorkState?: WorkState;
   ChangedMachine?: ChangedMachine;
+  PackedWheel?: PackedWheel;
   Invitation?: Invitation;
   Invite?: Invite;
   JobComparison?: JobComparison;
@@ -2276,6 +2277,15 @@ export interface ChangedMachine {
   name?: string;
   cluster?: string;
   said?: string[];
+}
+/**
+ * The running package as a wheel on the server's machine, by its path.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "PackedWheel".
+ */
+export interface PackedWheel {
+  path: string;
 }
 /**
  * The command with which machines join, valid until a Unix time.

@@ -32,3 +32,9 @@ class OwnServiceResource(MntrainHandler):
     async def post(self) -> None:
         await self.updates()
         self.answer(await self.work(own_machine.install_service), 201)
+
+
+class OwnWheelResource(MntrainHandler):
+    @allowed
+    async def post(self) -> None:
+        self.answer(await self.work(own_machine.packed_wheel), 201)

@@ -14,7 +14,7 @@ import { cellForPanel } from '../cells';
 import { mntrainIcon } from '../icons';
 import { isRecipe, isScript, mayBeRecipe } from '../recipe';
 import { LARGEST_RECIPE_BYTES } from '../schema';
-import { CommandIDs } from '../tokens';
+import { CommandIDs, IClusterModel } from '../tokens';
 import { trans, useLanguage } from '../trans';
 import { describe } from './commands/context';
 import { insertCell } from './notebooks';
@@ -29,12 +29,13 @@ export const filesPlugin: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-mntrain:files',
   description: 'Opens the submit panel from the file browser.',
   autoStart: true,
-  requires: [IFileBrowserFactory, INotebookTracker],
+  requires: [IFileBrowserFactory, INotebookTracker, IClusterModel],
   optional: [ITranslator],
   activate: (
     app: JupyterFrontEnd,
     factory: IFileBrowserFactory,
     notebooks: INotebookTracker,
+    model: IClusterModel,
     translator: ITranslator | null
   ) => {
     useLanguage(translator);
@@ -67,10 +68,13 @@ export const filesPlugin: JupyterFrontEndPlugin<void> = {
         const given = path === undefined ? selected()[0]?.path : String(path);
         if (given !== undefined) {
           const file = contents.localPath(given);
-          await insertCell(app, notebooks, book => panelFor(file, book), {
-            runs: true,
-            folder: PathExt.dirname(given)
-          });
+          await insertCell(
+            app,
+            notebooks,
+            model,
+            book => panelFor(file, book),
+            { runs: true, folder: PathExt.dirname(given) }
+          );
         }
       }
     });

@@ -1,19 +1,28 @@
 /** Inserts cells into notebooks, or drags them there. */
 
 import type { JupyterFrontEnd } from '@jupyterlab/application';
+import { Notification } from '@jupyterlab/apputils';
 import {
   type INotebookTracker,
   NotebookActions,
   type NotebookPanel
 } from '@jupyterlab/notebook';
+import type { Kernel } from '@jupyterlab/services';
 import { MimeData } from '@lumino/coreutils';
 import { Drag } from '@lumino/dragdrop';
 
 import { LOAD } from '../cells';
 import { JOB_MIME } from '../liveview/bundle';
+import type { IClusterModel } from '../tokens';
+import { trans } from '../trans';
+import { request } from './commands/context';
 import type { Cell, CodeCell, IOutput } from './lost_panels';
 
 const CELLS = 'application/vnd.jupyter.cells';
+
+const LOADED = "'jupyter_mntrain' in get_ipython().extension_manager.loaded";
+const VERSION =
+  "__import__('importlib.metadata', fromlist=['']).version('jupyter-mntrain')";
 
 /** A press becomes a drag after this many pixels. */
 const THRESHOLD = 5;
@@ -28,10 +37,14 @@ interface IOptions {
   folder?: string;
 }
 
-/** Insert a cell below the active one, or into a new notebook if none is open. */
+/**
+ * Insert a cell below the active one, or into a new notebook if none is open. A kernel that lacks the
+ * package does not run it: a notification has the line that installs it there.
+ */
 export async function insertCell(
   app: JupyterFrontEnd,
   tracker: INotebookTracker | null,
+  model: IClusterModel,
   given: Source,
   { runs = false, folder }: IOptions = {}
 ): Promise<void> {
@@ -50,10 +63,55 @@ export async function insertCell(
   const source = (await isLoaded(panel)) ? text.replace(`${LOAD}\n`, '') : text;
   content.activeCell?.model.sharedModel.setSource(source);
   app.shell.activateById(panel.id);
-  if (runs) {
-    await panel.sessionContext.ready;
+  if (!runs) {
+    void tellLacking(panel, model);
+  } else if (!(await tellLacking(panel, model))) {
     await NotebookActions.run(content, panel.sessionContext);
   }
+}
+
+/** Whether the kernel lacks the package, which is told then; another version is told, and works. */
+async function tellLacking(
+  panel: NotebookPanel,
+  { api, status }: IClusterModel
+): Promise<boolean> {
+  await panel.sessionContext.ready;
+  const found = await packageOf(panel);
+  const ours = status?.version;
+  if (!found || !ours || found.version === ours) {
+    return false;
+  }
+  const { kernelDisplayName: kernel } = panel.sessionContext;
+  const insert = async () => {
+    const packed = await request(() => api.packWheel());
+    if (packed) {
+      const { content } = panel;
+      NotebookActions.insertAbove(content);
+      const line = `%pip install ${JSON.stringify(packed.path)}`;
+      content.activeCell?.model.sharedModel.setSource(line);
+    }
+  };
+  const words = found.version
+    ? trans.__(
+        'The kernel %1 has jupyter_mntrain %2, the Jupyter server %3. Fix: install the same version in both.',
+        kernel,
+        found.version,
+        ours
+      )
+    : trans.__(
+        'The kernel %1 does not have jupyter_mntrain, so this cell cannot run in it. Fix: install it there, or choose another kernel.',
+        kernel
+      );
+  Notification.warning(words, {
+    autoClose: false,
+    actions: [
+      {
+        label: trans.__('Insert the line that installs it'),
+        callback: () => void insert()
+      }
+    ]
+  });
+  return !found.version;
 }
 
 /** Run the cell of a panel in a kernel that may be new; jobs that the cell shows stay below it. */
@@ -85,24 +143,46 @@ export async function runPanelAgain(
 const sourceOf = (cell: Cell) => cell.model.sharedModel.getSource();
 
 /** Whether the kernel says that it has our extension; a busy one is not asked. */
-async function isLoaded({ sessionContext }: NotebookPanel): Promise<boolean> {
+async function isLoaded(panel: NotebookPanel): Promise<boolean> {
+  const kernel = panel.sessionContext.session?.kernel;
+  const said = kernel?.status === 'idle' && (await evaluated(kernel, LOADED));
+  return said !== false && said?.text === 'True';
+}
+
+/** Which version of the package a kernel has, if any; `null` if it does not say, as one that is busy. */
+export async function packageOf({
+  sessionContext
+}: Pick<NotebookPanel, 'sessionContext'>): Promise<{ version: string } | null> {
   const kernel = sessionContext.session?.kernel;
-  if (kernel?.status !== 'idle') {
-    return false;
+  const isPython = (await kernel?.info)?.language_info.name === 'python';
+  if (!kernel || !isPython || kernel.status === 'busy') {
+    return null;
   }
-  const loaded = "'jupyter_mntrain' in get_ipython().extension_manager.loaded";
+  const said = await evaluated(kernel, VERSION);
+  if (said?.error === 'PackageNotFoundError') {
+    return { version: '' };
+  }
+  const version = said?.text?.replace(/^'|'$/g, '');
+  return version ? { version } : null;
+}
+
+/** What an expression is in a kernel, as text, or the name of the error that it raised. */
+async function evaluated(
+  kernel: Kernel.IKernelConnection,
+  expression: string
+): Promise<{ text?: string; error?: string } | null> {
   const reply = await kernel.requestExecute({
     code: '',
     silent: true,
     store_history: false,
-    user_expressions: { loaded }
+    user_expressions: { expression }
   }).done;
   if (reply.content.status !== 'ok') {
-    return false;
+    return null;
   }
-  const said = reply.content.user_expressions?.loaded as
-    { data?: Record<string, string> } | undefined;
-  return said?.data?.['text/plain'] === 'True';
+  const said = reply.content.user_expressions?.expression as
+    { data?: Record<string, string>; ename?: string } | undefined;
+  return { text: said?.data?.['text/plain'], error: said?.ename };
 }
 
 async function newNotebook(

@@ -45,7 +45,7 @@ export const sidebarPlugin: JupyterFrontEndPlugin<void> = {
     const sidebar = new Sidebar({
       model,
       commands: app.commands,
-      insert: text => void insertCell(app, notebooks, text),
+      insert: text => void insertCell(app, notebooks, model, text),
       drag: (event, label, text) => dragCell(event.nativeEvent, label, text)
     });
     // In Notebook 7 only notebooks have a left area, not the file list.

@@ -20,7 +20,7 @@ export function addCellCommands(
       'Open a panel in a notebook: choose nodes, check, launch'
     ),
     describedBy: describe(),
-    execute: () => insertCell(app, notebooks, PANEL, { runs: true })
+    execute: () => insertCell(app, notebooks, model, PANEL, { runs: true })
   });
   app.commands.addCommand(CommandIDs.insertCell, {
     label: trans.__('Insert a cell'),
@@ -33,7 +33,7 @@ export function addCellCommands(
       const names = (args.nodes as string[] | undefined) ?? [];
       const nodes = model.nodes.filter(node => names.includes(node.name));
       const chosen = nodes.length ? cellForNodes(nodes) : NODES;
-      return insertCell(app, notebooks, job ? cellForJob(job) : chosen);
+      return insertCell(app, notebooks, model, job ? cellForJob(job) : chosen);
     }
   });
 }
