@@ -20,6 +20,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.recipe.families.directories import (
     CONFIG,
+    TOKENIZER,
     TOKENIZER_CONFIG,
     TOKENIZERS,
     read_object,
@@ -43,9 +44,8 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     """
     files = tokenizer_files([one.name for one in directory.iterdir()])
     objects = [one for one in (*_BESIDE, *files) if one.endswith(".json")]
-    for file in (directory / name for name in objects):
-        if file.is_file():
-            read_object(file)  # transformers' own words name no file
+    # transformers' own words name no file
+    read = {one: read_object(directory / one) for one in objects if (directory / one).is_file()}
     if (directory / TEMPLATE).is_file():
         read_template(directory / TEMPLATE)
     if files == (SENTENCEPIECE,):
@@ -60,7 +60,10 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     except BaseException as error:  # a panic of the library's Rust is no Exception
         named = [one for one in (*files, TOKENIZER_CONFIG) if (directory / one).is_file()]
         names = " and ".join(named or ["its tokenizer"])
-        raise unreadable(directory / names, error, fix=f"copy {names} again") from error
+        fix = f"copy {names} again"
+        if "auto_map" in read.get(TOKENIZER_CONFIG, {}):
+            fix = f"its own code, which it needs, is not run: have transformers write {TOKENIZER}"
+        raise unreadable(directory / names, error, fix=fix) from error
     _refuse_torn(directory, files, tokenizer)
     if isinstance(tokenizer.chat_template, str) and not (directory / TEMPLATE).is_file():
         refuse_broken(tokenizer.chat_template, directory / TOKENIZER_CONFIG)

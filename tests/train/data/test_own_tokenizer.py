@@ -84,6 +84,18 @@ def test_a_model_is_exported_with_its_converted_tokenizer(
     assert after.eos_token_id == before.eos_token_id
 
 
+def test_code_of_a_tokenizer_is_not_run(tmp_path: Path) -> None:
+    directory = written(tmp_path / "model", "merges", "gpt2", "Own")
+    settings = {"tokenizer_class": "Own", "auto_map": {"AutoTokenizer": ["own.Own", None]}}
+    (directory / "tokenizer_config.json").write_text(json.dumps(settings))
+    (directory / "config.json").write_text(json.dumps({"model_type": "own"}))
+    (directory / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Own: ...\n")
+    with pytest.raises(RecipeError) as refused:
+        model_tokenizer(directory)
+    assert says("its own code, which it needs, is not run", str(refused.value))
+    assert not (tmp_path / "ran").exists()
+
+
 @pytest.mark.parametrize("name", ["vocab.json", "merges.txt"])
 def test_half_of_a_tokenizer_is_none(name: str, tmp_path: Path) -> None:
     directory = written(tmp_path / "model", "merges", "gpt2", "GPT2Tokenizer")

@@ -16,9 +16,10 @@ from jupyter_mntrain.recipe.families.directories import refuse_directory
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.rank_memory import model_config, place_forecast
 from jupyter_mntrain.train import parse_recipe
-from jupyter_mntrain.train.model.decoder import config_in
+from jupyter_mntrain.train.model.decoder import config_in, read_config
 from tests.train.damaged import VALUES
 from tests.train.families import small_config
+from tests.wording import wording
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,15 @@ def test_a_config_that_breaks_only_in_training_is_refused_before(
     file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
     with pytest.raises(RecipeError, match=rf"config\.json.*{shown}"):
         config_in(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", '{"eos_token_id": 2', "[]", '{"eos_token_id": "</s>"}'])
+def test_generation_settings_are_read_before_training(content: str, tmp_path: Path) -> None:
+    small_config("llama").save_pretrained(tmp_path)
+    (tmp_path / "generation_config.json").write_text(content)
+    recipe = parse_recipe("", [f'model.path="{tmp_path}"'])
+    with pytest.raises(RecipeError, match=wording("cannot read generation_config.json")):
+        read_config(recipe.model)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gemma3_text", "llama"])
