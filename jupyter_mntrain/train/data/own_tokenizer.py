@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +49,8 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     read = {one: read_object(directory / one) for one in objects if (directory / one).is_file()}
     if (directory / TEMPLATE).is_file():
         read_template(directory / TEMPLATE)
+    if files == (TOKENIZER,):
+        _refuse_apart(directory / TOKENIZER, read[TOKENIZER])
     if files == (SENTENCEPIECE,):
         _check_pieces(directory / SENTENCEPIECE)
     try:
@@ -68,6 +71,21 @@ def read_tokenizer(directory: Path) -> PreTrainedTokenizerBase:
     if isinstance(tokenizer.chat_template, str) and not (directory / TEMPLATE).is_file():
         refuse_broken(tokenizer.chat_template, directory / TOKENIZER_CONFIG)
     return tokenizer
+
+
+def _refuse_apart(file: Path, given: Mapping[str, Any]) -> None:
+    """Refuse merges without the prefix that the library takes off: it ends the process where
+    half a character is left.
+    """
+    model = given.get("model")
+    made: dict[str, Any] = model if isinstance(model, dict) else {}
+    prefix, merges = made.get("continuing_subword_prefix"), made.get("merges")
+    if not (prefix and isinstance(prefix, str) and isinstance(merges, list)):
+        return
+    for merge in merges:
+        parts = merge.split(" ") if isinstance(merge, str) else merge
+        if not (isinstance(parts, list) and parts and str(parts[-1]).startswith(prefix)):
+            raise unreadable(file, f"its continuing_subword_prefix is not in the merge {merge}")
 
 
 def _refuse_torn(

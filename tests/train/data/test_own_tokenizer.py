@@ -132,6 +132,19 @@ def test_a_file_that_ends_early_gives_no_other_ids(
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("value", ["x", "##", "\u00e9"])
+def test_a_prefix_that_merges_lack_is_named(value: str, tmp_path: Path) -> None:
+    """tokenizers 0.23 ends the process: it cuts characters of several bytes in half."""
+    write_tokenizer("json", tmp_path, "PreTrainedTokenizerFast")
+    file = tmp_path / "tokenizer.json"
+    given = json.loads(file.read_text())
+    given["model"]["continuing_subword_prefix"] = value
+    file.write_text(json.dumps(given))
+    with pytest.raises(RecipeError) as refused:
+        model_tokenizer(tmp_path)
+    assert says("its continuing_subword_prefix is not in the merge", str(refused.value))
+
+
 @pytest.mark.parametrize("module", ["sentencepiece", "google.protobuf"])
 def test_a_library_that_is_not_installed_is_named(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
