@@ -50,6 +50,9 @@ TEXT_LIMIT = tunables.count("telemetry.text_characters")
 
 GROUP_STEPS = tunables.count("telemetry.group_steps")
 
+MOST_OWED_BYTES = 1 << 16
+"""Lines that wait for room on a full disk."""
+
 WHAT_LIMIT = tunables.count("telemetry.progress_characters")
 
 
@@ -64,7 +67,8 @@ class Recorder:
 
     Rank, host, step number and step time come from torchrun's environment and the clock. Each line
     is one ``write`` to a file opened for appending, so a killed rank leaves only whole lines. A
-    full disk ends the recording, never the training.
+    full disk costs steps of the record, never the training: what cannot be written is tried again
+    with the next step, except for steps and progress.
 
     Args:
         directory: instead of ``$MNTRAIN_METRICS_DIR``.
@@ -100,7 +104,11 @@ class Recorder:
         self._is_started = False
         self._flops_per_token: float | None = None
         self._pace = Pace(stopwatch)
-        self._file = None if directory is None else _open(directory / rank_file(self._rank))
+        self._path = None if directory is None else directory / rank_file(self._rank)
+        self._file: int | None = None
+        self._owed, self._is_lost = b"", False
+        if self._path is not None:
+            self._write_owed(b"", may_be_lost=True)
         if directory is not None:
             answer_with_stacks(str(directory), str(self._rank))
 
@@ -113,7 +121,7 @@ class Recorder:
             return
         self._is_started = True
         self._last = self._stopwatch()
-        if self._file is None:
+        if self._path is None:
             return
         if sample is None:
             identity: dict[str, Any] = {
@@ -153,7 +161,7 @@ class Recorder:
         now = self._stopwatch()
         elapsed, self._last = now - self._last, now
         self._step = sample.step if sample else (self._step + 1 if step is None else step)
-        if self._file is None:
+        if self._path is None:
             return
         if sample is None:
             fields.setdefault("is_counted", step is None and self._step == 1)
@@ -209,7 +217,7 @@ class Recorder:
         """
         if self._step == 0:
             self._last = self._stopwatch()  # exclude loading from the first step
-        if self._file is None:
+        if self._path is None:
             return
         sample = RankProgress(
             time_s=self._clock(),
@@ -263,11 +271,11 @@ class Recorder:
         if total is None and isinstance(items, Sized):
             total = len(items)
         items = drawn(items, what, total, unit, self._local_rank)
-        return items if self._file is None else tracked(items, self.progress, what, total, unit)
+        return items if self._path is None else tracked(items, self.progress, what, total, unit)
 
     def close(self, ok: bool = True, message: str = "") -> None:
         """Write the last line and close the file. May be called again."""
-        if self._file is None:
+        if self._path is None:
             return
         self._tell_group()
         told = encodable(message[:MESSAGE_LIMIT])
@@ -300,21 +308,43 @@ class Recorder:
             self._write(RankGroup(time_s=self._clock(), rank=self._rank, size=size))
 
     def _write(self, sample: RankSample) -> None:
-        if self._file is None or os.getpid() != self._pid:  # a forked data loader is not the rank
+        if self._path is None or os.getpid() != self._pid:  # a forked data loader is not the rank
             return
-        line = memoryview(encoder.encode(sample) + b"\n")
+        may_be_lost = isinstance(sample, RankStep | RankProgress | RankTrace)
+        self._write_owed(encoder.encode(sample) + b"\n", may_be_lost=may_be_lost)
+
+    def _write_owed(self, line: bytes, *, may_be_lost: bool) -> None:
+        """Write what could not be written before, and a line."""
+        assert self._path is not None  # noqa: S101 - or nothing is recorded
+        left = memoryview(self._owed + line)
         try:
-            while line:
-                line = line[os.write(self._file, line) :]
+            if self._file is None:
+                self._file = _open(self._path)
+            while left:
+                left = left[os.write(self._file, left) :]
         except OSError as error:
-            print(f"mntrain: metrics of rank {self._rank} stopped: {error}", file=sys.stderr)  # noqa: T201
-            self._close_file()
+            is_torn = len(left) < len(self._owed) + len(line)
+            if is_torn:
+                self._owed = bytes(left)
+            elif not may_be_lost and len(self._owed) < MOST_OWED_BYTES:
+                self._owed += line
+            self._tell(f"cannot be written: {error}", is_lost=True)
+        else:
+            self._owed = b""
+            self._tell("are written again", is_lost=False)
+
+    def _tell(self, what: str, *, is_lost: bool) -> None:
+        """Say once that steps are lost, and once that they are not any more."""
+        if is_lost != self._is_lost:
+            print(f"mntrain: metrics of rank {self._rank} {what}", file=sys.stderr)  # noqa: T201
+        self._is_lost = is_lost
 
     def _close_file(self) -> None:
         if self._file is not None:
             with contextlib.suppress(OSError):
                 os.close(self._file)
             self._file = None
+        self._path = None
 
 
 def _finite(value: SupportsFloat | None) -> float | None:

@@ -15,6 +15,7 @@ from jupyter_mntrain.model.records.metrics import (
     RankEnd,
     RankEvaluation,
     RankGroup,
+    RankSaved,
     RankStart,
     RankStep,
     Sample,
@@ -179,17 +180,32 @@ def test_a_loss_may_be_anything_float_takes_and_nan_is_told_by_name(
     assert losses == [2.5, "NaN"], "told by name: JSON has no number for it"
 
 
-def test_a_full_disk_ends_the_recording_not_the_training(
+def test_a_full_disk_costs_steps_until_there_is_room_again(
     recorder: Recorder, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     recorder.step(tokens=1)
-    os.close(recorder._file or -1)
-    recorder._file = os.open("/dev/full", os.O_WRONLY)
+    disk, recorder._file = recorder._file, os.open("/dev/full", os.O_WRONLY)
     recorder.step(tokens=1)
+    recorder.saved(2)
+    recorder.step(tokens=1)
+    os.close(recorder._file)
+    recorder._file = disk
     recorder.step(tokens=1)
     recorder.close()
-    assert capfd.readouterr().err.count("metrics of rank 3 stopped") == 1
-    assert len(read(tmp_path, rank=3)) == 2
+    assert capfd.readouterr().err.count("metrics of rank 3") == 2, "once each"
+    told = [one.step for one in read(tmp_path, rank=3) if isinstance(one, RankStep | RankSaved)]
+    assert told == [1, 2, 4], "steps 2 and 3 are lost, and what was saved is not"
+
+
+def test_a_directory_that_cannot_be_made_costs_steps_only(tmp_path: Path) -> None:
+    (tmp_path / "metrics").write_text("in the way")
+    environment = {METRICS_VARIABLE: str(tmp_path / "metrics"), "RANK": "3", "WORLD_SIZE": "4"}
+    with Recorder(environment=environment) as recorder:
+        recorder.step(tokens=1)
+        (tmp_path / "metrics").unlink()
+        recorder.step(tokens=1)
+    kinds = [type(one) for one in read(tmp_path / "metrics", rank=3)]
+    assert kinds == [RankStart, RankStep, RankEnd]
 
 
 def test_a_forked_child_writes_nothing(recorder: Recorder, tmp_path: Path) -> None:
