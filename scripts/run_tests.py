@@ -178,8 +178,8 @@ LONG: dict[str, Step] = {
     "scrambled": pytest(
         "scrambled words", "not gpu", "--scramble-words", "tests", workers=CORES, slots=SLOTS
     ),
-    "chaos": Step(
-        "chaos", (sys.executable, "-m", "tests.faults.chaos", "--runs", "200"), slots=SLOTS
+    "killed": Step(
+        "killed", (sys.executable, "-m", "tests.faults.killed", "--rounds", "200"), slots=SLOTS
     ),
     "kills": Step(
         "kills",

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,19 @@ def lab(mntrain: str) -> Iterator[Lab]:
 
 
 @contextmanager
-def joined_lab(mntrain: str) -> Iterator[Lab]:
-    """Three hosts of this process's own, joined to a cluster that node3 made."""
+def joined_lab(mntrain: str, prepare: Callable[[Host], object] = lambda _: None) -> Iterator[Lab]:
+    """Three hosts of this process's own, joined to a cluster that node3 made.
+
+    Args:
+        prepare: of each host, before its agent is there.
+    """
     with own_lab(3) as made:
         made_by = made.host("node3")
         token = invite(made_by, mntrain, "--uses", "3")
         for host in made.hosts:
             (host.home / ".config" / "mntrain").mkdir(parents=True, exist_ok=True)
             (host.home / ".config" / "mntrain" / "config.toml").write_text(ON_TWO_CORES)
+            prepare(host)
             join(host, mntrain, token, *GIVEN)
         until(
             lambda: len(up(made_by, mntrain)) == 3,

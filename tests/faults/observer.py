@@ -10,6 +10,7 @@ import sys
 import time
 
 from jupyter_mntrain import Cluster
+from jupyter_mntrain.model.failure.headline import headline_of
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobView
 
@@ -27,6 +28,18 @@ def told(problem: Problem | None, name: str) -> dict[str, object]:
         f"{name}_node": problem.node,
         f"{name}_rank": problem.rank,
         f"{name}_time_s": problem.time_s,
+    }
+
+
+def first(view: JobView) -> dict[str, object] | None:
+    """What every view of the job shows first."""
+    if (found := headline_of(view)) is None:
+        return None
+    problem = found.problem
+    where = {"node": problem.node, "rank": problem.rank}
+    return {"hurt": found.hurt, "kind": problem.kind, **where} | {
+        "cause": problem.cause,
+        "fix": problem.fix,
     }
 
 
@@ -84,6 +97,7 @@ def main(cluster: str) -> None:
                     "attempt": view.attempt.number,
                     **told(view.problem, "cause"),
                     **told(view.stall, "stall"),
+                    "first": first(view),
                     "others": about(view),
                     "ranks": of_ranks(view),
                     "parts": {part.node: part.state for part in view.parts},

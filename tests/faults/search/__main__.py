@@ -7,6 +7,8 @@ are in the file already are not played again. Prints a line per case and the sha
 known then (``examination.py`` says which cannot, and why), and judges what ``mntrain doctor`` says
 of them with the options of the launch.
 
+``--stories`` plays those of ``stories.toml`` instead of drawn ones: their numbers are the seeds.
+
 ``played.ndjson`` beside this file holds cases of unseen seeds that earlier sittings played, without
 their verdicts: give a copy of it as ``--file`` to go on with them.
 """
@@ -16,8 +18,9 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from random import Random
 
-from tests.faults.search import results
+from tests.faults.search import results, stories
 from tests.faults.search.case import STRATA
 from tests.faults.search.examination import examine, is_foreseeable
 from tests.faults.search.grammar import draw
@@ -36,12 +39,16 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=1.0, help="for a busy machine")
     parser.add_argument("--list", action="store_true", help="only say what would be played")
     parser.add_argument("--doctor", action="store_true", help="only ask the doctor before a launch")
+    parser.add_argument("--stories", action="store_true", help="faults in sequence, from a file")
     parser.add_argument("--again", action="store_true", help="play seeds of the file again")
     parser.add_argument("--page", action="store_true", help="write docs/faults.md, play nothing")
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.runs)
+    told = dict(enumerate(stories.stories())) if options.stories else {}
     if options.list:
-        for seed in seeds:
+        for number in seeds if options.stories else ():
+            sys.stdout.write(f"{number}  {told[number].sort}: {told[number].name}\n")
+        for seed in () if options.stories else seeds:
             case = draw(seed, options.stratum)
             sys.stdout.write(f"{seed}  {case.stratum}: {case.title}\n")
         return 0
@@ -53,12 +60,17 @@ def main() -> int:
         return 2
     known = set() if options.again else {one.seed for one in results.read(options.file)}
     left = [seed for seed in seeds if seed not in known]
+    if options.stories:
+        # However many are played, they are of all sorts.
+        left = Random(0).sample(sorted(told), len(told))
+        left = [number for number in left if number in seeds and number not in known]
     if options.doctor:
         left = [seed for seed in left if is_foreseeable(draw(seed, options.stratum))]
     if left:
         _play(left, options)
     asked = [one for one in results.read(options.file) if one.seed in seeds]
-    sys.stdout.write(f"\n{results.table(asked)}\n")
+    shares = stories.table(asked) if options.stories else results.table(asked)
+    sys.stdout.write(f"\n{shares}\n")
     return 0
 
 
@@ -67,8 +79,11 @@ def _play(seeds: list[int], options: argparse.Namespace) -> None:
     stage = Stage(mntrain, options.patience)
     try:
         for seed in seeds:
-            played = examine if options.doctor else play
-            result = played(stage, draw(seed, options.stratum))
+            if options.stories:
+                result = stories.tell(stage, stories.stories()[seed], seed)
+            else:
+                played = examine if options.doctor else play
+                result = played(stage, draw(seed, options.stratum))
             results.append(options.file, result)
             _say(result)
     finally:

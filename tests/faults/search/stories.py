@@ -1,0 +1,292 @@
+"""Stories: faults in sequence on one job, with what its first line says in between.
+
+``stories.toml`` beside this file holds what is done, and what a person should read. A story is
+right if each of its asks is; it has the worst score of them.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import psutil
+
+from tests.e2e.conftest import CLUSTER
+from tests.faults.search.case import Accept, Layout, Statement, Truth
+from tests.faults.search.play import Result
+from tests.faults.search.scoring import SCORES, Score, is_stranger, score
+from tests.faults.search.stage import VICTIM, Stage
+from tests.netlab import DATA, MANAGEMENT, LabError
+from tests.waiting import until
+
+STORIES = Path(__file__).with_name("stories.toml")
+LAYOUT = Layout((("node1", 1), ("node2", 1)))
+ASKED_WITHIN_S = 5.0
+"""A person asks at some moment of so long a time after it must be known."""
+STILL_TOLD_S = 12.0
+"""What is over may be told so much longer."""
+
+
+class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a person should read first."""
+
+    kinds: frozenset[str] = frozenset()
+    node: str | None = None
+    rank: int | None = None
+    well: bool = False
+
+    @property
+    def truth(self) -> Truth:
+        if self.well:
+            return Truth(is_harmless=True)
+        nodes = frozenset({self.node} if self.node else ())
+        ranks = frozenset(() if self.rank is None else (self.rank,))
+        return Truth((Accept(self.kinds, nodes=nodes, ranks=ranks),))
+
+
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that is done."""
+
+    code: str = ""
+    phase: str = "step"
+    attempt: int = 1
+    signal: str = ""
+    of: str = "rank"
+    rank: int | None = None
+    shell: str = ""
+    node: str = ""
+    power: str = ""
+    agent: str = ""
+    command: tuple[str, ...] = ()
+    for_s: float | None = None
+    launch: tuple[str, ...] | None = None
+    wait: float = 0.0
+    ask: Ask | None = None
+    in_s: float = 0.0
+
+
+class Story(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One row of the file."""
+
+    name: str
+    sort: str
+    layer: str
+    steps: tuple[Step, ...]
+
+    @property
+    def asks(self) -> tuple[Ask, ...]:
+        return tuple(one.ask for one in self.steps if one.ask is not None)
+
+
+class _File(msgspec.Struct):
+    story: tuple[Story, ...]
+
+
+def stories() -> tuple[Story, ...]:
+    return msgspec.toml.decode(STORIES.read_bytes(), type=_File).story
+
+
+class Teller:
+    """Plays one story on the stage."""
+
+    def __init__(self, stage: Stage, story: Story, number: int) -> None:
+        self.stage = stage
+        self.story = story
+        self.chance = Random(f"story {number}")
+        self.said: list[Statement] = []
+        self._begun_s = time.time()
+        self._stack = ExitStack()
+        self._style = ("ring", "reduce")[number % 2]
+
+    def play(self) -> list[Score]:
+        """The score of each ask. Raises what keeps the story from being played."""
+        stage, steps = self.stage, self.story.steps
+        stage.end_job()
+        if not any(one.launch is not None for one in steps):
+            stage.launch(LAYOUT, self._style)
+            stage.await_steps()
+        with self._stack:
+            return [found for one in steps if (found := self._do(one)) is not None]
+
+    def first(self) -> list[Statement]:
+        """The first line now."""
+        return [_statement(one) for one in (self.stage.job.get("first"),) if one]
+
+    def strangers(self) -> tuple[float, float]:
+        """Seconds in which the first line told what no ask of the story admits, and all seconds."""
+        truths = [one.truth for one in self.story.asks if not one.well]
+        seen = [one for one in self.stage.bench.seen() if one.get("job") == self.stage.bench.job]
+        seen = [one for one in seen if one["time_s"] >= self._begun_s]
+        ends = [*(one["time_s"] for one in seen[1:]), time.time()]
+        false_s = sum(
+            end_s - one["time_s"]
+            for one, end_s in zip(seen, ends, strict=True)
+            if one.get("first")
+            and all(is_stranger(truth, _statement(one["first"])) for truth in truths)
+        )
+        return false_s, time.time() - self._begun_s
+
+    def _do(self, step: Step) -> Score | None:
+        stage = self.stage
+        if step.ask is not None:
+            return self._ask(step.ask, step.in_s * stage.patience)
+        if step.launch is not None:
+            if not stage.launch(LAYOUT, self._style, step.launch):
+                raise LabError(f"not launched: {stage.said}")
+            if step.launch:
+                stage.await_steps()
+        elif step.code and step.rank is not None:
+            stage.put(LAYOUT, step.rank, step.phase, step.code, step.attempt)
+        else:
+            self._act(step)
+        time.sleep(step.wait * min(stage.patience, 1.5))
+        return None
+
+    def _act(self, step: Step) -> None:
+        stage = self.stage
+        if step.signal:
+            self._signal(step)
+        elif step.shell:
+            place = stage.state(step.node) / "runs" / stage.bench.job / "checkpoints"
+            stage.on(step.node, "sh", "-c", step.shell.format(checkpoints=place))
+            if step.shell.startswith("mount"):
+                self._stack.callback(stage.on, step.node, "umount", "--lazy", str(place))
+            stage.spoil()
+        elif step.power:
+            self._power(step)
+        elif step.agent:
+            stage.start_agent(step.agent)
+        elif step.command:
+            self._command(step)
+
+    def _ask(self, ask: Ask, within_s: float) -> Score:
+        """Ask at some moment after it must be known."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline and score(ask.truth, self.first()) != "right":
+            time.sleep(0.2)
+        time.sleep(self.chance.random() * ASKED_WITHIN_S)
+        said = self.first()
+        self.said += said or [Statement("other", "nothing")]
+        return score(ask.truth, said)
+
+    def _signal(self, step: Step) -> None:
+        stage, number = self.stage, signal.Signals[f"SIG{step.signal}"]
+        if step.of == "rank":
+            assert step.rank is not None
+            stage.bench.signal(stage.rank_pid(LAYOUT.names[step.rank], step.rank), number)
+            return
+        find: dict[str, Callable[..., int]] = {
+            "agent": stage.bench.agent,
+            "torchrun": stage.bench.torchrun,
+            "keeper": stage.bench.keeper,
+        }
+        pid = find[step.of](stage.host(step.node))
+        stage.bench.signal(pid, number)
+        if number is signal.SIGKILL:
+            until(lambda: not psutil.pid_exists(pid), f"{step.of} to end")
+            if step.of == "agent":
+                stage.spoil()  # started again by the story, or with another lab
+
+    def _power(self, step: Step) -> None:
+        stage, host = self.stage, self.stage.host(step.node)
+        if step.power == "off":
+            for interface in (DATA, MANAGEMENT):
+                stage.bench.lab.set_port(host, interface, is_up=False)
+            host.power_cut()
+            stage.spoil()
+        else:
+            host.power_on()
+
+    def _command(self, step: Step) -> None:
+        words = [one.format(victim=VICTIM) for one in step.command]
+        asked = [self.stage.mntrain, "--cluster", CLUSTER, *words]
+        out = subprocess.DEVNULL
+        running = self.stage.host("node3").popen(asked, stdin=out, stdout=out, stderr=out)
+        try:
+            running.wait(step.for_s or 60.0 * self.stage.patience)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+
+
+def tell(stage: Stage, story: Story, number: int) -> Result:
+    """Play a story and mend the stage. Never raises for what a story does to the lab."""
+    begun_s = time.monotonic()
+    teller, trouble = Teller(stage, story, number), ""
+    scores: list[Score] = []
+    try:
+        scores = teller.play()
+    except Exception as error:  # noqa: BLE001 - whatever a story does to the lab, the next one runs
+        trouble = f"{type(error).__name__}: {str(error)[:300]}"
+        stage.spoil()
+    false_s, all_s = teller.strangers()
+    state = str(stage.job.get("state", ""))
+    with suppress(LabError):
+        stage.end_job()
+    stage.mend(keep_job=False)
+    return Result(
+        seed=number,
+        stratum=story.layer,
+        case=f"{story.sort}: {story.name}",
+        is_hard=story.sort != "single",
+        truth=" then ".join(_told(one) for one in story.asks),
+        verdict=tuple(teller.said),
+        state=state,
+        score=max(scores, key=SCORES.index, default="silent"),
+        known_after_s=None,
+        seconds=round(time.monotonic() - begun_s, 1),
+        parameters=({"false_s": round(false_s, 1), "of_s": round(all_s, 1), "asks": scores},),
+        trouble=trouble,
+    )
+
+
+def table(results: Iterable[Result]) -> str:
+    """Shares by sort and by layer, as Markdown; the last column is of all moments."""
+    played = [one for one in results if not one.trouble]
+    groups: dict[str, list[Result]] = {}
+    for one in played:
+        groups.setdefault(one.case.partition(":")[0], []).append(one)
+    for one in sorted(played, key=lambda one: one.stratum):
+        groups.setdefault(f"layer: {one.stratum}", []).append(one)
+    groups["all"] = played
+    head = ("stories", "played", "right", "by first lines", "false first line")
+    lines = [head, ("---",) * len(head), *(_row(name, of) for name, of in groups.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _row(name: str, of: Sequence[Result]) -> tuple[str, ...]:
+    asks = [one for result in of for one in result.parameters[0]["asks"]]
+    false_s, all_s = (sum(one.parameters[0][key] for one in of) for key in ("false_s", "of_s"))
+    right = sum(one.score == "right" for one in of)
+    return (
+        name,
+        str(len(of)),
+        f"{right} ({100 * right / max(1, len(of)):.0f} %)",
+        f"{asks.count('right')} of {len(asks)}",
+        f"{100 * false_s / max(1.0, all_s):.1f} % of the time",
+    )
+
+
+def _statement(first: dict[str, Any]) -> Statement:
+    return Statement(
+        "cause" if first["hurt"] == "failed" else "stall",
+        first["kind"],
+        first["node"],
+        first["rank"],
+        bool(first["fix"]),
+        text=first["cause"],
+    )
+
+
+def _told(ask: Ask) -> str:
+    if ask.well:
+        return "nothing"
+    where = "" if ask.node is None else f" on {ask.node}"
+    return "/".join(sorted(ask.kinds)) + where + ("" if ask.rank is None else f" rank {ask.rank}")
