@@ -6,7 +6,8 @@ read-only while a job launches, saves, resumes, stops or a file is pushed. Then 
 checks what has to hold: no checkpoint is lost or changed, the newest one is resumed from, no whole
 line of a rank is missing from the journal, every command ends with words, two drivers and the one
 that has watched all the time tell the same, and once the job has ended no process and no lease is
-left. Needs root, as all simulated hosts do. Prints a line per round, and the rounds that failed.
+left. Needs root, as all simulated hosts do. Prints a line per round, and what was there where one
+failed; rounds that are in the file already are not played again.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
+import msgspec
 import psutil
 
 from jupyter_mntrain.agent.attempt.processes import environment_of
@@ -34,6 +35,7 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, sh
 from tests.agent.forking.python import forking_python
 from tests.e2e.conftest import CLUSTER, joined_lab, start, token_file
 from tests.faults.bench import OVER, Bench
+from tests.faults.table import write_section
 from tests.netlab import DATA, MANAGEMENT, Host, LabError, missing
 from tests.netlab.terminal import type_on
 from tests.waiting import until
@@ -489,42 +491,95 @@ def _second_driver(bench: Bench, mntrain: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def search(rounds: Sequence[Round]) -> dict[int, str]:
-    """What did not hold, by the number of the round. Prints a line per round."""
-    wrong: dict[int, str] = {}
+class Result(msgspec.Struct, frozen=True):
+    """A round that was played; ``wrong``: what did not hold."""
+
+    seed: int
+    number: int
+    moment: Moment
+    strike: Strike
+    wrong: str = ""
+
+
+def read(path: Path) -> list[Result]:
+    lines = path.read_bytes().splitlines() if path.exists() else ()
+    return [msgspec.json.decode(line, type=Result) for line in lines]
+
+
+INTRODUCTION = """
+`python -m tests.faults.killed --rounds 200 --seed 1` trains on two simulated hosts, each with a
+disk of its own, and in each round strikes one of them, or a driver, at a moment drawn by seed
+while a job launches, saves, resumes or stops, or while a file is pushed. When that is mended,
+every complete checkpoint of before is there with the same bytes, a resumption begins at the
+newest one or later, every command has ended with words, the job makes steps or has ended, two
+drivers and one that has watched tell the same, no whole line of a rank is missing, and after its
+end no process and no lease is left. Each strike comes at each moment before any comes again. A
+round counts as it was played first, also where its defect has been mended since.
+"""
+
+
+def section(results: Sequence[Result]) -> str:
+    """The section of docs/faults.md."""
+    moments, strikes = get_args(Moment), get_args(Strike)
+    head = ("rounds right", *moments, "all")
+    lines = [head, ("---",) * len(head)]
+    for strike in (*strikes, "all"):
+        of = [one for one in results if strike in ("all", one.strike)]
+        groups = [[one for one in of if one.moment == moment] for moment in moments]
+        shares = [
+            f"{sum(not one.wrong for one in group)} of {len(group)}" for group in (*groups, of)
+        ]
+        lines.append((f"**{strike}**" if strike == "all" else strike, *shares))
+    seeds = ", ".join(map(str, sorted({one.seed for one in results})))
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{INTRODUCTION}\n{len(results)} rounds, seed {seeds}:\n\n{table}\n"
+
+
+def search(rounds: Sequence[Round], seed: int, file: Path) -> list[Result]:
+    """Play rounds, and append each to a file. Prints a line per round."""
+    results: list[Result] = []
     with ExitStack() as stack:
         place = stack.enter_context(world())
         for one in rounds:
-            began_s = time.monotonic()
+            began_s, wrong = time.monotonic(), ""
             try:
                 place.play(one)
             except AssertionError as error:
-                wrong[one.number] = str(error)
+                wrong = str(error) or "an assertion"
             took_s = time.monotonic() - began_s
-            said = wrong.get(one.number, f"right, {place.state or 'no job'}")
+            said = wrong or f"right, {place.state or 'no job'}"
             print(f"{one.number:4} {took_s:5.1f} s  {one.title}: {said}", flush=True)
-            if one.number in wrong:
+            result = Result(seed, one.number, one.moment, one.strike, wrong[:500])
+            with file.open("ab") as out:
+                out.write(msgspec.json.encode(result) + b"\n")
+            results.append(result)
+            if wrong:
                 with suppress(subprocess.TimeoutExpired, LabError, OSError):
                     print(place.evidence(), flush=True)
                 # What is left of it is not to spoil the others.
                 stack.close()
                 place = stack.enter_context(world())
-    return wrong
+    return results
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--first", type=int, default=0, help="begin with this round of the seed")
+    parser.add_argument("--file", type=Path, default=Path("killed.ndjson"))
+    parser.add_argument("--page", action="store_true", help="write docs/faults.md, play nothing")
     options = parser.parse_args()
+    if options.page:
+        write_section("Killed at any moment", section(read(options.file)))
+        return 0
     if (why_not := missing()) is not None:
         print(f"no simulated cluster: {why_not}", file=sys.stderr)
         return 2
-    rounds = list(drawn(options.seed, options.first + options.rounds))[options.first :]
-    wrong = search(rounds)
-    counted = Counter(one.moment for one in rounds if one.number not in wrong)
-    print(f"{len(rounds) - len(wrong)} of {len(rounds)} right: {dict(counted)}")
+    known = {one.number for one in read(options.file) if one.seed == options.seed}
+    rounds = [one for one in drawn(options.seed, options.rounds) if one.number not in known]
+    results = search(rounds, options.seed, options.file)
+    wrong = [one.number for one in results if one.wrong]
+    print(f"{len(results) - len(wrong)} of {len(results)} right; not: {wrong}")
     return bool(wrong)
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Literal, NamedTuple, get_args
 
 from filelock import FileLock
 
@@ -25,22 +27,22 @@ INTRODUCTION = """\
 # Faults and what the program reports
 
 Measured by `tests/faults` on simulated hosts that share two cores: two ranks on two nodes, Gloo,
-steps of 0.1 s. "Known after" is the time from the fault until a driver on a third node reports it.
-A job without progress is reported as stalled after 10 s or three steps, whichever is longer; before
-its first step, after 60 s if all ranks are waiting, here after 15 s (`watchdog.early_look_s`). The
-last column was measured separately, with torchrun alone on the same hosts. The GPU memory error is
-raised by the test, without a GPU.
+steps of 0.1 s. "Known after" is the time from the fault until a driver on a third node reports
+it. A job without progress is reported as stalled after 10 s or three steps, whichever is longer;
+before its first step, after 60 s if all ranks are waiting, here after 15 s
+(`watchdog.early_look_s`). The last column was measured separately, with torchrun alone on the
+same hosts. The GPU memory error is raised by the test, without a GPU.
 
-`MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` measures the rows again and writes this page.
-`python -m tests.faults.chaos` injects several of these faults at random, by seed, and checks that a
-job ends as it has to and leaves nothing. `python -m tests.faults.search` draws faults of six strata
-(network, node, rank, script, disk, trust) from a grammar, by seed, and compares the verdict with
-what is true of the draw; `--page` writes the measured shares to this page.
+`MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` measures the rows again and writes this
+page. `python -m tests.faults.search` draws faults of six strata (network, node, rank, script,
+disk, trust) from a grammar, by seed, and compares the verdict with what is true of the draw.
+`python -m tests.faults.search --stories` plays faults that follow one another, and `python -m
+tests.faults.killed` ends parts of the program at any moment; with `--page` each writes what it
+has measured to this page.
 
-Of 300 chaos runs (seeds 1000 to 1299, some of them on two cores at a load of 25) all ended as they
-had to, and left no process and no lease. In an hour of normal training beside two programs that
-compute in bursts, nothing was said: `python -m tests.faults.false_alarms --minutes 60 --load 2`
-runs a recipe with saves and evaluations, a script with a Recorder and one without, in turn.
+In an hour of normal training beside two programs that compute in bursts, nothing was said:
+`python -m tests.faults.false_alarms --minutes 60 --load 2` runs a recipe with saves and
+evaluations, a script with a Recorder and one without, in turn.
 """
 
 PLACES = """
@@ -52,8 +54,8 @@ frames. The tests hang real ranks in all of them; in waiting for a GPU only wher
 | a rank … | fix if other ranks are elsewhere | fix if all ranks are there and the links work |
 | --- | --- | --- |"""
 
-DRAWN = "\n## Faults drawn at random\n"
-"""Heading of the section that ``python -m tests.faults.search --page`` writes; it comes last."""
+Section = Literal["Faults drawn at random", "Faults in sequence", "Killed at any moment"]
+"""Of what a command has measured, in the order of the page; each comes after the tables."""
 
 HEADER = "| fault | known after | what is reported | fix | torchrun alone |"
 NOT_MEASURED = "–"
@@ -110,12 +112,8 @@ def note(outcome: Outcome) -> None:
     measured.append(outcome)
 
 
-def page(rows: list[Outcome], drawn: str = "") -> str:
-    """The whole page.
-
-    Args:
-        drawn: the section of faults drawn at random; empty if none have been measured.
-    """
+def page(rows: list[Outcome], sections: Mapping[Section, str] = MappingProxyType({})) -> str:
+    """The whole page."""
     lines = [INTRODUCTION, HEADER, "| --- | --- | --- | --- | --- |"]
     for row in rows:
         says = _OF_THE_TEST.sub("…/", row.says)
@@ -123,12 +121,18 @@ def page(rows: list[Outcome], drawn: str = "") -> str:
         lines.append(f"| {row.fault} | {took} | {says} | {row.fix} | {row.alone} |")
     lines += [PLACES]
     lines += [f"| {one.is_in} | {one.differ} | {one.together} |" for one in MEANINGS.values()]
-    return "\n".join([*lines, ""]) + (f"{DRAWN}{drawn}" if drawn else "")
+    told = [f"\n## {one}\n{sections[one]}" for one in get_args(Section) if one in sections]
+    return "".join(["\n".join([*lines, ""]), *told])
 
 
-def drawn_of(text: str) -> str:
-    """The section of faults drawn at random of a page, without its heading."""
-    return text.partition(DRAWN)[2]
+def sections_of(text: str) -> dict[Section, str]:
+    """The sections of a page, without their headings."""
+    found: dict[Section, str] = {}
+    for one in get_args(Section):
+        _, heading, rest = text.partition(f"\n## {one}\n")
+        if heading:
+            found[one] = rest.partition("\n## ")[0]
+    return found
 
 
 def rows_of(text: str) -> list[Outcome]:
@@ -148,12 +152,13 @@ def write(rows: list[Outcome]) -> None:
     with FileLock(Path(tempfile.gettempdir()) / "mntrain-faults-page.lock"):
         text = PAGE.read_text()
         known = {row.fault: row for row in (*rows_of(text), *rows)}
-        PAGE.write_text(page(list(known.values()), drawn_of(text)))
+        PAGE.write_text(page(list(known.values()), sections_of(text)))
 
 
-def write_drawn(section: str) -> None:
-    """The page with another section of faults drawn at random."""
-    PAGE.write_text(page(rows_of(PAGE.read_text()), section))
+def write_section(section: Section, content: str) -> None:
+    """The page with another content of a section."""
+    text = PAGE.read_text()
+    PAGE.write_text(page(rows_of(text), {**sections_of(text), section: content}))
 
 
 if __name__ == "__main__":

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults import table
-from tests.faults.table import PAGE, Outcome, drawn_of, note, page, report, rows_of
+from tests.faults.table import PAGE, Outcome, note, page, report, rows_of, sections_of
 
 
 @pytest.mark.wording
 def test_the_page_is_current() -> None:
     text = PAGE.read_text()
     assert len(rows_of(text)) >= 25
-    assert page(rows_of(text), drawn_of(text)) == text, "Fix: python -m tests.faults.table"
+    assert page(rows_of(text), sections_of(text)) == text, "Fix: python -m tests.faults.table"
 
 
 def test_a_row_that_is_late_fails_and_is_not_written(monkeypatch):
@@ -37,8 +37,10 @@ def test_no_test_writes_a_row_past_its_limit():
     assert not [name for name, text in tests.items() if "measured" + ".append" in text]
 
 
-def test_the_section_of_drawn_faults_is_kept():
+def test_sections_are_kept():
     rows = rows_of(PAGE.read_text())
-    text = page(rows, "\nSeeds 1 to 3.\n")
-    assert drawn_of(text) == "\nSeeds 1 to 3.\n"
+    sections = {"Faults in sequence": "\nall\n", "Faults drawn at random": "\nSeeds 1 to 3.\n"}
+    text = page(rows, sections)
+    assert sections_of(text) == sections
+    assert list(sections_of(text)) == ["Faults drawn at random", "Faults in sequence"]
     assert rows_of(text) == rows

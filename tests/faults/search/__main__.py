@@ -26,7 +26,7 @@ from tests.faults.search.examination import examine, is_foreseeable
 from tests.faults.search.grammar import draw
 from tests.faults.search.play import Result, play
 from tests.faults.search.stage import Stage
-from tests.faults.table import write_drawn
+from tests.faults.table import write_section
 from tests.netlab import missing
 
 
@@ -53,7 +53,11 @@ def main() -> int:
             sys.stdout.write(f"{seed}  {case.stratum}: {case.title}\n")
         return 0
     if options.page:
-        write_drawn(results.section(results.read(options.file)))
+        known = results.read(options.file)
+        if options.stories:
+            write_section("Faults in sequence", stories.section(known))
+        else:
+            write_section("Faults drawn at random", results.section(known))
         return 0
     if (why_not := missing()) is not None:
         sys.stderr.write(f"no simulated cluster: {why_not}\n")
