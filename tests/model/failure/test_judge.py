@@ -164,6 +164,7 @@ def test_what_changed_around_a_part_explains_a_lost_connection(
     works = (LinkTry(interface="eth1", trouble=None, peer="n1"),)
     judged = verdict(lost(0, evidence=evidence(links=works)), stopped(1, evidence=found))
     assert (judged.problem.kind, judged.problem.node) == (kind, node)
+    assert judged.problem.time_s == LOST_S
     assert not judged.is_waiting
 
 
@@ -310,6 +311,7 @@ def test_who_else_holds_a_gpus_memory_is_named_when_it_runs_out() -> None:
 def test_a_full_disk_is_better_than_no_cause(disk: Disk, kind: Kind) -> None:
     found = verdict(lost(0, evidence=evidence()), stopped(1, evidence=evidence(disks=(disk,))))
     assert found.problem.kind is kind
+    assert found.problem.time_s == LOST_S
     assert found.sureness != "certain"
 
 
