@@ -22,7 +22,7 @@ from jupyter_mntrain.model.records.sequences import DataPreview
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """A consistent snapshot of the newest attempt of a job.
+    """A consistent snapshot of a job, in full of its newest attempt.
 
     Args:
         view: the job as its participants tell it now.
@@ -35,6 +35,9 @@ class JobHistory:
     ranks: dict[Rank, RankSeries]
     links: dict[str, Sequence[LinkSample]]
     is_complete: bool
+    earlier: Sequence[Sequence[RankSeries]] = ()
+    """What the ranks of each attempt before wrote, oldest attempt first; empty if nothing is
+    known."""
 
     @property
     def writing(self) -> list[RankSeries]:
@@ -100,6 +103,9 @@ class HistoryBuilder:
         with self._lock:
             if self.last_seq(node_id) or not samples.is_whole:
                 return False
+            for one in samples.earlier:
+                before = self._attempts.setdefault(one.attempt, AttemptLines())
+                before.load(node, NodeSamples(one.attempt, samples.seq, one.ranks))
             lines = self._attempts.setdefault(samples.attempt, AttemptLines())
             lines.load(node, samples)
             self._last_seq[node_id] = samples.seq
@@ -123,4 +129,9 @@ class HistoryBuilder:
                 ranks={rank: one.series(rank) for rank, one in sorted(attempt.ranks.items())},
                 links={node: one.snapshot() for node, one in sorted(attempt.links.items())},
                 is_complete=is_complete,
+                earlier=[
+                    [one.series(rank) for rank, one in sorted(lines.ranks.items()) if one.has_steps]
+                    for number, lines in sorted(self._attempts.items())
+                    if number < view.attempt.number
+                ],
             )

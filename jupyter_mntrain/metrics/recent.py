@@ -1,8 +1,9 @@
-"""Recent: the steps that every headline figure is taken from.
+"""Recent: the steps that every headline figure of a running job is taken from.
 
-Recent steps ended within ``RECENT_S`` before the newest one ended; the newest always counts.
-A link's figures are of the time that these steps took. Where replicas meet after every so many
-steps, so many are recent, whatever their time, so that one meeting is among them.
+Recent steps ended within ``RECENT_S`` before the newest one ended; the newest always counts, and
+the first ones of an attempt never do. Where replicas meet after every so many steps, at least so
+many are recent, so that one meeting is among them. Rates are what these steps did over the time
+from the first one's begin to the last one's end, with everything that stood between them.
 """
 
 from __future__ import annotations
@@ -12,5 +13,5 @@ from typing import Final
 from jupyter_mntrain.model import tunables
 
 RECENT_S: Final = tunables.seconds("figures.recent_s")
-MOST_RECENT_STEPS: Final = tunables.count("figures.recent_steps")
+LONG_STEP: Final = tunables.ratio("figures.long_step")
 WARM_UP_STEPS: Final = tunables.count("figures.warm_up_steps")

@@ -5,7 +5,7 @@ The only place where journals become numbers: every page, table and picture take
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ import msgspec
 from jupyter_mntrain.metrics.events import OtherTraffic
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.rows.columns import Table, page_columns
-from jupyter_mntrain.metrics.rows.job_rows import JobRows
+from jupyter_mntrain.metrics.rows.job_rows import JobRows, job_figures
 from jupyter_mntrain.metrics.rows.link_rows import LinkRows
 from jupyter_mntrain.metrics.rows.rank_rows import RankRows, with_mfu
 from jupyter_mntrain.metrics.series import (
@@ -125,8 +125,8 @@ class SeriesBuilder:
                         )
                     self._ranks[Rank(rank)].series = series
         self._extend_links(history)
-        self._extend_ranks(history)
         self._extend_job(history)
+        self._extend_ranks(history)
         self._extend_evaluations(history)
         self._extend_texts(history)
         if self._data is None and history.data is not None:
@@ -196,22 +196,17 @@ class SeriesBuilder:
             self._capacities.add(*one)
 
     def _extend_ranks(self, history: JobHistory) -> None:
-        stages = Counter(known.start.stages for known in self._ranks.values() if known.start)
-        is_whole = history.is_whole
-        depth = self._pipeline_stages(is_whole)
+        depth = self._pipeline_stages(history.is_whole)
         for rank, known in self._ranks.items():
             before, table, count = self.seq, known.table, len(known.table)
-            alike = stages[known.start.stages] if known.start else 1
-            replicas = alike if is_whole else None
             bubble = _schedule_bubble(known.start, depth)
             self.seq = known.extend(
                 history.ranks[rank], self.seq, bubble, self._capacity_from(known.placement.node)
             )
-            is_other = known.take_drawn_peak() or known.replicas != replicas
-            if is_other or known.table is not table:
+            is_other = known.take_job_tokens(*self._job.tokens_per_step)
+            if known.take_drawn_peak() or is_other or known.table is not table:
                 # The MFU, the tokens or the shares of every earlier row have changed.
                 self._replaced(count, before)
-            known.replicas = replicas
 
     def _extend_job(self, history: JobHistory) -> None:
         before, table, count = self.seq, self._job.table, len(self._job.table)
@@ -284,10 +279,12 @@ class SeriesBuilder:
             seq=self.seq,
             summary=self.summary,
             ranks=tuple(
-                RankColumns(rank=rank, **page_columns(known.columns(read(known.table))))
+                RankColumns(rank=rank, **page_columns(known.figures(read(known.table))))
                 for rank, known in sorted(self._ranks.items())
             ),
-            job=JobColumns(**page_columns(with_mfu(read(self._job.table), self._peak()))),
+            job=JobColumns(
+                **page_columns(with_mfu(job_figures(read(self._job.table)), self._peak()))
+            ),
             links=tuple(
                 LinkColumns(node=node, **page_columns(read(link.table)))
                 for node, link in self._links.items()

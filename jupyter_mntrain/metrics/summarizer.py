@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from jupyter_mntrain.metrics.events import events_of
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.rows.job_rows import JobRows
 from jupyter_mntrain.metrics.rows.link_rows import NO_SAMPLE, LinkRows
-from jupyter_mntrain.metrics.rows.rank_rows import NO_LOSS, WARM_UP, RankRows, short
+from jupyter_mntrain.metrics.rows.rank_rows import NO_LOSS, WARM_UP, RankRows, rate_of, short
 from jupyter_mntrain.metrics.summary import (
     EventMark,
     JobEvent,
     JobSummary,
     LinkSummary,
     OffPlan,
-    RankSpread,
     RankSummary,
+    Spread,
+    Window,
     WrittenText,
 )
+from jupyter_mntrain.metrics.time_left import TimeLeft
 from jupyter_mntrain.metrics.trace.off_plan import measured_of, off_plan
 from jupyter_mntrain.metrics.trace.sent_messages import Pair, SentMessages
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
@@ -34,6 +36,12 @@ from jupyter_mntrain.telemetry import formulas
 
 NOISE = 0.03
 """A pace this much below the next one is the slowest; less is noise."""
+
+LEAST_PART = 1e-4
+"""Of a window: less is not named."""
+
+NO_TOTAL = "no number of steps is reported: recorder.start(total_steps=…)"
+TOO_UNSURE = "so far the steps differ too much, or are too few, to tell"
 
 Ranks = Mapping[Rank, RankRows]
 Links = Mapping[str, LinkRows]
@@ -70,7 +78,9 @@ def summarize(
         one for link in links.values() for one in _links(link, ranks, links, capacities)
     )
     rank_summaries = _rank_summaries(view, ranks)
-    figures = _figures(job, link_summaries, peak_flops_per_s)
+    is_over = view.state in TERMINAL
+    figures = _figures(job, link_summaries, peak_flops_per_s, is_over=is_over)
+    left = _time_left(view, job, step, total)
     facts: dict[str, Any] = {**figures, **_of_view(view)}
     return JobSummary(
         job_id=view.job_id,
@@ -78,7 +88,13 @@ def summarize(
         state=view.state,
         step=step,
         total_steps=total,
-        remaining_s=_remaining_s(view, job, step, total),
+        remaining_s=short(left.seconds) if left else None,
+        remaining_low_s=short(left.low_s) if left else None,
+        remaining_high_s=short(left.high_s) if left else None,
+        step_spread=_spread_of(job.table.single("steps_s", is_whole=is_over)),
+        window=_window(job, is_whole=is_over),
+        whole=_window(job, is_whole=True),
+        lost_steps=job.lost_steps,
         elapsed_s=elapsed_s(view, now_s),
         **facts,
         schedule_bubble=short(schedule_bubble),
@@ -90,13 +106,16 @@ def summarize(
         first_not_finite_step=job.first_not_finite_step,
         skipped=job.skipped,
         skipped_step=job.skipped_step,
-        missing=_missing(job, rank_summaries, link_summaries, **figures, loss=job.last_loss),
+        missing={
+            **_missing(job, rank_summaries, link_summaries, **figures, loss=job.last_loss),
+            **({} if left else _no_time_left(view, step, total)),
+        },
         ranks=rank_summaries,
         spreads=_spreads(rank_summaries),
         events=events_of(view, traffic),
         links=link_summaries,
         sample=sample,
-        off_plan=_off_plan(history, figures["step_s"], messages, traffic),
+        off_plan=_off_plan(history, _mean_step_s(job), messages, traffic),
     )
 
 
@@ -154,30 +173,86 @@ def _marks(view: JobView) -> Iterator[EventMark]:
     yield from sorted([*slower, *others], key=lambda one: one.time_s)
 
 
-def _remaining_s(view: JobView, job: JobRows, step: int | None, total: int | None) -> float | None:
-    step_s = job.table.recent("step_s")
-    if step is None or total is None or step_s is None:
-        return None
-    if view.state != "running" or step >= total:
-        return None
-    return short((total - step) * step_s)
-
-
 def _figures(
-    job: JobRows, links: tuple[LinkSummary, ...], peak_flops_per_s: float | None
+    job: JobRows,
+    links: tuple[LinkSummary, ...],
+    peak_flops_per_s: float | None,
+    *,
+    is_over: bool,
 ) -> dict[str, float | None]:
-    """The medians over the recent steps."""
-    flops_per_s = job.table.recent("flops_per_s")
+    """Of the recent steps; of a job that is over, of all."""
+    count = job.table.total if is_over else job.table.recent
+    times = job.table.single("steps_s", is_whole=is_over)
+
+    def rate(name: str, by: str) -> float | None:
+        value, other = count(name), count(by)
+        return None if value is None or not other else value / other
+
     used = [one.utilization for one in links if one.utilization is not None]
     rates = [one.bytes_per_s for one in links if one.bytes_per_s is not None]
     return {
-        "step_s": short(job.table.recent("step_s")),
-        "tokens_per_s": short(job.table.recent("tokens_per_s")),
-        "mfu": short(formulas.mfu(flops_per_s, peak_flops_per_s)),
-        "bubble": short(job.table.recent("bubble")),
+        "step_s": short(median(times)) if times else None,
+        "tokens_per_s": short(rate("made", "wall_s")),
+        "mfu": short(formulas.mfu(rate("flops", "wall_s"), peak_flops_per_s)),
+        "bubble": short(rate("idle_s", "steps_s")),
         "busiest_link": max(used, default=None),
         "busiest_bytes_per_s": max(rates, default=None),
     }
+
+
+def _time_left(view: JobView, job: JobRows, step: int | None, total: int | None) -> TimeLeft | None:
+    """Nothing before it can be known."""
+    if step is None or total is None or view.state != "running" or step >= total:
+        return None
+    return job.recurring.time_left(step, total)
+
+
+def _spread_of(times: list[float]) -> Spread | None:
+    if not times:
+        return None
+    tenths = quantiles(times, n=10, method="inclusive") if len(times) > 1 else times * 9
+    return Spread(low=_short(tenths[0]), median=_short(median(times)), high=_short(tenths[-1]))
+
+
+def _mean_step_s(job: JobRows) -> float | None:
+    """What a plan predicts: of the recent steps, without what stands between them."""
+    return rate_of(job.table, "steps_s", "steps")
+
+
+PARTS = {
+    "data": "data_s",
+    "long steps": "long_s",
+    "evaluation": "evaluation_s",
+    "sampling": "sampling_s",
+    "saving": "saving_s",
+    "lost steps": "lost_s",
+    "restarting": "restart_s",
+}
+"""Of a window: the count that each is, beside the steps."""
+
+
+def _window(job: JobRows, *, is_whole: bool) -> Window | None:
+    """The recent steps, or all."""
+    count = job.table.total if is_whole else job.table.recent
+    seconds, steps = count("wall_s"), count("steps")
+    if not seconds or not steps:
+        return None
+    parts = {part: count(name) or 0.0 for part, name in PARTS.items()}
+    of_steps = (count("steps_s") or 0.0) - parts["data"] - parts["long steps"]
+    named = sum(parts.values()) + of_steps
+    parts |= {"steps": max(0.0, of_steps), "other": max(0.0, seconds - named)}
+    tokens = count("made")
+    return Window(
+        seconds=_short(seconds),
+        steps=int(steps),
+        tokens=tokens,
+        tokens_per_s=short(None if tokens is None else formulas.throughput(tokens, seconds)),
+        parts_s={part: _short(one) for part, one in parts.items() if one > LEAST_PART * seconds},
+    )
+
+
+def _short(value: float) -> float:
+    return short(value) or 0.0
 
 
 def elapsed_s(view: JobView, now_s: float) -> float | None:
@@ -271,6 +346,17 @@ def _missing(
     return {name: why for name, why in reasons.items() if figures[name] is None}
 
 
+def _no_time_left(view: JobView, step: int | None, total: int | None) -> dict[str, str]:
+    """Why the time left is not known, of a job that makes steps."""
+    if view.state != "running" or not step:
+        return {}
+    if total is None:
+        return {"remaining_s": NO_TOTAL}
+    if step > total:
+        return {"remaining_s": f"it has made more steps than the {total} that it told"}
+    return {} if step == total else {"remaining_s": TOO_UNSURE}
+
+
 def _silent(ranks: tuple[RankSummary, ...]) -> str:
     """Whose steps are not known: of nodes that do not answer, and of ranks; empty if none."""
     without = [one for one in ranks if one.step is None]
@@ -283,14 +369,14 @@ def _silent(ranks: tuple[RankSummary, ...]) -> str:
     return "; ".join(said)
 
 
-def _spreads(ranks: tuple[RankSummary, ...]) -> dict[str, RankSpread]:
+def _spreads(ranks: tuple[RankSummary, ...]) -> dict[str, Spread]:
     """Of the figures that are drawn of each rank."""
     told = {
         name: [value for one in ranks if (value := getattr(one, name)) is not None]
         for name in ("pace_tokens_per_s", "mfu", "compute")
     }
     return {
-        name: RankSpread(low=min(of), median=median(of), high=max(of))
+        name: Spread(low=min(of), median=median(of), high=max(of))
         for name, of in told.items()
         if of
     }

@@ -1,7 +1,8 @@
 """Job summary: the figures that page, picture, tables, JSON and CSV show of a job. Records only.
 
-Rates are medians over the recent steps, see :mod:`jupyter_mntrain.metrics.recent`. ``None`` means
-not known, and ``missing`` says why; shares and utilizations are 0..1.
+Rates are counts over wall time: of a running job those of the recent steps, see
+:mod:`jupyter_mntrain.metrics.recent`, of an ended one those of the whole job. ``None`` means not
+known, and ``missing`` says why; shares and utilizations are 0..1.
 """
 
 from __future__ import annotations
@@ -23,18 +24,53 @@ Direction = Literal["sent", "received"]
 Basis = Literal["interface", "ranks"]
 
 
+class Spread(Record, frozen=True):
+    """A figure of many: the lowest, the middle one and the highest."""
+
+    low: float
+    median: float
+    high: float
+
+
+class Window(Record, frozen=True):
+    """What a job did in a time: from the begin of its first step to the end of its last one.
+
+    Args:
+        seconds: of wall time; ``parts_s`` add up to it.
+        steps: that ended in it. Those that were made twice are counted once.
+        tokens: of these steps, of all replicas.
+        tokens_per_s: tokens over seconds.
+        parts_s: seconds by what they were spent on: ``steps``; ``data``, waiting for batches;
+            ``long steps``, that took several times as long as usual; ``evaluation``; ``sampling``;
+            ``saving``; ``lost steps``, which a restart made again; ``restarting``; ``other``.
+    """
+
+    seconds: float
+    steps: int
+    tokens: float | None = None
+    tokens_per_s: float | None = None
+    parts_s: dict[str, float] = {}
+
+
 class JobNumbers(Record, frozen=True):
     """Headline figures of a job.
 
     Args:
         step: the last optimizer step that every rank that reports has finished, from 1;
             never left out: ``null`` in JSON before the first one.
-        step_s: seconds per step, of the slowest rank.
+        step_s: seconds per step, the median of the recent ones, without what stands between them;
+            ``step_spread`` says how they differ: nine of ten are not below its low, nor above its
+            high.
         predicted_step_s: the same as its plan predicted it, and ``predicted_tokens_per_s``; not of
             a script.
-        elapsed_s: since the first part started, until the last one ended.
-        remaining_s: of the steps that are left, at this step time; while it runs and has any.
-        tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up.
+        elapsed_s: since the first attempt started, until the last one ended.
+        remaining_s: until the last step, with the evaluations, saves and long steps to come; while
+            it runs and has steps left, from ``remaining_low_s`` to ``remaining_high_s``.
+        tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up. Of the
+            time that ``window`` is of, and with all that was done in it.
+        window: the recent steps; of an ended job the same as ``whole``.
+        whole: all steps, over all attempts.
+        lost_steps: that were made twice, because an attempt went on from an earlier checkpoint.
         mfu: model FLOPs per second of all ranks over the sum of their devices' own peaks.
         bubble: mean share of a step in which ranks run neither forward nor backward.
         schedule_bubble: the schedule's own bubble, for equal stages and infinitely fast links.
@@ -52,10 +88,13 @@ class JobNumbers(Record, frozen=True):
     step: int | None
     total_steps: int | None = None
     step_s: float | None = None
+    step_spread: Spread | None = None
     predicted_step_s: float | None = None
     predicted_tokens_per_s: float | None = None
     elapsed_s: float | None = None
     remaining_s: float | None = None
+    remaining_low_s: float | None = None
+    remaining_high_s: float | None = None
     tokens_per_s: float | None = None
     mfu: float | None = None
     bubble: float | None = None
@@ -70,6 +109,9 @@ class JobNumbers(Record, frozen=True):
     first_not_finite_step: int | None = None
     skipped: int = 0
     skipped_step: int | None = None
+    window: Window | None = None
+    whole: Window | None = None
+    lost_steps: int = 0
     missing: dict[str, str] = {}
 
 
@@ -79,7 +121,8 @@ class RankSummary(Record, frozen=True):
     Args:
         pid: of its process on its node, while that lives.
         step: last optimizer step finished, from 1.
-        tokens_per_s: tokens of a step, those of all replicas, over the step's duration.
+        tokens_per_s: tokens of the recent steps, those of all replicas, over the time from the
+            first one's begin to the last one's end on this rank.
         pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
             this rank never waited. The slowest pace is the bottleneck.
         mfu: model FLOPs of this rank's stages over this device's own peak.
@@ -116,14 +159,6 @@ class RankSummary(Record, frozen=True):
     is_ready: bool = False
     progress: RankProgress | None = None
     pid: int | None = None
-
-
-class RankSpread(Record, frozen=True):
-    """A figure of many ranks."""
-
-    low: float
-    median: float
-    high: float
 
 
 class LinkSummary(Record, frozen=True):
@@ -250,7 +285,7 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     name: str
     state: JobState
     ranks: tuple[RankSummary, ...] = ()
-    spreads: dict[str, RankSpread] = {}
+    spreads: dict[str, Spread] = {}
     """Of the ranks' pace, MFU and computing, by the figure's name."""
     links: tuple[LinkSummary, ...] = ()
     sample: WrittenText | None = None

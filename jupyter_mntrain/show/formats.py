@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import groupby
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from jupyter_mntrain.model import quantities
@@ -71,8 +72,11 @@ def count(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Tokens per second: whole; below ten with one decimal."""
-    return ABSENT if value is None else fixed(value, 1 if abs(value) < 10 else 0)
+    """Tokens per second: three digits, or all of a whole number."""
+    if value is None:
+        return ABSENT
+    size = abs(value)
+    return fixed(value, 0 if size >= 99.95 or not size else 1 if size >= 9.995 else 2)
 
 
 def short_count(value: float | None) -> str:
@@ -147,12 +151,33 @@ def duration(value_s: float | None) -> str:
     return quantities.duration_text(value_s)
 
 
-def finish(now_s: float, remaining_s: float) -> str:
-    """When a job is done: done at 14:05, in 16 min 25 s; after today: done on 25 Nov at 01:14."""
+_RANGES = (
+    (90.0, 1.0, "s", 0),
+    (5400.0, 60.0, "min", 0),
+    (129_600.0, 3600.0, "h", 1),
+    (inf, 86_400.0, "d", 1),
+)
+"""Below so many seconds: the unit's seconds, its name, and the digits after its point."""
+
+
+def between(low_s: float, high_s: float) -> str:
+    """A duration that is not known exactly: 12 to 15 min; about 13 min, if both are."""
+    factor, unit, digits = next(one[1:] for one in _RANGES if high_s < one[0])
+    low, high = (fixed(max(0.0, one) / factor, digits) for one in (low_s, high_s))
+    return f"about {high}{SPACE}{unit}" if low == high else f"{low} to {high}{SPACE}{unit}"
+
+
+def finish(now_s: float, numbers: JobNumbers) -> str:
+    """When a job is done: done at 14:05, in 12 to 15 min; after today: done on 25 Nov at 01:14."""
+    remaining_s = numbers.remaining_s or 0.0
+    low_s, high_s = numbers.remaining_low_s, numbers.remaining_high_s
+    left = duration(remaining_s)
+    if low_s is not None and high_s is not None:
+        left = between(low_s, high_s)
     now, end = time.localtime(now_s), time.localtime(now_s + remaining_s)
     is_today = (now.tm_year, now.tm_yday) == (end.tm_year, end.tm_yday)
     day = "" if is_today else f"on {end.tm_mday} {time.strftime('%b', end)} "
-    return f"done {day}at {time.strftime('%H:%M', end)}, in {duration(remaining_s)}"
+    return f"done {day}at {time.strftime('%H:%M', end)}, in {left}"
 
 
 def clock(time_s: float) -> str:

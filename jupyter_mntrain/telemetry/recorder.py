@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any, Self, SupportsFloat, TypeVar
+from typing import Any, Literal, Self, SupportsFloat, TypeVar
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import rank_file
@@ -52,6 +52,9 @@ GROUP_STEPS = tunables.count("telemetry.group_steps")
 
 MOST_OWED_BYTES = 1 << 16
 """Lines that wait for room on a full disk."""
+
+Pause = Literal["evaluation", "sampling", "saving"]
+"""What stands between two steps."""
 
 WHAT_LIMIT = tunables.count("telemetry.progress_characters")
 
@@ -99,6 +102,8 @@ class Recorder:
         self._step = 0
         self._group = group
         self._steps_to_group = GROUP_STEPS if self._world_size > 1 else 0
+        self._pauses: dict[str, float] = {}
+        """Since the last step, by field of the next one's line."""
         self._group_size: int | None = None
         self._last = stopwatch()
         self._is_started = False
@@ -141,17 +146,23 @@ class Recorder:
         sample: RankStep | None = None,
         /,
         *,
-        tokens: int | None = None,
+        tokens: SupportsFloat | None = None,
         loss: SupportsFloat | None = None,
         step: int | None = None,
         step_s: float | None = None,
+        age_s: float = 0.0,
         **fields: Any,
     ) -> None:
         """Record one optimizer step.
 
         Takes a whole :class:`RankStep`, or its fields by name. Steps count from 1; ``step_s`` is
-        the time since the last call if not given. ``loss`` may be anything ``float`` takes.
-        ``flops`` is ``tokens`` times the ``flops_per_token`` of :meth:`start` if not given.
+        the time since the last call if not given, without evaluations and saves that were recorded
+        since. ``loss`` may be anything ``float`` takes, ``tokens`` anything ``int`` takes; a number
+        of tokens that is no count (NaN, negative) is recorded as unknown. ``flops`` is ``tokens``
+        times the ``flops_per_token`` of :meth:`start` if not given.
+
+        Args:
+            age_s: seconds since the step's end.
         """
         if not self._is_started:
             # The first step has been running since the recorder was created.
@@ -165,14 +176,19 @@ class Recorder:
             return
         if sample is None:
             fields.setdefault("is_counted", step is None and self._step == 1)
-            if tokens is not None and self._flops_per_token is not None:
-                fields.setdefault("flops", tokens * self._flops_per_token)
+            counted = _as_count(tokens)
+            if counted is not None and self._flops_per_token is not None:
+                fields.setdefault("flops", counted * self._flops_per_token)
+            if step_s is None or not 0 <= step_s < math.inf:
+                step_s = elapsed
+            fields |= self._pauses
+            self._pauses = {}
             sample = RankStep(
-                time_s=self._clock(),
+                time_s=self._clock() - age_s,
                 rank=self._rank,
                 step=self._step,
-                step_s=elapsed if step_s is None else step_s,
-                tokens=tokens,
+                step_s=step_s,
+                tokens=counted,
                 loss=None if loss is None else as_float(loss),
                 **fields,
             )
@@ -230,25 +246,47 @@ class Recorder:
         if math.isfinite(sample.done) and self._pace.allows(sample.what, is_over=sample.is_over):
             self._write(sample)
 
-    def evaluated(self, step: int, loss: SupportsFloat) -> None:
-        """Record the loss on held-out text after ``step`` steps."""
-        if self._step == 0:
-            self._last = self._stopwatch()  # exclude it from the first step
+    def paused(self, what: Pause, took_s: float | None = None) -> None:
+        """Count time since the last step as something other than the next one.
+
+        Args:
+            took_s: seconds; by default all since the last step or pause.
+        """
+        now = self._stopwatch()
+        took_s = now - self._last if took_s is None else took_s
+        self._last = now
+        if self._step:  # what is before the first step is no part of the training
+            self._pauses[f"{what}_s"] = self._pauses.get(f"{what}_s", 0.0) + max(0.0, took_s)
+
+    def evaluated(self, step: int, loss: SupportsFloat, *, took_s: float | None = None) -> None:
+        """Record the loss on held-out text after ``step`` steps, when it has been measured.
+
+        Args:
+            took_s: seconds; by default all since the last step or pause.
+        """
+        self.paused("evaluation", took_s)
         self._write(
             RankEvaluation(time_s=self._clock(), rank=self._rank, step=step, loss=as_float(loss))
         )
 
     def wrote(self, step: int, prompt: str, text: str) -> None:
-        """Record the model's continuation of ``prompt`` after ``step`` steps."""
+        """Record the model's continuation of ``prompt`` after ``step`` steps, once it is there."""
+        self.paused("sampling")
         cut = {"prompt": encodable(prompt[:TEXT_LIMIT]), "text": encodable(text[:TEXT_LIMIT])}
         self._write(RankText(time_s=self._clock(), rank=self._rank, step=step, **cut))
 
-    def saved(self, step: int, *, is_scheduled: bool = False) -> None:
+    def saved(self, step: int, *, is_scheduled: bool = False, took_s: float | None = None) -> None:
         """Record that a checkpoint of ``step`` steps is complete on all ranks.
 
         Args:
             is_scheduled: it was due, and nobody had asked for it: who has asked waits on.
+            took_s: seconds that training waited for it; by default all since the last step or
+                pause, if that was the step that is saved, and none if it was saved meanwhile.
         """
+        if took_s is None and step != self._step:
+            took_s = 0.0
+        if took_s != 0.0:
+            self.paused("saving", took_s)
         told = RankSaved(
             time_s=self._clock(), rank=self._rank, step=step, is_scheduled=is_scheduled
         )
@@ -350,6 +388,11 @@ class Recorder:
 def _finite(value: SupportsFloat | None) -> float | None:
     number = math.nan if value is None else float(value)
     return number if math.isfinite(number) else None
+
+
+def _as_count(value: SupportsFloat | None) -> int | None:
+    number = math.nan if value is None else as_float(value)
+    return int(number) if 0 <= number < math.inf else None
 
 
 def as_float(value: SupportsFloat) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Any, ClassVar
 
 import torch
@@ -33,12 +34,21 @@ from jupyter_mntrain.train.pipeline.changing import SettingChanges
 from jupyter_mntrain.train.pipeline.evaluation import Evaluation
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.sampling import TextSampler, ends_of
-from jupyter_mntrain.train.pipeline.steps import QueuedStep, StepMarks, log_line, recipe_fields, say
+from jupyter_mntrain.train.pipeline.steps import (
+    QueuedStep,
+    StepMarks,
+    TokenCount,
+    recipe_fields,
+    say,
+)
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
 from jupyter_mntrain.train.pipeline.tracing import actions_of, is_traced
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
 from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
 from jupyter_mntrain.train.world import World, debugging, form_groups, join_world
+
+LEAST_PAUSE_S = 1e-3
+"""Between steps; less is the loop itself."""
 
 STEADY_AFTER = 2
 """Steps after which times are steady: the first also allocates, compiles and connects."""
@@ -116,6 +126,7 @@ class Trainer:
         self.losses: list[float] = []
         self.norms: list[float] = []
         self.times: list[float] = []
+        self.count = TokenCount()
         own = (self.pipeline.parameters(), self.pipeline.counted_once())
         self.optimizer = Optimizer(recipe, *own, groups.replica, self.pipeline.split())
         refuse_full_host(recipe, ready.config, world, self.pipeline.stage_shapes())
@@ -162,6 +173,7 @@ class Trainer:
             if not (self.first_step and self.evaluation.is_due(self.first_step)):
                 reports.evaluated(self.first_step, loss)
         self._leave_out()
+        self.count.begin()
         held: QueuedStep | None = None
         steps_done = self.first_step
         while steps_done < self.recipe.steps:
@@ -178,7 +190,7 @@ class Trainer:
                     self._send_ahead(sample["compute_s"])
                     self._leave_out()
             evaluated, is_over = self.evaluation.losses.get(steps_done), self.evaluation.is_over
-            if self.checkpoints.after(steps_done, self.optimizer, evaluated, is_last=is_over):
+            if self._save(steps_done, evaluated, is_last=is_over):
                 break
         self.checkpoints.close()
         self.meetings.end(steps_done, is_written=self.output.directory is not None)
@@ -195,6 +207,7 @@ class Trainer:
             losses=tuple(self.losses),
             gradient_norms=tuple(self.norms),
             step_s=tuple(self.times),
+            tokens_per_s=self.count.per_s,
             evaluations=self.evaluation.losses,
             samples=self.evaluation.samples,
         )
@@ -281,13 +294,15 @@ class Trainer:
         self.norms.append(sample["grad_norm"])
         self.times.append(step_s)
         about: dict[str, Any] = {"step_s": step_s, "learning_rate": step.learning_rate}
-        self.recorder.step(step=step.number, **about, **sample)
+        age_s = self.stopwatch.age(step.marks.end)
+        self.recorder.step(step=step.number, age_s=age_s, **about, **sample)
         if is_traced(step.number - self.first_step):
             told = actions_of(step, self.stopwatch, self.recipe.microbatches)
-            age_s = self.stopwatch.age(step.marks.end)
             self.recorder.traced(step.number, step_s, told, age_s=age_s)
-        reports.step(step.number, sample | {"tokens": step.tokens}, **about)
-        if self.world.rank == 0 and (line := log_line(self.recipe, step, sample, self.times)):
+        self.count.add(step.tokens)
+        rate = self.count.recent_per_s or 0.0
+        reports.step(step.number, sample | {"tokens": step.tokens}, **about, tokens_per_s=rate)
+        if self.world.rank == 0 and (line := self.count.log_line(self.recipe, step, sample)):
             say(line)
         return sample
 
@@ -309,6 +324,15 @@ class Trainer:
         said = self.pipeline.send_ahead(compute_s)
         if said and self.world.is_head:
             say(said)
+
+    def _save(self, step: int, evaluated: float | None, *, is_last: bool) -> bool:
+        """Save if it is time to; return whether to stop. What training waits for is no step."""
+        begin_s = perf_counter()
+        stops = self.checkpoints.after(step, self.optimizer, evaluated, is_last=is_last)
+        if (took_s := perf_counter() - begin_s) >= LEAST_PAUSE_S:
+            self.recorder.paused("saving", took_s)
+            self._leave_out()
+        return stops
 
     def _evaluate(self, step: int) -> float:
         with self.meetings.common(step):

@@ -1,6 +1,7 @@
 /** Formats of numbers and times, the same everywhere. Unknown values are "n/a", never 0. */
 
 import type { Capacity } from './schema';
+import { trans } from './trans';
 
 export const ABSENT = 'n/a';
 
@@ -46,7 +47,11 @@ function fixed(value: number, digits: number): string {
 
 /** Tokens per second: whole; below ten with one decimal. */
 export function rate(value: Maybe): string {
-  return isNumber(value) ? fixed(value, Math.abs(value) < 10 ? 1 : 0) : ABSENT;
+  if (!isNumber(value)) {
+    return ABSENT;
+  }
+  const size = Math.abs(value);
+  return fixed(value, size >= 99.95 || !size ? 0 : size >= 9.995 ? 1 : 2);
 }
 
 export function count(value: Maybe): string {
@@ -157,6 +162,37 @@ export function duration(value: Maybe): string {
     return `${minutes}${NBSP}min ${two(total % 60)}${NBSP}s`;
   }
   return `${total}${NBSP}s`;
+}
+
+/** Below so many seconds: the unit's seconds, its name, and the digits after its point. */
+const RANGES: ReadonlyArray<[number, number, string, number]> = [
+  [90, 1, 's', 0],
+  [5400, 60, 'min', 0],
+  [129_600, 3600, 'h', 1],
+  [Infinity, 86_400, 'd', 1]
+];
+
+/** A duration that is not known exactly: 12 to 15 min; about 13 min, if both are. */
+export function between(low: number, high: number): string {
+  const [, factor, unit, digits] = RANGES.find(([below]) => high < below)!;
+  const [from, to] = [low, high].map(one =>
+    fixed(Math.max(0, one) / factor, digits)
+  );
+  return from === to
+    ? trans.__('about %1', `${to}${NBSP}${unit}`)
+    : trans.__('%1 to %2', from, `${to}${NBSP}${unit}`);
+}
+
+/** How long a job still takes, and how sure that is. */
+export function timeLeft(numbers: {
+  remaining_s?: Maybe;
+  remaining_low_s?: Maybe;
+  remaining_high_s?: Maybe;
+}): string {
+  const { remaining_s, remaining_low_s: low, remaining_high_s: high } = numbers;
+  return isNumber(low) && isNumber(high)
+    ? between(low, high)
+    : duration(remaining_s);
 }
 
 /** Local time of day, with the date unless it is today. */

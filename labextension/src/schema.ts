@@ -217,6 +217,8 @@ export interface Everything {
   RunningChange?: RunningChange;
   ChangedValue?: ChangedValue;
   JobNumbers?: JobNumbers;
+  Spread?: Spread;
+  Window?: Window;
   RankProgress?: RankProgress;
   Restart?: Restart;
   LossLine?: LossLine;
@@ -233,7 +235,6 @@ export interface Everything {
   JobSeries?: JobSeries;
   JobSummary?: JobSummary;
   RankSummary?: RankSummary;
-  RankSpread?: RankSpread;
   LinkSummary?: LinkSummary;
   WrittenText?: WrittenText;
   Verdict?: Verdict;
@@ -1277,12 +1278,19 @@ export interface ChangedValue {
  *     Args:
  *         step: the last optimizer step that every rank that reports has finished, from 1;
  *             never left out: ``null`` in JSON before the first one.
- *         step_s: seconds per step, of the slowest rank.
+ *         step_s: seconds per step, the median of the recent ones, without what stands between them;
+ *             ``step_spread`` says how they differ: nine of ten are not below its low, nor above its
+ *             high.
  *         predicted_step_s: the same as its plan predicted it, and ``predicted_tokens_per_s``; not of
  *             a script.
- *         elapsed_s: since the first part started, until the last one ended.
- *         remaining_s: of the steps that are left, at this step time; while it runs and has any.
- *         tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up.
+ *         elapsed_s: since the first attempt started, until the last one ended.
+ *         remaining_s: until the last step, with the evaluations, saves and long steps to come; while
+ *             it runs and has steps left, from ``remaining_low_s`` to ``remaining_high_s``.
+ *         tokens_per_s: of the job: ranks of one pipeline see the same tokens, replicas add up. Of the
+ *             time that ``window`` is of, and with all that was done in it.
+ *         window: the recent steps; of an ended job the same as ``whole``.
+ *         whole: all steps, over all attempts.
+ *         lost_steps: that were made twice, because an attempt went on from an earlier checkpoint.
  *         mfu: model FLOPs per second of all ranks over the sum of their devices' own peaks.
  *         bubble: mean share of a step in which ranks run neither forward nor backward.
  *         schedule_bubble: the schedule's own bubble, for equal stages and infinitely fast links.
@@ -1303,10 +1311,13 @@ export interface JobNumbers {
   step: number | null;
   total_steps?: number | null;
   step_s?: number | null;
+  step_spread?: Spread | null;
   predicted_step_s?: number | null;
   predicted_tokens_per_s?: number | null;
   elapsed_s?: number | null;
   remaining_s?: number | null;
+  remaining_low_s?: number | null;
+  remaining_high_s?: number | null;
   tokens_per_s?: number | null;
   mfu?: number | null;
   bubble?: number | null;
@@ -1321,8 +1332,46 @@ export interface JobNumbers {
   first_not_finite_step?: number | null;
   skipped?: number;
   skipped_step?: number | null;
+  window?: Window | null;
+  whole?: Window | null;
+  lost_steps?: number;
   missing?: {
     [k: string]: string;
+  };
+}
+/**
+ * A figure of many: the lowest, the middle one and the highest.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Spread".
+ */
+export interface Spread {
+  low: number;
+  median: number;
+  high: number;
+}
+/**
+ * What a job did in a time: from the begin of its first step to the end of its last one.
+ *
+ *     Args:
+ *         seconds: of wall time; ``parts_s`` add up to it.
+ *         steps: that ended in it. Those that were made twice are counted once.
+ *         tokens: of these steps, of all replicas.
+ *         tokens_per_s: tokens over seconds.
+ *         parts_s: seconds by what they were spent on: ``steps``; ``data``, waiting for batches;
+ *             ``long steps``, that took several times as long as usual; ``evaluation``; ``sampling``;
+ *             ``saving``; ``lost steps``, which a restart made again; ``restarting``; ``other``.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Window".
+ */
+export interface Window {
+  seconds: number;
+  steps: number;
+  tokens?: number | null;
+  tokens_per_s?: number | null;
+  parts_s?: {
+    [k: string]: number;
   };
 }
 /**
@@ -1557,10 +1606,13 @@ export interface JobSummary {
   step: number | null;
   total_steps?: number | null;
   step_s?: number | null;
+  step_spread?: Spread | null;
   predicted_step_s?: number | null;
   predicted_tokens_per_s?: number | null;
   elapsed_s?: number | null;
   remaining_s?: number | null;
+  remaining_low_s?: number | null;
+  remaining_high_s?: number | null;
   tokens_per_s?: number | null;
   mfu?: number | null;
   bubble?: number | null;
@@ -1575,6 +1627,9 @@ export interface JobSummary {
   first_not_finite_step?: number | null;
   skipped?: number;
   skipped_step?: number | null;
+  window?: Window | null;
+  whole?: Window | null;
+  lost_steps?: number;
   missing?: {
     [k: string]: string;
   };
@@ -1583,7 +1638,7 @@ export interface JobSummary {
   state: "canceled" | "failed" | "pending" | "running" | "starting" | "stopping" | "succeeded" | "unknown";
   ranks?: RankSummary[];
   spreads?: {
-    [k: string]: RankSpread;
+    [k: string]: Spread;
   };
   links?: LinkSummary[];
   sample?: WrittenText | null;
@@ -1607,7 +1662,8 @@ export interface JobSummary {
  *     Args:
  *         pid: of its process on its node, while that lives.
  *         step: last optimizer step finished, from 1.
- *         tokens_per_s: tokens of a step, those of all replicas, over the step's duration.
+ *         tokens_per_s: tokens of the recent steps, those of all replicas, over the time from the
+ *             first one's begin to the last one's end on this rank.
  *         pace_tokens_per_s: the same tokens over the time this rank computed: the job's throughput if
  *             this rank never waited. The slowest pace is the bottleneck.
  *         mfu: model FLOPs of this rank's stages over this device's own peak.
@@ -1649,17 +1705,6 @@ export interface RankSummary {
   is_ready?: boolean;
   progress?: RankProgress | null;
   pid?: number | null;
-}
-/**
- * A figure of many ranks.
- *
- * This interface was referenced by `Everything`'s JSON-Schema
- * via the `definition` "RankSpread".
- */
-export interface RankSpread {
-  low: number;
-  median: number;
-  high: number;
 }
 /**
  * One direction of the interface a node trains over, during the recent steps.

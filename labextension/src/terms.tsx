@@ -16,12 +16,17 @@ export function meanings() {
     stage: trans.__(
       'consecutive layers that one rank computes. A rank has several in interleaved schedules'
     ),
-    'step time': trans.__('seconds per optimizer step'),
+    'step time': trans.__(
+      'seconds per optimizer step, the median of the recent steps, without what stands between two steps'
+    ),
+    'time left': trans.__(
+      'seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known by half'
+    ),
     throughput: trans.__(
-      'tokens per second of the whole job, tok/s. In a rank’s row: the tokens of a step, summed over all replicas, divided by the time this rank took for that step. n/a while a rank reports nothing: it may be a replica with tokens of its own'
+      'tokens per second of the whole job, tok/s: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank’s row: the same tokens over the time that this rank took for them. Padding counts where the script’s own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own'
     ),
     pace: trans.__(
-      'tokens of a step, those of all replicas, over the time one rank computes, without the optimizer: the throughput of the job if this rank never waited. The slowest pace is the bottleneck'
+      'tokens of the recent steps, those of all replicas, over the time one rank computes, without the optimizer: the throughput of the job if this rank never waited. The slowest pace is the bottleneck'
     ),
     MFU: trans.__(
       'model FLOPs utilization: model FLOPs per second (6N + 12·L·H·Q·T per token, PaLM appendix B) over the peak FLOPs per second of the devices used'

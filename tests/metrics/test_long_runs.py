@@ -42,7 +42,7 @@ def start(rank: int) -> RankStart:
 def step(rank: int, number: int) -> RankStep:
     seconds = 9.0 if number == PEAK else 0.5 if number == DIP else 2.0
     return RankStep(
-        time_s=2.0 * number,
+        time_s=2.0 * number + 7.0 * (number >= PEAK) - 1.5 * (number >= DIP),
         rank=Rank(rank),
         step=number,
         step_s=seconds,

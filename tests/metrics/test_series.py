@@ -159,8 +159,14 @@ def test_what_is_trained_on_is_sent_once() -> None:
 
 def test_replicas_add_up_and_the_longest_step_counts() -> None:
     samples = {
-        "node1": [start(0, stages=(0,)), *steps(0, 2, step_s=1.0)],
-        "node2": [start(1, stages=(0,)), *steps(1, 2, step_s=4.0)],
+        "node1": [
+            start(0, stages=(0,)),
+            *(step(0, one, time_s=4.0 * one - 3, step_s=1.0, tokens=512) for one in (1, 2)),
+        ],
+        "node2": [
+            start(1, stages=(0,)),
+            *(step(1, one, time_s=4.0 * one, step_s=4.0, tokens=512) for one in (1, 2)),
+        ],
     }
     job = taken(history(view("running", "running"), samples)).whole().job
     assert job.tokens_per_s == (256.0, 256.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.metrics.summary import JobSummary
+from jupyter_mntrain.metrics.summary import JobSummary, Window
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
@@ -96,8 +96,13 @@ def summary(
 def test_the_job() -> None:
     got = summary(started_s=900.0)
     assert (got.job_id, got.state, got.step, got.total_steps) == ("j-00000001", "running", 10, 20)
-    assert (got.elapsed_s, got.tokens_per_s) == (100.0, 512.0), "both see the same tokens: no sum"
-    assert got.mfu == pytest.approx(200.0 / 1.0 / 2000.0)
+    # Eight steps after the warm-up, in 12 s.
+    assert got.tokens_per_s == pytest.approx(8 * 512 / 12), "both see the same tokens: no sum"
+    assert got.window == Window(
+        12.0, 8, 8 * 512, got.tokens_per_s, {"steps": 7.0, "long steps": 5.0}
+    )
+    assert (got.step_s, got.step_spread.low, got.elapsed_s) == (1.0, 1.0, 100.0)
+    assert got.mfu == pytest.approx(8 * 200.0 / 12 / 2000.0)
     assert got.bubble == pytest.approx(0.4), "mean of 0.2 and 0.6"
     assert (got.first_loss, got.loss) == (9.0, 0.0)
 
@@ -115,11 +120,11 @@ def test_its_ranks() -> None:
     fast, slow = summary().ranks[1], summary().ranks[0]
     assert (slow.rank, slow.node, slow.stages, slow.layers) == (0, "node1", (0,), (0, 1))
     assert (slow.step, slow.device, slow.memory_bytes, slow.reserved_bytes) == (10, "RTX", 99, 210)
-    assert slow.tokens_per_s == fast.tokens_per_s == 512.0
-    assert slow.pace_tokens_per_s == pytest.approx(640.0)
-    assert fast.pace_tokens_per_s == pytest.approx(1280.0)
+    assert slow.tokens_per_s == fast.tokens_per_s == pytest.approx(8 * 512 / 12)
+    assert slow.pace_tokens_per_s == pytest.approx(8 * 512 / (0.8 * 12))
+    assert fast.pace_tokens_per_s == pytest.approx(8 * 512 / (0.4 * 12))
     assert (slow.compute, fast.compute) == (pytest.approx(0.8), pytest.approx(0.4))
-    assert slow.mfu == pytest.approx(0.1)
+    assert slow.mfu == pytest.approx(8 * 100.0 / 12 / 1000.0)
 
 
 def test_replicas_of_a_stage_add_up_and_so_do_ranks_of_a_script_without_stages() -> None:
@@ -127,7 +132,7 @@ def test_replicas_of_a_stage_add_up_and_so_do_ranks_of_a_script_without_stages()
         got = summary(
             pipeline(0, compute_s=0.8, stages=stages), pipeline(1, compute_s=0.8, stages=stages)
         )
-        assert got.tokens_per_s == 1024.0
+        assert got.tokens_per_s == pytest.approx(8 * 1024 / 12)
 
 
 def test_an_unknown_peak_gives_no_number_for_the_rank_and_none_for_the_job() -> None:
@@ -140,7 +145,7 @@ def test_an_unknown_peak_gives_no_number_for_the_rank_and_none_for_the_job() -> 
 
 def test_mixed_devices_are_measured_by_the_sum_of_their_own_peaks() -> None:
     got = summary(node2=pipeline(1, compute_s=0.4, peak_flops_per_s=3000.0))
-    assert got.mfu == pytest.approx(200.0 / 4000.0)
+    assert got.mfu == pytest.approx(8 * 200.0 / 12 / 4000.0)
 
 
 def test_a_rank_that_has_written_nothing_leaves_the_whole_unknown() -> None:
@@ -175,7 +180,7 @@ def test_a_rank_that_is_read_late_has_its_part_in_every_row() -> None:
     assert after.since == 0, "all rows are sent again"
     assert len(after.job.step) == 10
     assert after.job.tokens_per_s[-2:] == (1024.0, 204.8)
-    assert builder.summary.tokens_per_s == 1024.0
+    assert builder.summary.tokens_per_s == pytest.approx(8 * 1024 / 12)
 
 
 def test_warm_up_alone_gives_no_rates() -> None:
@@ -227,7 +232,7 @@ def links(
 
 
 def test_a_link_is_averaged_over_the_recent_steps() -> None:
-    """Steps end at 30, 40, 41 … 47 and 52 s: six of them in the last ten seconds."""
+    """Steps end at 30, 40, 41 … 47 and 52 s: those after the warm-up take 12 s."""
     sent = (999,) * 40 + (500,) * 12 + (777,) * 8
     measured = Capacity(bytes_per_s=1000.0, source="measured")
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links(measured, sent=sent)])
@@ -241,7 +246,7 @@ def test_a_link_is_averaged_over_the_recent_steps() -> None:
 def test_bursts_between_idle_seconds_count_as_what_they_are_on_average() -> None:
     sent = (0,) * 40 + (3000, 0, 0) * 4 + (0,) * 8
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links(sent=sent)])
-    assert got.links[0].bytes_per_s == pytest.approx(900.0), "three bursts in the last 10 seconds"
+    assert got.links[0].bytes_per_s == pytest.approx(1000.0), "four bursts in 12 seconds"
 
 
 def test_each_direction_is_divided_by_its_own_capacity() -> None:
@@ -301,11 +306,13 @@ def test_on_loopback_the_payload_of_the_ranks_counts_for_nodes_share_the_counter
         place("node2", 1, 1, address="127.0.0.3", interface="lo"),
     ]
     got = summary(node1=[*pipeline(0, compute_s=0.8), *links()], places=places)
+    rate = pytest.approx(8 * 1000 / 12, rel=1e-3)
+    twice = pytest.approx(8 * 2000 / 12, rel=1e-3)
     assert [(link.node, link.direction, link.bytes_per_s) for link in got.links] == [
-        ("node1", "sent", 600.0),
-        ("node1", "received", 1200.0),
-        ("node2", "sent", 1200.0),
-        ("node2", "received", 600.0),
+        ("node1", "sent", rate),
+        ("node1", "received", twice),
+        ("node2", "sent", twice),
+        ("node2", "received", rate),
     ]
     assert {link.basis for link in got.links} == {"ranks"}
 

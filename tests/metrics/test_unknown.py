@@ -57,14 +57,17 @@ def reported(draw: st.DrawFn) -> tuple[set[str], dict[str, list[Sample]]]:
             peak_flops_per_s=peak, peak_source="measured GEMM", device="RTX",
         )  # fmt: skip
         samples[node] = [start]
+        ended_s = 0.0
         for number in range(1, steps + 1):
             fields = {name: draw(VALUES[name]) for name in sorted(told)}
             step_s = draw(SECONDS)
-            one = step(rank, number, **(dict.fromkeys(VALUES) | fields | {"step_s": step_s}))
+            ended_s += step_s
+            times = {"step_s": step_s, "time_s": ended_s}
+            one = step(rank, number, **(dict.fromkeys(VALUES) | fields | times))
             size = draw(st.integers(0, 10**6))
             known = Capacity(bytes_per_s=capacity, source="measured") if capacity else None
             links = measured_links(node, samples, known) if known and rank else ()
-            link = LinkSample(one.time_s, "eth1", 1.0, size, size, links=links)
+            link = LinkSample(float(number), "eth1", 1.0, size, size, links=links)
             samples[node] += [one, link]
     return told | ({"peak"} if peak else set()), samples
 

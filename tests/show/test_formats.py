@@ -5,6 +5,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
+from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.log_follower import LogFollower
@@ -22,6 +23,11 @@ GIVEN = Capacity(bytes_per_s=1.25e8, source="given")
         (formats.short_count(63366), "63.4 k"),
         (formats.short_count(10_000), "10 k"),
         (formats.short_count(0), "0"),
+        (formats.between(12.4, 15.2), "12 to 15 s"),
+        (formats.between(720, 899), "12 to 15 min"),
+        (formats.between(761, 799), "about 13 min"),
+        (formats.between(4400, 8000), "1.2 to 2.2 h"),
+        (formats.between(1e5, 2e5), "1.2 to 2.3 d"),
         (formats.percent(0.4093), "40.9 %"),
         (formats.percent(0.0), "0.0 %"),
         (formats.percent(0.0004), "< 0.1 %"),
@@ -84,8 +90,12 @@ def test_numbers_read_as_in_the_design_notes(spelled, expected):
 
 def test_the_end_of_a_job_has_a_day_unless_it_is_today():
     evening = time.mktime((2026, 11, 24, 20, 0, 0, 0, 0, -1))
-    assert formats.finish(evening, 3600).startswith("done at 21:00, in ")
-    assert formats.finish(evening, 5 * 3600).startswith("done on 25 Nov at 01:00, in ")
+
+    def numbers(left_s, **ends):
+        return JobNumbers(step=1, remaining_s=left_s, **ends)
+
+    assert formats.finish(evening, numbers(3600)).startswith("done at 21:00, in ")
+    assert formats.finish(evening, numbers(5 * 3600)).startswith("done on 25 Nov at 01:00, in ")
 
 
 def test_units_never_break_from_their_number():

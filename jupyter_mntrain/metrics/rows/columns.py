@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from itertools import islice, repeat
-from math import fsum, isfinite
-from statistics import median
+from itertools import islice
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
-from jupyter_mntrain.metrics.recent import MOST_RECENT_STEPS, RECENT_S
+from jupyter_mntrain.metrics.recent import RECENT_S
 from jupyter_mntrain.metrics.series import Column
-from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
+from jupyter_mntrain.metrics.thinned.samples import PAUSES, UNKNOWN
 from jupyter_mntrain.model.records.number import carried
 
 if TYPE_CHECKING:  # takes a while: not when the extension is loaded
@@ -37,7 +36,17 @@ LEAST_CHUNK, LEAST_OLDER = 64, 128
 """A page shows a hundred rows of each of so many ranks."""
 
 KEEP_LAST = frozenset({"time_s", "step", "tokens"})
-"""Where rows are joined these take the last value, all others the mean."""
+"""Where rows are joined these take the last value, counts the sum, all others the mean."""
+
+COUNTS = (
+    "steps", "steps_s", "wall_s", "made", "flops", "busy_s", "compute_s", "send_s", "wait_s",
+    "bubble_s", "idle_s", *PAUSES, "long_s", "lost_s", "restart_s",
+)  # fmt: skip
+"""Of a row's steps together: how many, their seconds (``steps_s``), all seconds since the row
+before (``wall_s``), tokens (``made``), FLOPs, and parts of these seconds. Every rate and share is
+one of these over another, of whichever rows. A sum is not known where a part of it is not."""
+
+_COUNTS = frozenset(COUNTS)
 
 
 LOW, HIGH = "low_", "high_"
@@ -50,7 +59,8 @@ class Table:
     Args:
         names: of the columns; ``time_s`` is one of them.
         warm_up: so many of the first rows are never recent.
-        extremes: columns whose lowest and highest finite values are kept where rows are joined.
+        extremes: figures of a row whose lowest and highest finite values are kept where rows are
+            joined; they need not be columns.
         room: of the usual number of rows; for one of very many tables.
     """
 
@@ -71,17 +81,24 @@ class Table:
         self._numbers: array[int] = array("q")
         """Of the newest rows."""
         self._warm_up = warm_up
-        """Of the newest rows that are no longer recent whatever their time."""
+        """So many of the next rows are not recent, nor are those before."""
+        self._steady_after_s = -inf
+        """Rows that ended up to then are not recent."""
         self._size = 1
         """Rows that each older one was joined from."""
-        self._recent: slice | None = None
-        self._averages: dict[str, float | None] = {}
-        """As long as no row is added: of many ranks, each has several figures."""
+        self._begin: int | None = None
+        """Of the recent rows."""
+        self._sums: dict[str, float | None] = {}
+        """Of the recent rows, as long as none is added: of many ranks, each has several figures."""
+        self._totals: dict[str, float] = {}
+        """Of all rows."""
+        self.rows = 0
+        """How many were ever added."""
         self.joined_up_to = 0
         """Rows up to this number are no longer kept one by one."""
         self.round = 0
-        """Steps of which one takes much longer than the others; 0 if all are alike. Once there are
-        so many, they are the recent ones."""
+        """Steps of which one takes much longer than the others; 0 if all are alike. At least so
+        many are recent, once there are."""
 
     def __len__(self) -> int:
         return len(self._older["time_s"]) + len(self._numbers)
@@ -95,9 +112,10 @@ class Table:
         if len(self._numbers) >= 2 * self._chunk:
             self._retire()
         self._numbers.append(number)
-        self._recent = None
-        self._averages.clear()
         self._add(self._newest, row)
+        if self._warm_up:
+            self._warm_up -= 1
+            self._steady_after_s = self._newest["time_s"][-1]
 
     def begin(self, number: int, rows: Sequence[Mapping[str, float | None]], size: int) -> None:
         """Begin with rows that stand for ``size`` steps each, and tell their extremes.
@@ -109,68 +127,90 @@ class Table:
             raise ValueError("a table begins once")
         for row in rows:
             self._add(self._older, row)
-        self._size, self._warm_up, self.joined_up_to = size, 0, number
+        self._size, self.joined_up_to = size, number
+        self._warm_up = max(0, self._warm_up - size * len(rows))
         self._bound()
 
+    def warm_up(self, rows: int) -> None:
+        """So many of the next rows, and all before, are not recent: another attempt begins."""
+        self._warm_up = rows
+        if len(self):
+            self._steady_after_s = (self._newest["time_s"] or self._older["time_s"])[-1]
+            self._forget()
+
     def _add(self, columns: dict[str, array[float]], row: Mapping[str, float | None]) -> None:
+        self._forget()
+        self.rows += 1
+        totals = self._totals
         for name, column in columns.items():
             value = row.get(name)
             column.append(UNKNOWN if value is None else value)
+            if name in _COUNTS and totals.get(name) != UNKNOWN:
+                totals[name] = UNKNOWN if value is None else totals.get(name, 0.0) + value
         for name in self._extremes:
-            if LOW + name not in row:
-                value = columns[name][-1]
-                for end in (LOW, HIGH):
-                    columns[end + name][-1] = value if isfinite(value) else UNKNOWN
+            value = row.get(name)
+            is_known = value is not None and isfinite(value)
+            for end in (LOW, HIGH):
+                if end + name not in row:
+                    columns[end + name][-1] = value if is_known else UNKNOWN  # type: ignore[assignment]
+
+    def _forget(self) -> None:
+        self._begin = None
+        self._sums.clear()
 
     def last(self, name: str) -> float | None:
         """The newest value of a column; ``None`` if it is not known."""
         column = self._newest[name] or self._older[name]
         return column[-1] if column and column[-1] != UNKNOWN else None
 
-    def recent_rows(self) -> slice:
-        """The recent ones among the newest rows; see :mod:`jupyter_mntrain.metrics.recent`."""
-        if self._recent is None:
-            self._recent = self._find_recent()
-        return self._recent
-
-    def _find_recent(self) -> slice:
-        times = self._newest["time_s"]
-        if not times:
-            return slice(0, 0)
-        if self._has_round:
-            return slice(len(times) - self.round, len(times))
-        begin = bisect_right(times, times[-1] - RECENT_S)
-        return slice(max(begin, len(times) - MOST_RECENT_STEPS, self._warm_up), len(times))
-
     @property
-    def _has_round(self) -> bool:
-        return 0 < self.round <= min(self._chunk, len(self._numbers) - self._warm_up)
+    def recent_from(self) -> int:
+        """The first of the recent rows, see :mod:`jupyter_mntrain.metrics.recent`; of all rows."""
+        if self._begin is None:
+            self._begin = self._find_recent()
+        return self._begin
+
+    def _find_recent(self) -> int:
+        newest, older = self._newest["time_s"], self._older["time_s"]
+        if not len(self):
+            return 0
+        since_s = max((newest or older)[-1] - RECENT_S, self._steady_after_s)
+        begin = len(older) + bisect_right(newest, since_s)
+        if begin == len(older):
+            begin = bisect_right(older, since_s)
+        steady = bisect_right(older, self._steady_after_s)
+        if steady == len(older):
+            steady += bisect_right(newest, self._steady_after_s)
+        return max(steady, min(begin, len(self) - max(1, self.round)))
 
     def recent(self, name: str) -> float | None:
-        """Median of the known values of the recent rows; ``None`` if there are none.
+        """Sum of a count over the recent rows; ``None`` if there are none, or it is not known."""
+        if name not in self._sums:
+            begin, older = self.recent_from, self._older[name]
+            values = [*older[begin:], *self._newest[name][max(0, begin - len(older)) :]]
+            is_known = bool(values) and UNKNOWN not in values
+            self._sums[name] = sum(values) if is_known else None
+        return self._sums[name]
 
-        Of a round, whose median would leave out its longest step, the mean over its time.
+    def total(self, name: str) -> float | None:
+        """Sum of a count over all rows; ``None`` if there are none, or it is not known."""
+        value = self._totals.get(name, UNKNOWN)
+        return None if value == UNKNOWN else value
+
+    def single(self, name: str, *, is_whole: bool = False) -> list[float]:
+        """Values of the recent rows, or of all, that are of single steps; the newest, where they
+        are many.
         """
-        if name not in self._averages:
-            rows = self.recent_rows()
-            values: Sequence[float] = self._newest[name][rows]
-            if self._has_round:
-                seconds = self._newest["step_s"][rows]
-                found = _over_time(values, repeat(1.0) if name == "step_s" else seconds)
-            else:
-                if UNKNOWN in values:
-                    values = [value for value in values if value != UNKNOWN]
-                found = median(values) if values else None
-            self._averages[name] = found
-        return self._averages[name]
+        begin = 0 if is_whole else max(0, self.recent_from - len(self._older["time_s"]))
+        return [one for one in self._newest[name][begin:] if one != UNKNOWN]
 
     def recent_span(self) -> tuple[float, float] | None:
         """Unix times at which the first of the recent steps began and the last one ended."""
-        rows = self.recent_rows()
-        if rows.start >= rows.stop:
+        wall_s = self.recent("wall_s")
+        if not wall_s:
             return None
-        times, first = self._newest["time_s"], rows.start
-        return times[first] - self._newest["step_s"][first], times[-1]
+        end_s = (self._newest["time_s"] or self._older["time_s"])[-1]
+        return end_s - wall_s, end_s
 
     def since(self, number: int) -> dict[str, list[float]]:
         """Rows numbered above ``number``.
@@ -215,10 +255,10 @@ class Table:
             self._newest[name] = self._newest[name][self._chunk :]
         self.joined_up_to = self._numbers[self._chunk - 1]
         self._numbers = self._numbers[self._chunk :]
-        self._warm_up = 0
         self._bound()
 
     def _bound(self) -> None:
+        self._forget()
         while len(self._older["time_s"]) > self._most_older:
             joined = _joined(self._older, 2)
             self._older = {name: array("d", column) for name, column in joined.items()}
@@ -226,12 +266,6 @@ class Table:
 
     def _empty(self) -> dict[str, array[float]]:
         return {name: array("d") for name in self._names}
-
-
-def _over_time(values: Iterable[float], seconds: Iterable[float]) -> float | None:
-    known = [pair for pair in zip(values, seconds, strict=False) if pair[0] != UNKNOWN]
-    total = fsum(one for _, one in known)
-    return fsum(value * one for value, one in known) / total if total > 0 else None
 
 
 def _joined(columns: Mapping[str, array[float]], size: int) -> dict[str, Sequence[float]]:
@@ -243,7 +277,7 @@ def _joined(columns: Mapping[str, array[float]], size: int) -> dict[str, Sequenc
     # All columns at once: of very many tables, a call per column costs more than what it does.
     begins = np.arange(0, len(columns["time_s"]), size)
     joined: dict[str, Sequence[float]] = {}
-    for rule in (_lasts, _lows, _highs, _means):
+    for rule in (_lasts, _lows, _highs, _sums, _means):
         names = [name for name in columns if _rule(name) is rule]
         if names:
             values = np.array([columns[name] for name in names])
@@ -255,6 +289,8 @@ def _joined(columns: Mapping[str, array[float]], size: int) -> dict[str, Sequenc
 def _rule(name: str) -> Callable[[NDArray[np.float64], NDArray[np.int64]], NDArray[np.float64]]:
     if name in KEEP_LAST:
         return _lasts
+    if name in _COUNTS:
+        return _sums
     return _lows if name.startswith(LOW) else _highs if name.startswith(HIGH) else _means
 
 
@@ -274,6 +310,24 @@ def _lows(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np.
     known = np.where(values == UNKNOWN, np.inf, values)
     lows = np.minimum.reduceat(known, begins, axis=1)
     return np.where(lows == np.inf, UNKNOWN, lows)
+
+
+def _sums(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    lacks = np.logical_or.reduceat(values == UNKNOWN, begins, axis=1)
+    sums = np.add.reduceat(np.where(values == UNKNOWN, 0.0, values), begins, axis=1)
+    return np.where(lacks, UNKNOWN, sums)
+
+
+def divided(
+    columns: Mapping[str, Sequence[float]], name: str, by: str, factor: float = 1.0
+) -> list[float]:
+    """One count over another, row by row."""
+    return [
+        UNKNOWN if UNKNOWN in (one, other) or other <= 0 else one / other * factor
+        for one, other in zip(columns[name], columns[by], strict=True)
+    ]
 
 
 def _means(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np.float64]:

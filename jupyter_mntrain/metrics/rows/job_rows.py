@@ -1,108 +1,242 @@
-"""Job rows: one step of all ranks together."""
+"""Job rows: one step of all ranks together, over all attempts of the job."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
-from statistics import fmean
+from statistics import fmean, median
 
 from jupyter_mntrain.metrics.history import JobHistory
-from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
-from jupyter_mntrain.metrics.rows.columns import HIGH, LOW, Table
+from jupyter_mntrain.metrics.recent import LONG_STEP, WARM_UP_STEPS
+from jupyter_mntrain.metrics.rows.columns import COUNTS, HIGH, LOW, Table, divided
 from jupyter_mntrain.metrics.rows.rank_rows import round_of, take_rows
 from jupyter_mntrain.metrics.thinned.blocks import AT, Row, extremes
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
-from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
+from jupyter_mntrain.metrics.thinned.samples import PAUSES, UNKNOWN
+from jupyter_mntrain.metrics.time_left import Recurring
 from jupyter_mntrain.model.records.metrics import RankStep
 from jupyter_mntrain.telemetry import formulas
 
 FIRST_LOSS, FIRST_BAD = AT["first_loss"], AT["first_not_finite_step"]
 NOT_FINITE = AT["not_finite"]
 
-COLUMNS = ("time_s", "step", "step_s", "tokens", "tokens_per_s", "flops_per_s", "bubble", "loss")
+COUNTED = (
+    "steps", "steps_s", "wall_s", "made", "flops", "idle_s", *PAUSES, "long_s", "lost_s",
+    "restart_s",
+)  # fmt: skip
+COLUMNS = ("time_s", "step", "tokens", *COUNTED, "loss")
 
 EXTREMES = ("step_s", "tokens_per_s", "flops_per_s", "loss")
 
-OF_ALL_RANKS = ("tokens", "tokens_per_s", "flops_per_s", "bubble")
+OF_ALL_RANKS = ("tokens", "made", "tokens_per_s", "flops", "flops_per_s", "idle_s")
 """Not known while a rank writes nothing: it may be a replica with tokens of its own."""
 
 SILENT_AFTER_STEPS = 3
 """A rank that has written nothing when another has done these writes nothing at all."""
 
+USUAL_STEPS, USUAL_EVERY = 64, 8
+"""Steps that a long one is compared with, and after how many their median is taken again."""
+
+Figures = dict[str, float | None]
+
+
+@dataclass
+class _Reading:
+    """How far one attempt's steps have been taken."""
+
+    taken: int = 0
+    ended_s: float | None = None
+    """When the last of them ended; ``None`` before the first one."""
+    carried: dict[str, float] = field(default_factory=dict)
+    """Seconds before its first step that belong to it: lost steps, and the restart."""
+
 
 class JobRows:
-    """The rows of the job, and what is told of its losses."""
+    """The rows of the job, and what is told of its losses.
+
+    An attempt that goes on from a checkpoint makes some steps again: those that the one before made
+    are no rows, they are counted as lost.
+    """
 
     def __init__(self) -> None:
-        self._begin(0)
+        self._begin(())
 
-    def _begin(self, writers: int) -> None:
-        self._writers = writers
-        """Ranks that have written something. With another one all rows are taken again."""
+    def _begin(self, basis: tuple[object, ...]) -> None:
+        self._basis = basis
+        """Who has written something, and where each attempt began: with another one, all rows are
+        taken again."""
         self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=EXTREMES)
+        self.recurring = Recurring()
         self.first_loss: float | None = None
         self.last_loss: float | None = None
         self.not_finite = 0
         self.first_not_finite_step: int | None = None
         self.skipped = 0
         self.skipped_step: int | None = None
-        self._taken = 0
+        self.lost_steps = 0
+        self._reading = _Reading()
+        self._is_in_newest = False
         self._tokens: float | None = None
         self._is_counting = False
+        self._usual: deque[float] = deque(maxlen=USUAL_STEPS)
+        self._usual_s = 0.0
+
+    @property
+    def tokens_per_step(self) -> tuple[float | None, float | None]:
+        """On average, of the recent steps and of all."""
+        table = self.table
+        pairs = (
+            (table.recent("made"), table.recent("steps")),
+            (table.total("made"), table.total("steps")),
+        )
+        recent, total = (
+            made / steps if made is not None and steps else None for made, steps in pairs
+        )
+        return recent, total
 
     def extend(self, history: JobHistory, seq: int) -> int:
         """Take the steps that every rank has finished; returns the number of the last row."""
+        attempts = [*(one for one in history.earlier if one), history.writing]
+        begins = [_first_step(one) for one in attempts]
+        counts = tuple(tuple(one.count for one in ranks) for ranks in attempts[:-1])
+        basis = (*begins, *counts, len(history.writing))
+        if basis != self._basis:
+            self._begin(basis)
+            for place, writing in enumerate(attempts[:-1]):
+                cut = min((one for one in begins[place + 1 :] if one is not None), default=None)
+                seq = self._take(writing, seq, is_whole=_is_whole(writing), cut=cut)
+                self._end_attempt()
+        if not self._is_in_newest:
+            self._is_in_newest = True
+            self.table.warm_up(WARM_UP_STEPS)
+        return self._take_newest(history, seq)
+
+    def _take_newest(self, history: JobHistory, seq: int) -> int:
         most = max((one.count for one in history.ranks.values()), default=0)
         writing = history.writing
-        if len(writing) != self._writers:
-            self._begin(len(writing))
         self.table.round = round_of(writing)
         if not history.is_whole and most < SILENT_AFTER_STEPS:
             return seq
-        left_out = () if history.is_whole else OF_ALL_RANKS
-        seq = self._take_blocks(writing, left_out, seq)
-        if self._taken < max((one.first for one in writing), default=0):
-            return seq  # a rank has not told what others have joined to blocks
-        ready = min((one.count for one in writing), default=0)
-        for index in range(self._taken, ready):
-            seq += 1
-            steps = [one.step(index) for one in writing]
-            row = _row(writing, steps)
-            row["tokens"] = self._count(row["tokens"], row["step"])
-            row |= dict.fromkeys(left_out)
-            self.table.append(seq, row)
-            self._see(row["loss"], steps, row["step"])
-        self._taken = max(self._taken, ready)
-        return seq
+        return self._take(writing, seq, is_whole=history.is_whole)
 
-    def _count(self, tokens: float | None, step: float | None, steps: int = 1) -> float | None:
-        """Tokens up to the end of this step. The steps before the first one that an attempt makes
-        are taken to have had as many each; once a step does not say, the sum is not known.
+    def _take(
+        self, writing: Sequence[RankSeries], seq: int, *, is_whole: bool, cut: int | None = None
+    ) -> int:
+        """Take what one attempt has beyond what was taken of it.
 
         Args:
-            steps: that had so many tokens each, up to this one.
+            cut: the first step that a later attempt made again.
         """
-        if not self._is_counting and tokens is not None and step is not None:
-            self._tokens = tokens * (step - steps)
-        self._is_counting = True
-        if self._tokens is not None:
-            self._tokens = None if tokens is None else self._tokens + tokens * steps
-        return self._tokens
+        left_out = () if is_whole else OF_ALL_RANKS
+        seq = self._take_blocks(writing, left_out, seq, cut)
+        reading = self._reading
+        if reading.taken < max((one.first for one in writing), default=0):
+            return seq  # a rank has not told what others have joined to blocks
+        ready = min((one.count for one in writing), default=0)
+        for index in range(reading.taken, ready):
+            steps = [one.step(index) for one in writing]
+            row = self._counted(_row(writing, steps))
+            if cut is not None and steps[0].step >= cut:
+                self._lose(row)
+                continue
+            seq += 1
+            self._finish(row, left_out)
+            self.table.append(seq, row)
+            self._see(row["loss"], steps, row["step"])
+        reading.taken = max(reading.taken, ready)
+        return seq
 
-    def _take_blocks(self, writing: Sequence[RankSeries], left_out: Sequence[str], seq: int) -> int:
+    def _take_blocks(
+        self, writing: Sequence[RankSeries], left_out: Sequence[str], seq: int, cut: int | None
+    ) -> int:
         """Take the steps that are in a block of some rank."""
         rows = []
-        for both in together(writing, self._taken):
-            self._taken = both.end
+        for both in together(writing, self._reading.taken):
+            self._reading.taken = both.end
             steps = [series.mean(block) for series, block in zip(writing, both.rows, strict=True)]
-            row = _row(writing, steps)
-            row["tokens"] = self._count(row["tokens"], row["step"], both.end - both.begin)
+            count = both.end - both.begin
+            row = self._counted(_row(writing, steps, count, both.rows))
+            if cut is not None and (over := min(count, steps[0].step - cut + 1)) > 0:
+                self._lose(_part(row, over))
+                if over == count:
+                    continue
+                row = _part(row, count - over) | {"step": cut - 1}
+            self._finish(row, left_out)
             row |= _extremes(row, both.rows, steps)
             row |= dict.fromkeys(name for name in row if name.endswith(tuple(left_out)))
             rows.append(row)
             self._see_blocks(row["loss"], both.rows)
         size = max((one.blocks.size for one in writing), default=1)
         return take_rows(self.table, rows, size, seq)
+
+    def _counted(self, row: Figures) -> Figures:
+        """With the seconds since the row before, and what they were spent on."""
+        reading = self._reading
+        time_s, steps_s = row["time_s"] or 0.0, row["steps_s"] or 0.0
+        paused_s = sum(row[name] or 0.0 for name in PAUSES if name != "data_s")
+        wall_s = steps_s + paused_s
+        if reading.ended_s is None:
+            begun_s = time_s - wall_s
+            if "until_s" in reading.carried:
+                gap_s = begun_s - reading.carried.pop("until_s")
+                reading.carried["restart_s"] = max(0.0, gap_s)
+        elif time_s > reading.ended_s:
+            # Ranks wait for each other, so the longest step is the job's; but who waits for a rank
+            # that evaluates, or trains apart from it, does not make the step longer.
+            wall_s = time_s - reading.ended_s
+            steps_s = min(steps_s, max(0.0, wall_s - paused_s))
+        reading.ended_s = max(time_s, reading.ended_s or time_s)
+        row["data_s"] = min(row["data_s"] or 0.0, steps_s)
+        return row | {"steps_s": steps_s, "wall_s": wall_s}
+
+    def _lose(self, row: Figures) -> None:
+        carried = self._reading.carried
+        self.lost_steps += int(row["steps"] or 0)
+        carried["lost_s"] = carried.get("lost_s", 0.0) + (row["wall_s"] or 0.0)
+
+    def _end_attempt(self) -> None:
+        """Carry what it lost, and when it ended, to the next one."""
+        before = self._reading
+        carried = {"lost_s": before.carried.get("lost_s", 0.0)}
+        if before.ended_s is not None:
+            carried["until_s"] = before.ended_s
+        elif "until_s" in before.carried:
+            carried["until_s"] = before.carried["until_s"]
+        self._reading = _Reading(carried=carried)
+        self.table.warm_up(WARM_UP_STEPS)
+
+    def _finish(self, row: Figures, left_out: Sequence[str]) -> None:
+        """Add what depends on the rows before."""
+        count, steps_s = int(row["steps"] or 1), row["steps_s"] or 0.0
+        for name in ("lost_s", "restart_s"):
+            row[name] = self._reading.carried.pop(name, 0.0)
+            row["wall_s"] = (row["wall_s"] or 0.0) + (row[name] or 0.0)
+        each_s = (steps_s - (row["data_s"] or 0.0)) / count
+        is_long = count == 1 and 0 < LONG_STEP * self._usual_s < each_s
+        row["long_s"] = each_s if is_long else 0.0
+        self._usual.append(each_s)
+        if len(self._usual) < USUAL_EVERY or self.table.rows % USUAL_EVERY == 0:
+            self._usual_s = median(self._usual)
+        row["tokens"] = self._count(row["made"], row["step"], count)
+        row |= dict.fromkeys(left_out)
+        row["step_s"] = steps_s / count
+        for name in ("made", "flops"):
+            value, rate = row[name], "tokens_per_s" if name == "made" else "flops_per_s"
+            row[rate] = None if value is None else formulas.throughput(value, row["wall_s"] or 0.0)
+        self.recurring.take(row, count)
+
+    def _count(self, made: float | None, step: float | None, steps: int) -> float | None:
+        """Tokens up to the end of this row. The steps before the first one that is known are taken
+        to have had as many each; once a step does not say, the sum is not known.
+        """
+        if not self._is_counting and made is not None and step is not None:
+            self._tokens = made / steps * (step - steps)
+        self._is_counting = True
+        if self._tokens is not None:
+            self._tokens = None if made is None else self._tokens + made
+        return self._tokens
 
     def _see_blocks(self, loss: float | None, blocks: Sequence[Row]) -> None:
         """Each rank tells in how many of its steps a loss or a norm was not finite."""
@@ -131,16 +265,52 @@ class JobRows:
                 self.first_not_finite_step = int(step)
 
 
-def _extremes(
-    row: dict[str, float | None], blocks: Sequence[Row], steps: Sequence[RankStep]
-) -> dict[str, float | None]:
+def job_figures(columns: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    """Columns for a page: rates and shares in place of the counts that they are of."""
+    told = {name: column for name, column in columns.items() if name not in COUNTS}
+    told["step_s"] = divided(columns, "steps_s", "steps")
+    told["tokens_per_s"] = divided(columns, "made", "wall_s")
+    told["flops_per_s"] = divided(columns, "flops", "wall_s")
+    told["bubble"] = divided(columns, "idle_s", "steps_s")
+    return told
+
+
+def _part(row: Figures, steps: int) -> Figures:
+    """So many of a row's steps."""
+    share = steps / (row["steps"] or 1)
+    return {
+        name: value * share if name in COUNTS and value is not None else value
+        for name, value in row.items()
+    }
+
+
+def _first_step(writing: Sequence[RankSeries]) -> int | None:
+    """The first step that an attempt made, or will make; ``None`` if that is not known yet."""
+    firsts = [
+        one.step(0).step if not one.first else int(one.blocks[0][AT["step"]]) - one.blocks.size + 1
+        for one in writing
+        if one.count
+    ]
+    if firsts:
+        return min(firsts)
+    resumed = [one.start.resumed_step for one in writing if one.start and one.start.resumed_step]
+    return min(resumed) + 1 if resumed else None
+
+
+def _is_whole(writing: Sequence[RankSeries]) -> bool:
+    """Whether all ranks of an attempt have told something."""
+    sizes = [one.start.world_size for one in writing if one.start]
+    return not sizes or len(writing) == max(sizes)
+
+
+def _extremes(row: Figures, blocks: Sequence[Row], steps: Sequence[RankStep]) -> Figures:
     """Of a block of all ranks: the job's longest step is the longest of any rank, its shortest one
     the longest of the ranks' shortest ones. Rates are those of what a step does on average.
     """
     told = [extremes(block) for block in blocks]
     low_s, high_s = (max(one[f"{end}step_s"] for one in told) for end in (LOW, HIGH))
     loss = next((one for one, step in zip(told, steps, strict=True) if step.loss is not None), {})
-    found: dict[str, float | None] = {
+    found: Figures = {
         "low_step_s": low_s,
         "high_step_s": high_s,
         "low_loss": loss.get("low_loss"),
@@ -154,15 +324,21 @@ def _extremes(
     return found
 
 
-def _row(ranks: Sequence[RankSeries], steps: Sequence[RankStep]) -> dict[str, float | None]:
-    """Ranks wait for each other, so the longest step is the job's."""
+def _row(
+    ranks: Sequence[RankSeries],
+    steps: Sequence[RankStep],
+    count: int = 1,
+    blocks: Sequence[Row] = (),
+) -> Figures:
+    """One step of all ranks; or ``count`` of them, as each rank made them on average."""
     step_s = max(step.step_s for step in steps)
     tokens: dict[tuple[int, ...], float | None] = {}
     for series, step in zip(ranks, steps, strict=True):
         # Ranks with the same stages are replicas with tokens of their own.
         stages = series.start.stages if series.start else ()
         so_far = tokens.get(stages, 0.0)
-        tokens[stages] = None if so_far is None or step.tokens is None else so_far + step.tokens
+        is_count = step.tokens is not None and step.tokens >= 0
+        tokens[stages] = so_far + step.tokens if so_far is not None and is_count else None  # type: ignore[operator]
     known = [one for one in tokens.values() if one is not None]
     bubbles = [
         bubble
@@ -173,13 +349,19 @@ def _row(ranks: Sequence[RankSeries], steps: Sequence[RankStep]) -> dict[str, fl
     flops = [step.flops for step in steps if step.flops is not None]
     is_told = len(flops) == len(steps) and all(step.step_s > 0 for step in steps)
     loss = next((step.loss for step in steps if step.loss is not None), None)
+    if blocks:
+        pauses = {name: max(block[AT[name]] for block in blocks) for name in PAUSES}
+    else:
+        pauses = {name: max(getattr(step, name) for step in steps) for name in PAUSES}
+    is_busy = bubbles and len(bubbles) == len(steps)
     return {
         "time_s": max(step.time_s for step in steps),
         "step": steps[0].step,
-        "step_s": step_s,
-        "tokens": min(known) if known else None,
-        "tokens_per_s": formulas.throughput(min(known), step_s) if known else None,
-        "flops_per_s": sum(flops) / step_s if is_told else None,
-        "bubble": fmean(bubbles) if len(bubbles) == len(steps) else None,
+        "steps": count,
+        "steps_s": step_s * count,
+        "made": min(known) * count if known else None,
+        "flops": sum(flops) * count if is_told else None,
+        "idle_s": fmean(bubbles) * step_s * count if is_busy else None,
         "loss": None if loss is None else float(loss),
+        **pauses,
     }

@@ -5,20 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
-from jupyter_mntrain.metrics.rows.columns import HIGH, LOW, Table
+from jupyter_mntrain.metrics.rows.columns import COUNTS, HIGH, LOW, Table, divided
 from jupyter_mntrain.metrics.summary import RankSummary
 from jupyter_mntrain.metrics.thinned.blocks import AT, busy_rate, extremes
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
-from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
+from jupyter_mntrain.metrics.thinned.samples import PAUSES, UNKNOWN
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobState, Placement
 from jupyter_mntrain.model.records.metrics import RankStart, RankStep
 from jupyter_mntrain.telemetry import formulas
 
 SHARES = ("compute", "send", "wait", "schedule_bubble")
-RATES = ("tokens_per_s", "pace_tokens_per_s", "flops_per_s")
-COLUMNS = ("time_s", "step", "step_s", *RATES, *SHARES, "memory_bytes")
+SHARE_SECONDS = ("compute_s", "send_s", "wait_s", "bubble_s")
+"""Seconds of a row's steps, of which these are the shares, in their order."""
+COUNTED = ("steps", "steps_s", "wall_s", "made", "flops", "busy_s", *SHARE_SECONDS)
+COLUMNS = ("time_s", "step", *COUNTED, "memory_bytes")
 EXTREMES = ("step_s", "tokens_per_s", "pace_tokens_per_s", "flops_per_s", "compute")
+
+BETWEEN = tuple(name for name in PAUSES if name != "data_s")
+"""What is no part of a step."""
 
 MEMORY, BUSY = AT["memory_bytes"], AT["busy_flops_per_s"]
 
@@ -56,10 +61,12 @@ class RankRows:
         self._extremes = EXTREMES if has_extremes else ()
         self._room = room
         self.series: RankSeries | None = None
-        self.replicas: int | None = None
-        """Ranks with the same stages, this one among them: each has tokens of its own. ``None``
-        while a rank has written nothing.
-        """
+        self._job_tokens: float | None = None
+        """Of all replicas, per recent step; ``None`` while a rank has written nothing, or none is
+        told."""
+        self._scale: float | None = None
+        """Tokens of the job in a step over those of this rank, on average."""
+        self._drawn_scale: float | None = None
         self._begin(0.0)
         self._best_flops_per_s = 0.0
         self._drawn_peak: float | None = None
@@ -70,6 +77,7 @@ class RankRows:
     def _begin(self, bubble: float | None) -> None:
         self.table = Table(COLUMNS, WARM_UP_STEPS, extremes=self._extremes, room=self._room)
         self._taken = 0
+        self._ended_s: float | None = None
         self._bubble = bubble
         self._capacities: dict[int, float | None] = {}
         """To peers, that rows were made with. Other nodes tell of them and of the schedule, at any
@@ -129,14 +137,16 @@ class RankRows:
         for both in together([series], self._taken) if self._taken < series.first else ():
             block, self._taken = both.rows[0], both.end
             self._see(block[MEMORY], block[BUSY])
-            rows.append(self._row(series.mean(block), bubble, capacity))
+            count, paused_s = both.end - both.begin, sum(block[AT[name]] for name in BETWEEN)
+            rows.append(self._row(series.mean(block), count, paused_s, bubble, capacity))
             rows[-1].update(extremes(block))
         seq = take_rows(self.table, rows, series.blocks.size, seq)
         for step in series.steps[self._taken - series.first :]:
             seq += 1
             memory = UNKNOWN if step.memory_bytes is None else step.memory_bytes
             self._see(memory, busy_rate(step, self._taken))
-            self.table.append(seq, self._row(step, bubble, capacity))
+            paused_s = sum(getattr(step, name) for name in BETWEEN)
+            self.table.append(seq, self._row(step, 1, paused_s, bubble, capacity))
             self._taken += 1
         return seq
 
@@ -146,22 +156,43 @@ class RankRows:
         self._best_flops_per_s = max(self._best_flops_per_s, busy_flops_per_s)
 
     def _row(
-        self, step: RankStep, bubble: float | None, capacity: Callable[[int], float | None]
+        self,
+        step: RankStep,
+        count: int,
+        paused_s: float,
+        bubble: float | None,
+        capacity: Callable[[int], float | None],
     ) -> dict[str, float | None]:
+        """``count`` steps that are on average as this one.
+
+        Args:
+            paused_s: seconds before and between them.
+        """
+        steps_s = step.step_s * count
+        wall_s = steps_s + paused_s
+        if self._ended_s is not None and step.time_s > self._ended_s:
+            wall_s = step.time_s - self._ended_s
+        self._ended_s = max(step.time_s, self._ended_s or step.time_s)
         row: dict[str, float | None] = {
             "time_s": step.time_s,
             "step": step.step,
             "step_s": step.step_s,
+            "steps": count,
+            "steps_s": steps_s,
+            "wall_s": wall_s,
             "memory_bytes": step.memory_bytes,
         }
         if step.flops is not None and step.step_s > 0:
-            row["flops_per_s"] = step.flops / step.step_s
-        if step.tokens is not None:
-            row["tokens_per_s"] = formulas.throughput(step.tokens, step.step_s)
+            row["flops"] = step.flops * count
+            row["flops_per_s"] = formulas.throughput(step.flops * count, wall_s)
+        if step.tokens is not None and step.tokens >= 0:
+            row["made"] = step.tokens * count
+            row["tokens_per_s"] = formulas.throughput(step.tokens * count, wall_s)
             if step.compute_s:
                 row["pace_tokens_per_s"] = formulas.throughput(step.tokens, step.compute_s)
         if step.compute_s is None:
             return row
+        row["busy_s"] = step.compute_s * count
         shares = formulas.step_shares(
             step.step_s,
             step.compute_s,
@@ -170,7 +201,10 @@ class RankRows:
             bubble=bubble,
         )
         if shares is not None:
-            row |= {name: getattr(shares, name) for name in SHARES}
+            row["compute"] = shares.compute
+            for name, seconds in zip(SHARES, SHARE_SECONDS, strict=True):
+                share = getattr(shares, name)
+                row[seconds] = None if share is None else share * steps_s
         return row
 
     def _transfer_s(self, step: RankStep, capacity: Callable[[int], float | None]) -> float | None:
@@ -188,44 +222,73 @@ class RankRows:
                 seconds += size / bytes_per_s
         return seconds
 
-    def columns(self, columns: dict[str, list[float]]) -> dict[str, list[float]]:
-        """The columns with the tokens of all replicas, and the MFU in place of the FLOPs."""
-        told = with_mfu(columns, self.peak_flops_per_s)
-        of_all = self.replicas
-        rates = ("tokens_per_s", "pace_tokens_per_s")
-        for name in told.keys() & {end + rate for end in ("", LOW, HIGH) for rate in rates}:
-            told[name] = [
-                UNKNOWN if one == UNKNOWN or of_all is None else one * of_all for one in told[name]
-            ]
-        return told
+    def figures(self, columns: dict[str, list[float]]) -> dict[str, list[float]]:
+        """Columns for a page: rates and shares in place of the counts that they are of. Tokens are
+        those of all replicas, of which this rank has had the same share all along.
+        """
+        told = {name: column for name, column in columns.items() if name not in COUNTS}
+        told["step_s"] = divided(columns, "steps_s", "steps")
+        told["flops_per_s"] = divided(columns, "flops", "wall_s")
+        for share, seconds in zip(SHARES, SHARE_SECONDS, strict=True):
+            told[share] = divided(columns, seconds, "steps_s")
+        scale = self._scale
+        for name, seconds in (("tokens_per_s", "wall_s"), ("pace_tokens_per_s", "busy_s")):
+            told[name] = divided(columns, "made", seconds, scale or 1.0)
+            for end in (LOW, HIGH):
+                if end + name in told:
+                    told[end + name] = [
+                        one if one == UNKNOWN else one * (scale or 1.0) for one in told[end + name]
+                    ]
+            if scale is None:
+                for end in ("", LOW, HIGH):
+                    if end + name in told:
+                        told[end + name] = [UNKNOWN] * len(told[end + name])
+        return with_mfu(told, self.peak_flops_per_s)
+
+    def take_job_tokens(self, recent: float | None, total: float | None) -> bool:
+        """Take the tokens that all replicas have in a recent step, and in any; return whether rows
+        that were sent are now visibly others.
+        """
+        made, steps = self.table.total("made"), self.table.total("steps")
+        scale = total * steps / made if total is not None and made and steps else None
+        self._job_tokens, self._scale = recent, scale
+        drawn = self._drawn_scale
+        if drawn is not None and scale is not None and abs(scale / drawn - 1) < REDRAWN_FROM:
+            return False
+        self._drawn_scale = scale
+        return drawn != scale
 
     @property
     def pace_tokens_per_s(self) -> float | None:
-        """The pace over the recent steps."""
-        return self._times_replicas("pace_tokens_per_s")
+        """Tokens of the job over the time that this rank computed, both of the recent steps."""
+        return self._job_rate("busy_s")
 
-    def _times_replicas(self, name: str) -> float | None:
-        own = self.table.recent(name)
-        return None if own is None or self.replicas is None else own * self.replicas
+    def _job_rate(self, seconds: str) -> float | None:
+        spent, steps = self.table.recent(seconds), self.table.recent("steps")
+        if self._job_tokens is None or not spent or steps is None:
+            return None
+        return formulas.throughput(self._job_tokens * steps, spent)
 
     def summary(self, state: JobState, pid: int | None) -> RankSummary:
         """The rank as it is now; made anew only when something of it has changed."""
         series = self.series
         told = (series.start, series.end, series.progress) if series else ()
-        basis = (state, pid, told, self.table, self._taken, self.replicas, self.peak_flops_per_s)
+        of_job = (self._job_tokens, self.peak_flops_per_s)
+        basis = (state, pid, told, self.table, self._taken, *of_job)
         if self._summarized is None or self._summarized[0] != basis:
             self._summarized = basis, self._summarize(state, pid)
         return self._summarized[1]
 
     def _summarize(self, state: JobState, pid: int | None) -> RankSummary:
         series, start, table = self.series, self.start, self.table
-        flops_per_s = table.recent("flops_per_s")
+        flops_per_s = rate_of(table, "flops", "wall_s")
         figures: dict[str, float | None] = {
-            "tokens_per_s": short(self._times_replicas("tokens_per_s")),
+            "tokens_per_s": short(self._job_rate("wall_s")),
             "pace_tokens_per_s": short(self.pace_tokens_per_s),
             "mfu": short(formulas.mfu(flops_per_s, self.peak_flops_per_s)),
         }
-        figures |= {name: short(table.recent(name)) for name in SHARES}
+        for share, seconds in zip(SHARES, SHARE_SECONDS, strict=True):
+            figures[share] = short(rate_of(table, seconds, "steps_s"))
         return RankSummary(
             rank=self.rank,
             node=self.placement.node,
@@ -249,8 +312,7 @@ class RankRows:
         """Why figures are not known, by their names; nothing before the first step."""
         if not len(self.table) or None not in figures.values():
             return {}
-        has_tokens = self.table.recent("tokens_per_s") is not None
-        no_tokens = NOT_WHOLE if has_tokens and self.replicas is None else NO_TOKENS
+        no_tokens = NOT_WHOLE if self.table.recent("made") is not None else NO_TOKENS
         reasons = {
             "tokens_per_s": no_tokens,
             "pace_tokens_per_s": no_tokens if figures["tokens_per_s"] is None else NO_COMPUTE,
@@ -263,6 +325,12 @@ class RankRows:
         if self.start is not None and self.peak_flops_per_s is None:
             reasons["mfu"] = f"the peak of {self.start.device} is not known"
         return {name: why for name, why in reasons.items() if figures[name] is None}
+
+
+def rate_of(table: Table, name: str, by: str) -> float | None:
+    """One count over another, of the recent rows."""
+    value, other = table.recent(name), table.recent(by)
+    return None if value is None or not other else value / other
 
 
 def exchanges(step: RankStep) -> bool:

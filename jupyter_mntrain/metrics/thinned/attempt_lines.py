@@ -69,6 +69,10 @@ class RankLines:
     received_bytes: dict[int, float] = field(default_factory=dict)
     """Of the steps in blocks, by peer."""
 
+    @property
+    def has_steps(self) -> bool:
+        return bool(self.steps or len(self.blocks))
+
     def take_progress(self, new: RankProgress) -> None:
         begun = self.begun
         if begun is None or begun.what != new.what or new.done < begun.done:

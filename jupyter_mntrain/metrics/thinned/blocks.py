@@ -10,6 +10,8 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 
+import msgspec
+
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
 from jupyter_mntrain.metrics.thinned.samples import (
     BLOCK,
@@ -19,6 +21,7 @@ from jupyter_mntrain.metrics.thinned.samples import (
     LINK_BLOCK,
     LOWS,
     MEANS,
+    PAUSES,
     SUMS,
     UNKNOWN,
     Blocks,
@@ -79,6 +82,10 @@ def row_of(step: RankStep, index: int, position: float = UNKNOWN) -> Row:
         loss,
         UNKNOWN if is_finite else float(step.step),
         0.0 if is_finite else 1.0,
+        step.data_s,
+        step.evaluation_s,
+        step.sampling_s,
+        step.saving_s,
         *figures,
         *figures,
     )
@@ -267,8 +274,8 @@ def unpacked(blocks: Blocks) -> StepBlocks:
         ValueError: they are not whole rows, or of no size.
     """
     data = from_bytes(blocks.data)
-    if len(data) % WIDTH or blocks.size < 1:
-        raise ValueError("not whole blocks")
+    if len(data) % WIDTH or blocks.size < 1 or (data and blocks.width != WIDTH):
+        raise ValueError("not whole blocks, or those of another version")
     return StepBlocks(blocks.size, data)
 
 
@@ -297,6 +304,22 @@ def mean_step(
         received_bytes=_shared(in_, received),  # type: ignore[arg-type]
         memory_bytes=_or_none(memory),  # type: ignore[arg-type]
     )
+
+
+def single_steps(row: Row, count: int, rank: Rank) -> list[RankStep]:
+    """A block as that many steps, all as they were on average."""
+    mean = mean_step(row, rank, {}, {})
+    pauses = {name: row[AT[name]] / count for name in PAUSES}
+    each_s = mean.step_s + sum(pauses.values()) - pauses["data_s"]
+    return [
+        msgspec.structs.replace(
+            mean,
+            step=mean.step - count + number,
+            time_s=mean.time_s - each_s * (count - number),
+            **pauses,
+        )
+        for number in range(1, count + 1)
+    ]
 
 
 def extremes(row: Row) -> dict[str, float]:

@@ -53,8 +53,11 @@ MOST: Final = ("memory_bytes", "busy_flops_per_s")
 FIRST: Final = ("first_loss", "first_not_finite_step")
 """The first that is known."""
 
-SUMS: Final = ("not_finite",)
-"""Steps with a loss or a gradient norm that is NaN or infinite."""
+PAUSES: Final = ("data_s", "evaluation_s", "sampling_s", "saving_s")
+"""Seconds that a step waited for its batch, and that stood between it and the one before."""
+
+SUMS: Final = ("not_finite", *PAUSES)
+"""Steps with a loss or a gradient norm that is NaN or infinite; and seconds."""
 
 LOWS: Final = tuple(f"low_{name}" for name in EXTREMES)
 HIGHS: Final = tuple(f"high_{name}" for name in EXTREMES)
@@ -66,12 +69,13 @@ LINK_BLOCK: Final = ("time_s", "interval_s", "sent_bytes", "received_bytes")
 
 class Blocks(Record, frozen=True):
     """Rows of blocks, ``size`` steps each; the first one begins with step number ``begin`` of the
-    rank's steps in the attempt, counted from 0.
+    rank's steps in the attempt, counted from 0. ``width`` is how many figures a row has.
     """
 
     size: int = 1
     begin: int = 0
     data: bytes = b""
+    width: int = 0
 
 
 class RankSamples(Record, frozen=True):
@@ -97,10 +101,18 @@ class RankSamples(Record, frozen=True):
     received_bytes: dict[int, float] = {}
 
 
+class EarlierAttempt(Record, frozen=True):
+    """What is kept of the ranks of an attempt that made steps, in fewer and coarser blocks."""
+
+    attempt: int
+    ranks: tuple[RankSamples, ...] = ()
+
+
 class NodeSamples(Record, frozen=True):
     """A node's samples of the newest attempt, up to line ``seq`` of its journal.
 
     Args:
+        earlier: attempts before it, oldest first.
         links: of the interface, the newest in finer blocks than the older ones.
         link: the interface's newest sample, with the measurements that hold now.
         is_whole: ``False`` = the node has not thinned this job's samples; read its journal.
@@ -112,3 +124,4 @@ class NodeSamples(Record, frozen=True):
     links: Blocks = Blocks()
     link: LinkSample | None = None
     is_whole: bool = True
+    earlier: tuple[EarlierAttempt, ...] = ()

@@ -61,7 +61,9 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     """One optimizer step of one rank.
 
     ``compute_s`` is time inside forward and backward of this rank's stages; the rest of ``step_s``
-    is waiting, sending, the optimizer and the bubble. ``sent_bytes`` and ``received_bytes`` are
+    is waiting, sending, the optimizer and the bubble. What stood between the step before and this
+    one (``evaluation_s``, ``sampling_s``, ``saving_s``) is not part of ``step_s``; ``data_s``, the
+    wait for its batch, is. ``sent_bytes`` and ``received_bytes`` are
     payload per peer rank, from the tensors' sizes; empty if not counted. ``loss`` and ``grad_norm``
     may be NaN or infinite, which JSON carries as strings.
     """
@@ -76,6 +78,10 @@ class RankStep(Record, frozen=True, tag_field="kind", tag="step"):
     compute_s: float | None = None
     wait_s: float | None = None
     optimizer_s: float | None = None
+    data_s: float = 0.0
+    evaluation_s: float = 0.0
+    sampling_s: float = 0.0
+    saving_s: float = 0.0
     flops: float | None = None
     """Model FLOPs of this rank in this step."""
     sent_bytes: dict[int, int] = {}

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.metrics.summary import (
         EventMark,
         JobEvent,
+        JobNumbers,
         JobSummary,
         LinkSummary,
         WrittenText,
@@ -35,6 +36,12 @@ if TYPE_CHECKING:
 
 DETAIL_LINES = 12
 """Last lines of a traceback."""
+
+PART_WORDS: Final = {"data": "waiting for data"}
+"""Of a window's parts, where their names are not the words."""
+
+UNEVEN = 1.2
+"""Step times that differ by more are told."""
 
 MOST_OVER = 3
 """Newest slow-downs, stalls and warnings that are over and still listed."""
@@ -222,7 +229,9 @@ def times_line(summary: JobSummary, elapsed_s: float, now_s: float) -> Text:
     word = "ran" if summary.state in TERMINAL else "elapsed"
     facts = [f"{word} {formats.duration(elapsed_s)}"]
     if summary.remaining_s is not None:
-        facts.append(formats.finish(now_s, summary.remaining_s))
+        facts.append(formats.finish(now_s, summary))
+    elif (why := summary.missing.get("remaining_s")) is not None:
+        facts.append(f"time left {formats.ABSENT}: {why}")
     return Text(f"  {', '.join(facts)}")
 
 
@@ -243,7 +252,7 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
     if summary.skipped:
         facts.append(f"⚠ {formats.skipped(summary)}")
     if summary.remaining_s is not None:
-        facts.append(formats.finish(now_s, summary.remaining_s))
+        facts.append(formats.finish(now_s, summary))
     facts += [f"{node} does not answer" for node in silent_nodes(summary)]
     doing = ranks_progress(summary.ranks)
     if doing is not None:
@@ -284,18 +293,40 @@ def _numbers(summary: JobSummary) -> Table:
 
 def _number_notes(summary: JobSummary) -> Iterable[Text]:
     """Why a figure is not known, what is not finite or not as planned, and whence peaks are."""
+    yield from (Text(line, style="dim") for line in window_lines(summary))
     if summary.not_finite:
         yield Text(f"⚠ {formats.not_finite(summary)}", style="bold red")
     if summary.skipped:
         yield Text(f"⚠ {formats.skipped(summary)}", style="yellow")
     if summary.predicted_step_s is not None:
         yield predicted_line(summary.predicted_step_s, summary.off_plan)
-    for why in dict.fromkeys(summary.missing.values()):
-        names = ", ".join(MISSING[name] for name, one in summary.missing.items() if one == why)
+    missing = {name: why for name, why in summary.missing.items() if name in MISSING}
+    for why in dict.fromkeys(missing.values()):
+        names = ", ".join(MISSING[name] for name, one in missing.items() if one == why)
         yield Text(f"{formats.ABSENT}: {names}: {why}", style="dim")
     sources = {rank.peak_source for rank in summary.ranks if rank.peak_source}
     if summary.mfu is not None and sources:
         yield Text(f"MFU of the peak: {'; '.join(sorted(sources))}", style="dim")
+
+
+def window_lines(numbers: JobNumbers) -> Iterable[str]:
+    """What rates and the step time are of, and what the time went into."""
+    window, whole, spread = numbers.window, numbers.whole, numbers.step_spread
+    if spread is not None and spread.high > UNEVEN * spread.low:
+        low, high = formats.seconds(spread.low), formats.seconds(spread.high)
+        yield f"step time: the median; four of five steps took {low} to {high}"
+    if window is not None:
+        parts = sorted(window.parts_s.items(), key=lambda one: one[1], reverse=True)
+        told = ", ".join(
+            f"{percent(one / window.seconds)} {PART_WORDS.get(part, part)}" for part, one in parts
+        )
+        of = "the whole job," if window == whole else "the last"
+        yield f"tok/s and MFU: of {of} {formats.duration(window.seconds)}: {told}"
+    if whole is not None and whole != window and whole.tokens_per_s is not None:
+        rate = f"{formats.rate(whole.tokens_per_s)}{formats.SPACE}tok/s"
+        yield f"whole job so far: {rate} over {formats.duration(whole.seconds)}"
+    if numbers.lost_steps:
+        yield f"made again after a restart: {count(numbers.lost_steps)} steps"
 
 
 def link_table(links: Sequence[LinkSummary], now_s: float) -> Table:

@@ -104,9 +104,7 @@ class MntrainLightningCallback(Callback):
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         loss = trainer.callback_metrics.get(self._metric)
         if not trainer.sanity_checking:
-            self._loop.leave_out()
-            if loss is not None:
-                self._loop.evaluated(float(loss))
+            self._loop.evaluated(None if loss is None else float(loss))
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         self._loop.end()

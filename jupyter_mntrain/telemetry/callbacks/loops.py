@@ -46,6 +46,11 @@ class LoopRecorder:
     """Number of the last step."""
     _is_started = False
     _last = 0.0
+    """When the last step, evaluation or save ended."""
+    _ended = 0.0
+    """When the held step did."""
+    _waited_s = 0.0
+    """For the batches of the step that runs."""
 
     def __init__(self) -> None:
         self.recorder: Recorder | None = None
@@ -105,11 +110,13 @@ class LoopRecorder:
         """Count a training batch; call before computing it."""
         if self.recorder is None:
             return
+        self._waited_s = self._waited_s or time.perf_counter() - self._last
         length = self._meter.add(batch)
         if length is not None and self._flops_per_token is not None:
             self._facts.setdefault("flops_per_token", self._flops_per_token(length))
         if not self._is_started:
             self._last = time.perf_counter()  # exclude loading from the first step
+            self._waited_s = 0.0
         self._start(self.recorder)
 
     def step(self, step: int, **fields: Any) -> None:
@@ -126,24 +133,31 @@ class LoopRecorder:
         self._held = {
             "step": step,
             "step_s": now - self._last,
+            "data_s": self._waited_s,
             "tokens": tokens,
             "flops": flops,
             **self._memory.fields(),
             **fields,
         }
-        self._step, self._last = step, now
+        self._step, self._last, self._ended, self._waited_s = step, now, now, 0.0
 
     def add(self, **fields: Any) -> None:
         """Add fields to the held step, if any."""
         if self._held is not None:
             self._held |= fields
 
-    def evaluated(self, loss: float) -> None:
-        """Record the held-out loss after the finished steps; ignored before the first step."""
-        if self.recorder is not None and self._step:
-            self.flush()
-            self.recorder.evaluated(self._step, loss)
-        self.leave_out()
+    def evaluated(self, loss: float | None) -> None:
+        """Record the held-out loss after the finished steps, if it is known, and the time that it
+        took; ignored before the first step.
+        """
+        took_s = self._leave_out()
+        if self.recorder is None or not self._step:
+            return
+        self.flush()
+        if loss is None:
+            self.recorder.paused("evaluation", took_s)
+        else:
+            self.recorder.evaluated(self._step, loss, took_s=took_s)
 
     @property
     def held_step(self) -> int | None:
@@ -161,11 +175,14 @@ class LoopRecorder:
         pending = {k: v for k, v in self._held.items() if isinstance(v, DeviceNumber)}
         if waits or all(number.is_known for number in pending.values()):
             held, self._held = self._held, None
-            self.recorder.step(**held | {name: one.read() for name, one in pending.items()})
+            told = held | {name: one.read() for name, one in pending.items()}
+            self.recorder.step(**told, age_s=time.perf_counter() - self._ended)
 
-    def leave_out(self) -> None:
-        """Restart the step timer, to exclude work such as saving from the next step."""
-        self._last = time.perf_counter()
+    def _leave_out(self) -> float:
+        """Exclude what was done since the last step from the next one; return its seconds."""
+        now = time.perf_counter()
+        took_s, self._last = now - self._last, now
+        return took_s
 
     def ask(self) -> Wish:
         """Return what was requested of the job. Collective: the same answer on all ranks."""
@@ -175,8 +192,9 @@ class LoopRecorder:
         """Record a checkpoint of ``step`` steps. Call on all ranks, after each has written it."""
         if self.recorder is not None:
             self._wishes.saved()
-            self.recorder.saved(step)
-            self.leave_out()
+            took_s = self._leave_out()
+            self.flush()
+            self.recorder.saved(step, took_s=took_s)
 
     def end(self, ok: bool = True, message: str = "") -> None:
         """Stop recording, after the last step. May be called again."""

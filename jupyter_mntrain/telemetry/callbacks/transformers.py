@@ -95,10 +95,7 @@ class MntrainCallback(TrainerCallback):
         **others: Any,
     ) -> None:
         losses = [value for name, value in (metrics or {}).items() if name.endswith("_loss")]
-        self._loop.flush()
-        self._loop.leave_out()
-        if losses:
-            self._loop.evaluated(float(losses[0]))
+        self._loop.evaluated(float(losses[0]) if losses else None)
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **others: Any

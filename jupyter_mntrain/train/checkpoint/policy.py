@@ -315,7 +315,8 @@ class Checkpointing:
         self.recorder.progress("saving a checkpoint", 1, 1)
         if saved is not None:
             self.saved_step = saved.step
-            self.recorder.saved(saved.step, is_scheduled=self._is_scheduled)
+            # What training waits for it, the loop counts: most is written while it goes on.
+            self.recorder.saved(saved.step, is_scheduled=self._is_scheduled, took_s=0.0)
             if self._durable is not None:
                 self._durable.begin(saved, self.recipe.checkpoint)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import isfinite
-from statistics import median
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.checkpoint import RunFigures, last_and_lowest
@@ -22,6 +21,8 @@ class TrainResult(Record, frozen=True):
     step_s: tuple[float, ...]
     evaluations: dict[int, float]
     """Finished steps → mean cross-entropy per token of the held-out text."""
+    tokens_per_s: float | None = None
+    """All tokens over the seconds from the first step's begin to the last one's end."""
     samples: dict[int, tuple[str, ...]] = {}
     """Finished steps → the model's continuation of each prompt."""
 
@@ -32,13 +33,12 @@ class TrainResult(Record, frozen=True):
             steps: finished.
             data: what became of the data, in lines.
         """
-        times = self.step_s[1:]  # the first one also compiles
         loss = self.losses[-1] if self.losses else None
         return RunFigures(
             steps=steps,
             data=data,
             loss=loss if loss is not None and isfinite(loss) else None,
             evaluations=last_and_lowest(self.evaluations),
-            tokens_per_s=self.tokens_per_step / median(times) if times else None,
+            tokens_per_s=self.tokens_per_s,
             world_size=self.world_size,
         )

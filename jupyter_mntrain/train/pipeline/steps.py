@@ -7,14 +7,18 @@ next kernels arrive. So a step's numbers are read while the GPU computes the nex
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import torch
 
+from jupyter_mntrain.metrics.recent import RECENT_S, WARM_UP_STEPS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
+from jupyter_mntrain.telemetry.formulas import throughput
 from jupyter_mntrain.train.pipeline.stopwatch import Mark, Metered, Stopwatch
 
 
@@ -82,6 +86,7 @@ class QueuedStep:
             "compute_s": compute_s,
             "wait_s": waited_s,
             "optimizer_s": optimizer_s,
+            "data_s": max(0.0, seconds(marks.before, marks.begin)),
             "flops": self.flops,
             "sent_bytes": self.metered.sent_bytes,
             "received_bytes": self.metered.received_bytes,
@@ -102,25 +107,73 @@ def recipe_fields(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def log_line(
-    recipe: Recipe, step: QueuedStep, sample: Mapping[str, Any], times: Sequence[float]
-) -> str | None:
-    """Return the job's log line of a step, or ``None`` if it has none.
+class TokenCount:
+    """Tokens of all pipelines over wall time: what stands between steps counts.
 
     Args:
-        sample: from :meth:`QueuedStep.read`.
-        times: seconds of all steps of this attempt.
+        clock: seconds from an arbitrary start.
     """
-    number, steps, interval = step.number, recipe.steps, recipe.train.log_interval
-    if number % interval and number not in {1, steps}:
-        return None
-    recent = times[-interval:]
-    rate = step.tokens * len(recent) / sum(recent)
-    span = "1 step" if len(recent) == 1 else f"{len(recent)} steps"
-    return (
-        f"step {number}/{steps} loss {sample['loss']:.4f} grad norm {sample['grad_norm']:.3f} "
-        f"lr {step.learning_rate:.2e} {rate:,.0f} tok/s over {span}"
-    )
+
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._clock = clock
+        self._last = clock()
+        self._all = (0, 0, 0.0)
+        """Steps, their tokens, and their seconds."""
+        self._logged = self._all
+        self._recent: deque[tuple[float, int, float]] = deque()
+        """When steps ended, their tokens, and seconds since the step before."""
+        self._sums = (0, 0.0)
+
+    def begin(self) -> None:
+        """What was before is no part of the training."""
+        self._last = self._clock()
+
+    def add(self, tokens: int) -> None:
+        """Count a step that has just ended."""
+        now = self._clock()
+        took_s, self._last = now - self._last, now
+        steps, made, seconds = self._all
+        self._all = steps + 1, made + tokens, seconds + took_s
+        if steps == WARM_UP_STEPS:
+            self._recent.clear()
+            self._sums = (0, 0.0)
+        self._recent.append((now, tokens, took_s))
+        made, seconds = self._sums[0] + tokens, self._sums[1] + took_s
+        while self._recent[0][0] <= now - RECENT_S:
+            _, gone, gone_s = self._recent.popleft()
+            made, seconds = made - gone, seconds - gone_s
+        self._sums = made, seconds
+
+    @property
+    def per_s(self) -> float | None:
+        """Of the whole attempt."""
+        return throughput(*self._all[1:])
+
+    @property
+    def recent_per_s(self) -> float | None:
+        """Of the recent steps, as every other figure; before there are any, of all."""
+        return throughput(*self._sums)
+
+    def log_line(self, recipe: Recipe, step: QueuedStep, sample: Mapping[str, Any]) -> str | None:
+        """Return the job's log line of a step, or ``None`` if it has none.
+
+        Args:
+            sample: from :meth:`QueuedStep.read`.
+        """
+        number, steps, interval = step.number, recipe.steps, recipe.train.log_interval
+        if number % interval and number not in {1, steps}:
+            return None
+        count, tokens, seconds = (
+            now - before for now, before in zip(self._all, self._logged, strict=True)
+        )
+        self._logged = self._all
+        rate = throughput(tokens, seconds) or 0.0
+        span = "1 step" if count == 1 else f"{count} steps"
+        return (
+            f"step {number}/{steps} loss {sample['loss']:.4f} "
+            f"grad norm {sample['grad_norm']:.3f} lr {step.learning_rate:.2e} "
+            f"{rate:,.0f} tok/s over {span}"
+        )
 
 
 def say(line: str) -> None:

@@ -58,13 +58,22 @@ class Reports:
         self._tokens: float | None = None
 
     def step(
-        self, step: int, sample: Mapping[str, Any], *, learning_rate: float, step_s: float
+        self,
+        step: int,
+        sample: Mapping[str, Any],
+        *,
+        learning_rate: float,
+        step_s: float,
+        tokens_per_s: float,
     ) -> None:
         """Report one optimizer step, counted from 1, by the sample that the loop recorded,
         with the tokens of all pipelines.
 
         Steps differ in their tokens where sequences are padded. Those of earlier attempts are not
         known here: they count like the first one.
+
+        Args:
+            tokens_per_s: of the recent steps, over wall time.
         """
         if self._tokens is None:
             self._tokens = (step - 1) * float(sample["tokens"])
@@ -73,7 +82,7 @@ class Reports:
             "train/loss": sample["loss"],
             "train/learning_rate": learning_rate,
             "train/grad_norm": sample["grad_norm"],
-            "train/tokens_per_s": sample["tokens"] / step_s,
+            "train/tokens_per_s": tokens_per_s,
             "train/step_s": step_s,
             "train/tokens": self._tokens,
         }

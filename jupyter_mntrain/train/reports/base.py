@@ -17,8 +17,8 @@ NUMBERS = {
     "train/loss": "Mean cross-entropy per token in nats, before the step's update",
     "train/learning_rate": "Learning rate of the step",
     "train/grad_norm": "Norm of the whole model's gradient, before clipping",
-    "train/tokens_per_s": "Tokens per second of the job",
-    "train/step_s": "Seconds the step took",
+    "train/tokens_per_s": "Tokens per second of the job over the last 60 s, pauses included",
+    "train/step_s": "Seconds the step took, without evaluations, samples and saves before it",
     "train/tokens": "Tokens seen so far",
     "evaluation/loss": "Mean cross-entropy per token of held-out text",
 }

@@ -65,7 +65,7 @@ function Run(props: {
   const { one, isShown, turn, theme } = props;
   const { letter, place, run, series } = one;
   const { newest, jobs } = run;
-  const { tokens_per_s, mfu, missing } = newest.numbers;
+  const { whole, mfu, missing } = newest.numbers;
   return (
     <tr>
       <td>
@@ -98,7 +98,7 @@ function Run(props: {
       <td className="mnt-right">{formats.loss(series.bestEvaluation)}</td>
       <td className="mnt-right">
         <Measured
-          value={tokens_per_s}
+          value={whole?.tokens_per_s}
           write={formats.rate}
           reason={missing?.tokens_per_s}
         />

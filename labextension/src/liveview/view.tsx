@@ -23,6 +23,7 @@ import { FailureCard } from './status/failure';
 import { Header } from './status/header';
 import { Numbers } from './status/numbers';
 import { Predicted } from './status/predicted';
+import { WindowLines } from './status/window';
 import { StallCard } from './status/stall';
 import { Starting } from './status/starting';
 import { StillLine } from './status/still';
@@ -81,6 +82,7 @@ export function LiveView(props: ILiveViewProps): JSX.Element {
             <ResumeBar {...{ job, model, commands }} />
           )}
           <Numbers {...{ job, store }} />
+          <WindowLines {...{ job, store }} />
           <Predicted {...{ job, store }} />
           <Starting {...{ job }} />
           {store.hasSteps && (

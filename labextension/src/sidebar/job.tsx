@@ -187,7 +187,8 @@ function Numbers({ job }: { job: JobEntry }): JSX.Element {
 }
 
 function stepLine(job: JobEntry): string {
-  const { step, total_steps: total, remaining_s: rest } = job.numbers;
+  const { numbers } = job;
+  const { step, total_steps: total, remaining_s: rest } = numbers;
   const saved = savedStep(job);
   const at = formats.count(step);
   return [
@@ -196,7 +197,7 @@ function stepLine(job: JobEntry): string {
       : trans.__('step %1', at),
     ...(saved === null ? [] : [trans.__('saved at %1', formats.count(saved))]),
     ...(typeof rest === 'number'
-      ? [trans.__('done at %1', formats.clock(Date.now() / 1000 + rest))]
+      ? [trans.__('done in %1', formats.timeLeft(numbers))]
       : [])
   ].join(', ');
 }

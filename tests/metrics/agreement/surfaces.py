@@ -102,7 +102,7 @@ def pictured(figure: Figure) -> dict[str, str]:
 
 def time_left(text: str) -> str | None:
     """What is said of how long the job still takes."""
-    told = re.search(r"done at \d\d:\d\d, in (\d+\xa0\w+(?: \d+\xa0\w+)?)", text)
+    told = re.search(r"done at \d\d:\d\d, in ((?:about )?[\d.]+(?: to [\d.]+)?\xa0\w+)", text)
     return told and told[1]
 
 

@@ -126,7 +126,7 @@ def test_a_summary_has_the_prediction_and_the_reason() -> None:
     assert summary.predicted_step_s == 0.5
     assert summary.step_s is not None
     assert summary.off_plan is not None
-    assert summary.off_plan.ratio == pytest.approx(summary.step_s / 0.5, rel=1e-3)
+    assert summary.off_plan.ratio == pytest.approx(summary.step_s / 0.5, rel=1e-2)
     assert {one.kind for one in summary.off_plan.causes} == {"computing"}
     near = sample_job(layout, plan=plan_of(1.2)).summary
     assert (near.predicted_step_s, near.off_plan) == (1.2, None)

@@ -12,8 +12,15 @@ import msgspec
 from jupyter_mntrain.agent.jobs.samples.archive import NEWEST_LINKS, Archive, RankArchive
 from jupyter_mntrain.agent.jobs.samples.journal import Journal
 from jupyter_mntrain.agent.jobs.samples.pyramid import Pyramid
-from jupyter_mntrain.metrics.recent import MOST_RECENT_STEPS
-from jupyter_mntrain.metrics.thinned.blocks import AT, Row, from_bytes, joined, packed, row_of
+from jupyter_mntrain.metrics.thinned.blocks import (
+    AT,
+    WIDTH,
+    Row,
+    from_bytes,
+    joined,
+    packed,
+    row_of,
+)
 from jupyter_mntrain.metrics.thinned.samples import BLOCK, Blocks, NodeSamples, RankSamples
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
@@ -22,7 +29,7 @@ from jupyter_mntrain.model.records.metrics import RankStep, journal_decoder
 STEPS_READ = tunables.count("journal.steps_read")
 BYTES_READ = tunables.size("journal.answer_bytes")
 
-NEWEST = 2 * MOST_RECENT_STEPS
+NEWEST = tunables.count("journal.newest_steps")
 """So many steps at the end of a whole answer are told one by one: figures are taken from them."""
 
 NEAR_BYTES = 16 << 20
@@ -88,6 +95,7 @@ class SamplesAnswer:
         self._end, self._seq, self._attempt = journal.size, journal.last_seq, archive.attempt
         self._links = Blocks() if range_ else Blocks(data=_whole_links(archive, points))
         self._link = archive.link
+        self._earlier = () if range_ else archive.earlier
         self._wanted: dict[Rank, _Wanted] = {}
         self._ranks: dict[Rank, RankSamples] = {}
         for rank in sorted(set(ranks) & set(archive.ranks)):
@@ -117,6 +125,7 @@ class SamplesAnswer:
             ranks=tuple(told),
             links=self._links,
             link=self._link,
+            earlier=self._earlier,
         )
 
     def _whole(self, rank: Rank, known: RankArchive) -> Blocks:
@@ -132,7 +141,7 @@ class SamplesAnswer:
         data = steps.read(level, 0, count)
         position = int(from_bytes(data)[-len(BLOCK) + AT["position"]]) if count else 0
         self._wanted[rank] = _Wanted(rank, position, total - count * size)
-        return Blocks(size=size, data=data)
+        return Blocks(size=size, data=data, width=WIDTH)
 
     def _zoom(self, rank: Rank, known: RankArchive) -> Blocks:
         """Blocks of the range, or none where its steps can be read one by one."""
@@ -154,7 +163,7 @@ class SamplesAnswer:
                 rest = steps.remainder(one) if end == steps.blocks(one) else []
                 rows = [*steps.rows(one, begin, end), *rest][: self._points]
                 size = steps.size(one)
-                return Blocks(size=size, begin=begin * size, data=packed(rows))
+                return Blocks(size=size, begin=begin * size, data=packed(rows), width=WIDTH)
         raise AssertionError("there is a coarsest one")
 
     def _scan(self, wanted: list[_Wanted]) -> None:
@@ -245,7 +254,7 @@ def _thinned(steps: list[RankStep], points: int) -> Blocks:
     size = -(-len(steps) // points)
     rows = [row_of(step, index + NEWEST) for index, step in enumerate(steps)]
     blocks = (joined(rows[begin : begin + size]) for begin in range(0, len(rows), size))
-    return Blocks(size=size, data=packed(blocks))
+    return Blocks(size=size, data=packed(blocks), width=WIDTH)
 
 
 def _whole_links(archive: Archive, points: int) -> bytes:

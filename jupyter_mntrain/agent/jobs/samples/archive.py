@@ -5,9 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from jupyter_mntrain.agent.jobs.samples.pyramid import Kept, Pyramid
-from jupyter_mntrain.metrics.thinned.blocks import FACTOR, LINK_RULES, Row, link_row, row_of
-from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS, MOST_TRACES
+from jupyter_mntrain.metrics.thinned.blocks import (
+    FACTOR,
+    LINK_RULES,
+    WIDTH,
+    Row,
+    link_row,
+    packed,
+    row_of,
+    single_steps,
+)
+from jupyter_mntrain.metrics.thinned.samples import (
+    BLOCK,
+    MOST_TEXTS,
+    MOST_TRACES,
+    Blocks,
+    EarlierAttempt,
+    RankSamples,
+)
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import private_directory
@@ -34,6 +52,13 @@ MOST_EVALUATIONS = tunables.count("journal.evaluations")
 NEWEST_LINKS = tunables.count("journal.newest_links")
 
 
+EARLIER_BLOCKS = 64
+"""Of each rank, of an attempt that is over."""
+
+MOST_EARLIER = 64
+"""Attempts that are kept: the newest of those that made steps."""
+
+
 class KeptRank(Record, frozen=True):
     """Of a rank, what is not in the files."""
 
@@ -52,11 +77,13 @@ class KeptArchive(Record, frozen=True):
     """Of an attempt, what is not in the files; of all attempts, the line of their losses."""
 
     attempt: int = 0
+    columns: tuple[str, ...] = ()
     ranks: dict[int, KeptRank] = {}
     links: Kept = Kept()
     newest_links: tuple[Row, ...] = ()
     link: LinkSample | None = None
     loss_line: LossLine | None = None
+    earlier: tuple[EarlierAttempt, ...] = ()
 
 
 @dataclass(slots=True)
@@ -113,6 +140,26 @@ class RankArchive:
         self.texts.append(one)
         del self.texts[:-MOST_TEXTS]
 
+    def earlier(self, rank: Rank) -> RankSamples:
+        """What is kept of it once its attempt is over."""
+        steps = self.steps
+        levels = (one for one in steps.levels() if steps.blocks(one) <= EARLIER_BLOCKS)
+        level = next(levels, None)
+        rows = [] if level is None else steps.rows(level, 0, steps.blocks(level))
+        rest: list[RankStep] = []
+        for row, count in steps.rest(-1 if level is None else level):
+            rest += single_steps(row, count, rank)
+        return RankSamples(
+            rank=rank,
+            steps=steps.samples,
+            start=self.start and msgspec.structs.replace(self.start, data=None),
+            evaluations=tuple(self.evaluations),
+            blocks=Blocks(
+                size=1 if level is None else steps.size(level), data=packed(rows), width=WIDTH
+            ),
+            rest=tuple(rest),
+        )
+
     def save(self) -> KeptRank:
         return KeptRank(
             kept=self.steps.save(),
@@ -136,12 +183,15 @@ class Archive:
 
     def __init__(self, directory: Path, kept: KeptArchive | None = None) -> None:
         self._directory = directory
-        kept = kept or KeptArchive()
+        kept = kept or KeptArchive(columns=BLOCK)
+        if kept.columns != BLOCK:
+            raise ValueError("an agent of another version wrote these files")
         self.attempt = kept.attempt
         self.ranks = {Rank(rank): self._rank(rank, one) for rank, one in kept.ranks.items()}
         self.links = self._link_pyramid(kept.links)
         self.newest_links = list(kept.newest_links)
         self.link = kept.link
+        self.earlier = kept.earlier
         self.losses = Losses(kept.loss_line)
         """The newest, with the measurements that hold now."""
 
@@ -184,11 +234,13 @@ class Archive:
         private_directory(self._directory)
         return KeptArchive(
             attempt=self.attempt,
+            columns=BLOCK,
             ranks={rank: one.save() for rank, one in self.ranks.items()},
             links=self.links.save(),
             newest_links=tuple(self.newest_links),
             link=self.link,
             loss_line=self.losses.line,
+            earlier=self.earlier,
         )
 
     def _take_link(self, sample: LinkSample) -> None:
@@ -212,6 +264,9 @@ class Archive:
 
     def _begin(self, attempt: int) -> None:
         self.losses.begin_attempt()
+        told = tuple(one.earlier(rank) for rank, one in self.ranks.items() if one.steps.samples)
+        if told:
+            self.earlier = (*self.earlier, EarlierAttempt(self.attempt, told))[-MOST_EARLIER:]
         for one in self.ranks.values():
             one.steps.remove()
         self.links.remove()

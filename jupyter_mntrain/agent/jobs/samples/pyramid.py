@@ -129,6 +129,18 @@ class Pyramid:
         """What a file will have once its next block is whole, coarse rows first."""
         return [row for rows in reversed(self._pending[: level + 1]) for row in rows]
 
+    def rest(self, level: int) -> list[tuple[Row, int]]:
+        """What is in no block of a file, oldest first, each with how many samples it stands for;
+        of level -1, all samples.
+        """
+        sizes = [FACTOR**one for one in range(len(self._pending))]
+        told = [
+            (row, size)
+            for size, rows in reversed(list(zip(sizes, self._pending, strict=True))[: level + 1])
+            for row in rows
+        ]
+        return told if level >= 0 else [(row, 1) for row in self._pending[0]]
+
     def save(self) -> Kept:
         """Append what is new to the files.
 

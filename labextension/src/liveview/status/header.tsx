@@ -17,6 +17,7 @@ import {
   stateWord
 } from '../../words';
 import type { IJobProps, IViewProps } from '../props';
+import { meanings } from '../../terms';
 import { trans } from '../../trans';
 
 export interface IHeaderProps extends IViewProps {
@@ -139,11 +140,11 @@ function Progress({
         )}
         {isOver && <span>{savedWords(job)}</span>}
         {typeof remaining_s === 'number' && isLive && !isOver && (
-          <span>
+          <span title={meanings()['time left']}>
             {trans.__(
               'done at %1, in %2',
               formats.clock(Date.now() / 1000 + remaining_s),
-              formats.duration(remaining_s)
+              formats.timeLeft(job.numbers)
             )}
           </span>
         )}

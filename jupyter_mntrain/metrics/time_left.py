@@ -1,0 +1,154 @@
+"""Time left: what the steps that are left take, with what recurs between them, and how sure it is.
+
+Evaluations, samples, saves and long steps recur after so many steps: how many of them are still to
+come is counted from where the last ones were, and not taken as a share of the time so far, which
+early in a job is off by one of them more or less.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import sqrt
+from statistics import fmean, pvariance
+
+from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+
+LEAST_STEPS = 3
+"""After those that never count; of fewer nothing can be said of the others."""
+
+KEPT_STEPS = 512
+KEPT_PAUSES = 64
+
+LEAST_CERTAINTY = tunables.ratio("figures.least_certainty")
+
+SIGMAS = 2.0
+"""Standard deviations: of 19 in 20 cases."""
+
+LEAST_MARGIN = 0.01
+"""Of the time left: nothing is surer."""
+
+ONCE = 0.3
+"""How far off an interval may be that was seen once, as a share."""
+
+ROUNDING = 1e-6
+
+KINDS = ("evaluation_s", "sampling_s", "saving_s", "long_s")
+
+
+class TimeLeft(Record, frozen=True):
+    """Seconds that are left, and the range in which they are in 19 of 20 cases."""
+
+    seconds: float
+    low_s: float
+    high_s: float
+
+
+class Recurring:
+    """What a job's steps took, as it is needed for its time left."""
+
+    def __init__(self) -> None:
+        self._steps: deque[float] = deque(maxlen=KEPT_STEPS)
+        """Seconds of the newest single steps that are not long ones, without warm-up."""
+        self._sums: dict[str, float] = dict.fromkeys(KINDS, 0.0)
+        self._usual = [0.0, 0]
+        """Seconds of all steps, and how many, where they were thinned."""
+        self._found: dict[str, deque[tuple[int, float]]] = {
+            kind: deque(maxlen=KEPT_PAUSES) for kind in KINDS
+        }
+        """After which steps each kind was, and how long; of the newest ones."""
+        self._single = 0
+        self._first: int | None = None
+        self._last = 0
+
+    def take(self, row: Mapping[str, float | None], count: int) -> None:
+        """Take a row of one step, or of several."""
+        step, steps_s = int(row["step"] or 0), row["steps_s"] or 0.0
+        if self._first is None:
+            self._first = step - count
+        self._last = step
+        if count > 1:
+            self._usual[0] += steps_s
+            self._usual[1] += count
+            for kind in KINDS:
+                self._sums[kind] += row[kind] or 0.0
+            return
+        self._single += 1
+        for kind in KINDS:
+            if took_s := row[kind] or 0.0:
+                # What stands before a step was after the one before.
+                self._found[kind].append((step if kind == "long_s" else step - 1, took_s))
+        if not row["long_s"] and (self._usual[1] or self._single > WARM_UP_STEPS):
+            self._steps.append(steps_s)
+
+    def time_left(self, step: int, total: int) -> TimeLeft | None:
+        """Seconds until the last step, and what follows it; ``None`` if it cannot be known yet."""
+        left = total - step
+        known = len(self._steps) + int(self._usual[1])
+        if left <= 0 or known < LEAST_STEPS or not self._steps:
+            return None
+        seconds, variance, to_come = 0.0, 0.0, 0.0
+        for kind in KINDS:
+            number, mean_s, spread = self._to_come(kind, step, total)
+            seconds += number * mean_s
+            variance += spread
+            if kind == "long_s":
+                to_come = number
+        usual = max(0.0, left - to_come)
+        seconds += usual * self._usual_s()
+        variance += self._drift(usual) ** 2
+        margin = max(SIGMAS * sqrt(variance), LEAST_MARGIN * seconds)
+        if margin > LEAST_CERTAINTY * seconds:
+            return None
+        return TimeLeft(seconds, seconds - margin, seconds + margin)
+
+    def _usual_s(self) -> float:
+        return fmean(self._newest())
+
+    def _newest(self) -> Sequence[float]:
+        """The newer half of the steps that are kept: a job may have become slower."""
+        kept = list(self._steps)
+        return kept[len(kept) // 2 :] if len(kept) >= 2 * LEAST_STEPS else kept
+
+    def _drift(self, number: float) -> float:
+        """Standard deviation of so many usual steps: as parts of the past differ from each other,
+        so may the future.
+        """
+        kept = list(self._steps)
+        parts = min(8, len(kept) // 2)
+        if parts < 2:
+            return number * (pvariance(kept) ** 0.5 if len(kept) > 1 else 0.5 * kept[0])
+        size = len(kept) // parts
+        means = [fmean(kept[-size * (one + 1) : len(kept) - size * one]) for one in range(parts)]
+        return float(number * sqrt(pvariance(means)) * sqrt(1 / parts + size / max(size, number)))
+
+    def _to_come(self, kind: str, step: int, total: int) -> tuple[float, float, float]:
+        """How many are to come, their mean seconds, and the variance of them all."""
+        found = self._found[kind]
+        since = self._first or 0
+        if not found:
+            made = max(1, self._last - since)
+            if not self._sums[kind]:
+                return 0.0, 0.0, 0.0
+            mean_s = self._sums[kind] / made
+            return float(total - step), mean_s, (0.1 * mean_s * (total - step)) ** 2
+        steps, lengths = [one for one, _ in found], [one for _, one in found]
+        mean_s, wait = fmean(lengths), step - steps[-1]
+        gaps = [after - before for before, after in pairwise(steps)]
+        gaps = [one for one in gaps if one > 0]
+        if gaps:
+            interval, doubt = fmean(gaps), sqrt(pvariance(gaps)) / fmean(gaps)
+        else:
+            # Once only: as far apart as it was from the begin, or farther.
+            interval, doubt = float(max(steps[-1] - since, wait, 1)), ONCE
+        interval = max(interval, 0.5 * wait) if wait > 2 * interval else interval
+        number = float(int((total - steps[-1]) / interval + ROUNDING) - int(wait / interval))
+        number = max(0.0, number)
+        varies = pvariance(lengths) if len(lengths) > 1 else (0.2 * mean_s) ** 2
+        seen = len(lengths)
+        spread = varies * number * (1 + number / seen)
+        spread += (doubt * mean_s * number) ** 2 / max(1, len(gaps))
+        return number, mean_s, spread

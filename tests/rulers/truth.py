@@ -1,0 +1,65 @@
+"""Truth: what a person finds who counts for himself, by code that nothing else uses."""
+
+from __future__ import annotations
+
+from math import isfinite
+from statistics import median
+
+from tests.rulers.plays import RANKS, Done, Played
+
+MINUTE_S = 60.0
+WARM_UP = 2
+
+
+def kept(played: Played) -> list[Done]:
+    """Every step once, as it was made last."""
+    last = {one.step: one for one in played.done}
+    return [last[step] for step in sorted(last)]
+
+
+def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:
+    """Figures by name; ``None`` = nobody can know it; what is missing is not judged."""
+    steps = kept(played)
+    begun_s, ended_s = played.done[0].begun_s, played.done[-1].ended_s
+    each = 1 if played.play.stages[0] == played.play.stages[1] else RANKS
+    tokens = sum(one.tokens for one in steps) / each
+    newest = [one for one in played.done if one.attempt == played.done[-1].attempt][WARM_UP:]
+    recent = [one for one in newest if one.ended_s > ended_s - MINUTE_S] or newest[-1:]
+    found: dict[str, float | None] = {
+        "lost steps": float(len(played.done) - len(steps)),
+        "parts, sum": 1.0,
+    }
+    is_known = isfinite(tokens)
+    whole = tokens / (ended_s - begun_s)
+    found["tokens"] = tokens if is_known else None
+    found["tok/s, whole job"] = whole if is_known else None
+    if is_over:
+        found["tok/s"] = found["tok/s, whole job"]
+        found["step time"] = median(one.ended_s - one.begun_s for one in steps)
+        window = played.done
+        seconds = ended_s - begun_s
+    elif recent:
+        before = played.done[played.done.index(recent[0]) - 1]
+        seconds = ended_s - before.ended_s
+        rate = sum(one.tokens for one in recent) / each / seconds
+        found["tok/s"] = rate if isfinite(rate) else None
+        found |= {f"tok/s, rank {rank}": found["tok/s"] for rank in (0, 1)}
+        found["step time"] = median(one.ended_s - one.begun_s for one in recent)
+        window = recent
+    else:
+        return {}
+    for what in ("evaluation", "saving"):
+        found[what] = sum(one.paused.get(what, 0.0) for one in window)
+    return found
+
+
+def time_left(played: Played) -> float:
+    """Until the job's last step and what follows it, as the play will go on."""
+    play, step = played.play, played.done[-1].step
+    left = 0.0
+    for number in range(step, play.total + 1):
+        turn = play.turn(number)
+        left += turn.evaluation_s + turn.saving_s
+        if number > step:
+            left += turn.seconds
+    return left
