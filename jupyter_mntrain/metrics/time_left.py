@@ -31,7 +31,7 @@ SIGMAS = 2.0
 LEAST_MARGIN = 0.01
 """Of the time left: nothing is surer."""
 
-ONCE = 0.3
+ONCE = 0.24
 """How far off an interval may be that was seen once, as a share."""
 
 ROUNDING = 1e-6
@@ -145,9 +145,11 @@ class Recurring:
             # Once only: as far apart as it was from the begin, or farther.
             interval, doubt = float(max(steps[-1] - since, wait, 1)), ONCE
         interval = max(interval, 0.5 * wait) if wait > 2 * interval else interval
-        number = float(int((total - steps[-1]) / interval + ROUNDING) - int(wait / interval))
+        # A pause that is due after this very step has not been told yet; a long step has.
+        missed = int(wait / interval) if kind == "long_s" else int((wait - ROUNDING) / interval)
+        number = float(int((total - steps[-1]) / interval + ROUNDING) - missed)
         number = max(0.0, number)
-        varies = pvariance(lengths) if len(lengths) > 1 else (0.2 * mean_s) ** 2
+        varies = pvariance(lengths) if len(lengths) > 1 else (0.1 * mean_s) ** 2
         seen = len(lengths)
         spread = varies * number * (1 + number / seen)
         spread += (doubt * mean_s * number) ** 2 / max(1, len(gaps))

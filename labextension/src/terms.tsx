@@ -20,7 +20,7 @@ export function meanings() {
       'seconds per optimizer step, the median of the recent steps, without what stands between two steps'
     ),
     'time left': trans.__(
-      'seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known by half'
+      'seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known to a quarter of itself'
     ),
     throughput: trans.__(
       'tokens per second of the whole job, tok/s: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank’s row: the same tokens over the time that this rank took for them. Padding counts where the script’s own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own'
