@@ -41,6 +41,9 @@ TEXT_CHARACTERS = tunables.count("figures.text_characters")
 
 EVALUATION_COLUMNS = ("time_s", "step", "loss")
 
+PASSING = ("elapsed_s", "remaining_s", "remaining_low_s", "remaining_high_s")
+"""Figures that change while nothing happens."""
+
 FINE_TABLES, LEAST_POINTS = 64, 100
 """Up to so many ranks are told as finely as asked for; more are drawn as a band."""
 
@@ -297,7 +300,8 @@ class SeriesBuilder:
 
 def _is_alike(one: JobSummary, other: JobSummary) -> bool:
     """Whether they differ at most by the time that has passed."""
-    return msgspec.structs.replace(one, elapsed_s=other.elapsed_s) == other
+    passing = {name: getattr(other, name) for name in PASSING}
+    return msgspec.structs.replace(one, **passing) == other
 
 
 def _new(told: Sequence[Written], read: Heard) -> tuple[Sequence[Written], Heard]:

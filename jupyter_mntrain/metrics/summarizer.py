@@ -80,7 +80,7 @@ def summarize(
     rank_summaries = _rank_summaries(view, ranks)
     is_over = view.state in TERMINAL
     figures = _figures(job, link_summaries, peak_flops_per_s, is_over=is_over)
-    left = _time_left(view, job, step, total)
+    left = _time_left(view, job, step, total, now_s)
     facts: dict[str, Any] = {**figures, **_of_view(view)}
     return JobSummary(
         job_id=view.job_id,
@@ -95,6 +95,7 @@ def summarize(
         window=_window(job, is_whole=is_over),
         whole=_window(job, is_whole=True),
         lost_steps=job.lost_steps,
+        counts_padding=_counts_padding(ranks),
         elapsed_s=elapsed_s(view, now_s),
         **facts,
         schedule_bubble=short(schedule_bubble),
@@ -200,11 +201,19 @@ def _figures(
     }
 
 
-def _time_left(view: JobView, job: JobRows, step: int | None, total: int | None) -> TimeLeft | None:
+def _counts_padding(ranks: Ranks) -> bool | None:
+    told = {known.start.counts_padding for known in ranks.values() if known.start}
+    return told.pop() if len(told) == 1 else None
+
+
+def _time_left(
+    view: JobView, job: JobRows, step: int | None, total: int | None, now_s: float
+) -> TimeLeft | None:
     """Nothing before it can be known."""
+    ended_s = job.table.last("time_s")
     if step is None or total is None or view.state != "running" or step >= total:
         return None
-    return job.recurring.time_left(step, total)
+    return job.recurring.time_left(step, total, age_s=now_s - (ended_s or now_s))
 
 
 def _spread_of(times: list[float]) -> Spread | None:

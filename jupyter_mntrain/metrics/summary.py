@@ -70,6 +70,7 @@ class JobNumbers(Record, frozen=True):
             time that ``window`` is of, and with all that was done in it.
         window: the recent steps; of an ended job the same as ``whole``.
         whole: all steps, over all attempts.
+        counts_padding: whether padding is among the tokens; ``None`` = as the script counts them.
         lost_steps: that were made twice, because an attempt went on from an earlier checkpoint.
         mfu: model FLOPs per second of all ranks over the sum of their devices' own peaks.
         bubble: mean share of a step in which ranks run neither forward nor backward.
@@ -112,6 +113,7 @@ class JobNumbers(Record, frozen=True):
     window: Window | None = None
     whole: Window | None = None
     lost_steps: int = 0
+    counts_padding: bool | None = None
     missing: dict[str, str] = {}
 
 

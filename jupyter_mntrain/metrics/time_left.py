@@ -84,8 +84,12 @@ class Recurring:
         if not row["long_s"] and (self._usual[1] or self._single > WARM_UP_STEPS):
             self._steps.append(steps_s)
 
-    def time_left(self, step: int, total: int) -> TimeLeft | None:
-        """Seconds until the last step, and what follows it; ``None`` if it cannot be known yet."""
+    def time_left(self, step: int, total: int, *, age_s: float = 0.0) -> TimeLeft | None:
+        """Seconds until the last step, and what follows it; ``None`` if it cannot be known yet.
+
+        Args:
+            age_s: since the last step ended, by clocks that may differ: it counts for the next one.
+        """
         left = total - step
         known = len(self._steps) + int(self._usual[1])
         if left <= 0 or known < LEAST_STEPS or not self._steps:
@@ -100,6 +104,7 @@ class Recurring:
         usual = max(0.0, left - to_come)
         seconds += usual * self._usual_s()
         variance += self._drift(usual) ** 2
+        seconds -= min(max(0.0, age_s), self._usual_s() if usual else 0.0)
         margin = max(SIGMAS * sqrt(variance), LEAST_MARGIN * seconds)
         if margin > LEAST_CERTAINTY * seconds:
             return None

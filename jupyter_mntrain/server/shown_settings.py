@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jupyter_mntrain.metrics.ranking import Ranking
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.changes.settings import Origin
 
@@ -28,7 +29,8 @@ class DifferingSetting(Record, frozen=True):
 
 
 class JobComparison(Record, frozen=True):
-    """What differs between the settings of jobs, and the names of the others."""
+    """What differs between the settings of jobs, the names of the others, and who is fastest."""
 
     differing: tuple[DifferingSetting, ...]
     same: tuple[str, ...]
+    ranking: Ranking

@@ -371,6 +371,7 @@ class Trainer:
             flops_per_token=self.flops_per_token,
             **recipe_fields(self.recipe),
             data=ready.data if rank == 0 else None,
+            counts_padding=False,
             saves=self.checkpoints.directory is not None,
             resumed_step=self.first_step or None,
             neighbors=self.pipeline.neighbors(),

@@ -9,7 +9,7 @@ export const ABSENT = 'n/a';
 const LONGEST = 1e15;
 
 const NARROW = '\u202f';
-const NBSP = '\u00a0';
+export const NBSP = '\u00a0';
 
 /** A number that may be unknown: `null`, or NaN in tables of numbers. */
 export type Maybe = number | null | undefined;

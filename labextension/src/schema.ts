@@ -277,6 +277,8 @@ export interface Everything {
   JobComparison?: JobComparison;
   DifferingSetting?: DifferingSetting;
   ShownSetting?: ShownSetting;
+  Ranking?: Ranking;
+  RankedJob?: RankedJob;
   JobLog?: JobLog;
   LogLine?: LogLine;
   JobSettings?: JobSettings;
@@ -1290,6 +1292,7 @@ export interface ChangedValue {
  *             time that ``window`` is of, and with all that was done in it.
  *         window: the recent steps; of an ended job the same as ``whole``.
  *         whole: all steps, over all attempts.
+ *         counts_padding: whether padding is among the tokens; ``None`` = as the script counts them.
  *         lost_steps: that were made twice, because an attempt went on from an earlier checkpoint.
  *         mfu: model FLOPs per second of all ranks over the sum of their devices' own peaks.
  *         bubble: mean share of a step in which ranks run neither forward nor backward.
@@ -1335,6 +1338,7 @@ export interface JobNumbers {
   window?: Window | null;
   whole?: Window | null;
   lost_steps?: number;
+  counts_padding?: boolean | null;
   missing?: {
     [k: string]: string;
   };
@@ -1630,6 +1634,7 @@ export interface JobSummary {
   window?: Window | null;
   whole?: Window | null;
   lost_steps?: number;
+  counts_padding?: boolean | null;
   missing?: {
     [k: string]: string;
   };
@@ -2362,7 +2367,7 @@ export interface Invite {
   expires_in_s?: number;
 }
 /**
- * What differs between the settings of jobs, and the names of the others.
+ * What differs between the settings of jobs, the names of the others, and who is fastest.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "JobComparison".
@@ -2370,6 +2375,7 @@ export interface Invite {
 export interface JobComparison {
   differing: DifferingSetting[];
   same: string[];
+  ranking: Ranking;
 }
 /**
  * A setting that is not the same in all compared jobs; ``None`` = a job that has none.
@@ -2391,6 +2397,28 @@ export interface ShownSetting {
   name: string;
   value: string;
   origin: "--set" | "auto" | "default" | "option" | "panel" | "recipe";
+}
+/**
+ * Jobs by :data:`FIGURE`, the fastest first; empty with ``refused``, which says why.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "Ranking".
+ */
+export interface Ranking {
+  figure?: string;
+  jobs?: RankedJob[];
+  refused?: string | null;
+}
+/**
+ * A job and its throughput over all of it; ``times`` is the fastest one's over this one's.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "RankedJob".
+ */
+export interface RankedJob {
+  job_id: string;
+  tokens_per_s: number;
+  times: number;
 }
 /**
  * The last lines of a log; ``is_cut`` if there were more than ``tail``.

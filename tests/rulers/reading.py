@@ -89,9 +89,9 @@ def read_all(agent: Agent, played: Played, *, is_over: bool) -> dict[str, Figure
     entry = json.loads(msgspec.json.encode(job_entry(view, numbers=summary.numbers)))
     return {
         "--json": _of_json(json.loads(msgspec.json.encode(summary))),
-        "status": _of_text(_printed(status_view(summary, view, now_s=played.now_s))),
+        "status": of_text(_printed(status_view(summary, view, now_s=played.now_s))),
         "page": _of_json(entry["numbers"]),
-        "compare": _of_text(_printed(figure_table([summary, summary]))),
+        "compare": of_text(_printed(figure_table([summary, summary]))),
         "page, arriving now": _of_json(json.loads(msgspec.json.encode(late.summary.numbers))),
         "page's rows": _of_rows(late),
     }
@@ -131,7 +131,7 @@ def _number(text: str) -> float | None:
     return float(match[1].replace(",", "")) * scale.get(match[2] or "", 1.0)
 
 
-def _of_text(text: str) -> Figures:
+def of_text(text: str) -> Figures:
     """Figures of a printed job; of several, of the first."""
     lines = [line.replace("\u00a0", " ").replace("\u202f", " ") for line in text.splitlines()]
     found: Figures = {}

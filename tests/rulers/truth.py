@@ -12,9 +12,15 @@ WARM_UP = 2
 
 
 def kept(played: Played) -> list[Done]:
-    """Every step once, as it was made last."""
-    last = {one.step: one for one in played.done}
-    return [last[step] for step in sorted(last)]
+    """Every step once: those of an attempt before the first one of any later attempt."""
+    begins: dict[int, int] = {}
+    for one in played.done:
+        begins.setdefault(one.attempt, one.step)
+    return [
+        one
+        for one in played.done
+        if all(later <= one.attempt or begin > one.step for later, begin in begins.items())
+    ]
 
 
 def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from jupyter_mntrain.metrics.ranking import Ranking, rank_jobs
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import JobSpec
@@ -23,10 +24,13 @@ class Comparable(Protocol):
 
 
 class ComparedJobs(Record, frozen=True):
-    """Jobs beside each other. ``summaries`` and each setting's values are in their order."""
+    """Jobs beside each other. ``summaries`` and each setting's values are in their order;
+    ``ranking`` is by one figure, or says why there is none.
+    """
 
     summaries: tuple[JobSummary, ...]
     settings: SettingsComparison
+    ranking: Ranking
 
 
 def compare_jobs(jobs: Sequence[Comparable]) -> ComparedJobs:
@@ -36,4 +40,6 @@ def compare_jobs(jobs: Sequence[Comparable]) -> ComparedJobs:
         NodeError: no node that has one of the jobs answers.
     """
     settings = compare_settings([compared_settings(job.spec()) for job in jobs])
-    return ComparedJobs(tuple(job.summary() for job in jobs), settings)
+    summaries = tuple(job.summary() for job in jobs)
+    ranking = rank_jobs({one.job_id: one for one in summaries})
+    return ComparedJobs(summaries, settings, ranking)

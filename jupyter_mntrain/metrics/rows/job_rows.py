@@ -36,6 +36,9 @@ OF_ALL_RANKS = ("tokens", "made", "tokens_per_s", "flops", "flops_per_s", "idle_
 SILENT_AFTER_STEPS = 3
 """A rank that has written nothing when another has done these writes nothing at all."""
 
+UNTOLD = 0.25
+"""Of a step: if more than this is between two steps, something else was done."""
+
 USUAL_STEPS, USUAL_EVERY = 64, 8
 """Steps that a long one is compared with, and after how many their median is taken again."""
 
@@ -183,10 +186,12 @@ class JobRows:
                 gap_s = begun_s - reading.carried.pop("until_s")
                 reading.carried["restart_s"] = max(0.0, gap_s)
         elif time_s > reading.ended_s:
-            # Ranks wait for each other, so the longest step is the job's; but who waits for a rank
-            # that evaluates, or trains apart from it, does not make the step longer.
+            # From one end of all ranks to the next: the longest step of any rank is more, where one
+            # waits for another that evaluates, or they train apart; it is less only by what nobody
+            # has told of.
             wall_s = time_s - reading.ended_s
-            steps_s = min(steps_s, max(0.0, wall_s - paused_s))
+            within_s = max(0.0, wall_s - paused_s)
+            steps_s = within_s if within_s <= (1 + UNTOLD) * steps_s else steps_s
         reading.ended_s = max(time_s, reading.ended_s or time_s)
         row["data_s"] = min(row["data_s"] or 0.0, steps_s)
         return row | {"steps_s": steps_s, "wall_s": wall_s}

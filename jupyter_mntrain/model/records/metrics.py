@@ -55,6 +55,8 @@ class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     ``None`` = gradients are summed in every step."""
     data: DataPreview | None = None
     """What it trains on; of rank 0."""
+    counts_padding: bool | None = None
+    """Whether padding is among the tokens that it reports; ``None`` = the script counts."""
 
 
 class RankStep(Record, frozen=True, tag_field="kind", tag="step"):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.text.secrets import shown, shown_words
 from jupyter_mntrain.recipe.changes.settings import Setting, settings_of_job
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
+
+DIGEST = 12
+"""Characters of a SHA-256 that tell two contents apart."""
 
 NAME = "launch.name"
 """What a job is called is not what it does."""
@@ -31,7 +37,8 @@ class SettingsComparison(Record, frozen=True):
 
 
 def compared_settings(spec: JobSpec) -> tuple[Setting, ...]:
-    """Settings of a job, and where it ran: ``launch.nodes``, in node-rank order.
+    """Settings of a job, where it ran (``launch.nodes``, in node-rank order), and what it ran:
+    program, variables and contents of files.
 
     Raises:
         RecipeError: its recipe is not valid.
@@ -41,7 +48,26 @@ def compared_settings(spec: JobSpec) -> tuple[Setting, ...]:
         for one in spec.participants
     )
     nodes = Setting(name="launch.nodes", value=", ".join(places), origin="option")
-    return (*settings_of_job(spec), nodes)
+    return (*settings_of_job(spec), nodes, *_launched(spec))
+
+
+def _launched(spec: JobSpec) -> Iterator[Setting]:
+    """What no recipe says: a script's arguments, variables, and files by what is in them."""
+    if overrides_of(spec) is None:
+        words = " ".join(shown_words(spec.entry))
+        yield Setting(name="launch.program", value=words, origin="option")
+    for name, value in shown(spec.environment, spec.from_environment).items():
+        yield Setting(name=f"launch.env.{name}", value=value, origin="option")
+    files = {name: text for name, text in spec.files.items() if name != RECIPE_FILE}
+    for name, text in sorted(files.items()):
+        yield Setting(name=f"launch.files.{name}", value=_digest(text), origin="option")
+    for name in ("project", "workdir"):
+        if (value := getattr(spec, name)) is not None:
+            yield Setting(name=f"launch.{name}", value=value[:DIGEST], origin="option")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST]
 
 
 def compare_settings(jobs: Sequence[Sequence[Setting]]) -> SettingsComparison:

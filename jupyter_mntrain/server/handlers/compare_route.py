@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jupyter_mntrain.http.json_handler import refusal
+from jupyter_mntrain.metrics.ranking import rank_jobs
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.recipe.changes.comparison import compare_settings, compared_settings
 from jupyter_mntrain.server.handlers.base import allowed
@@ -23,10 +24,11 @@ class CompareResource(OneJobResource):
                 f"{len(wanted)} jobs cannot be compared",
                 f"name {LEAST} to {MOST} with job=",
             )
-        settings = []
+        settings, numbers = [], {}
         for text in wanted:
             updates, entry = await self.entry(text)
             job = updates.clusters.known_job(entry.job_id)
+            numbers[entry.job_id] = entry.numbers
             settings.append(compared_settings(await self.work(job.spec)))
         found = compare_settings(settings)
         differing = (
@@ -38,4 +40,5 @@ class CompareResource(OneJobResource):
             )
             for one in found.differing
         )
-        self.answer(JobComparison(differing=tuple(differing), same=found.same))
+        ranking = rank_jobs(numbers)
+        self.answer(JobComparison(tuple(differing), found.same, ranking))

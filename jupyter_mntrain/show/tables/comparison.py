@@ -8,6 +8,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
+from jupyter_mntrain.metrics.ranking import ALIKE, Ranking, whole_rate
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.recipe.changes.comparison import DifferentSetting
@@ -15,6 +16,7 @@ from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.job import headline
+from jupyter_mntrain.show.tables.plans.plan import times
 from jupyter_mntrain.show.tables.ranks.rank_table import state_text
 from jupyter_mntrain.show.tables.settings import setting_words
 
@@ -69,9 +71,21 @@ def figure_table(jobs: Sequence[JobSummary]) -> RenderableType:
         ("state", [state_text(job.state) for job in jobs]),
         ("step", [Text(formats.count(job.step)) for job in jobs]),
         *((label, [found.get(label, absent) for found in figures]) for label in labels),
+        ("tok/s, all", [Text(formats.rate(whole_rate(job))) for job in jobs]),
         ("ran", [Text(formats.duration(job.elapsed_s)) for job in jobs]),
     ]
     return BesideEachOther("job", [job.job_id for job in jobs], rows)
+
+
+def ranking_line(ranking: Ranking) -> Text:
+    """Which job is the fastest, and by which figure; or why that cannot be told."""
+    if ranking.refused is not None:
+        return Text(f"Not ranked by {ranking.figure}: {ranking.refused}.", "yellow")
+    first, *others = ranking.jobs
+    if all(one.times <= 1 + ALIKE for one in others):
+        return Text(f"By {ranking.figure} they are alike, within {formats.percent(ALIKE, 0)}.")
+    told = ", ".join(f"{times(one.times)} as fast as {one.job_id}" for one in others)
+    return Text(f"By {ranking.figure} {first.job_id} is the fastest: {told}.")
 
 
 def difference_table(settings: Sequence[DifferentSetting], jobs: Sequence[str]) -> RenderableType:

@@ -112,6 +112,8 @@ class LoopRecorder:
             return
         self._waited_s = self._waited_s or time.perf_counter() - self._last
         length = self._meter.add(batch)
+        if length is not None:
+            self._facts.setdefault("counts_padding", True)
         if length is not None and self._flops_per_token is not None:
             self._facts.setdefault("flops_per_token", self._flops_per_token(length))
         if not self._is_started:

@@ -11,7 +11,12 @@ from rich.console import Group
 from jupyter_mntrain.cluster.history.comparison import compare_jobs
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.show.tables.comparison import difference_table, figure_table, same_line
+from jupyter_mntrain.show.tables.comparison import (
+    difference_table,
+    figure_table,
+    ranking_line,
+    same_line,
+)
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, named_job
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -40,6 +45,7 @@ class CompareVerb(Verb):
         settings = compared.settings
         shown = Group(
             figure_table(compared.summaries),
+            ranking_line(compared.ranking),
             "",
             difference_table(settings.differing, [job.id for job in jobs]),
             same_line(settings.same),
@@ -48,5 +54,6 @@ class CompareVerb(Verb):
             "jobs": [msgspec.to_builtins(one) for one in compared.summaries],
             "differing": msgspec.to_builtins(settings.differing),
             "same": list(settings.same),
+            "ranking": msgspec.to_builtins(compared.ranking),
         }
         return Outcome(shown, data)

@@ -20,6 +20,7 @@ import { turned } from '../runs/grid';
 import type { IRun } from '../runs/run';
 import type { IClusterModel } from '../tokens';
 import { trans } from '../trans';
+import { rankingWords } from './ranking';
 import { comparedCharts, type ILettered } from './charts';
 import { Comparison } from './controller';
 import { Differences } from './differences';
@@ -107,6 +108,7 @@ export function CompareView(props: { comparison: Comparison }): JSX.Element {
           />
         </>
       )}
+      {differences && <p>{rankingWords(differences.ranking, runs)}</p>}
       {differences && (
         <Differences
           differences={differences}

@@ -6,8 +6,13 @@ import msgspec
 
 from jupyter_mntrain.cluster import JobHistory
 from jupyter_mntrain.cluster.history.comparison import compare_jobs
+from jupyter_mntrain.metrics.ranking import Ranking, rank_jobs
+from jupyter_mntrain.metrics.summary import JobSummary, Window
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.show.tables.comparison import ranking_line
 from tests.standin.job_handle import StandInJob
 from tests.standin.training import Sample, sample_job
+from tests.wording import says
 
 
 def job(steps: int, priority: int) -> StandInJob:
@@ -28,3 +33,38 @@ def test_figures_and_values_are_in_the_order_of_the_jobs():
     (differing,) = compared.settings.differing
     assert differing.name == "launch.priority"
     assert [one and one.value for one in differing.values] == [7, 0]
+
+
+def told(job_id: str, rate: float | None, *, counts_padding: bool | None = None) -> JobSummary:
+    whole = Window(10.0, 5, rate and 10 * rate, rate)
+    return JobSummary(
+        job_id=JobId(job_id),
+        name="x",
+        state="succeeded",
+        step=5,
+        tokens_per_s=9 * (rate or 0),
+        whole=whole,
+        counts_padding=counts_padding,
+        missing={} if rate else {"tokens_per_s": "no tokens"},
+    )
+
+
+def ranked(*jobs: JobSummary) -> Ranking:
+    return rank_jobs({one.job_id: one for one in jobs})
+
+
+def test_jobs_are_ranked_by_all_that_they_counted_over_all_of_their_time() -> None:
+    ranking = ranked(told("a", 100.0), told("b", 560.0), told("c", 280.0))
+    assert [(one.job_id, one.times) for one in ranking.jobs] == [("b", 1.0), ("c", 2.0), ("a", 5.6)]
+    said = ranking_line(ranking).plain
+    assert says("By tok/s over the whole job b is the fastest: 2.0", said)
+    alike = ranking_line(ranked(told("a", 100.0), told("b", 101.0))).plain
+    assert says("they are alike", alike)
+
+
+def test_what_is_not_comparable_is_not_ranked_and_says_why() -> None:
+    padded = ranked(told("a", 1.0, counts_padding=True), told("b", 2.0, counts_padding=False))
+    assert padded.jobs == ()
+    assert says("tokens are not counted alike", ranking_line(padded).plain)
+    for rate, why in ((None, "b has no tok/s: no tokens"), (0.0, "all steps of b report 0 tokens")):
+        assert says(why, ranking_line(ranked(told("a", 1.0), told("b", rate))).plain)

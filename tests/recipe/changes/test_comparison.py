@@ -49,3 +49,25 @@ def test_other_nodes_are_a_difference() -> None:
     ]
     (nodes,) = compare_settings([compared_settings(one) for one in both]).differing
     assert [one and one.value for one in nodes.values] == ["wopr:2, muthur:1:eno1", "wopr:2"]
+
+
+def test_scripts_differ_by_arguments_variables_and_what_is_in_their_files() -> None:
+    def spec(words: str, variables: dict[str, str], text: str) -> JobSpec:
+        return JobSpec(
+            entry=("train.py", *words.split()),
+            participants=(),
+            environment=variables,
+            files={"train.py": text},
+        )
+
+    one = spec("--lr 1", {"KIND": "lengths", "API_KEY": "k" * 40}, "a")
+    other = spec("--lr 2", {"KIND": "tokens", "API_KEY": "k" * 40}, "b")
+    found = compare_settings([compared_settings(one), compared_settings(other)])
+    differing = {setting.name: setting.values for setting in found.differing}
+    assert set(differing) == {"launch.program", "launch.env.KIND", "launch.files.train.py"}
+    assert [value.value for value in differing["launch.program"] if value] == [
+        "train.py --lr 1",
+        "train.py --lr 2",
+    ]
+    assert "launch.env.API_KEY" in found.same
+    assert "kkkk" not in str(compared_settings(one))
