@@ -14,16 +14,13 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from jupyter_mntrain.command_line.needed_packages import needed_packages
 
 PROGRAM = "mntrain"
 
 with needed_packages(PROGRAM):
-    import msgspec
-    from rich.text import Text
-
     from jupyter_mntrain.command_line.error_output import (
         print_defect,
         print_error,
@@ -31,13 +28,11 @@ with needed_packages(PROGRAM):
     )
     from jupyter_mntrain.command_line.parser import HelpWanted
     from jupyter_mntrain.command_line.systems import check_driver_system
-    from jupyter_mntrain.model import tunables
     from jupyter_mntrain.model.errors import MntrainError
-    from jupyter_mntrain.model.text.foreign import escaped_json
-    from jupyter_mntrain.show.terminal import TerminalScreen, make_console
-    from jupyter_mntrain.verbs.command import parse
-    from jupyter_mntrain.verbs.context import Clusters, Context, connect
-    from jupyter_mntrain.verbs.run import run
+    from jupyter_mntrain.model.text.foreign import escaped_json, shown
+    from jupyter_mntrain.verbs.command import Command, parse
+
+if TYPE_CHECKING:
     from jupyter_mntrain.verbs.verb import Outcome
 
 INTERRUPTED = 130
@@ -95,33 +90,51 @@ def _ended_by(*numbers: signal.Signals) -> Iterator[None]:
 
 
 def _verb(words: Sequence[str]) -> int:
-    clusters = Clusters(connect)
     try:
         check_driver_system()
-        tunables.check()
-        command = parse(words, program=PROGRAM)
-        screen = TerminalScreen(make_console(), PROGRAM)
-        context = Context(clusters=clusters, screen=screen, program=PROGRAM)
-        return _print(run(command, context), wants_json=command.args.json)
+        return _run(parse(words, program=PROGRAM))
     except HelpWanted as help_wanted:
-        make_console().print(str(help_wanted), soft_wrap=True)
+        sys.stdout.write(f"{shown(str(help_wanted))}\n")
         return 0
     except MntrainError as error:
         return print_error(error, words, _say_error)
+
+
+def _run(command: Command) -> int:
+    # Not above: help and the version do without.
+    from jupyter_mntrain.model import tunables
+    from jupyter_mntrain.show.terminal import TerminalScreen, make_console
+    from jupyter_mntrain.verbs.context import Clusters, Context, connect
+    from jupyter_mntrain.verbs.run import run
+
+    tunables.check()
+    clusters = Clusters(connect)
+    try:
+        screen = TerminalScreen(make_console(), PROGRAM)
+        context = Context(clusters=clusters, screen=screen, program=PROGRAM)
+        return _print(run(command, context), wants_json=command.args.json)
     finally:
         clusters.close()
 
 
 def _say_error(text: str) -> None:
+    from rich.text import Text
+
+    from jupyter_mntrain.show.terminal import make_console
+
     line = Text.assemble((f"{PROGRAM}: ", "red"), text)
     make_console(stderr=True).print(line, soft_wrap=True)
 
 
 def _print(outcome: Outcome, *, wants_json: bool) -> int:
     if wants_json:
+        import msgspec
+
         text = msgspec.json.format(msgspec.json.encode(outcome.data), indent=2).decode()
         sys.stdout.write(escaped_json(text) + "\n")
     elif outcome.renderable:
+        from jupyter_mntrain.show.terminal import make_console
+
         # Soft: commands and log lines are to be copied, never folded.
         make_console().print(outcome.renderable, soft_wrap=True)
     sys.stdout.flush()

@@ -5,22 +5,14 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
-from typing import Self
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Self
 
 from jupyter_mntrain.cluster.admission.membership import ClusterMembership
 from jupyter_mntrain.cluster.agents.address import parse_address
 from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, MdnsDiscovery
-from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark
-from jupyter_mntrain.cluster.examination.deep_step import ClusterTrial
-from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
-from jupyter_mntrain.cluster.files.checkpoints import Checkpoints
-from jupyter_mntrain.cluster.files.large_files import ClusterFiles
-from jupyter_mntrain.cluster.history.usage import ClusterUsage
-from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launching_cluster import LaunchingCluster
-from jupyter_mntrain.cluster.launch.measure import measure_participants
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.job_search import JobSearch
@@ -34,9 +26,16 @@ from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.plan.networks.measuring import MEASURING, Measuring
-from jupyter_mntrain.plan.software.versions import unacknowledged
-from jupyter_mntrain.recipe.stored import with_settings
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark
+    from jupyter_mntrain.cluster.examination.deep_step import ClusterTrial
+    from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
+    from jupyter_mntrain.cluster.files.checkpoints import Checkpoints
+    from jupyter_mntrain.cluster.files.large_files import ClusterFiles
+    from jupyter_mntrain.cluster.history.usage import ClusterUsage
+    from jupyter_mntrain.cluster.job import Job
+    from jupyter_mntrain.plan.networks.measuring import Measuring
 
 
 class Cluster(LaunchingCluster):
@@ -89,13 +88,39 @@ class Cluster(LaunchingCluster):
         self._jobs = JobSearch(self._driver, clock)
         self.discovery = ClusterDiscovery(self._driver, self._peers)
         self.membership = ClusterMembership(self._driver)
-        self.usage = ClusterUsage(self._driver, self._search, clock)
-        self.doctor = ClusterDoctor(self._driver, self._search, clock)
-        self.trial = ClusterTrial(self._driver, self._search, clock)
-        self.benchmark = ClusterBenchmark(self._driver, self._search, clock)
-        self.files = ClusterFiles(self._driver, self._search, clock)
         # Also at interpreter exit, while threads still run.
         self._closer = weakref.finalize(self, self._driver.close)
+
+    # Each is imported on first use: a list of nodes or jobs does without.
+    @cached_property
+    def usage(self) -> ClusterUsage:
+        from jupyter_mntrain.cluster.history.usage import ClusterUsage
+
+        return ClusterUsage(self._driver, self._search, self._clock)
+
+    @cached_property
+    def doctor(self) -> ClusterDoctor:
+        from jupyter_mntrain.cluster.examination.doctor import ClusterDoctor
+
+        return ClusterDoctor(self._driver, self._search, self._clock)
+
+    @cached_property
+    def trial(self) -> ClusterTrial:
+        from jupyter_mntrain.cluster.examination.deep_step import ClusterTrial
+
+        return ClusterTrial(self._driver, self._search, self._clock)
+
+    @cached_property
+    def benchmark(self) -> ClusterBenchmark:
+        from jupyter_mntrain.cluster.examination.benchmark import ClusterBenchmark
+
+        return ClusterBenchmark(self._driver, self._search, self._clock)
+
+    @cached_property
+    def files(self) -> ClusterFiles:
+        from jupyter_mntrain.cluster.files.large_files import ClusterFiles
+
+        return ClusterFiles(self._driver, self._search, self._clock)
 
     def __enter__(self) -> Self:
         return self
@@ -179,6 +204,9 @@ class Cluster(LaunchingCluster):
             SpecError: no steps are left, or a setting does not fit the checkpoint.
             NodeError, JobNotFoundError: as for :meth:`launch` and :meth:`job`.
         """
+        from jupyter_mntrain.plan.software.versions import unacknowledged
+        from jupyter_mntrain.recipe.stored import with_settings
+
         job = self.job(job_id, progress=progress)
         spec = with_settings(spec or unacknowledged(job.spec()), settings)
         spec = with_settings(spec, [] if steps is None else [f"train.steps={steps}"])
@@ -194,6 +222,8 @@ class Cluster(LaunchingCluster):
         Raises:
             JobNotFoundError, SpecError: as for :meth:`job`.
         """
+        from jupyter_mntrain.cluster.files.checkpoints import Checkpoints
+
         return Checkpoints(self, self.job(job_id, progress=progress))
 
     def jobs(
@@ -219,6 +249,8 @@ class Cluster(LaunchingCluster):
 
     def known_job(self, job_id: JobId) -> Job:
         """A job by its full id, without a check that any node knows it."""
+        from jupyter_mntrain.cluster.job import Job
+
         return Job(self._driver, job_id)
 
     def job(self, job_id: str, *, progress: Progress = SILENT) -> Job:
@@ -228,13 +260,15 @@ class Cluster(LaunchingCluster):
             JobNotFoundError: no reachable node knows it.
             SpecError: several jobs begin like this.
         """
+        from jupyter_mntrain.cluster.job import Job
+
         progress.report(f"looking for job {job_id}", 0, None)
         return Job(self._driver, self._jobs.find(job_id))
 
     def measure(
         self,
         participants: Sequence[Participant] | None = None,
-        how: Measuring = MEASURING,
+        how: Measuring | None = None,
         *,
         progress: Progress = SILENT,
         on_skipped: Callable[[RefusedError], object] = bool,
@@ -243,15 +277,19 @@ class Cluster(LaunchingCluster):
 
         Args:
             participants: nodes and interfaces; default: all nodes, and all that they share.
+            how: which links, and for how long; default: all that are due.
             on_skipped: receives why a network could not be measured, if another one could.
 
         Raises:
             SpecError, NodeError, RefusedError: as for :meth:`launch`; or a job is in the way.
         """
+        from jupyter_mntrain.cluster.launch.measure import measure_participants
+        from jupyter_mntrain.plan.networks.measuring import MEASURING
+
         if participants is None:
             self._settle((), progress)
             participants = [Participant(node=info.node_id) for info in self._search.usable()]
         work = measure_participants(
-            self._driver.launcher(), participants, how, progress, on_skipped
+            self._driver.launcher(), participants, how or MEASURING, progress, on_skipped
         )
         return self._driver.loop.run(work)

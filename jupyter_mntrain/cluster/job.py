@@ -6,20 +6,13 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from jupyter_mntrain.cluster.handle.changeable_job import ChangeableJob
 from jupyter_mntrain.cluster.handle.guard import guarded
-from jupyter_mntrain.cluster.history.comparison import ComparedJobs, compare_jobs
 from jupyter_mntrain.cluster.history.follower import JournalFollower
 from jupyter_mntrain.cluster.history.placements import placements_with
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
-from jupyter_mntrain.cluster.launch.resume import (
-    ResumePlan,
-    change_checkpoints,
-    checkpoints_of_job,
-    plan_resume,
-)
-from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer, offer_resume
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.history import JobHistory
@@ -37,6 +30,11 @@ from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
 from jupyter_mntrain.model.records.node import MachineDescription
 from jupyter_mntrain.model.records.stall import RankStack
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.history.comparison import ComparedJobs
+    from jupyter_mntrain.cluster.launch.resume import ResumePlan
+    from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer
 
 
 class Job(ChangeableJob):
@@ -149,6 +147,8 @@ class Job(ChangeableJob):
         jobs = (self, *others)
         for job in jobs:
             job.catch_up(timeout_s)
+        from jupyter_mntrain.cluster.history.comparison import compare_jobs
+
         return compare_jobs(jobs)
 
     def zoom(self, begin: int, end: int, points: int = POINTS, *, by: Axis = "step") -> JobSeries:
@@ -265,16 +265,22 @@ class Job(ChangeableJob):
 
     def checkpoints(self) -> RunCheckpoints:
         """The checkpoints of its run, as the nodes that answer have them."""
+        from jupyter_mntrain.cluster.launch.resume import checkpoints_of_job
+
         return self._driver.loop.run(checkpoints_of_job(self._driver.live, self.view()))
 
     def plan_resume(
         self, spec: JobSpec | None = None, *, begin: int | str | None = None
     ) -> ResumePlan:
         """What :meth:`Cluster.resume` would start; raises the same errors, and starts nothing."""
+        from jupyter_mntrain.cluster.launch.resume import plan_resume
+
         return self._driver.loop.run(plan_resume(self._driver.live, self.id, spec, begin))
 
     def resume_offer(self) -> ResumeOffer:
         """What :meth:`Cluster.resume` would go on from, or what is in the way. Starts nothing."""
+        from jupyter_mntrain.cluster.launch.resume_offer import offer_resume
+
         return self._driver.loop.run(offer_resume(self._driver.live, self.id))
 
     def change_checkpoint(self, step: int, action: CheckpointAction) -> RunCheckpoints:
@@ -286,6 +292,8 @@ class Job(ChangeableJob):
         self._driver.refuse_read_only()
         live = self._driver.live
         change = CheckpointChange(step=step, action=action)
+        from jupyter_mntrain.cluster.launch.resume import change_checkpoints
+
         return self._driver.loop.run(change_checkpoints(live, self.view(), change))
 
     def kill(self, *, progress: Progress = SILENT) -> JobView:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import socket
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from jupyter_mntrain.cluster.discovery.discovery import Discovery
-from jupyter_mntrain.cluster.examination.tried_ways import TriedWays
-from jupyter_mntrain.cluster.history.follower import JournalFollower
-from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.loop import ClosedError, LoopThread
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
@@ -21,6 +20,11 @@ from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import FoundBy
 from jupyter_mntrain.model.whereabouts import user_name
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.examination.tried_ways import TriedWays
+    from jupyter_mntrain.cluster.history.follower import JournalFollower
+    from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 
 
 @dataclass(eq=False)
@@ -46,8 +50,14 @@ class DriverSession:
         self.loop = LoopThread(f"mntrain-{self.cluster}")
         self.live = ClusterView(self.cluster, self.discovery, self.clock, self.on_seen)
         self.grace = GracePeriod(self.live, self.clock)
-        self.ways = TriedWays(self.clock)
         self.loop.run(self.live.start(self.addresses, self.seen))
+
+    # What launches, examines and follows is imported on first use: a list of nodes does without.
+    @cached_property
+    def ways(self) -> TriedWays:
+        from jupyter_mntrain.cluster.examination.tried_ways import TriedWays
+
+        return TriedWays(self.clock)
 
     def launcher(self, submitted_by: str = "") -> AgentLauncher:
         """What acts on jobs and links.
@@ -55,6 +65,8 @@ class DriverSession:
         Raises:
             RefusedError: this driver is read-only.
         """
+        from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
+
         self.refuse_read_only()
         by = submitted_by or f"{user_name()}@{socket.gethostname()}"
         return AgentLauncher(self.live, clock=self.clock, submitted_by=by, ways=self.ways)
@@ -85,6 +97,8 @@ class DriverSession:
 
     async def follow(self, job_id: JobId) -> JournalFollower:
         """Follow the job's journals. Runs in the loop."""
+        from jupyter_mntrain.cluster.history.follower import JournalFollower
+
         follower = self._followers.get(job_id)
         if follower is None:
             follower = JournalFollower(

@@ -7,8 +7,6 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from jupyter_mntrain.command_line.needed_packages import BAD_INPUT, blamed_package, say_blamed
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import escaped_json, shown
@@ -32,6 +30,8 @@ def print_error(error: MntrainError, words: Sequence[str], say: Callable[[str], 
     options = words[: words.index("--")] if "--" in words else words
     trace = _trace(error) if "--traceback" in options else ""
     if "--json" in options:
+        import msgspec
+
         problem = error.problem
         problem = msgspec.structs.replace(problem, detail=trace or problem.detail)
         text = msgspec.json.format(msgspec.json.encode(problem), indent=2).decode()

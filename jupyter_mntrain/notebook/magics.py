@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
     from jupyter_mntrain.show.screen import Screen
 
-_VERBS_OF_CELLS = "|".join(name for name, verb in TABLE.items() if not verb.terminal_only)
-_COMMAND = re.compile(rf"(?<![%\w-])mntrain (?=(?:{_VERBS_OF_CELLS})\b)")
+_COMMAND = re.compile(rf"(?<![%\w-])mntrain (?=({'|'.join(TABLE)})\b)")
 WANTS_TRACEBACK = re.compile(r"(^|\s)--traceback(\s|$)")
 
 
@@ -124,7 +123,11 @@ def _for_cells(text: str) -> str:
 
     Problems are often made where nobody knows who will read them, maybe on another machine.
     """
-    return _COMMAND.sub(f"{PROGRAM} ", text)
+
+    def command(found: re.Match[str]) -> str:
+        return found[0] if TABLE[found[1]].terminal_only else f"{PROGRAM} "
+
+    return _COMMAND.sub(command, text)
 
 
 def _job_error(outcome: Outcome) -> MntrainError:

@@ -6,6 +6,7 @@ import shlex
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.command_line.parser import (
@@ -16,14 +17,14 @@ from jupyter_mntrain.command_line.parser import (
     menu_parser,
     output_options,
 )
-from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.text.foreign import is_unicode
-from jupyter_mntrain.verbs.launching.other_launchers import refuse_other_launcher
-from jupyter_mntrain.verbs.table import TABLE
-from jupyter_mntrain.verbs.verb import Verb
+from jupyter_mntrain.verbs.table import TABLE, VERBS
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.verbs.verb import Verb
 
 
-class Command(Record, frozen=True):
+class Command(NamedTuple):
     """A verb and its parsed arguments.
 
     Args:
@@ -71,9 +72,9 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
     if args.choice is None:
         raise HelpWanted(top.format_help())
     if args.choice == "launch":
-        refuse_other_launcher(args.rest, arguments, program)
+        _refuse_other_launcher(args.rest, arguments, program)
     elif args.choice not in TABLE:
-        refuse_other_launcher([args.choice, *args.rest], arguments, program)
+        _refuse_other_launcher([args.choice, *args.rest], arguments, program)
     verb = TABLE[check_choice(args.choice, TABLE, "mntrain", "verb")]
     if verb.terminal_only and program.startswith("%"):
         raise bad_command(verb.terminal_only, fix=f"in a terminal there: mntrain {verb.usage}")
@@ -93,7 +94,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
 
 def top_parser(program: str) -> Parser:
     """The parser of the common options and the verb's name; the other words go to the verb."""
-    listed = {name: verb.help for name, verb in TABLE.items()}
+    listed = {name: one.help for name, one in VERBS.items()}
     description = "Train one model across several machines, and watch it."
     parser = menu_parser(program, description, listed, "verb")
     parser.flag("--version", help="show the version of mntrain")
@@ -121,6 +122,12 @@ def verb_parser(verb: Verb, program: str, words: Sequence[str] = ()) -> Parser:
         _cluster_options(parser)
     output_options(parser)
     return parser
+
+
+def _refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], program: str) -> None:
+    from jupyter_mntrain.verbs.launching.other_launchers import refuse_other_launcher
+
+    refuse_other_launcher(words, arguments, program)
 
 
 def _cluster_options(parser: Parser) -> None:

@@ -18,8 +18,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class ConfigVerb(Verb):
-    name = "config"
-    help = "list timeouts, intervals and limits, and where each was set"
     uses_cluster = False
 
     def add_arguments(self, parser: Parser) -> None:

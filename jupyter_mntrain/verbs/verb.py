@@ -43,7 +43,9 @@ class Verb(ABC):
 
     name: str
     help: str
-    """One line, without a full stop."""
+    """One line, without a full stop. Those of a verb are in the table of verbs, as ``name`` is;
+    its actions have their own."""
+
     takes_cell: ClassVar[bool] = False
     """Whether ``%%mntrain VERB`` with a cell below it makes sense."""
 

@@ -50,7 +50,7 @@ WITHOUT_POSIX = """
 import sys
 for name in ("fcntl", "grp", "pwd", "resource", "termios"):
     sys.modules[name] = None
-import jupyter_mntrain.cli
+import jupyter_mntrain.cli, jupyter_mntrain.show.terminal
 sys.platform = "win32"
 sys.exit(jupyter_mntrain.cli.main(["nodes"]))
 """

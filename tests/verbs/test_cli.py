@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 import jupyter_mntrain
-import jupyter_mntrain.cli as cli
 from jupyter_mntrain.agent.membership.state import Settings, keep
 from jupyter_mntrain.cli import main
 from jupyter_mntrain.model.errors import TrustError
@@ -30,7 +29,7 @@ from tests.wording import says
 def run(cluster, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r.toml").write_text('[model]\npreset = "llama-tiny"\n')
-    monkeypatch.setattr(cli, "connect", lambda name, addresses: cluster)
+    monkeypatch.setattr("jupyter_mntrain.verbs.context.connect", lambda name, addresses: cluster)
 
     def run(*words: str):
         code = main(list(words))
@@ -234,7 +233,7 @@ def test_a_signal_ends_what_must_not_outlive_the_program(run, monkeypatch, numbe
             ended.append(number)
             raise
 
-    monkeypatch.setattr(cli, "run", verb)
+    monkeypatch.setattr("jupyter_mntrain.verbs.run.run", verb)
     before = signal.getsignal(number)
     assert run("nodes")[0] == 128 + number
     assert ended == [number]
@@ -244,7 +243,10 @@ def test_a_signal_ends_what_must_not_outlive_the_program(run, monkeypatch, numbe
 def test_what_nohup_ignores_ends_nothing(run, monkeypatch):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        monkeypatch.setattr(cli, "run", lambda *_: os.kill(os.getpid(), signal.SIGHUP) or Outcome())
+        monkeypatch.setattr(
+            "jupyter_mntrain.verbs.run.run",
+            lambda *_: os.kill(os.getpid(), signal.SIGHUP) or Outcome(),
+        )
         assert run("nodes")[0] == 0
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -162,7 +162,9 @@ def terminal(
     def run(words: list[str], cluster: Any) -> tuple[str, str]:
         is_real = words[0] in REAL_CLUSTER
         in_memory = lambda name, addresses: cluster  # noqa: E731
-        monkeypatch.setattr(cli, "connect", connect if is_real else in_memory)
+        monkeypatch.setattr(
+            "jupyter_mntrain.verbs.context.connect", connect if is_real else in_memory
+        )
         typed = iter(("Hi", WORDS, "/exit"))
         monkeypatch.setattr("builtins.input", lambda _: next(typed))
         with suppress(SystemExit):

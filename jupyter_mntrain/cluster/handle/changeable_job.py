@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from jupyter_mntrain.cluster.handle.answering_job import AnsweringJob
-from jupyter_mntrain.cluster.launch.running_settings import (
-    SettingsChanged,
-    ask_to_change,
-    outcome_of,
-)
 from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.errors import SpecError, bad_argument, error_of
 from jupyter_mntrain.model.lifecycle.running_changes import MOST_SETTINGS, changes_of
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
 from jupyter_mntrain.model.records.origin import RunningChange
-from jupyter_mntrain.recipe.changes.settings import Setting, settings_of_job
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
+    from jupyter_mntrain.recipe.changes.settings import Setting
 
 WAITING = "waiting for the ranks to take it"
 
@@ -32,6 +31,8 @@ class ChangeableJob(AnsweringJob):
         Raises:
             NodeError: none of them answers.
         """
+        from jupyter_mntrain.recipe.changes.settings import settings_of_job
+
         return settings_of_job(self.spec(), self.view().run)
 
     def spec(self) -> JobSpec:
@@ -63,6 +64,8 @@ class ChangeableJob(AnsweringJob):
                 this driver is read-only.
             NodeError: the head does not answer.
         """
+        from jupyter_mntrain.cluster.launch.running_settings import ask_to_change, outcome_of
+
         given = _checked(settings)
         launcher, live, view = self._driver.launcher(), self._driver.live, self.view()
         asking = ask_to_change(live, view, given, launcher.submitted_by)

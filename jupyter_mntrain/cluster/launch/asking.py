@@ -8,15 +8,11 @@ from typing import Any, TypeVar
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.cluster.view.node_search import refuse_unusable
 from jupyter_mntrain.launch.gang_start import all_or_error
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
-from jupyter_mntrain.model.errors import NodeError
-from jupyter_mntrain.model.failure.kind_groups import TAKEN
-from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo, Workplace
-from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.arrange import find_participants
 
 A = TypeVar("A")
@@ -89,15 +85,3 @@ def _clients(live: ClusterView, participants: Sequence[Participant]) -> list[Age
         refuse_unusable(by_id[node.node_id])
     client_at = live.desk.client
     return [client_at(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
-
-
-def refuse_unusable(view: NodeView) -> None:
-    """Refuse a node that is lost, cannot be talked to, or whose id two machines claim; and one that
-    a scheduler has taken back, of which only the records are left.
-    """
-    is_refused = view.liveness == "connecting" and view.problem is not None
-    is_taken = view.problem is not None and view.problem.kind in TAKEN
-    if view.is_conflict or view.liveness == "lost" or is_refused or is_taken:
-        problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
-        fix = problem.fix or "start it again, or omit it"
-        raise NodeError(problem.cause, kind=problem.kind, fix=fix, node=view.name)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
-from jupyter_mntrain.cluster.job import Job
-from jupyter_mntrain.cluster.launch.asking import refuse_unusable
-from jupyter_mntrain.cluster.launch.begin import BeginPlan, plan_beginning
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.cluster.view.node_search import NodeSearch
-from jupyter_mntrain.launch import NodeCommand
-from jupyter_mntrain.launch.driver_values import with_values
+from jupyter_mntrain.cluster.view.node_search import NodeSearch, refuse_unusable
 from jupyter_mntrain.launch.progress import SILENT, Progress
-from jupyter_mntrain.launch.project.stage import StagedProject, with_project
-from jupyter_mntrain.model.api import PortStatus
-from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import new_job_id
-from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.records.node import FoundWorkplace
-from jupyter_mntrain.plan.members import choose_participants, parse_members
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.job import Job
+    from jupyter_mntrain.cluster.launch.begin import BeginPlan
+    from jupyter_mntrain.launch import NodeCommand
+    from jupyter_mntrain.launch.project.stage import StagedProject
+    from jupyter_mntrain.model.api import PortStatus
+    from jupyter_mntrain.model.failure.problem import Problem
+    from jupyter_mntrain.model.records.job import JobSpec, Participant
+    from jupyter_mntrain.model.records.node import FoundWorkplace
 
 
 class LaunchingCluster:
@@ -47,6 +46,8 @@ class LaunchingCluster:
             SpecError: a member is malformed, or its node is unknown or has too few idle GPUs.
             NodeError: its node does not answer.
         """
+        from jupyter_mntrain.plan.members import choose_participants, parse_members
+
         wanted = parse_members(members)
         names = {member.node for member in wanted}
         self._settle([member.node for member in wanted], progress)
@@ -89,6 +90,8 @@ class LaunchingCluster:
             RecipeError: the hub has no such model, or the trainer cannot use it.
             RefusedError: the hub does not answer, or refuses.
         """
+        from jupyter_mntrain.cluster.files.hub_models import with_hub_commit
+
         return self._driver.loop.run(with_hub_commit(spec, progress, on_note))
 
     def dry_run(self, spec: JobSpec, *, progress: Progress = SILENT) -> tuple[NodeCommand, ...]:
@@ -100,6 +103,8 @@ class LaunchingCluster:
         Raises:
             SpecError, NodeError, RecipeError, RefusedError: as for :meth:`launch`.
         """
+        from jupyter_mntrain.launch.driver_values import with_values
+
         self._settle([one.node for one in spec.participants], progress)
         spec = self.with_hub_commit(with_values(spec, os.environ), progress=progress)
         return self._driver.loop.run(self._driver.launcher().render(spec))
@@ -136,6 +141,10 @@ class LaunchingCluster:
             RefusedError: a GPU, interface or port that a participant needs is not available, or
                 the doctor found what would end the job, or have it hang.
         """
+        from jupyter_mntrain.cluster.job import Job
+        from jupyter_mntrain.launch.driver_values import with_values
+        from jupyter_mntrain.launch.project.stage import with_project
+
         spec = with_values(spec, os.environ)
         self._settle([one.node for one in spec.participants], progress)
         spec = self.plan_launch(spec, begin).spec if begin else spec
@@ -148,6 +157,8 @@ class LaunchingCluster:
 
     def plan_launch(self, spec: JobSpec, begin: str) -> BeginPlan:
         """What :meth:`launch` would begin with; raises the same errors, and starts nothing."""
+        from jupyter_mntrain.cluster.launch.begin import plan_beginning
+
         self._settle([one.node for one in spec.participants], SILENT)
         return self._driver.loop.run(plan_beginning(self._driver.live, spec, begin))
 

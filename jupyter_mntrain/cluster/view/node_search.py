@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.launch.asking import refuse_unusable
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.grace_period import GracePeriod
 from jupyter_mntrain.launch.progress import Progress
-from jupyter_mntrain.model.errors import not_answered
+from jupyter_mntrain.model.errors import NodeError, not_answered
+from jupyter_mntrain.model.failure.kind_groups import TAKEN
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.model.records.node_view import awaited_words
+from jupyter_mntrain.model.records.node_view import NodeView, awaited_words
 from jupyter_mntrain.plan.lookup import find_node
 
 
@@ -108,3 +110,15 @@ class NodeSearch:
                 awaited_words(meant or awaited, self._clock.time()),
                 nobody if missing and not meant else "",
             )
+
+
+def refuse_unusable(view: NodeView) -> None:
+    """Refuse a node that is lost, cannot be talked to, or whose id two machines claim; and one that
+    a scheduler has taken back, of which only the records are left.
+    """
+    is_refused = view.liveness == "connecting" and view.problem is not None
+    is_taken = view.problem is not None and view.problem.kind in TAKEN
+    if view.is_conflict or view.liveness == "lost" or is_refused or is_taken:
+        problem = view.problem or Problem(kind=Kind.SILENT, cause="does not answer")
+        fix = problem.fix or "start it again, or omit it"
+        raise NodeError(problem.cause, kind=problem.kind, fix=fix, node=view.name)

@@ -30,9 +30,6 @@ WHAT = ("delete", "pin", "unpin", "copy", "export")
 
 
 class CheckpointsVerb(Verb):
-    name = "checkpoints"
-    help = "list what a run has saved; delete, pin, copy or export one"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         for action, text in ACTIONS:

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 
 class KillVerb(Verb):
-    name = "kill"
-    help = "end a job on all nodes immediately, or kill one of its ranks"
-
     def add_arguments(self, parser: Parser) -> None:
         running_job_argument(parser)
         parser.option(

@@ -12,9 +12,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class NoteVerb(Verb):
-    name = "note"
-    help = "keep a note with a job"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
         parser.argument("text", metavar="TEXT", help='the note; "" = none')

@@ -12,9 +12,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class RenameVerb(Verb):
-    name = "rename"
-    help = "give a job another name"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
         parser.argument("text", metavar="NAME", help='the new name; "" = the first one again')

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 
 class RmVerb(Verb):
-    name = "rm"
-    help = "delete ended jobs; first say what that frees, and what stays"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "jobs", nargs="+", metavar="JOB", completes="job", help="ids, or the starts of them"

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 
 class SaveVerb(Verb):
-    name = "save"
-    help = "save a checkpoint after the current step; the job continues"
-
     def add_arguments(self, parser: Parser) -> None:
         running_job_argument(parser)
 

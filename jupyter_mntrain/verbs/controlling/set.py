@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 
 class SetVerb(Verb):
-    name = "set"
-    help = "change settings of a running job: steps, learning rate, intervals"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "job", metavar="JOB", completes="running-job", help="its id or the start of it"

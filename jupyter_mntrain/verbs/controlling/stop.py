@@ -24,9 +24,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class StopVerb(Verb):
-    name = "stop"
-    help = "end a job on all nodes; ranks get time to finish"
-
     def add_arguments(self, parser: Parser) -> None:
         running_job_argument(parser)
         parser.option(

@@ -35,8 +35,6 @@ FOUND = 1
 
 
 class DryRunVerb(Verb):
-    name = "dry-run"
-    help = "show the exact command and environment of each node; start none"
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:

@@ -25,9 +25,6 @@ ALL_MAY_READ = 0o666
 
 
 class ExportVerb(Verb):
-    name = "export"
-    help = "write a job to a file, with recipe, script, nodes and options"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.argument(

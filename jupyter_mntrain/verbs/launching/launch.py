@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
 
 class LaunchVerb(Verb):
-    name = "launch"
-    help = "start a recipe, script or exported job on all nodes or none"
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:

@@ -33,8 +33,6 @@ PREDICTED = "predicted"
 
 
 class PlanVerb(Verb):
-    name = "plan"
-    help = "predict a step of a recipe on the nodes; start none"
     takes_cell = True
 
     def add_arguments(self, parser: Parser) -> None:

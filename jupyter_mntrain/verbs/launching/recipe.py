@@ -59,8 +59,6 @@ class ShowRecipe(Verb):
 
 
 class RecipeVerb(VerbGroup):
-    name = "recipe"
-    help = "look at a recipe before it runs"
     uses_cluster = False
     actions = {"show": ShowRecipe()}
 

@@ -20,8 +20,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class RecipesVerb(Verb):
-    name = "recipes"
-    help = "list the built-in recipes, with purpose and GPU memory"
     uses_cluster = False
 
     def add_arguments(self, parser: Parser) -> None:

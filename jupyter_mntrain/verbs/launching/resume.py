@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 
 class ResumeVerb(Verb):
-    name = "resume"
-    help = "go on where a run ended, on the same or other nodes"
     takes_arguments = True
 
     def add_arguments(self, parser: Parser) -> None:

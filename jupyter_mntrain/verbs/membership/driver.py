@@ -11,6 +11,7 @@ from jupyter_mntrain.verbs.verb import VerbGroup
 
 class InviteDriver(InviteVerb):
     takes_read_only = True
+    name = "invite"
     help = "print a token that lets another machine join as a driver"
     role = "driver"
     joins = "mntrain driver join"
@@ -21,13 +22,12 @@ class InviteDriver(InviteVerb):
 
 
 class RevokeDriver(RevokeVerb):
+    name = "revoke"
     help = "revoke the certificate of a driver"
     role = "driver"
 
 
 class DriverVerb(VerbGroup):
-    name = "driver"
-    help = "manage drivers of jobs: invite, join, revoke, backup, restore"
     actions = {
         verb.name: verb
         for verb in (

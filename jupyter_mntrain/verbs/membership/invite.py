@@ -26,8 +26,6 @@ LOOK_EVERY_S = tunables.seconds("verbs.joined_interval_s")
 
 
 class InviteVerb(Verb):
-    name = "invite"
-    help = "print a token with which a machine joins the cluster as a node"
     role: ClassVar[Role] = "node"
     joins: ClassVar[str] = "mntrain agent join --service"
     where: ClassVar[str] = "Run this on the machine that will be a node:"

@@ -13,9 +13,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class MembersVerb(Verb):
-    name = "members"
-    help = "list members of the cluster and when their certificates expire"
-
     def run(self, context: Context, args: Namespace) -> Outcome:
         from jupyter_mntrain.trust.certificates import load_certificate
 

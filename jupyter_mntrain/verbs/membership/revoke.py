@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 
 class RevokeVerb(Verb):
-    name = "revoke"
-    help = "revoke the certificate of a node or driver"
     role: Role | None = None
     """Which members it revokes; ``None`` = all."""
 

@@ -54,9 +54,6 @@ ON_GPUS: Final = ("model.preset=llama-160m", "data.sequence_length=1024")
 
 
 class AcceptVerb(Verb):
-    name = "accept"
-    help = "train, measure and break jobs on the nodes, and judge that"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "members",

@@ -13,9 +13,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class AddVerb(Verb):
-    name = "add"
-    help = "add a node that multicast does not reach; it is remembered"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("address", metavar="HOST[:PORT]", help="address of its agent")
 

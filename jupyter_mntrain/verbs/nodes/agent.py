@@ -43,8 +43,6 @@ class AgentAction(Verb):
 
 
 class AgentVerb(VerbGroup):
-    name = "agent"
-    help = "run this machine as a node: join, run, drain, lend, leave"
     uses_cluster = False
     terminal_only = "an agent runs on its own on each node, not inside a notebook"
     usage = "agent join"

@@ -27,9 +27,6 @@ SMALLEST_BYTES, MOST_BYTES = 1 << 10, 1 << 33
 
 
 class BenchVerb(Verb):
-    name = "bench"
-    help = "time all-reduce, all-gather and messages, as training sends them"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "nodes",

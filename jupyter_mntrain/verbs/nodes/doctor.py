@@ -38,8 +38,6 @@ _OF_JOB = ("wanted", "module", "member", "head", "port", "env", "workdir", "proj
 
 
 class DoctorVerb(Verb):
-    name = "doctor"
-    help = "look for what keeps nodes or a launch from training"
     shows_cluster = True
     takes_cell = True
 

@@ -13,9 +13,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class ForgetVerb(Verb):
-    name = "forget"
-    help = "forget a node that was added, or silent ones"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "address",

@@ -21,9 +21,6 @@ SHORTEST_S = 10
 
 
 class HistoryVerb(Verb):
-    name = "history"
-    help = "show what a node did, with and without jobs"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("node", metavar="NODE", completes="node", help="its name or id")
         parser.option(

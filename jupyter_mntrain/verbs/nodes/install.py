@@ -28,9 +28,6 @@ def common_options(parser: Parser) -> None:
 
 
 class InstallVerb(Verb):
-    name = "install"
-    help = "make machines nodes through ssh"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "hosts",

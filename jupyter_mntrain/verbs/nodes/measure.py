@@ -35,9 +35,6 @@ SEVERAL_STREAMS = (
 
 
 class MeasureVerb(Verb):
-    name = "measure"
-    help = "measure every link in both directions, and what CPUs and GPUs do"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.repeatable(
             "--member",

@@ -12,8 +12,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class NodesVerb(Verb):
-    name = "nodes"
-    help = "list the nodes with state, GPUs, interfaces and versions"
     shows_cluster = True
 
     def add_arguments(self, parser: Parser) -> None:

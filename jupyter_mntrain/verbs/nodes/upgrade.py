@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
 
 class UpgradeVerb(Verb):
-    name = "upgrade"
-    help = "give nodes this machine's versions through ssh"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "hosts",

@@ -14,8 +14,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class OpenPanelVerb(Verb):
-    name = "panel"
-    help = "choose nodes, GPUs and networks by clicking, and launch"
     takes_arguments = True
 
     def add_arguments(self, parser: Parser) -> None:

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 
 class AttachVerb(Verb):
-    name = "attach"
-    help = "show a job live with its history, or why it still waits for nodes"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.flag("--wait", help="return once the job has ended")

@@ -23,9 +23,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class CompareVerb(Verb):
-    name = "compare"
-    help = "show jobs beside each other: figures, and settings that differ"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "jobs", nargs="+", metavar="JOB", completes="job", help="ids, or the starts of them"

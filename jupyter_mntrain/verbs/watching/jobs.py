@@ -17,8 +17,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class JobsVerb(Verb):
-    name = "jobs"
-    help = "list running jobs and the newest ended ones"
     shows_cluster = True
 
     def add_arguments(self, parser: Parser) -> None:

@@ -30,9 +30,6 @@ MOST_LINES = 1_000_000
 
 
 class LogsVerb(Verb):
-    name = "logs"
-    help = "show or write down what the ranks print, in order of time"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.option("--rank", "-r", type=RANK, metavar="RANK", help="only this rank")

@@ -21,9 +21,6 @@ THEMES = ("auto", "light", "dark")
 
 
 class PlotVerb(Verb):
-    name = "plot"
-    help = "draw the current picture of a job"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.option(

@@ -36,9 +36,6 @@ LOG_LINES = tunables.count("verbs.report_log_lines")
 
 
 class ReportVerb(Verb):
-    name = "report"
-    help = "write logs, records and evidence of a job into one file"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.option(

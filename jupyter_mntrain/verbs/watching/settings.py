@@ -14,9 +14,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class SettingsVerb(Verb):
-    name = "settings"
-    help = "list the settings of a job, and where each came from"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         changed_flag(parser)

@@ -19,9 +19,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class StacksVerb(Verb):
-    name = "stacks"
-    help = "show every rank's current stack, for jobs that hang"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.option("--rank", type=RANK, metavar="RANK", help="only this rank, with all threads")

@@ -13,9 +13,6 @@ from jupyter_mntrain.verbs.watching.following import status_outcome
 
 
 class StatusVerb(Verb):
-    name = "status"
-    help = "show one job: cause of a failure, numbers per rank and link"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.flag("--ranks", help="a row for each rank and link, also of a large job")

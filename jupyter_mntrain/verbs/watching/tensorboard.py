@@ -32,9 +32,6 @@ PORT = 6006
 
 
 class TensorBoardVerb(Verb):
-    name = "tensorboard"
-    help = "show jobs in TensorBoard"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "jobs",

@@ -49,9 +49,6 @@ class Titled(NamedTuple):
 
 
 class TraceVerb(Verb):
-    name = "trace"
-    help = "draw a recorded step of a job beside the predicted one"
-
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
         parser.option(

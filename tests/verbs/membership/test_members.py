@@ -168,7 +168,7 @@ def test_it_stays_until_who_was_admitted_has_its_certificate(run, identity, monk
         else:
             identity.authorized().note_joined(*admitted[0])
 
-    monkeypatch.setattr("jupyter_mntrain.cli.Context", partial(Context, sleep=meanwhile))
+    monkeypatch.setattr("jupyter_mntrain.verbs.context.Context", partial(Context, sleep=meanwhile))
     code, out, _ = run("invite")
     assert code == 0
     assert "wopr joined" in out

@@ -37,9 +37,6 @@ PROMPT = "> "
 
 
 class ChatVerb(Verb):
-    name = "chat"
-    help = "talk with a job's newest checkpoint or a model's directory"
-
     def add_arguments(self, parser: Parser) -> None:
         add_model_arguments(parser)
         parser.flag("--completion", help="continue each line as it is, without a chat template")

@@ -33,9 +33,6 @@ READ_WITHIN_S = tunables.seconds("verbs.generate_read_timeout_s")
 
 
 class GenerateVerb(Verb):
-    name = "generate"
-    help = "continue a text with a job's newest checkpoint, also in mid-run"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("job", metavar="JOB", completes="job", help="its id or the start of it")
         parser.argument("prompt", metavar="TEXT", help="the prompt, in quotes")

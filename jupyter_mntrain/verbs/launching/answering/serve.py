@@ -30,9 +30,6 @@ WHAT = "serve"
 
 
 class ServeVerb(Verb):
-    name = "serve"
-    help = "serve a job's newest checkpoint, or a model, to OpenAI clients"
-
     def add_arguments(self, parser: Parser) -> None:
         add_model_arguments(parser)
         parser.option(

@@ -14,9 +14,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class DuVerb(Verb):
-    name = "du"
-    help = "list what large things lie on nodes, with size and last use"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "nodes", nargs="*", metavar="NODE", completes="node", help="only these (default: all)"

@@ -16,9 +16,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class GcVerb(Verb):
-    name = "gc"
-    help = "delete from nodes what no job uses; first say what that would be"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "names",

@@ -18,9 +18,6 @@ from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class PullVerb(Verb):
-    name = "pull"
-    help = "fetch a model or data set from a node to this machine"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument("what", metavar="NODE:ROOT:NAME", help="like node1:models:llama")
         parser.argument(

@@ -21,9 +21,6 @@ FAILED = 1
 
 
 class PushVerb(Verb):
-    name = "push"
-    help = "bring a model or data set to nodes, which pass it on"
-
     def add_arguments(self, parser: Parser) -> None:
         parser.argument(
             "path",

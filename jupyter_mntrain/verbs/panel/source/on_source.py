@@ -89,7 +89,7 @@ def launch_args(context: Context, words: Sequence[str]) -> Namespace:
         SpecError: one cannot be meant.
     """
     verb = LaunchVerb()
-    parser = Parser(f"{context.program} {verb.name}")
+    parser = Parser(f"{context.program} launch")
     verb.add_arguments(parser)
     verb.add_chosen_arguments(parser, words)
     own = Namespace(cluster=None, agent=None, allocation=None)

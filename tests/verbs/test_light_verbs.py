@@ -1,0 +1,111 @@
+"""Light verbs: which of our modules a command imports that only lists or helps. Not timed:
+``benchmarks/import_time.py`` is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib import metadata
+
+import pytest
+
+ROOM = "jupyter_mntrain"
+PROGRAM = """
+import contextlib, io, json, sys
+from jupyter_mntrain.cli import main
+with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    main(sys.argv[1:])
+if sys.argv[1] == "status":
+    import jupyter_mntrain.cluster.job  # there is no cluster here that could have one
+print(json.dumps(sorted(sys.modules)))
+"""
+OF_HELP = {"cli", "command_line", "model.errors", "model.failure", "model.text", "verbs.command"}
+OF_HELP |= {"model.lazy", "verbs.table"}
+OF_LISTS = OF_HELP | {
+    "cluster.admission",
+    "cluster.agents",
+    "cluster.cluster",
+    "cluster.default",
+    "cluster.discovery",
+    "cluster.launch.launching_cluster",
+    "cluster.loop",
+    "cluster.session",
+    "cluster.view",
+    "http",
+    "launch.checkpoints.places",
+    "launch.progress",
+    "launch.retry",
+    "launch.torchrun",
+    "metrics.node_history",
+    "metrics.thinned.samples",
+    "model",
+    "plan.lookup",
+    "recipe.parts.results",
+    "show",
+    "sources.allocation_book",
+    "sources.reaching",
+    "sources.registry",
+    "telemetry.interfaces",
+    "telemetry.kernel_files",
+    "trust",
+    "verbs.context",
+    "verbs.find",
+    "verbs.launching.allocations.remembered",
+    "verbs.run",
+    "verbs.verb",
+}
+OF_STATUS = OF_LISTS | {
+    "cluster.handle",
+    "cluster.history",
+    "cluster.job",
+    "cluster.launch.chat",
+    "cluster.launch.record_changes",
+    "metrics",
+    "plan.link_capacities",
+    "plan.networks.outdated",
+    "plan.spec_check",
+    "sources.awaited_launch",
+    "sources.waiting_process",
+    "telemetry.formulas",
+    "verbs.controlling.ending",
+    "verbs.launching.allocations",
+    "verbs.watching.following",
+    "verbs.watching.status",
+}
+MAY_IMPORT = {
+    "--version": OF_HELP,
+    "--help": OF_HELP,
+    "jobs": OF_LISTS | {"verbs.watching.jobs"},
+    "nodes": OF_LISTS | {"plan.agent_hosts", "plan.software.versions", "verbs.nodes.nodes"},
+    "status": OF_STATUS,
+}
+
+
+def imported(word: str) -> list[str]:
+    command = [sys.executable, "-c", PROGRAM, word]
+    return list(json.loads(subprocess.run(command, capture_output=True, check=True).stdout))
+
+
+def is_of(name: str, modules: set[str]) -> bool:
+    """Whether a module is one of them, below one, or only a package above one."""
+    return any(
+        name == one or name.startswith(f"{one}.") or one.startswith(f"{name}.") for one in modules
+    )
+
+
+@pytest.mark.parametrize("word", MAY_IMPORT)
+def test_a_light_verb_imports_no_more_of_ours_than_it_needs(word: str) -> None:
+    ours = [one.partition(".")[2] for one in imported(word) if one.startswith(f"{ROOM}.")]
+    too_many = [one for one in ours if not is_of(one, MAY_IMPORT[word])]
+    assert not too_many, f"mntrain {word} imports them, too: import them where they are needed"
+
+
+@pytest.mark.parametrize("word", ["--version", "--help"])
+def test_help_needs_no_other_package(word: str) -> None:
+    required = metadata.requires("jupyter-mntrain") or []
+    names = {re.split(r"[^A-Za-z0-9._-]", one)[0].replace("-", "_") for one in required}
+    assert "msgspec" in names
+    assert not names & set(imported(word))
