@@ -13,6 +13,7 @@ import { Drag } from '@lumino/dragdrop';
 
 import { LOAD } from '../cells';
 import { JOB_MIME } from '../liveview/bundle';
+import { problemText } from '../problem';
 import type { IClusterModel } from '../tokens';
 import { trans } from '../trans';
 import { request } from './commands/context';
@@ -91,18 +92,24 @@ async function tellLacking(
       content.activeCell?.model.sharedModel.setSource(line);
     }
   };
-  const words = found.version
-    ? trans.__(
-        'The kernel %1 has jupyter_mntrain %2, the Jupyter server %3. Fix: install the same version in both.',
-        kernel,
-        found.version,
-        ours
-      )
-    : trans.__(
-        'The kernel %1 does not have jupyter_mntrain, so this cell cannot run in it. Fix: install it there, or choose another kernel.',
-        kernel
-      );
-  Notification.warning(words, {
+  const problem = found.version
+    ? {
+        cause: trans.__(
+          'The kernel %1 has jupyter_mntrain %2, the Jupyter server %3',
+          kernel,
+          found.version,
+          ours
+        ),
+        fix: trans.__('install the same version in both')
+      }
+    : {
+        cause: trans.__(
+          'The kernel %1 does not have jupyter_mntrain, so this cell cannot run in it',
+          kernel
+        ),
+        fix: trans.__('install it there, or choose another kernel')
+      };
+  Notification.warning(problemText(problem), {
     autoClose: false,
     actions: [
       {
