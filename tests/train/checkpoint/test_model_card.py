@@ -48,7 +48,7 @@ def test_a_card_has_the_base_model_data_figures_and_settings() -> None:
         "| loss of the last step | 1.2500 |",
         "| evaluation loss, step 60 | 1.7500 |",
         "| best evaluation loss, step 30 | 1.5000 |",
-        "| tokens per second | 1,024 on 2 ranks |",
+        "| tokens per second | 154 on 2 ranks |",
     ):
         assert says(row, card.text)
     assert "from a.jsonl: 8 documents, 4,000 tokens" in card.text
