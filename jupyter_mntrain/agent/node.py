@@ -25,6 +25,7 @@ from jupyter_mntrain.agent.machine.links.turn import MeasureTurn
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
 from jupyter_mntrain.agent.membership.addresses import LOOPBACK, AddressSettings, real_addresses
+from jupyter_mntrain.agent.membership.listening import NEAR_PORTS
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
 from jupyter_mntrain.agent.membership.state_directory import StateDirectory
@@ -51,8 +52,6 @@ from jupyter_mntrain.plan.placement import kept_address
 from jupyter_mntrain.trust.audit import Audit
 
 log = logging.getLogger("mntrain.agent")
-
-NEAR_PORTS = tunables.count("launch.ports_tried")
 
 
 @dataclass

@@ -21,6 +21,7 @@ RESULT = TrainResult(
     losses=(3.0, 2.0, 1.25),
     gradient_norms=(1.0, 1.0, 1.0),
     step_s=(9.0, 0.5, 0.5),
+    tokens_per_s=154.2,
     evaluations={0: 3.5, 30: 1.5, 40: float("nan"), 60: 1.75},
 )
 FIGURES = RESULT.figures(60, ("100.0% from /home/me/a.jsonl: 8 documents, 4,000 tokens",))
