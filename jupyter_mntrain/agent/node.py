@@ -29,7 +29,6 @@ from jupyter_mntrain.agent.membership.listening import NEAR_PORTS
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.agent.membership.owner.word import OWNER, OwnersWord
 from jupyter_mntrain.agent.membership.state_directory import StateDirectory
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LAST_PORT,
     PROTOCOL,
