@@ -85,7 +85,8 @@ def _refuse_apart(file: Path, given: Mapping[str, Any]) -> None:
     for merge in merges:
         parts = merge.split(" ") if isinstance(merge, str) else merge
         if not (isinstance(parts, list) and parts and str(parts[-1]).startswith(prefix)):
-            raise unreadable(file, f"its continuing_subword_prefix is not in the merge {merge}")
+            why = f"its continuing_subword_prefix is not in the merge {merge}"
+            raise unreadable(file, why)
 
 
 def _refuse_torn(

@@ -192,11 +192,13 @@ def config_in(directory: Path, place: object = None) -> Any:
         raise unreadable(file, error, place, fix=fix) from error
     fields = config.to_dict()
     if (wrong := wrong_count(normal(fields))) is not None:
-        raise unreadable(file, f"{wrong} is no count", place)
+        why = f"{wrong} is no count"
+        raise unreadable(file, why, place)
     for name, share in fields.items():
         is_share = name.endswith(("dropout", "pdrop")) and isinstance(share, int | float)
         if is_share and not 0 <= share <= 1:
-            raise unreadable(file, f"{name} = {share} is no share of values", place)
+            why = f"{name} = {share} is no share of values"
+            raise unreadable(file, why, place)
     ends = listed_ends(config.eos_token_id)
     if not all(isinstance(one, int) and 0 <= one < config.vocab_size for one in ends):
         why = f"eos_token_id = {config.eos_token_id} is none of {config.vocab_size} tokens"
