@@ -200,7 +200,7 @@ def test_a_full_disk_costs_steps_until_there_is_room_again(
 def test_a_directory_that_cannot_be_made_costs_steps_only(tmp_path: Path) -> None:
     (tmp_path / "metrics").write_text("in the way")
     environment = {METRICS_VARIABLE: str(tmp_path / "metrics"), "RANK": "3", "WORLD_SIZE": "4"}
-    with Recorder(environment=environment) as recorder:
+    with Recorder(environment=environment, group=lambda: None) as recorder:
         recorder.step(tokens=1)
         (tmp_path / "metrics").unlink()
         recorder.step(tokens=1)
