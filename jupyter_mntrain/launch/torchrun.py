@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from pathlib import PurePosixPath
 
+import msgspec
+
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
@@ -34,6 +36,11 @@ from jupyter_mntrain.model.lifecycle.running_changes import earlier_changes, wit
 from jupyter_mntrain.model.records.job import Attempt, JobSpec, Placement
 from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.records.origin import Earlier
+
+OUTPUTS = "outputs"
+"""Folder for results, in the folder that the job's files are in."""
+OUTPUTS_MARK = "{out}"
+"""In arguments and variables: the folder for results, on each node."""
 
 AUTO = "--auto"
 """Option of the trainer: what was chosen for the job in place of ``auto``."""
@@ -82,6 +89,7 @@ def torchrun_command(
         has_safe_path: whether that Python knows ``-P``, as it does since 3.11.
     """
     root = PurePosixPath(directory)
+    spec = _with_outputs(spec, str(root / "work" / OUTPUTS))
     argv = (
         python,
         # By default Python's own modules are looked for first in the folder that it runs in.
@@ -94,6 +102,7 @@ def torchrun_command(
         f"--master-addr={attempt.master_address}",
         f"--master-port={attempt.master_port}",
         "--max-restarts=0",
+        f"--rdzv-id={job_id}",
         f"--rdzv-conf=timeout={round(RENDEZVOUS_TIMEOUT_S)}",
         f"--log-dir={root / 'ranks'}",
         "--tee=3",
@@ -119,6 +128,21 @@ def torchrun_command(
         METRICS_VARIABLE: str(root / "metrics"),
     }
     return NodeCommand(placement.node, argv, environment, spec.workdir or str(root / "work"))
+
+
+def wants_outputs(spec: JobSpec) -> bool:
+    """Whether a job names the folder for its results."""
+    return any(OUTPUTS_MARK in one for one in (*spec.entry, *spec.environment.values()))
+
+
+def _with_outputs(spec: JobSpec, folder: str) -> JobSpec:
+    return msgspec.structs.replace(
+        spec,
+        entry=tuple(word.replace(OUTPUTS_MARK, folder) for word in spec.entry),
+        environment={
+            name: value.replace(OUTPUTS_MARK, folder) for name, value in spec.environment.items()
+        },
+    )
 
 
 def thread_environment(cpu_count: int, ranks: int) -> dict[str, str]:

@@ -35,6 +35,8 @@ GET     /v1/jobs/{job}/checkpoints                 → NodeCheckpoints, of the j
 POST    /v1/jobs/{job}/checkpoints                 CheckpointChange → NodeCheckpoints after it
 GET     /v1/checkpoints?path=                      → NodeCheckpoints in any directory of the node
 POST    /v1/jobs/{job}/stacks                      → [RankStack], of the ranks that live here
+GET     /v1/jobs/{job}/files                       → JobFiles: what it wrote here
+POST    /v1/jobs/{job}/files                       WantedFiles → Hashing; then pieces may be read
 POST    /v1/jobs/{job}/ranks/{rank}/kill           KillRequest → JobRecord; only this rank's process
 POST    /v1/blobs                                  BlobQuery → BlobsMissing
 PUT     /v1/blobs                                  MessagePack: small files' contents → {}
@@ -115,6 +117,7 @@ class Route(enum.StrEnum):
     CHAT = "/v1/jobs/{job_id}/chat"
     CHECKPOINTS = "/v1/jobs/{job_id}/checkpoints"
     CHECKPOINTS_AT = "/v1/checkpoints"
+    JOB_FILES = "/v1/jobs/{job_id}/files"
     STACKS = "/v1/jobs/{job_id}/stacks"
     KILL_RANK = "/v1/jobs/{job_id}/ranks/{rank}/kill"
     BLOBS = "/v1/blobs"

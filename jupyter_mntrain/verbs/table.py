@@ -70,7 +70,7 @@ VERBS: Final[Mapping[str, ListedVerb]] = {
         "nodes.files.push", "PushVerb", "bring a model or data set to nodes, which pass it on"
     ),
     "pull": ListedVerb(
-        "nodes.files.pull", "PullVerb", "fetch a model or data set from a node to this machine"
+        "nodes.files.pull", "PullVerb", "fetch what a job wrote, or a model or data set of a node"
     ),
     "du": ListedVerb(
         "nodes.files.du", "DuVerb", "list what large things lie on nodes, with size and last use"

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
-from jupyter_mntrain.launch.torchrun import network_environment
+from jupyter_mntrain.launch.torchrun import network_environment, wants_outputs
 from jupyter_mntrain.model.environment import HEARTBEAT_VARIABLE, TIMEOUT_VARIABLE
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import (
@@ -96,6 +96,7 @@ def test_the_command_of_the_second_of_two_nodes_with_two_ranks() -> None:
         "--master-addr=10.77.2.1",
         "--master-port=29411",
         "--max-restarts=0",
+        "--rdzv-id=j-0000abcd",
         "--rdzv-conf=timeout=60",
         "--log-dir=/var/jobs/j-0000abcd/attempt-1/ranks",
         "--tee=3",
@@ -105,6 +106,18 @@ def test_the_command_of_the_second_of_two_nodes_with_two_ranks() -> None:
     )
     assert command.node == "node2"
     assert command.directory == "/var/jobs/j-0000abcd/attempt-1/work"
+
+
+def test_the_folder_for_results_is_told_in_arguments_and_variables() -> None:
+    told = spec(
+        entry=("train.py", "--output_dir={out}", "{out}/logs"), environment={"RESULTS": "{out}"}
+    )
+    command = render(told, placement(1, nproc=2))
+    folder = "/var/jobs/j-0000abcd/attempt-1/work/outputs"
+    assert command.argv[-3:] == ("train.py", f"--output_dir={folder}", f"{folder}/logs")
+    assert command.environment["RESULTS"] == folder
+    assert wants_outputs(told)
+    assert not wants_outputs(spec())
 
 
 def test_the_environment_says_which_card_which_job_and_where_samples_go() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from jupyter_mntrain.cluster.files.job_files import PulledFiles, WrittenFiles
 from jupyter_mntrain.cluster.files.large_files import Pulled
 from jupyter_mntrain.cluster.files.pushing import Pushed
 from jupyter_mntrain.launch.files.names import LargeName
 from jupyter_mntrain.launch.files.records import Cleaned, HeldThing, NodeSpace
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobView
 from tests.standin.pipeline import BEGIN_S
 
 SIZE_BYTES = 3 << 30
@@ -24,6 +27,9 @@ class StandInFiles:
         self.pulls: list[tuple[str, LargeName, Path]] = []
         self.cleanings: list[tuple[tuple[str, ...], tuple[str, ...], bool]] = []
         self.failed: dict[str, Problem] = {}
+        self.written = WrittenFiles({})
+        """What every job wrote."""
+        self.job_pulls: list[tuple[JobId, Path, str, str | None, int | None]] = []
 
     def push(
         self,
@@ -51,6 +57,26 @@ class StandInFiles:
         self.pulls.append((node, name, to))
         progress.report(f"pulling {name}", 0, 1)
         return Pulled(str(name), node, str(to), SIZE_BYTES, 60.0)
+
+    def of_job(self, view: JobView, *, progress: Progress = SILENT) -> WrittenFiles:
+        progress.report(f"looking for files of {view.job_id}", 0, 1)
+        return self.written
+
+    def pull_job(
+        self,
+        view: JobView,
+        to: Path,
+        path: str = "",
+        *,
+        node: str | None = None,
+        rank: int | None = None,
+        progress: Progress = SILENT,
+    ) -> PulledFiles:
+        self.job_pulls.append((view.job_id, to, path, node, rank))
+        progress.report(f"pulling {path}", 0, 1)
+        left_out = {"wopr: socket": "not a file"}
+        nodes = {"wopr": SIZE_BYTES}
+        return PulledFiles(view.job_id, str(to), 3, SIZE_BYTES, nodes, 60.0, left_out)
 
     def space(
         self, nodes: Sequence[str] = (), *, progress: Progress = SILENT

@@ -63,6 +63,8 @@ OF_STATUS = OF_LISTS | {
     "cluster.job",
     "cluster.launch.chat",
     "cluster.launch.record_changes",
+    "launch.files",
+    "launch.project.tree",
     "metrics",
     "plan.link_capacities",
     "plan.networks.outdated",

@@ -61,6 +61,8 @@ MAY: dict[tuple[Route, str], Roles] = {
     (Route.CHECKPOINTS, "GET"): _WATCHING,
     (Route.CHECKPOINTS, "POST"): _DRIVERS,
     (Route.CHECKPOINTS_AT, "GET"): _DRIVERS,
+    (Route.JOB_FILES, "GET"): _DRIVERS,
+    (Route.JOB_FILES, "POST"): _DRIVERS,
     (Route.STACKS, "POST"): _DRIVERS,
     (Route.PROBE_LEASE, "POST"): _DRIVERS,
     (Route.PROBE_LISTEN, "POST"): _GANG,

@@ -30,6 +30,7 @@ from jupyter_mntrain.agent.machine.software.workplace import refuse_no_folder
 from jupyter_mntrain.agent.membership.node_id import boot_id
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.project.tree import BLOBS
+from jupyter_mntrain.launch.torchrun import OUTPUTS, wants_outputs
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
@@ -129,6 +130,8 @@ class AttemptDirectory:
         work = self.path / "work"
         for folder in (work, self.path / "metrics", self.path / "ranks", self.path / "nccl"):
             private_directory(folder)
+        if wants_outputs(spec):
+            private_directory(work / OUTPUTS)
         for name, text in spec.files.items():
             _write_inside(work.resolve(), name, text)
         if heading:

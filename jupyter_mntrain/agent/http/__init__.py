@@ -22,6 +22,7 @@ from jupyter_mntrain.agent.http.doctor_routes import (
 )
 from jupyter_mntrain.agent.http.files.blob_routes import BlobHandler, BlobsHandler
 from jupyter_mntrain.agent.http.files.transfer_routes import (
+    JobFilesHandler,
     ManifestHandler,
     PieceHandler,
     SpaceHandler,
@@ -110,6 +111,7 @@ _HANDLERS: dict[Route, type[AgentHandler]] = {
     Route.CHAT: JobChatHandler,
     Route.CHECKPOINTS: CheckpointsHandler,
     Route.CHECKPOINTS_AT: CheckpointsAtHandler,
+    Route.JOB_FILES: JobFilesHandler,
     Route.STACKS: JobStacksHandler,
     Route.KILL_RANK: RankKillHandler,
     Route.PROBE_LEASE: ProbeLeaseHandler,

@@ -7,6 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
+from jupyter_mntrain.cluster.files.job_files import PulledFiles, WrittenFiles, fetch_job_files
 from jupyter_mntrain.cluster.files.pushing import (
     FileSeat,
     Pushed,
@@ -26,6 +29,7 @@ from jupyter_mntrain.launch.files.records import (
     Cleaned,
     CleanRequest,
     Deposit,
+    JobFiles,
     NodeSpace,
 )
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
@@ -33,6 +37,8 @@ from jupyter_mntrain.launch.retry import persist
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.plan.lookup import find_node
 
 T = TypeVar("T")
@@ -105,6 +111,76 @@ class ClusterFiles:
         (seat,) = self._seats([node], progress)
         return self._driver.loop.run(self._pull(seat, name, to.absolute(), progress))
 
+    def of_job(self, view: JobView, *, progress: Progress = SILENT) -> WrittenFiles:
+        """What a job wrote on its nodes, apart from what was sent there; also while it runs."""
+        seats = self._job_seats(view)
+        count = Count(progress, "looking for files", len(seats))
+
+        async def ask(calls: FileCalls) -> JobFiles | Problem:
+            try:
+                return await calls.job_files(view.job_id)
+            except MntrainError as error:
+                return error.problem
+            finally:
+                count.more()
+
+        async def ask_all() -> list[JobFiles | Problem]:
+            return await asyncio.gather(*map(ask, seats))
+
+        answers = self._driver.loop.run(ask_all())
+        told = dict(zip((one.node for one in seats), answers, strict=True))
+        return WrittenFiles(
+            nodes={name: one for name, one in told.items() if isinstance(one, JobFiles)},
+            silent={name: one for name, one in told.items() if isinstance(one, Problem)},
+        )
+
+    def pull_job(
+        self,
+        view: JobView,
+        to: Path,
+        path: str = "",
+        *,
+        node: str | None = None,
+        rank: int | None = None,
+        progress: Progress = SILENT,
+    ) -> PulledFiles:
+        """Fetch what a job wrote, from all of its nodes into one file or folder; also while it
+        runs. What has come stays for the next time if it is cut off.
+
+        Args:
+            to: what it is called here; it must not exist.
+            path: a file or folder in the one that the job runs in; default: all.
+            node, rank: only what lies on this node, or on that of this rank.
+
+        Raises:
+            SpecError: the job does not run on that node, or has no such rank.
+            RefusedError, NodeError: as for :func:`fetch_job_files`; or it is there already.
+        """
+        self._driver.refuse_read_only()
+        if to.exists() or to.is_symlink():
+            raise RefusedError(
+                f"{to} is there already", fix="say where else to put it: mntrain pull JOB PATH"
+            )
+        seats, begun_s = self._job_seats(view, node, rank), self._clock.time()
+        fetching = fetch_job_files(view.job_id, seats, path, to.absolute(), progress)
+        pulled = self._driver.loop.run(fetching)
+        return msgspec.structs.replace(pulled, took_s=self._clock.time() - begun_s)
+
+    def _job_seats(
+        self, view: JobView, node: str | None = None, rank: int | None = None
+    ) -> list[FileCalls]:
+        places = [
+            one
+            for one in view.attempt.placements
+            if node in (None, one.node, one.node_id) and (rank is None or rank in one.ranks)
+        ]
+        if not places:
+            what = f"node {node}" if rank is None else f"rank {rank}"
+            there = ", ".join(one.node for one in view.attempt.placements)
+            cause = f"job {view.job_id} has no {what}"
+            raise SpecError(cause, fix=f"it runs on {there}, with {view.attempt.world_size} ranks")
+        return [FileCalls(self._driver.live.client_of(one)) for one in places]
+
     def space(
         self, nodes: Sequence[str] = (), *, progress: Progress = SILENT
     ) -> dict[str, NodeSpace | Problem]:
@@ -116,7 +192,7 @@ class ClusterFiles:
 
     def clean(
         self,
-        names: Sequence[LargeName] = (),
+        names: Sequence[LargeName | JobId] = (),
         nodes: Sequence[str] = (),
         *,
         is_trial: bool = True,
@@ -125,6 +201,7 @@ class ClusterFiles:
         """Delete what no job uses: projects' files, what came in part, and what is named.
 
         Args:
+            names: models and data sets; or ended jobs, whose files go, and their records stay.
             is_trial: only say what would go.
         """
         request = CleanRequest(names=tuple(map(str, names)), is_trial=is_trial)

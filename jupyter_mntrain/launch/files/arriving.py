@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 
 from jupyter_mntrain.launch.files.manifest import PieceFiles
@@ -33,12 +34,23 @@ class Arriving:
     Args:
         goal: where it will be; it must not exist.
         base: existing folder, on the same disk, whose ``.mntrain`` holds what came.
+        is_shared: several of them fill one folder, each with its own files: what is there already
+            is found by its content.
     """
 
-    def __init__(self, goal: Path, base: Path, transfer: str, manifest: PieceManifest) -> None:
+    def __init__(
+        self,
+        goal: Path,
+        base: Path,
+        transfer: str,
+        manifest: PieceManifest,
+        *,
+        is_shared: bool = False,
+    ) -> None:
         self.goal, self.manifest = goal, manifest
         self.folder = base / PARTIAL / transfer[:32]
         self._base = base
+        self._is_shared = is_shared
         self._tree = self.folder / _TREE
         self._pieces = PieceFiles(self._tree, manifest, self.folder)
         self._lock = threading.Lock()
@@ -59,7 +71,7 @@ class Arriving:
         """
         try:
             listed = self._listed()
-            self._refuse_full(len(listed) * self.manifest.piece_bytes)
+            self._refuse_full(self._held_bytes(listed))
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / NAME).write_text(about)
             for one in self.manifest.files:
@@ -105,7 +117,8 @@ class Arriving:
             )
         if piece in self.held:
             return
-        self._pieces.write(piece, content)
+        if content.count(0) < len(content):  # else it is a hole, as in the file that is made
+            self._pieces.write(piece, content)
         with self._lock:
             with (self.folder / _LIST).open("a") as file:
                 file.write(f"{piece}\n")
@@ -117,31 +130,71 @@ class Arriving:
         Raises:
             RefusedError: pieces are missing, or its place is taken meanwhile.
         """
-        if not self.is_whole:
-            raise RefusedError("pieces are still missing", fix="push it again: it goes on")
         if self.goal.exists() or self.goal.is_symlink():
             raise taken(self.goal)
+        self.sync()
+        self.place()
+
+    def sync(self) -> None:
+        """Have the disk keep what has come.
+
+        Raises:
+            RefusedError: pieces are missing, or the disk fails.
+        """
+        if not self.is_whole:
+            raise RefusedError("pieces are still missing", fix="push it again: it goes on")
         try:
             for one in self.manifest.files:
                 path = self._tree / one.path if one.path else self._tree
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
-            self.goal.parent.mkdir(parents=True, exist_ok=True)
-            self._tree.rename(self.goal)
         except OSError as error:
-            raise RefusedError(
-                f"{self.goal} cannot be written: {error.strerror}", kind=Kind.NO_PERMISSION
-            ) from error
+            raise self._unwritable(error) from error
+
+    def place(self, path: str = "") -> None:
+        """Put what is on the disk into its place.
+
+        Args:
+            path: only this file or folder of it.
+        """
+        try:
+            self.goal.parent.mkdir(parents=True, exist_ok=True)
+            (self._tree / path).rename(self.goal)
+        except OSError as error:
+            raise self._unwritable(error) from error
         shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):  # others may come there
+            self.folder.parent.rmdir()
+
+    def keep_only(self, paths: Collection[str]) -> None:
+        """Delete what came when the folder held other files."""
+        for parent, _, names in os.walk(self._tree):
+            for name in names:
+                path = Path(parent) / name
+                if path.relative_to(self._tree).as_posix() not in paths:
+                    path.unlink()
+
+    def _unwritable(self, error: OSError) -> RefusedError:
+        cause = f"{self.goal} cannot be written: {error.strerror}"
+        return RefusedError(cause, kind=Kind.NO_PERMISSION)
 
     def _listed(self) -> set[int]:
         """Pieces that came before, as far as anybody noted."""
+        if self._is_shared:
+            return set(range(len(self.manifest.pieces))) if self._tree.is_dir() else set()
         try:
             words = (self.folder / _LIST).read_text().split()
         except OSError:
             return set()
         last = len(self.manifest.pieces)
         return {int(one) for one in words if one.isdecimal() and int(one) < last}
+
+    def _held_bytes(self, listed: Collection[int]) -> int:
+        """What need not find room any more."""
+        if not self._is_shared:
+            return len(listed) * self.manifest.piece_bytes
+        paths = (self._tree / one.path for one in self.manifest.files)
+        return sum(one.stat().st_blocks * 512 for one in paths if one.is_file())
 
     def _refuse_full(self, held_bytes: int) -> None:
         free = shutil.disk_usage(self._base).free

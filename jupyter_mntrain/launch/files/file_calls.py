@@ -12,12 +12,15 @@ from jupyter_mntrain.launch.files.records import (
     CleanRequest,
     Deposit,
     Hashing,
+    JobFiles,
     NodeSpace,
     PieceSource,
     TransferState,
+    WantedFiles,
 )
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Route
+from jupyter_mntrain.model.ids import JobId
 
 PIECE_S = tunables.seconds("files.piece_timeout_s")
 DISK_S = tunables.seconds("files.disk_timeout_s")
@@ -35,6 +38,14 @@ class FileCalls:
     async def hashing(self, name: str) -> Hashing:
         """Begin to read what the node has under a name, or ask how far it is."""
         return await self._ask("POST", Route.MANIFEST, Hashing, name)
+
+    async def job_files(self, job_id: JobId) -> JobFiles:
+        """What a job wrote there."""
+        return await self._ask("GET", Route.JOB_FILES.format(job_id=job_id), JobFiles)
+
+    async def offered(self, job_id: JobId, wanted: WantedFiles) -> Hashing:
+        """Begin to read files of a job there, or ask how far it is; then pieces may be read."""
+        return await self._ask("POST", Route.JOB_FILES.format(job_id=job_id), Hashing, wanted)
 
     async def deposit(self, deposit: Deposit) -> TransferState:
         return await self._ask("POST", Route.TRANSFERS, TransferState, deposit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -169,7 +170,8 @@ class PieceFiles:
                     part = memoryview(content)[done : done + size]
                     written = os.pwrite(file.fileno(), part, offset)
                     # The disk begins at once: else all of it is still to be written at the end.
-                    os.posix_fadvise(file.fileno(), offset, size, os.POSIX_FADV_DONTNEED)
+                    if sys.platform == "linux":  # a driver may be a Mac
+                        os.posix_fadvise(file.fileno(), offset, size, os.POSIX_FADV_DONTNEED)
                 if written != size:
                     raise OSError(28, "No space left on device")
             except OSError as error:

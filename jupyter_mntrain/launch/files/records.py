@@ -46,6 +46,39 @@ class PieceManifest(Record, frozen=True):
         return min(self.piece_bytes, self.size_bytes - piece * self.piece_bytes)
 
 
+class JobFiles(Record, frozen=True):
+    """What a job wrote on a node: in the folder that it runs in, but what was sent there.
+
+    Args:
+        path: of that folder.
+        files: sorted by path; not all of them if there are more than the setting files.files.
+        count: of all.
+        left_out: links and other things that are no files: what each is, by its path.
+    """
+
+    path: str
+    files: tuple[LargeFile, ...] = ()
+    count: int = 0
+    size_bytes: int = 0
+    left_out: dict[str, str] = {}
+
+
+class WantedFiles(Record, frozen=True):
+    """Files of a job that a driver is about to fetch from a node.
+
+    Args:
+        path: a file or folder; empty for all.
+        without: files of it that come from another node.
+    """
+
+    path: str = ""
+    without: tuple[str, ...] = ()
+
+    def includes(self, path: str) -> bool:
+        """Whether a file is the one, or in that folder."""
+        return not self.path or path == self.path or path.startswith(f"{self.path}/")
+
+
 class Hashing(Record, frozen=True):
     """How far a node is with reading what it has under a name.
 

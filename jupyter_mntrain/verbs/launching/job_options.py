@@ -38,7 +38,8 @@ def _target(parser: Parser) -> None:
         metavar="RECIPE.toml|SCRIPT.py|JOB.toml|JOB|NAME",
         completes="recipe",
         help="what to run: a recipe, a script, an exported job file, an earlier job by its id, or "
-        "a built-in recipe by its name (see: recipes); arguments of a script go after --",
+        "a built-in recipe by its name (see: recipes); arguments of a script go after --, "
+        "and {out} in them is the job's folder for results on each node: see pull",
     )
 
 
@@ -145,7 +146,8 @@ def _surroundings(parser: Parser) -> None:
         type=typed(_variable),
         metavar="NAME[=VALUE]",
         help="variable for every rank's environment; without a value it is taken from this "
-        "program's environment and never shown, as is right for tokens; repeatable",
+        "program's environment and never shown, as is right for tokens; {out} in it is the job's "
+        "folder for results; repeatable",
     )
     parser.repeatable(
         "--torchrun",

@@ -6,6 +6,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING
 
 import msgspec
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_float
@@ -13,6 +14,7 @@ from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.failures import ended_alike
 from jupyter_mntrain.show.tables.job import status_view
+from jupyter_mntrain.show.tables.kept.files import written_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history
 from jupyter_mntrain.verbs.verb import Outcome
@@ -62,7 +64,7 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
         for one in context.cluster(args).nodes()
         if one.problem is not None
     }
-    report = status_view(
+    report: RenderableType = status_view(
         summary,
         history.view,
         program=context.program,
@@ -70,9 +72,13 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
         every_rank=getattr(args, "ranks", False),
         silences=silences,
     )
+    written = context.cluster(args).files.of_job(history.view)
+    if line := written_text(job.id, written, context.program):
+        report = Group(report, line)
     # Never left out: programs compare it with what a plan predicts.
     data = {"step_s": None, **msgspec.to_builtins(summary)}
-    return Outcome(report, data, job=job)
+    files = {"count": written.count, "size_bytes": written.size_bytes, "paths": written.paths}
+    return Outcome(report, {**data, "files": files}, job=job)
 
 
 def timeout_option(parser: Parser) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jupyter_mntrain.cluster.files.job_files import WrittenFiles
 from jupyter_mntrain.launch.files.names import LargeName
-from jupyter_mntrain.launch.files.records import Cleaned
+from jupyter_mntrain.launch.files.records import Cleaned, JobFiles, LargeFile
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -81,6 +82,35 @@ def test_what_a_node_has_is_pulled_into_this_folder(do, text, cluster, folder):
         ("wopr", LLAMA, folder / "elsewhere" / "x"),
     ]
     assert "from wopr" in text(outcome.renderable)
+
+
+def test_what_a_job_wrote_is_pulled_into_this_folder(do, text, as_json, cluster, folder):
+    job = cluster.jobs()[0].job_id
+    do("pull", job, directory=folder)
+    do("pull", f"{job}:./out/model.pt", "--rank", "1", directory=folder)
+    outcome = do("pull", f"{job}:out/", "here", "--node", "wopr", directory=folder)
+    assert cluster.files.job_pulls == [
+        (job, folder / job, "", None, None),
+        (job, folder / "model.pt", "out/model.pt", None, 1),
+        (job, folder / "here", "out", "wopr", None),
+    ]
+    shown = text(outcome.renderable)
+    assert "3 files, 3.2 GB from wopr" in shown
+    assert says("socket is left out: not a file", shown)
+    assert as_json(outcome)["nodes"] == {"wopr": 3 << 30}
+    with pytest.raises(SpecError):
+        do("pull", "wopr:models:llama", "--rank", "1")
+
+
+def test_status_says_what_a_job_wrote_and_how_to_fetch_it(do, text, as_json, cluster):
+    job = cluster.jobs()[0].job_id
+    files = tuple(LargeFile(f"out/{number}.pt", 110_000) for number in range(5))
+    held = JobFiles("/jobs/work", files, count=5, size_bytes=550_000)
+    cluster.files.written = WrittenFiles({"wopr": held, "muthur": held})
+    outcome = do("status", job)
+    told = f"wrote 5 files, 1.1 MB: out/0.pt, out/1.pt, out/2.pt, …; to fetch: mntrain pull {job}"
+    assert says(told, " ".join(text(outcome.renderable).split()))
+    assert as_json(outcome)["files"]["paths"] == [one.path for one in files]
 
 
 def test_what_lies_on_nodes_is_listed_with_size_and_age(do, text, as_json, cluster):

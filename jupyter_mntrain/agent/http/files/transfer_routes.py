@@ -10,12 +10,13 @@ from tornado.web import HTTPError, stream_request_body
 
 from jupyter_mntrain.agent.http.base import AgentHandler, in_threads
 from jupyter_mntrain.agent.machine.files.coming import ComingPiece
+from jupyter_mntrain.agent.machine.files.job_files import job_files, wanted_files
 from jupyter_mntrain.agent.machine.files.space import FileSpace, InUse
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.http.agent_calls import Into
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.names import parse_large_name
-from jupyter_mntrain.launch.files.records import CleanRequest, Deposit, PieceSource
+from jupyter_mntrain.launch.files.records import CleanRequest, Deposit, PieceSource, WantedFiles
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -165,15 +166,32 @@ class PieceHandler(_TransferBase):
             await asyncio.sleep(INTERVAL_S)
 
 
+class JobFilesHandler(_TransferBase):
+    """What a job wrote on this node, and its pieces."""
+
+    async def get(self, job_id: str) -> None:
+        job = self.node.jobs.get(self.job_id(job_id))
+        self.answer(await self.slowly(job_files, job.record, job.directory))
+
+    async def post(self, job_id: str) -> None:
+        wanted = self.body_as(WantedFiles)
+        job = self.node.jobs.get(self.job_id(job_id))
+        with self.audited("fetch", job=job_id, of=wanted.path):
+            base, files = await self.slowly(wanted_files, job.record, job.directory, wanted)
+            self.answer(await self.slowly(self.transfers.offer, job_id, base, files))
+
+
 class SpaceHandler(_TransferBase):
     async def get(self) -> None:
         self.answer(await self.slowly(self._space().look))
 
     async def post(self) -> None:
         request = self.body_as(CleanRequest)
-        jobs = [job.record.spec for job in self.node.jobs.active()]
+        active = self.node.jobs.active()
+        jobs = [job.record.spec for job in active]
         projects = {spec.project for spec in jobs if spec.project is not None}
-        in_use = InUse(projects, msgspec.json.encode(jobs).decode())
+        ids = {job.job_id for job in active}
+        in_use = InUse(projects, msgspec.json.encode(jobs).decode(), ids)
         with self.audited("clean", of=" ".join(request.names) or "unused"):
             self.answer(await self.slowly(self._space().clean, request, in_use))
 

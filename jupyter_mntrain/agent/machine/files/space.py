@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jupyter_mntrain.agent.attempt.blob_store import UPLOADS, BlobStore
+from jupyter_mntrain.agent.machine.files.job_files import work_folder
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.launch.checkpoints.places import CHECKPOINTS, RUNS
 from jupyter_mntrain.launch.files.arriving import NAME, PARTIAL
@@ -17,6 +18,11 @@ from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.launch.files.records import Cleaned, CleanRequest, HeldThing, NodeSpace
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.ids import is_job_id
+
+JOBS = "jobs"
+"""Folder of the node's jobs, in its state directory."""
+SMALL_BYTES = 1 << 20
 
 INCOMPLETE_S = tunables.seconds("files.incomplete_kept_s")
 
@@ -27,10 +33,12 @@ class InUse(NamedTuple):
     Args:
         projects: trees of their projects.
         words: their specs as JSON, to look for names and paths in.
+        jobs: their ids.
     """
 
     projects: Collection[str]
     words: str
+    jobs: Collection[str]
 
 
 class FileSpace:
@@ -40,7 +48,9 @@ class FileSpace:
         self._state, self._transfers, self._blobs = state, transfers, blobs
 
     def look(self) -> NodeSpace:
-        """What lies here, by root; then projects' files, and checkpoints by run."""
+        """What lies here, by root; then projects' files, checkpoints by run, and what jobs wrote in
+        the folders that they run in.
+        """
         folders = dict(self._folders())
         return NodeSpace(
             roots={name: str(folder) for name, folder in folders.items()},
@@ -59,6 +69,15 @@ class FileSpace:
         kept: dict[str, str] = {}
         named: list[HeldThing] = []
         for text in dict.fromkeys(request.names):
+            if is_job_id(text):
+                work = work_folder(self._state / JOBS / text)
+                if text in in_use.jobs:
+                    kept[text] = "it runs or waits here"
+                elif not work.is_dir():
+                    kept[text] = "it has no files here"
+                else:
+                    named.append(_thing(f"files of {text}", work))
+                continue
             name = parse_large_name(text)
             try:
                 path = self._transfers.roots.path(name)
@@ -94,6 +113,26 @@ class FileSpace:
         for run in sorted(runs.iterdir()) if runs.is_dir() else ():
             if (run / CHECKPOINTS).is_dir():
                 yield _thing(f"checkpoints of {run.name}", run / CHECKPOINTS)
+        yield from self._of_jobs()
+
+    def _of_jobs(self) -> Iterator[HeldThing]:
+        """Files of jobs; those of many small ones in one."""
+        jobs = self._state / JOBS
+        works = [work_folder(one) for one in sorted(jobs.glob("j-*"))] if jobs.is_dir() else []
+        small: list[HeldThing] = []
+        for work in works:
+            thing = _thing(f"files of {work.parents[1].name}", work)
+            if thing.size_bytes >= SMALL_BYTES:
+                yield thing
+            elif thing.size_bytes:
+                small.append(thing)
+        if small:
+            yield HeldThing(
+                what=f"files of {len(small)} small job{'s' * (len(small) != 1)}",
+                path=str(jobs),
+                size_bytes=sum(one.size_bytes for one in small),
+                used_s=max((one.used_s or 0.0 for one in small), default=None),
+            )
 
     def _partials(self) -> Iterator[HeldThing]:
         for _, folder in self._folders():

@@ -92,7 +92,28 @@ class TransferBook:
             RefusedError, SpecError: it is not there, or cannot be read.
         """
         path, root = self.roots.existing(name), self.roots.base(name.root)
-        files = list_files(path, root)
+        return self._hashing(path, root, list_files(path, root), piece_bytes)
+
+    def offer(self, job_id: str, base: Path, files: tuple[LargeFile, ...]) -> Hashing:
+        """Begin to read what a job wrote, or say how far that is. Once all of it is read, its
+        pieces may be read under :func:`transfer_of` the job's id, no name and the manifest.
+
+        Args:
+            base: of the files; no link leads out of it.
+        """
+        hashing = self._hashing(base, base, files, 0)
+        if (manifest := hashing.manifest) is not None:
+            deposit = Deposit(root=job_id, name="", manifest=manifest)
+            whole = PieceFiles(base, manifest, base)
+            with self._lock:
+                self._forget_idle()
+                offered = _Transfer(deposit, time.monotonic(), whole=whole)
+                self._transfers[transfer_of(job_id, "", manifest)] = offered
+        return hashing
+
+    def _hashing(
+        self, path: Path, root: Path, files: tuple[LargeFile, ...], piece_bytes: int
+    ) -> Hashing:
         stamp = tuple((one, _time_of(path, one)) for one in files)
         with self._lock:
             reading = self._readings.get((path, piece_bytes))

@@ -10,14 +10,19 @@ from rich.text import Text
 
 from jupyter_mntrain.launch.files.records import Cleaned, HeldThing, NodeSpace
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.text.foreign import shown_line, shown_name
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
 
 if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.files.job_files import PulledFiles, WrittenFiles
     from jupyter_mntrain.cluster.files.large_files import Pulled
     from jupyter_mntrain.cluster.files.pushing import Pushed
+
+MOST_NAMED = 3
+"""Files that a line names."""
 
 
 def pushed_text(pushed: Pushed) -> RenderableType:
@@ -43,6 +48,31 @@ def pulled_text(pulled: Pulled) -> RenderableType:
     return folding(
         [Text.assemble((shown_name(pulled.path), "bold"), f": {size} from {pulled.node}, {speed}")]
     )
+
+
+def written_text(job_id: str, written: WrittenFiles, program: str) -> Text:
+    """What a job wrote, in one line; empty if that is nothing."""
+    if not written.count:
+        return Text()
+    named = ", ".join(map(shown_name, written.paths[:MOST_NAMED]))
+    more = ", …" if written.count > MOST_NAMED else ""
+    count, size = formats.plural(written.count, "file"), rough_size(written.size_bytes)
+    return Text(f"wrote {count}, {size}: {named}{more}; to fetch: {program} pull {job_id}", "dim")
+
+
+def pulled_files_text(pulled: PulledFiles) -> RenderableType:
+    """Where it is now, from where it came, and what did not come."""
+    count, nodes = formats.plural(pulled.count, "file"), _names(list(pulled.nodes))
+    size = rough_size(pulled.size_bytes)
+    speed = formats.byte_rate(pulled.size_bytes / max(pulled.took_s, 1e-3))
+    path = Text.assemble(
+        (shown_name(pulled.path), "bold"), f": {count}, {size} from {nodes}, {speed}"
+    )
+    left_out = [
+        Text(f"  {shown_line(name)} is left out: {shown_line(why)}", "yellow")
+        for name, why in pulled.left_out.items()
+    ]
+    return folding([path, *left_out])
 
 
 def space_table(found: Mapping[str, NodeSpace | Problem], *, now_s: float) -> RenderableType:

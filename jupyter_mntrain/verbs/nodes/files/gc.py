@@ -9,6 +9,7 @@ import msgspec
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.ids import JobId, is_job_id
 from jupyter_mntrain.show.tables.kept.files import cleaned_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
@@ -20,8 +21,9 @@ class GcVerb(Verb):
         parser.argument(
             "names",
             nargs="*",
-            metavar="ROOT:NAME",
-            help="models and data sets to delete, too, like models:llama; mntrain du lists them",
+            metavar="ROOT:NAME|JOB",
+            help="models and data sets to delete, too, like models:llama, and ended jobs whose "
+            "files are to go and whose records stay; mntrain du lists them",
         )
         parser.repeatable(
             "--node", metavar="NODE", completes="node", help="only there; repeatable; default: all"
@@ -32,7 +34,10 @@ class GcVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         if args.yes and args.dry_run:
             raise SpecError("--yes and --dry-run exclude each other", fix="use one")
-        names = [parse_large_name(text) for text in dict.fromkeys(args.names)]
+        names = [
+            JobId(text) if is_job_id(text) else parse_large_name(text)
+            for text in dict.fromkeys(args.names)
+        ]
         cluster = joined_cluster(context, args)
         with context.screen.progress() as progress:
             found = cluster.files.clean(

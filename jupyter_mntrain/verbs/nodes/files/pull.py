@@ -1,9 +1,9 @@
-"""``pull``: fetches a model or data set from a node to this machine."""
+"""``pull``: fetches what a job wrote, or a model or data set of a node, to this machine."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -11,15 +11,21 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.show.tables.kept.files import pulled_text
+from jupyter_mntrain.show.tables.kept.files import pulled_files_text, pulled_text
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import joined_cluster
+from jupyter_mntrain.verbs.find import RANK, joined_cluster, named_job
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class PullVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
-        parser.argument("what", metavar="NODE:ROOT:NAME", help="like node1:models:llama")
+        parser.argument(
+            "what",
+            metavar="JOB[:PATH]|NODE:ROOT:NAME",
+            completes="job",
+            help="what a job wrote in the folder that it runs in, from all of its nodes, like "
+            "j-0123abcd:outputs/model.pt; or a model or data set, like node1:models:llama",
+        )
         parser.argument(
             "to",
             nargs="?",
@@ -27,13 +33,24 @@ class PullVerb(Verb):
             completes="file",
             help="what it is called here; default: its name, in this folder",
         )
+        parser.option(
+            "--node", metavar="NODE", completes="node", help="of a job, only what this node has"
+        )
+        parser.option(
+            "--rank", metavar="N", type=RANK, help="of a job, only what the node of this rank has"
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         node, colon, text = args.what.partition(":")
+        if node.startswith("j-") or not colon:
+            return _pulled_of_job(context, args, node, text)
+        if args.node or args.rank is not None:
+            raise SpecError("--node and --rank are for a job's files", fix="leave them out")
         if not (node and colon and ":" in text):
             raise SpecError(
                 f"{args.what!r} does not name something of a node",
-                fix="use NODE:ROOT:NAME, like node1:models:llama; mntrain du lists what is where",
+                fix="use JOB, JOB:PATH, or NODE:ROOT:NAME like node1:models:llama; mntrain du "
+                "lists what is where",
             )
         name = parse_large_name(text)
         to = context.directory / in_home(args.to or Path(name.name).name)
@@ -41,3 +58,20 @@ class PullVerb(Verb):
         with context.screen.progress() as progress:
             pulled = files.pull(node, name, to, progress=progress)
         return Outcome(pulled_text(pulled), msgspec.to_builtins(pulled))
+
+
+def _pulled_of_job(context: Context, args: Namespace, job_id: str, path: str) -> Outcome:
+    """Fetch what a job wrote.
+
+    Args:
+        path: in the folder that it runs in; empty for all.
+    """
+    job = named_job(context, args, job_id)
+    path = path.rstrip("/").removeprefix("./")
+    to = context.directory / in_home(args.to or PurePosixPath(path).name or job.id)
+    files = joined_cluster(context, args).files
+    with context.screen.progress() as progress:
+        pulled = files.pull_job(
+            job.view(), to, path, node=args.node, rank=args.rank, progress=progress
+        )
+    return Outcome(pulled_files_text(pulled), msgspec.to_builtins(pulled), job=job)

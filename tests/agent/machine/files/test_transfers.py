@@ -128,7 +128,7 @@ def test_what_a_job_uses_stays(book: TransferBook, tmp_path: Path) -> None:
         (book.roots.base("models") / name).write_bytes(CONTENT)
     space = FileSpace(tmp_path / "state", book, BlobStore(tmp_path / "state" / "blobs"))
     path = book.roots.base("models") / "path"
-    in_use = InUse((), f'{{"source":"models:used","other":"{path}"}}')
+    in_use = InUse((), f'{{"source":"models:used","other":"{path}"}}', ())
     names = ("models:used", "models:path", "models:free", "models:absent")
     cleaned = space.clean(CleanRequest(names, is_trial=False), in_use)
     assert [one.what for one in cleaned.things] == ["models:free"]

@@ -1,0 +1,173 @@
+"""Job files come home: parts from several nodes into one folder, and nothing without a word."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jupyter_mntrain.agent.machine.files.job_files import job_files, wanted_files
+from jupyter_mntrain.agent.machine.files.roots import LargeRoots
+from jupyter_mntrain.agent.machine.files.transfers import TransferBook
+from jupyter_mntrain.cluster.files import job_files as module
+from jupyter_mntrain.cluster.files.job_files import PulledFiles, fetch_job_files
+from jupyter_mntrain.launch.files import arriving
+from jupyter_mntrain.launch.files.arriving import PARTIAL
+from jupyter_mntrain.launch.files.file_calls import FileCalls
+from jupyter_mntrain.launch.files.records import Hashing, JobFiles, WantedFiles
+from jupyter_mntrain.launch.progress import SILENT
+from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.ids import JobId
+from tests.standin.jobs import JOB, record
+from tests.wording import says
+
+MIB = 1 << 20
+
+
+class Node(FileCalls):
+    """An agent's files, without the network between."""
+
+    def __init__(self, node: str, state: Path) -> None:
+        self.node = node
+        self.work = state / "jobs" / JOB / "attempt-1" / "work"
+        self.work.mkdir(parents=True)
+        self.pieces_read = 0
+        self.before_piece: Callable[[], object] = bool
+        self._directory, self._record = state / "jobs" / JOB, record(0, "succeeded")
+        self._book = TransferBook(LargeRoots(state))
+
+    def write(self, **files: bytes) -> None:
+        for name, content in files.items():
+            path = self.work / name.replace("__", "/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    async def job_files(self, job_id: JobId) -> JobFiles:
+        assert job_id == JOB
+        return job_files(self._record, self._directory)
+
+    async def offered(self, job_id: JobId, wanted: WantedFiles) -> Hashing:
+        return self._book.offer(job_id, *wanted_files(self._record, self._directory, wanted))
+
+    async def piece(self, transfer: str, piece: int) -> bytes:
+        self.before_piece()
+        self.pieces_read += 1
+        return self._book.read(transfer, piece)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> list[Node]:
+    return [Node(name, tmp_path / name) for name in ("node1", "node2")]
+
+
+def fetch(nodes: list[Node], to: Path, path: str = "") -> PulledFiles:
+    return asyncio.run(fetch_job_files(JOB, nodes, path, to, SILENT))
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    files = (one for one in folder.rglob("*") if one.is_file())
+    return {one.relative_to(folder).as_posix(): one.read_bytes() for one in files}
+
+
+def refused(nodes: list[Node], to: Path, path: str = "") -> MntrainError:
+    with pytest.raises(MntrainError) as caught:
+        fetch(nodes, to, path)
+    assert not to.exists()
+    return caught.value
+
+
+def test_parts_of_a_checkpoint_on_two_nodes_come_into_one_folder(
+    nodes: list[Node], tmp_path: Path
+) -> None:
+    nodes[0].write(ckpt__shard0=b"0" * 3 * MIB, ckpt__config=b"{}", empty=b"")
+    nodes[1].write(ckpt__shard1=b"1" * 100, ckpt__config=b"{}")
+    pulled = fetch(nodes, tmp_path / "home")
+    assert tree(tmp_path / "home") == {
+        "ckpt/shard0": b"0" * 3 * MIB,
+        "ckpt/shard1": b"1" * 100,
+        "ckpt/config": b"{}",
+        "empty": b"",
+    }
+    assert (pulled.count, pulled.nodes) == (4, {"node1": 3 * MIB + 2, "node2": 100})
+    assert not (tmp_path / PARTIAL).exists()
+
+
+def test_one_file_and_one_folder_have_the_name_that_they_are_given(
+    nodes: list[Node], tmp_path: Path
+) -> None:
+    nodes[0].write(out__a=b"a", out__deep__b=b"b", outer=b"c")
+    fetch(nodes, tmp_path / "file", "out/a")
+    assert (tmp_path / "file").read_bytes() == b"a"
+    fetch(nodes, tmp_path / "folder", "out")
+    assert tree(tmp_path / "folder") == {"a": b"a", "deep/b": b"b"}
+    assert "nothing" in refused(nodes, tmp_path / "none", "nothing").cause
+
+
+def test_files_of_one_name_that_differ_are_refused_and_named(
+    nodes: list[Node], tmp_path: Path
+) -> None:
+    nodes[0].write(log=b"rank 0", same=b"1", config=b"{}", size=b"1")
+    nodes[1].write(log=b"rank 1", same=b"1", config=b"{}", size=b"12")
+    error = refused(nodes, tmp_path / "home")
+    assert says("log, size", error.cause)
+    assert "same" not in error.cause.split(":")[0]
+    assert "config" not in error.cause
+    assert "--node node1" in error.fix
+    assert nodes[0].pieces_read == 0
+    fetch(nodes[1:], tmp_path / "home")
+    assert (tmp_path / "home" / "log").read_bytes() == b"rank 1"
+
+
+def test_what_was_cut_off_goes_on_where_it_was(
+    nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PARALLEL", 1)  # else a cut loses what is on its way
+    node, content = nodes[0], [bytes([number]) * MIB for number in range(12)]
+    for number, one in enumerate(content):
+        node.write(**{f"part{number}": one})
+
+    for after in (3, 7):
+
+        def cut(after: int = after) -> None:
+            if node.pieces_read == after:
+                raise RefusedError("the connection broke")
+
+        node.before_piece = cut
+        refused([node], tmp_path / "home")
+    node.before_piece = bool
+    fetch([node], tmp_path / "home")
+    assert tree(tmp_path / "home") == {f"part{n}": one for n, one in enumerate(content)}
+    assert node.pieces_read == len(content)
+
+
+def test_a_file_that_changes_meanwhile_is_said_and_the_rest_stays(
+    nodes: list[Node], tmp_path: Path
+) -> None:
+    nodes[0].write(old=b"1" * MIB, growing=b"2" * MIB)
+    nodes[0].before_piece = lambda: nodes[0].write(growing=b"3" * MIB)
+    assert refused(nodes, tmp_path / "home").fix
+    nodes[0].before_piece = bool
+    nodes[0].write(gone=b"")
+    shutil.move(nodes[0].work / "old", nodes[0].work / "new")
+    fetch(nodes, tmp_path / "home")
+    assert tree(tmp_path / "home") == {"new": b"1" * MIB, "growing": b"3" * MIB, "gone": b""}
+
+
+def test_a_full_disk_here_is_said_before_anything_comes(
+    nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes[0].write(model=b"1" * MIB)
+    monkeypatch.setattr(arriving, "SPARE_BYTES", 1 << 62)
+    assert "free" in refused(nodes, tmp_path / "home").cause
+    assert nodes[0].pieces_read == 0
+
+
+def test_a_hole_stays_one(nodes: list[Node], tmp_path: Path) -> None:
+    with (nodes[0].work / "sparse").open("wb") as file:
+        file.truncate(64 * MIB)
+    fetch(nodes, tmp_path / "home")
+    came = (tmp_path / "home" / "sparse").stat()
+    assert (came.st_size, came.st_blocks) == (64 * MIB, 0)
