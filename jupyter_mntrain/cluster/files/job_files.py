@@ -10,7 +10,6 @@ from pathlib import Path
 
 from jupyter_mntrain.cluster.files.pushing import ASK_INTERVAL_S
 from jupyter_mntrain.cluster.files.swarm import MIB
-from jupyter_mntrain.cluster.launch.sending import PARALLEL
 from jupyter_mntrain.launch.files.arriving import Arriving
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.manifest import check_manifest, transfer_of
@@ -24,6 +23,8 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 
+AT_ONCE = 2
+"""Pieces from each node: one comes while the other is asked for. A cut loses what is on its way."""
 MOST_NAMED = 3
 """Files that an error names."""
 MOST_COMPARED = 20
@@ -186,7 +187,7 @@ class _Fetching:
             for piece in sorted(set(range(len(arriving.manifest.pieces))) - arriving.held)
         ]
         count = Count(self._progress, f"pulling {self._path or self._job_id}, pieces", len(missing))
-        turns = {seat: asyncio.Semaphore(PARALLEL) for seat in giving}
+        turns = {seat: asyncio.Semaphore(AT_ONCE) for seat in giving}
 
         async def fetch(seat: int, arriving: Arriving, piece: int) -> None:
             calls = self._seats[seat]

@@ -124,7 +124,7 @@ def test_files_of_one_name_that_differ_are_refused_and_named(
 def test_what_was_cut_off_goes_on_where_it_was(
     nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PARALLEL", 1)  # else a cut loses what is on its way
+    monkeypatch.setattr(module, "AT_ONCE", 1)  # else a cut loses what is on its way
     node, content = nodes[0], [bytes([number]) * MIB for number in range(12)]
     for number, one in enumerate(content):
         node.write(**{f"part{number}": one})
