@@ -109,7 +109,7 @@ class GangStart(Generic[M]):
         async def work() -> list[JobRecord]:
             made = request(await self._lease_in_turn())
             return await self._start(
-                "starting torchrun",
+                f"starting torchrun of {made.job_id}",  # whoever is cut off now finds it by this
                 lambda member: member.start(msgspec.structs.replace(made, sent_s=now())),
                 head_last=head_last,
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -68,7 +69,13 @@ class LiveView(View):
         """Set once the last frame is displayed."""
 
     def attach(self, output: LiveOutput) -> None:
-        """Show the view in another output; beyond two, the oldest one points to the newest."""
+        """Show the view in another output; beyond two, the oldest one points to the newest.
+
+        It has the job's data from the first moment: the page goes on with it if this kernel dies.
+        """
+        if self._last is None:
+            with suppress(Exception):  # the first frame shows the error
+                self._draw()
         with self._lock:
             bundle, metadata = self._last or ({"text/plain": self._first_words()}, {})
             output.display(bundle, metadata=metadata, raw=True)

@@ -68,6 +68,11 @@ def test_every_frame_has_numbers_a_picture_and_words(running):
     assert "\x1b" not in page.last["text/plain"]
 
 
+def test_the_first_output_has_the_job_so_that_the_page_can_go_on_without_the_kernel(job):
+    _, page, _ = make(job)
+    assert [one[JOB_MIME]["job"]["job_id"] for one in page.frames] == [job.id]
+
+
 def test_there_is_no_picture_before_there_is_something_to_draw(job):
     view, page, _ = make(job)
     assert not view.frame()
@@ -129,7 +134,7 @@ def test_the_same_frame_is_not_sent_twice(job):
     view, page, _ = make(job)
     for _ in range(4):
         view.frame()
-    assert len(page.frames) == 2
+    assert len(page.frames) == 1
 
 
 def test_the_last_frame_lands_when_the_history_is_complete(job):

@@ -138,7 +138,7 @@ async def test_a_launch_says_how_far_it_is(lab: Lab) -> None:
     assert list(heard.pieces().items()) == [
         ("asking the nodes", counted),
         ("leasing GPUs and ports", counted),
-        ("starting torchrun", counted),
+        (f"starting torchrun of {JOB}", counted),
     ]
     heard = Heard()
     await lab.launcher.stop(JOB, reason="enough", grace_s=0.0, progress=heard)
@@ -151,7 +151,7 @@ async def test_a_launch_that_fails_says_how_far_undoing_it_is(lab: Lab) -> None:
     with pytest.raises(RefusedError):
         await lab.launcher.launch(lab.spec(), JOB, progress=heard)
     pieces = heard.pieces()
-    assert pieces["starting torchrun"][-1] == (2, 3)
+    assert pieces[f"starting torchrun of {JOB}"][-1] == (2, 3)
     assert pieces["releasing the leases"] == [(done, 3) for done in range(4)]
 
 
