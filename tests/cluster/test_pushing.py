@@ -317,3 +317,49 @@ def test_a_model_of_the_hub_is_fetched_once_and_comes_to_all_nodes(
     assert cluster.with_hub_commit(placed) == placed
     bring(placed, "node2", "node3")
     assert contents(place(agents[2], copy)) == wanted
+
+
+WRITES = """
+import os, pathlib, sys
+rank, out = os.environ["RANK"], pathlib.Path(sys.argv[1])
+print("run", os.environ["TORCHELASTIC_RUN_ID"])
+(out / f"shard-{rank}.bin").write_bytes(bytes([int(rank)]) * 3_000_000)
+(out / "config.json").write_text("{}")
+pathlib.Path("log.txt").write_text(f"rank {rank}")
+if rank == "0":
+    pathlib.Path("away").symlink_to("/etc/hostname")
+"""
+
+
+def test_what_a_job_wrote_on_two_nodes_comes_home(cluster: Cluster, tmp_path: Path) -> None:
+    places = (Participant(node="node1", nproc=1), Participant(node="node3", nproc=1))
+    job = cluster.launch(
+        JobSpec(entry=("w.py", "{out}"), files={"w.py": WRITES}, participants=places)
+    )
+    assert job.wait(PATIENCE_S).state == "succeeded"
+    assert any(line.text.endswith(f"run {job.id}") for line in job.logs())
+    written = cluster.files.of_job(job.view())
+    assert written.paths == [
+        "log.txt",
+        "outputs/config.json",
+        "outputs/shard-0.bin",
+        "outputs/shard-1.bin",
+    ]
+    assert "away" in written.nodes["node1"].left_out
+    with pytest.raises(RefusedError) as caught:
+        cluster.files.pull_job(job.view(), tmp_path / "all")
+    assert "log.txt" in caught.value.cause
+    pulled = cluster.files.pull_job(job.view(), tmp_path / "home", "outputs")
+    assert pulled.count == 3
+    assert {one.name: one.stat().st_size for one in (tmp_path / "home").iterdir()} == {
+        "config.json": 2,
+        "shard-0.bin": 3_000_000,
+        "shard-1.bin": 3_000_000,
+    }
+    assert (tmp_path / "home" / "shard-1.bin").read_bytes() == b"\1" * 3_000_000
+    cluster.files.pull_job(job.view(), tmp_path / "log", "log.txt", rank=1)
+    assert (tmp_path / "log").read_text() == "rank 1"
+    with pytest.raises(RefusedError):
+        cluster.files.pull_job(job.view(), tmp_path / "log", "log.txt", node="node1")
+    cluster.files.clean([job.id], is_trial=False)
+    assert cluster.files.of_job(job.view()).count == 0
