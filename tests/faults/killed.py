@@ -48,7 +48,7 @@ Strike = Literal[
 SPAN_S: dict[Moment, float] = {"launch": 8.0, "save": 1.5, "resume": 8.0, "stop": 3.0, "push": 1.5}
 """Time after a command within which it is struck: about as long as it takes."""
 
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 """For what takes some seconds on a quiet machine."""
 
 AWAITED_S = 20.0
@@ -61,7 +61,7 @@ TRAINER = (
     *("--member", "node1:1", "--member", "node2:1", "--restarts", "3", "--skip-doctor"),
     *("--set", "data.sequence_length=32", "--set", "data.vocabulary_size=257"),
     *("--set", "train.batch_size=4", "--set", "pipeline.microbatches=4"),
-    *("--set", "train.steps=1000000", "--set", "checkpoint.interval_steps=25"),
+    *("--set", "train.steps=1000000", "--set", "checkpoint.interval_steps=10"),
     *("--set", "checkpoint.keep=1000", "--env", "OMP_NUM_THREADS=1"),
 )
 
@@ -333,7 +333,8 @@ class World:
         done = self.ask(self.driver, "push", str(self._pushed))
         assert (done or {}).get("failed") == {}, f"pushed again: {done}"
         for host in self.hosts:
-            found = list(host.home.rglob("pushed.bin"))
+            # rglob does not follow the link from a home to its disk.
+            found = list((self.disks / host.name).rglob("pushed.bin"))
             assert [one.read_bytes() for one in found] == [self._pushed.read_bytes()], found
 
     def end(self) -> None:

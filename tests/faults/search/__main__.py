@@ -80,7 +80,8 @@ def main() -> int:
 
 def _play(seeds: list[int], options: argparse.Namespace) -> None:
     mntrain = str(Path(sys.executable).with_name("mntrain"))
-    stage = Stage(mntrain, options.patience)
+    how = {"prepare": stories.with_defaults} if options.stories else {}
+    stage = Stage(mntrain, options.patience, **how)
     try:
         for seed in seeds:
             if options.stories:

@@ -1,7 +1,8 @@
 """Stories: faults in sequence on one job, with what its first line says in between.
 
-``stories.toml`` beside this file holds what is done, and what a person should read. A story is
-right if each of its asks is; it has the worst score of them.
+``stories.toml`` beside this file holds what is done, and what a person should read;
+``stories.ndjson`` how those scored that were played: give a copy of it as ``--file`` to go on.
+A story is right if each of its asks is; it has the worst score of them.
 """
 
 from __future__ import annotations
@@ -21,17 +22,15 @@ import psutil
 from tests.e2e.conftest import CLUSTER
 from tests.faults.search.case import Accept, Layout, Statement, Truth
 from tests.faults.search.play import Result
-from tests.faults.search.scoring import SCORES, Score, is_stranger, score
+from tests.faults.search.scoring import SCORES, Score, score
 from tests.faults.search.stage import VICTIM, Stage
-from tests.netlab import DATA, MANAGEMENT, LabError
+from tests.netlab import DATA, MANAGEMENT, Host, LabError
 from tests.waiting import until
 
 STORIES = Path(__file__).with_name("stories.toml")
 LAYOUT = Layout((("node1", 1), ("node2", 1)))
 ASKED_WITHIN_S = 5.0
 """A person asks at some moment of so long a time after it must be known."""
-STILL_TOLD_S = 12.0
-"""What is over may be told so much longer."""
 
 
 class Ask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,6 +88,11 @@ class _File(msgspec.Struct):
     story: tuple[Story, ...]
 
 
+def with_defaults(host: Host) -> None:
+    """An agent there has the settings that people have."""
+    (host.home / ".config" / "mntrain" / "config.toml").unlink()
+
+
 def stories() -> tuple[Story, ...]:
     return msgspec.toml.decode(STORIES.read_bytes(), type=_File).story
 
@@ -101,7 +105,6 @@ class Teller:
         self.story = story
         self.chance = Random(f"story {number}")
         self.said: list[Statement] = []
-        self._begun_s = time.time()
         self._stack = ExitStack()
         self._style = ("ring", "reduce")[number % 2]
 
@@ -118,20 +121,6 @@ class Teller:
     def first(self) -> list[Statement]:
         """The first line now."""
         return [_statement(one) for one in (self.stage.job.get("first"),) if one]
-
-    def strangers(self) -> tuple[float, float]:
-        """Seconds in which the first line told what no ask of the story admits, and all seconds."""
-        truths = [one.truth for one in self.story.asks if not one.well]
-        seen = [one for one in self.stage.bench.seen() if one.get("job") == self.stage.bench.job]
-        seen = [one for one in seen if one["time_s"] >= self._begun_s]
-        ends = [*(one["time_s"] for one in seen[1:]), time.time()]
-        false_s = sum(
-            end_s - one["time_s"]
-            for one, end_s in zip(seen, ends, strict=True)
-            if one.get("first")
-            and all(is_stranger(truth, _statement(one["first"])) for truth in truths)
-        )
-        return false_s, time.time() - self._begun_s
 
     def _do(self, step: Step) -> Score | None:
         stage = self.stage
@@ -226,7 +215,6 @@ def tell(stage: Stage, story: Story, number: int) -> Result:
     except Exception as error:  # noqa: BLE001 - whatever a story does to the lab, the next one runs
         trouble = f"{type(error).__name__}: {str(error)[:300]}"
         stage.spoil()
-    false_s, all_s = teller.strangers()
     state = str(stage.job.get("state", ""))
     with suppress(LabError):
         stage.end_job()
@@ -242,13 +230,13 @@ def tell(stage: Stage, story: Story, number: int) -> Result:
         score=max(scores, key=SCORES.index, default="silent"),
         known_after_s=None,
         seconds=round(time.monotonic() - begun_s, 1),
-        parameters=({"false_s": round(false_s, 1), "of_s": round(all_s, 1), "asks": scores},),
+        parameters=({"asks": scores},),
         trouble=trouble,
     )
 
 
 def table(results: Iterable[Result]) -> str:
-    """Shares by sort and by layer, as Markdown; the last column is of all moments."""
+    """Shares by sort and by layer, as Markdown."""
     played = [one for one in results if not one.trouble]
     groups: dict[str, list[Result]] = {}
     for one in played:
@@ -256,7 +244,7 @@ def table(results: Iterable[Result]) -> str:
     for one in sorted(played, key=lambda one: one.stratum):
         groups.setdefault(f"layer: {one.stratum}", []).append(one)
     groups["all"] = played
-    head = ("stories", "played", "right", "by first lines", "false first line")
+    head = ("stories", "played", "right", "first lines right")
     lines = [head, ("---",) * len(head), *(_row(name, of) for name, of in groups.items())]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -268,9 +256,10 @@ faults that were written down, with what a person should read, before the first 
 repairs and pauses between them, two at once, faults while a job starts, saves or resumes, of its
 numbers, and while drivers come and go. Each time a person would ask, at a random moment within 5
 s after it must be known, the first line of the status alone is compared as data: kind, node and
-rank. A story is right if each of its first lines is. The last column is the share of all moments
-in which the first line said what none of the story's faults is. A story counts as it was played
-first, also where its miss has been mended since.
+rank. A story is right if each of its first lines is. It counts as it was played first, also where
+its miss has been mended since. Whatever number is played is drawn from all sixty. Agents
+have the default settings; only for the first 14 that were played they waited 15 s for a cause
+behind a lost connection, not 3 s.
 """
 
 
@@ -290,14 +279,12 @@ def section(results: Sequence[Result]) -> str:
 
 def _row(name: str, of: Sequence[Result]) -> tuple[str, ...]:
     asks = [one for result in of for one in result.parameters[0]["asks"]]
-    false_s, all_s = (sum(one.parameters[0][key] for one in of) for key in ("false_s", "of_s"))
     right = sum(one.score == "right" for one in of)
     return (
         name,
         str(len(of)),
         f"{right} ({100 * right / max(1, len(of)):.0f} %)",
         f"{asks.count('right')} of {len(asks)}",
-        f"{100 * false_s / max(1.0, all_s):.1f} % of the time",
     )
 
 

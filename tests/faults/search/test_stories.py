@@ -30,18 +30,18 @@ def test_there_are_sixty_each_with_its_name() -> None:
     assert len({one.name for one in STORIES}) == len(STORIES) == 60
 
 
-def result(score: Score, *asks: Score, trouble: str = "", false_s: float = 0.0) -> Result:
-    parameters = ({"false_s": false_s, "of_s": 10.0, "asks": list(asks)},)
+def result(score: Score, *asks: Score, trouble: str = "") -> Result:
+    parameters = ({"asks": list(asks)},)
     how = {"truth": "", "verdict": (), "state": "", "known_after_s": None, "seconds": 1.0}
     of = {"seed": 1, "stratum": "rank", "case": "sequence: a", "is_hard": True}
     return Result(score=score, parameters=parameters, trouble=trouble, **of, **how)  # type: ignore[arg-type]
 
 
-def test_the_table_counts_stories_asks_and_the_time_of_false_first_lines() -> None:
+def test_the_table_counts_stories_and_first_lines() -> None:
     played = [
         result("right", "right", "right"),
-        result("wrong", "right", "wrong", false_s=2.0),
+        result("wrong", "right", "wrong"),
         result("silent", trouble="no lab"),
     ]
     *_, last = table(played).splitlines()
-    assert last == "| all | 2 | 1 (50 %) | 3 of 4 | 10.0 % of the time |"
+    assert last == "| all | 2 | 1 (50 %) | 3 of 4 |"
