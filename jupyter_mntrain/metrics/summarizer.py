@@ -265,10 +265,13 @@ def _short(value: float) -> float:
 
 
 def elapsed_s(view: JobView, now_s: float) -> float | None:
-    """Seconds since the first part started, until the last one ended; ``None`` before."""
+    """Seconds since the first attempt started, until the last part ended; ``None`` before."""
     started = [part.started_s for part in view.parts if part.started_s is not None]
+    earlier = view.attempt.earlier
+    begun_s = earlier.begun_s if earlier else None
     if not started:
-        return None
+        return None if begun_s is None else max(0.0, now_s - begun_s)
+    before_s = 0.0 if begun_s is None else max(0.0, min(started) - begun_s)
     if view.state in TERMINAL:
         # Each part by its own node's clock: clocks of two nodes are never subtracted.
         ran = (
@@ -276,8 +279,9 @@ def elapsed_s(view: JobView, now_s: float) -> float | None:
             for part in view.parts
             if part.started_s is not None and part.ended_s is not None
         )
-        return max(ran, default=None)
-    return max(0.0, now_s - min(started))
+        longest = max(ran, default=None)
+        return None if longest is None else before_s + longest
+    return before_s + max(0.0, now_s - min(started))
 
 
 def _rank_summaries(view: JobView, ranks: Ranks) -> tuple[RankSummary, ...]:

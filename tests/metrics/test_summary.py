@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from jupyter_mntrain.metrics.summary import JobSummary, Window
@@ -18,6 +19,7 @@ from jupyter_mntrain.model.records.metrics import (
     Sample,
 )
 from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.model.records.origin import Earlier
 from tests.standin.jobs import (
     ONE_AND_TWO,
     history,
@@ -202,6 +204,15 @@ def test_a_finished_job_took_as_long_as_its_longest_part_by_that_nodes_clock() -
         history(view("succeeded", "succeeded", started_s=50.0, ended_s=80.0), {}), now_s=NOW_S
     )
     assert got.elapsed_s == 30.0
+
+
+def test_a_job_took_as_long_as_all_of_its_attempts() -> None:
+    """The first one began 42 s before this one, which took 30 s."""
+    job = view("succeeded", "succeeded", started_s=50.0, ended_s=80.0, number=2)
+    earlier = Earlier(world_size=2, begun_s=8.0)
+    attempt = msgspec.structs.replace(job.attempt, earlier=earlier)
+    got = summarize(history(msgspec.structs.replace(job, attempt=attempt), {}), now_s=NOW_S)
+    assert got.elapsed_s == 72.0
 
 
 def test_the_cause_is_passed_on() -> None:

@@ -115,6 +115,7 @@ def earlier_attempts(record: JobRecord) -> Earlier | None:
         changes=changes,
         failures=failures[-MOST_FAILURES:],
         is_early=plan is not None and plan.is_early,
+        begun_s=part.started_s if before.begun_s is None else before.begun_s,
     )
     if step <= (before.step or 0):
         return before

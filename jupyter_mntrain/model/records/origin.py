@@ -93,6 +93,7 @@ class Earlier(Record, frozen=True):
         changes: of settings, while earlier attempts of the job ran, oldest first.
         failures: why the last attempts of the job failed, oldest first.
         is_early: whether the last of them did so before any progress.
+        begun_s: Unix time at which the first attempt of the job started.
     """
 
     world_size: int
@@ -102,3 +103,4 @@ class Earlier(Record, frozen=True):
     changes: tuple[RunningChange, ...] = ()
     failures: tuple[Problem, ...] = ()
     is_early: bool = False
+    begun_s: float | None = None

@@ -51,6 +51,10 @@ export function durationOf(
   now: number
 ): number | null {
   const each = jobs.map(job => {
+    const { elapsed_s } = job.numbers;
+    if (OVER.has(job.state) && typeof elapsed_s === 'number') {
+      return elapsed_s; // over all of its attempts
+    }
     const end = OVER.has(job.state) ? endedAt(job) : now;
     return end === null ? null : Math.max(0, end - startedAt(job));
   });
