@@ -38,9 +38,6 @@ def rank_jobs(jobs: Mapping[JobId, JobNumbers]) -> Ranking:
     if unknown:
         why = jobs[unknown[0]].missing.get("tokens_per_s") or "it has made no step"
         return Ranking(refused=f"{unknown[0]} has no tok/s: {why}")
-    if not all(rates.values()):
-        nothing = next(job_id for job_id, rate in rates.items() if not rate)
-        return Ranking(refused=f"all steps of {nothing} report 0 tokens")
     counts = {told.counts_padding: job for job, told in jobs.items()}
     if len(counts) > 1:
         return Ranking(refused=f"tokens are not counted alike: {_counted(counts)}")

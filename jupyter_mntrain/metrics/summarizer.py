@@ -41,6 +41,7 @@ LEAST_PART = 1e-4
 """Of a window: less is not named."""
 
 NO_TOTAL = "no number of steps is reported: recorder.start(total_steps=…)"
+ZERO_TOKENS = "every step reports 0 tokens"
 TOO_UNSURE = "so far the steps differ too much, or are too few, to tell"
 
 Ranks = Mapping[Rank, RankRows]
@@ -193,7 +194,7 @@ def _figures(
     rates = [one.bytes_per_s for one in links if one.bytes_per_s is not None]
     return {
         "step_s": short(median(times)) if times else None,
-        "tokens_per_s": short(rate("made", "wall_s")),
+        "tokens_per_s": short(rate("made", "wall_s")) or None,
         "mfu": short(formulas.mfu(rate("flops", "wall_s"), peak_flops_per_s)),
         "bubble": short(rate("idle_s", "steps_s")),
         "busiest_link": max(used, default=None),
@@ -255,7 +256,7 @@ def _window(job: JobRows, *, is_whole: bool) -> Window | None:
         seconds=_short(seconds),
         steps=int(steps),
         tokens=tokens,
-        tokens_per_s=short(None if tokens is None else formulas.throughput(tokens, seconds)),
+        tokens_per_s=short(formulas.throughput(tokens, seconds) if tokens else None),
         parts_s={part: _short(one) for part, one in parts.items() if one > LEAST_PART * seconds},
     )
 
@@ -344,9 +345,10 @@ def _missing(
         why = "; ".join(dict.fromkeys(one.missing[name] for one in ranks if name in one.missing))
         return why or WARM_UP
 
+    is_none = not silent and job.table.recent("made") == 0
     reasons = {
         "step_s": WARM_UP,
-        "tokens_per_s": silent or of_ranks("tokens_per_s"),
+        "tokens_per_s": silent or (ZERO_TOKENS if is_none else of_ranks("tokens_per_s")),
         "mfu": silent or of_ranks("mfu"),
         "bubble": silent or of_ranks("compute"),
         "loss": NO_LOSS,

@@ -140,6 +140,16 @@ export function endedAt(job: JobEntry): number | null {
 }
 
 /** Share of steps done, 0..1; `null` if their number is unknown. */
+/** What follows a step's number: of how many, if that was told and is not wrong. */
+export function ofSteps(step: formats.Maybe, total: formats.Maybe): string {
+  if (!total) {
+    return '';
+  }
+  return (step ?? 0) > total
+    ? trans.__(', more than the %1 that it told', formats.count(total))
+    : trans.__(' of %1', formats.count(total));
+}
+
 export function progressOf(job: JobEntry): number | null {
   const { step, total_steps } = job.numbers;
   return total_steps ? Math.min(1, (step ?? 0) / total_steps) : null;

@@ -38,6 +38,7 @@ def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:
     is_known = isfinite(tokens)
     whole = tokens / (ended_s - begun_s)
     found["tokens"] = tokens if is_known else None
+    is_known = is_known and tokens > 0
     found["tok/s, whole job"] = whole if is_known else None
     if is_over:
         found["tok/s"] = found["tok/s, whole job"]
@@ -48,7 +49,7 @@ def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:
         before = played.done[played.done.index(recent[0]) - 1]
         seconds = ended_s - before.ended_s
         rate = sum(one.tokens for one in recent) / each / seconds
-        found["tok/s"] = rate if isfinite(rate) else None
+        found["tok/s"] = rate if isfinite(rate) and rate > 0 else None
         found |= {f"tok/s, rank {rank}": found["tok/s"] for rank in (0, 1)}
         found["step time"] = median(one.ended_s - one.begun_s for one in recent)
         window = recent

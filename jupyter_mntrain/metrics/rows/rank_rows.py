@@ -30,6 +30,7 @@ MEMORY, BUSY = AT["memory_bytes"], AT["busy_flops_per_s"]
 WARM_UP = f"the first {WARM_UP_STEPS} steps are warm-up"
 NOT_WHOLE = "not every rank reports"
 NO_TOKENS = "no tokens are reported: recorder.step(tokens=…)"
+SOME_TOKENS = "some steps report no tokens, or none that are a count"
 NO_FLOPS = "no FLOPs are reported: recorder.start(flops_per_token=…)"
 NO_COMPUTE = "compute time is not reported: recorder.step(compute_s=…)"
 NO_LOSS = "no loss is reported: recorder.step(loss=…)"
@@ -283,7 +284,7 @@ class RankRows:
         series, start, table = self.series, self.start, self.table
         flops_per_s = rate_of(table, "flops", "wall_s")
         figures: dict[str, float | None] = {
-            "tokens_per_s": short(self._job_rate("wall_s")),
+            "tokens_per_s": short(self._job_rate("wall_s")) or None,
             "pace_tokens_per_s": short(self.pace_tokens_per_s),
             "mfu": short(formulas.mfu(flops_per_s, self.peak_flops_per_s)),
         }
@@ -313,6 +314,8 @@ class RankRows:
         if not len(self.table) or None not in figures.values():
             return {}
         no_tokens = NOT_WHOLE if self.table.recent("made") is not None else NO_TOKENS
+        if no_tokens is NO_TOKENS and any(one > 0 for one in self.table.single("made")):
+            no_tokens = SOME_TOKENS
         reasons = {
             "tokens_per_s": no_tokens,
             "pace_tokens_per_s": no_tokens if figures["tokens_per_s"] is None else NO_COMPUTE,

@@ -220,8 +220,11 @@ def state_line(summary: JobSummary) -> Text:
 
 def step_words(summary: JobSummary) -> str:
     """The last step that every rank has finished, and of how many."""
-    of = f" of {count(summary.total_steps)}" if summary.total_steps else ""
-    return f"step {count(summary.step)}{of}"
+    step, total = summary.step, summary.total_steps
+    if step and total and step > total:
+        return f"step {count(step)}, more than the {count(total)} that it told"
+    of = f" of {count(total)}" if total else ""
+    return f"step {count(step)}{of}"
 
 
 def times_line(summary: JobSummary, elapsed_s: float, now_s: float) -> Text:

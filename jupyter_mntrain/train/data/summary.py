@@ -62,10 +62,12 @@ def summarize(recipe: Recipe, sources: Sequence[Sequences], counts: ReadCounts) 
 
 def _sizes(one: Sequences, section: DataSection) -> str:
     count, length = len(one.rows), section.sequence_length
-    padding = 1 - one.rows.filled_tokens / (count * length)
+    inputs, tokens = one.rows.filled_tokens, len(one.tokens.ids)
+    padding = 1 - inputs / (count * length)
     return (
-        f"{len(one.tokens.ends):,} documents, {len(one.tokens.ids):,} tokens "
-        f"in {count:,} sequences of {length:,}, {padding:.1%} of them padding"
+        f"{len(one.tokens.ends):,} documents, {tokens:,} tokens: {inputs:,} are inputs "
+        f"in {count:,} sequences of {length:,}, which are {padding:.1%} padding; "
+        f"{max(0, tokens - inputs):,} are predicted only, or left out"
     )
 
 

@@ -3,7 +3,7 @@
 import * as formats from '../formats';
 import type { JobBundle, JobEntry, SavedOutput } from '../schema';
 import { trans } from '../trans';
-import { stateWord } from '../words';
+import { ofSteps, stateWord } from '../words';
 
 /**
  * The kept rows with the newest state. No picture: an older one beside newer words would lie.
@@ -17,10 +17,8 @@ export function lastKnown(
 ): SavedOutput {
   const { step, total_steps } = entry.numbers;
   const numbers = { ...entry.numbers, remaining_s: null };
-  const [at, all] = [formats.count(step), formats.count(total_steps)];
-  const steps = total_steps
-    ? trans.__('step %1 of %2', at, all)
-    : trans.__('step %1', at);
+  const steps =
+    trans.__('step %1', formats.count(step)) + ofSteps(step, total_steps);
   const words = [stateWord(entry.state), entry.name, entry.job_id];
   const line = (step ? [...words, steps] : words).join(' ');
   const asOf = trans.__('As of %1.', formats.dateTime(heard));

@@ -21,6 +21,7 @@ import {
   OVER,
   progressOf,
   ranksOf,
+  ofSteps,
   restartLine,
   savedStep,
   stateWord
@@ -192,9 +193,7 @@ function stepLine(job: JobEntry): string {
   const saved = savedStep(job);
   const at = formats.count(step);
   return [
-    total
-      ? trans.__('step %1 of %2', at, formats.count(total))
-      : trans.__('step %1', at),
+    trans.__('step %1', at) + ofSteps(step, total),
     ...(saved === null ? [] : [trans.__('saved at %1', formats.count(saved))]),
     ...(typeof rest === 'number'
       ? [trans.__('done in %1', formats.timeLeft(numbers))]

@@ -66,5 +66,5 @@ def test_what_is_not_comparable_is_not_ranked_and_says_why() -> None:
     padded = ranked(told("a", 1.0, counts_padding=True), told("b", 2.0, counts_padding=False))
     assert padded.jobs == ()
     assert says("tokens are not counted alike", ranking_line(padded).plain)
-    for rate, why in ((None, "b has no tok/s: no tokens"), (0.0, "all steps of b report 0 tokens")):
-        assert says(why, ranking_line(ranked(told("a", 1.0), told("b", rate))).plain)
+    none = ranking_line(ranked(told("a", 1.0), told("b", None))).plain
+    assert says("b has no tok/s: no tokens", none)

@@ -85,7 +85,7 @@ def test_long_conversations_become_several_and_all_is_told(tmp_path: Path) -> No
     lines = told(recipe, tokens)
     for number, words in enumerate(
         (
-            f"{len(texts)} documents, {len(tokens.ids):,} tokens in ",
+            f"{len(texts)} documents, {len(tokens.ids):,} tokens: ",
             "10 steps are ",
             "1 conversations longer than a sequence were split between turns",
             f"1 of 3 rows skipped: has no assistant turn ({path} line 3)",

@@ -14,6 +14,7 @@ import {
   notFiniteLine,
   OVER,
   progressOf,
+  ofSteps,
   stateWord
 } from '../../words';
 import type { IJobProps, IViewProps } from '../props';
@@ -124,7 +125,7 @@ function Progress({
             <span className="b">
               {trans.__('step %1', formats.count(step))}
             </span>
-            {total_steps ? trans.__(' of %1', formats.count(total_steps)) : ''}
+            {ofSteps(step, total_steps)}
           </span>
         )}
         {alarm && <span className="mnt-alarm">{alarm}</span>}
