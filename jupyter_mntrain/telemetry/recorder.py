@@ -181,8 +181,9 @@ class Recorder:
                 fields.setdefault("flops", counted * self._flops_per_token)
             if step_s is None or not 0 <= step_s < math.inf:
                 step_s = elapsed
-            fields |= self._pauses
-            self._pauses = {}
+            if self._pauses:
+                fields |= self._pauses
+                self._pauses = {}
             sample = RankStep(
                 time_s=self._clock() - age_s,
                 rank=self._rank,
@@ -391,12 +392,16 @@ def _finite(value: SupportsFloat | None) -> float | None:
 
 
 def _as_count(value: SupportsFloat | None) -> int | None:
+    if type(value) is int and value >= 0:  # most are: a step must not cost more for the others
+        return value
     number = math.nan if value is None else as_float(value)
     return int(number) if 0 <= number < math.inf else None
 
 
 def as_float(value: SupportsFloat) -> float:
     """Convert to float, detaching a tensor first: torch warns otherwise."""
+    if type(value) is float:
+        return value
     detach = getattr(value, "detach", None)
     return float(detach() if detach is not None else value)
 

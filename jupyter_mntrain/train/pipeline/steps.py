@@ -21,6 +21,9 @@ from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
 from jupyter_mntrain.telemetry.formulas import throughput
 from jupyter_mntrain.train.pipeline.stopwatch import Mark, Metered, Stopwatch
 
+LEAST_WAIT_S = 1e-4
+"""For a batch; less is not told."""
+
 
 @dataclass(frozen=True)
 class StepMarks:
@@ -86,13 +89,14 @@ class QueuedStep:
             "compute_s": compute_s,
             "wait_s": waited_s,
             "optimizer_s": optimizer_s,
-            "data_s": max(0.0, seconds(marks.before, marks.begin)),
             "flops": self.flops,
             "sent_bytes": self.metered.sent_bytes,
             "received_bytes": self.metered.received_bytes,
             **self.memory,
             **self.spikes,
         }
+        if (data_s := seconds(marks.before, marks.begin)) >= LEAST_WAIT_S:
+            sample["data_s"] = data_s
         return sample, seconds(marks.before, marks.end), votes
 
 
