@@ -90,7 +90,8 @@ class Table:
         """Of the recent rows."""
         self._sums: dict[str, float | None] = {}
         """Of the recent rows, as long as none is added: of many ranks, each has several figures."""
-        self._totals: dict[str, float] = {}
+        self._counts = tuple(name for name in names if name in _COUNTS)
+        self._totals = dict.fromkeys(self._counts, 0.0)
         """Of all rows."""
         self.rows = 0
         """How many were ever added."""
@@ -141,18 +142,20 @@ class Table:
     def _add(self, columns: dict[str, array[float]], row: Mapping[str, float | None]) -> None:
         self._forget()
         self.rows += 1
-        totals = self._totals
+        totals, get = self._totals, row.get
         for name, column in columns.items():
-            value = row.get(name)
+            value = get(name)
             column.append(UNKNOWN if value is None else value)
-            if name in _COUNTS and totals.get(name) != UNKNOWN:
-                totals[name] = UNKNOWN if value is None else totals.get(name, 0.0) + value
+        for name in self._counts:
+            value, total = get(name), totals[name]
+            if total != UNKNOWN:
+                totals[name] = UNKNOWN if value is None else total + value
         for name in self._extremes:
-            value = row.get(name)
-            is_known = value is not None and isfinite(value)
+            value = get(name)
+            known = value if value is not None and isfinite(value) else UNKNOWN
             for end in (LOW, HIGH):
                 if end + name not in row:
-                    columns[end + name][-1] = value if is_known else UNKNOWN  # type: ignore[assignment]
+                    columns[end + name][-1] = known
 
     def _forget(self) -> None:
         self._begin = None
@@ -187,15 +190,17 @@ class Table:
         """Sum of a count over the recent rows; ``None`` if there are none, or it is not known."""
         if name not in self._sums:
             begin, older = self.recent_from, self._older[name]
-            values = [*older[begin:], *self._newest[name][max(0, begin - len(older)) :]]
-            is_known = bool(values) and UNKNOWN not in values
+            values = self._newest[name][max(0, begin - len(older)) :]
+            if begin < len(older):
+                values = older[begin:] + values
+            is_known = len(values) > 0 and UNKNOWN not in values
             self._sums[name] = sum(values) if is_known else None
         return self._sums[name]
 
     def total(self, name: str) -> float | None:
         """Sum of a count over all rows; ``None`` if there are none, or it is not known."""
-        value = self._totals.get(name, UNKNOWN)
-        return None if value == UNKNOWN else value
+        value = self._totals[name]
+        return None if value == UNKNOWN or not len(self) else value
 
     def single(self, name: str, *, is_whole: bool = False) -> list[float]:
         """Values of the recent rows, or of all, that are of single steps; the newest, where they
