@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.metrics.definitions import definitions
+from jupyter_mntrain.metrics.summary import JobNumbers, RankSummary
+
 ROOT = Path(__file__).resolve().parents[1]
 TERM = re.compile(r"^    (?:'([^']+)'|(\w+)): trans\.__\(\s*'([^']*)'\s*\)", re.MULTILINE)
 
@@ -39,3 +42,14 @@ def test_a_tooltip_says_what_the_glossary_says(word: str) -> None:
 def test_every_term_of_the_page_is_found() -> None:
     text = (ROOT / "labextension/src/terms.tsx").read_text(encoding="utf-8")
     assert len(terms()) == text.count("trans.__(") >= 10
+
+
+@pytest.mark.parametrize("word", definitions())
+def test_the_glossary_says_what_a_figure_is_defined_as(word: str) -> None:
+    row = glossary().get(word)
+    assert row == re.sub(r"[`*]", "", definitions()[word].meaning).replace("'", "’")
+
+
+def test_every_defined_figure_is_one_that_a_job_has() -> None:
+    fields = {*JobNumbers.__struct_fields__, *RankSummary.__struct_fields__}
+    assert {one.field for one in definitions().values()} <= fields

@@ -42,7 +42,7 @@ export function meanings() {
       'bytes per second that a link carried when it was measured, or that the user gave, counted as the interface counts them: with headers. The share that is payload is kept with it. Kept by the sender per receiver and interface, with its time and condition. If the counters show more for 3 s or longer, the highest rate seen takes its place, marked best seen'
     ),
     loss: trans.__(
-      'mean cross-entropy per token of a step’s batch, as the script reports it; of an evaluation, on text that is not trained on'
+      'mean cross-entropy per token of a step’s batch, as the script reports it; where ranks report different ones, the mean of theirs; of an evaluation, on text that is not trained on'
     ),
     waiting: trans.__(
       'the part of a step that is neither computing, sending nor the schedule’s own bubble'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isfinite
-from statistics import median
+from statistics import mean, median
 
 from tests.rulers.plays import RANKS, Done, Played
 
@@ -37,6 +37,7 @@ def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:
     }
     is_known = isfinite(tokens)
     whole = tokens / (ended_s - begun_s)
+    found["loss"] = mean(played.play.turn(steps[-1].step).loss)
     found["tokens"] = tokens if is_known else None
     is_known = is_known and tokens > 0
     found["tok/s, whole job"] = whole if is_known else None

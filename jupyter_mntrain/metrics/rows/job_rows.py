@@ -247,7 +247,7 @@ class JobRows:
         """Each rank tells in how many of its steps a loss or a norm was not finite."""
         told = [block[FIRST_LOSS] for block in blocks if block[FIRST_LOSS] != UNKNOWN]
         if loss is not None and told:
-            self.first_loss = told[0] if self.first_loss is None else self.first_loss
+            self.first_loss = _mean(told) if self.first_loss is None else self.first_loss
             self.last_loss = loss
         self.not_finite += int(max(block[NOT_FINITE] for block in blocks))
         firsts = [block[FIRST_BAD] for block in blocks if block[FIRST_BAD] != UNKNOWN]
@@ -278,6 +278,13 @@ def job_figures(columns: Mapping[str, list[float]]) -> dict[str, list[float]]:
     told["flops_per_s"] = divided(columns, "flops", "wall_s")
     told["bubble"] = divided(columns, "idle_s", "steps_s")
     return told
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """Of ranks; all the same where they report that of the whole batch, and then it is that."""
+    if not values or UNKNOWN in values:
+        return None
+    return values[0] if all(one == values[0] for one in values) else fmean(values)
 
 
 def _part(row: Figures, steps: int) -> Figures:
@@ -314,12 +321,12 @@ def _extremes(row: Figures, blocks: Sequence[Row], steps: Sequence[RankStep]) ->
     """
     told = [extremes(block) for block in blocks]
     low_s, high_s = (max(one[f"{end}step_s"] for one in told) for end in (LOW, HIGH))
-    loss = next((one for one, step in zip(told, steps, strict=True) if step.loss is not None), {})
+    losses = [one for one, step in zip(told, steps, strict=True) if step.loss is not None]
     found: Figures = {
         "low_step_s": low_s,
         "high_step_s": high_s,
-        "low_loss": loss.get("low_loss"),
-        "high_loss": loss.get("high_loss"),
+        "low_loss": _mean([one["low_loss"] for one in losses]),
+        "high_loss": _mean([one["high_loss"] for one in losses]),
     }
     for name in ("tokens_per_s", "flops_per_s"):
         rate, step_s = row[name], row["step_s"]
@@ -353,7 +360,7 @@ def _row(
     ]
     flops = [step.flops for step in steps if step.flops is not None]
     is_told = len(flops) == len(steps) and all(step.step_s > 0 for step in steps)
-    loss = next((step.loss for step in steps if step.loss is not None), None)
+    losses = [float(step.loss) for step in steps if step.loss is not None]
     if blocks:
         pauses = {name: max(block[AT[name]] for block in blocks) for name in PAUSES}
     else:
@@ -367,6 +374,6 @@ def _row(
         "made": min(known) * count if known else None,
         "flops": sum(flops) * count if is_told else None,
         "idle_s": fmean(bubbles) * step_s * count if is_busy else None,
-        "loss": None if loss is None else float(loss),
+        "loss": _mean(losses),
         **pauses,
     }

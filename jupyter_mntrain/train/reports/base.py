@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import tomli_w
 
+from jupyter_mntrain.metrics.definitions import meaning_of
 from jupyter_mntrain.recipe.parts.results import REPORT_PROJECT
 from jupyter_mntrain.recipe.sections import Recipe
 
@@ -17,7 +18,7 @@ NUMBERS = {
     "train/loss": "Mean cross-entropy per token in nats, before the step's update",
     "train/learning_rate": "Learning rate of the step",
     "train/grad_norm": "Norm of the whole model's gradient, before clipping",
-    "train/tokens_per_s": "Tokens per second of the job over the last 60 s, pauses included",
+    "train/tokens_per_s": meaning_of("tokens_per_s"),
     "train/step_s": "Seconds the step took, without evaluations, samples and saves before it",
     "train/tokens": "Tokens seen so far",
     "evaluation/loss": "Mean cross-entropy per token of held-out text",

@@ -1,0 +1,41 @@
+"""Definitions: what each figure of a job is, from ``figures.toml`` beside this file."""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+
+import msgspec
+
+from jupyter_mntrain.model._record import UserRecord
+
+
+class Definition(UserRecord, frozen=True):
+    """One figure.
+
+    Args:
+        field: its name in JSON.
+        over: which steps, or which time.
+        clock: whose.
+        meaning: what is counted, in a sentence; Markdown.
+    """
+
+    field: str
+    unit: str
+    over: str
+    clock: str
+    meaning: str
+
+
+@cache
+def definitions() -> dict[str, Definition]:
+    """All of them by the word that people read."""
+    text = (files("jupyter_mntrain.metrics") / "figures.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, Definition])
+
+
+def meaning_of(field: str) -> str:
+    """What a figure is, in one line of plain text, by its name in JSON."""
+    found = next(one for one in definitions().values() if one.field == field)
+    return found.meaning.replace("`", "").replace("*", "")
