@@ -54,3 +54,33 @@ describe('a smoothed chart', () => {
     expect(smooth(throughput, 0)).toBe(throughput);
   });
 });
+
+describe('runs of unequal length', () => {
+  const loss = (step: number) => 3 / step ** 0.5;
+
+  /** The same loss at each step, in rows of `size` steps: their mean, at the last of them. */
+  function rows(size: number): [Float64Array, Float64Array] {
+    const ends = Array.from(
+      { length: 1200 / size },
+      (_, at) => (at + 1) * size
+    );
+    const means = ends.map(
+      end =>
+        Array.from({ length: size }, (_, back) => loss(end - back)).reduce(
+          (sum, one) => sum + one
+        ) / size
+    );
+    return [Float64Array.from(means), Float64Array.from(ends)];
+  }
+
+  it('are smoothed alike, per step', () => {
+    const [single, singleSteps] = rows(1);
+    const [thinned, thinnedSteps] = rows(20);
+    const one = smoothed(single, 0.99, singleSteps);
+    const other = smoothed(thinned, 0.99, thinnedSteps);
+    for (const step of [400, 800, 1200]) {
+      const [true_, shown] = [one[step - 1], other[step / 20 - 1]];
+      expect(Math.abs(shown / true_ - 1)).toBeLessThan(0.02);
+    }
+  });
+});

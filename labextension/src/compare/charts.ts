@@ -84,6 +84,7 @@ function linesOf(
       label: letter,
       x: axisOf(series, kind).xs,
       y: series.columns[column],
+      steps: series.columns.step,
       color: theme.ranks[place],
       dash: DASHES[place],
       width: 2

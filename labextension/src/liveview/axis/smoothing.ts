@@ -2,7 +2,7 @@
 
 import type { IChart, ILine } from '../charts/chart';
 
-/** Choices of the toolbar: the share of the mean so far that the next value keeps. */
+/** Choices of the toolbar: the share of the mean so far that the next step keeps. */
 export const SMOOTHINGS = [0, 0.5, 0.8, 0.9, 0.95, 0.99] as const;
 
 /** Opacity of the raw line behind. */
@@ -11,19 +11,36 @@ const FAINT = 0.38;
 /**
  * Exponential mean of the known values; NaN stays NaN and changes nothing.
  *
- * `weight`, 0 to 0.99, is what the mean keeps at each value. Divided by the weights so far, so that
- * the first values are not drawn towards zero.
+ * `weight`, 0 to 0.99, is what the mean keeps at each step: a value that stands for several steps
+ * counts as so many, so that runs of unequal length, whose rows are thinned differently, are smoothed
+ * alike. Divided by the weights so far, so that the first values are not drawn towards zero.
+ *
+ * @param steps Of the values; without, each is a step.
  */
-export function smoothed(values: Float64Array, weight: number): Float64Array {
+export function smoothed(
+  values: Float64Array,
+  weight: number,
+  steps?: Float64Array
+): Float64Array {
   let [mean, weights] = [0, 0];
-  return values.map(value => {
+  return values.map((value, at) => {
     if (Number.isNaN(value)) {
       return NaN;
     }
-    mean = weight * mean + (1 - weight) * value;
-    weights = weight * weights + (1 - weight);
+    const kept = weight ** stepsOf(at, steps);
+    mean = kept * mean + (1 - kept) * value;
+    weights = kept * weights + (1 - kept);
     return mean / weights;
   });
+}
+
+/** How many steps a row stands for: those since the one before; the first, as many as the second. */
+function stepsOf(at: number, steps?: Float64Array): number {
+  if (!steps || steps.length < 2) {
+    return 1;
+  }
+  const count = at > 0 ? steps[at] - steps[at - 1] : steps[1] - steps[0];
+  return count > 0 ? count : 1;
 }
 
 /** The chart with smoothed lines and the raw ones behind; areas are left as they are. */
@@ -49,7 +66,11 @@ export function smooth(chart: IChart, weight: number): IChart {
       ...raw,
       ...chart.lines.map(line =>
         lines.includes(line)
-          ? { ...line, y: smoothed(line.y, weight), now: undefined }
+          ? {
+              ...line,
+              y: smoothed(line.y, weight, line.steps),
+              now: undefined
+            }
           : line
       )
     ]
