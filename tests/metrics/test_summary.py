@@ -158,7 +158,7 @@ def test_a_rank_that_has_written_nothing_leaves_the_whole_unknown() -> None:
     assert [getattr(got, name) for name in of_all] == [None] * 3
     assert (got.step, got.step_s) == (10, 1.0), "it is not waited for"
     assert got.ranks[0].tokens_per_s is None, "rank 1 may be a replica, with tokens of its own"
-    assert says("not every rank reports", got.ranks[0].missing["tokens_per_s"])
+    assert says("not every rank reports tokens", got.ranks[0].missing["tokens_per_s"])
     assert got.first_loss == 9.0
 
 

@@ -28,7 +28,7 @@ BETWEEN = tuple(name for name in PAUSES if name != "data_s")
 MEMORY, BUSY = AT["memory_bytes"], AT["busy_flops_per_s"]
 
 WARM_UP = f"the first {WARM_UP_STEPS} steps are warm-up"
-NOT_WHOLE = "not every rank reports"
+NOT_WHOLE = "not every rank reports tokens"
 NO_TOKENS = "no tokens are reported: recorder.step(tokens=…)"
 SOME_TOKENS = "some steps report no tokens, or none that are a count"
 NO_FLOPS = "no FLOPs are reported: recorder.start(flops_per_token=…)"

@@ -24,7 +24,7 @@ export function WindowLines({ job, store }: IViewProps): JSX.Element | null {
   ) : null;
 }
 
-/** The same as the terminal's: a test compares them. */
+/** In the words of the terminal: `window_lines` of show/tables/job.py. */
 export function windowLines(numbers: JobNumbers): string[] {
   const { window, whole, step_spread: spread, lost_steps: lost } = numbers;
   const isWhole = window?.steps === whole?.steps;
