@@ -19,8 +19,6 @@ pytestmark = pytest.mark.slow
 
 JOBS_S = 400.0
 SOME = ("lengths", "restart")
-SURE_S = 2.0
-"""What was left is known this well: it is read once a second, from steps that ended before."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +30,6 @@ def test_what_is_shown_of_uneven_jobs_is_what_they_count(cluster: Cluster, tmp_p
     kinds = tuple(KINDS) if os.environ.get("MNTRAIN_ALL_CASES") else SOME
     jobs = {kind: launch(cluster, kind, tmp_path / kind) for kind in kinds}
     running, found, until = dict(jobs), list[Row](), time.monotonic() + JOBS_S
-    left: list[tuple[str, float, float]] = []
     while running and time.monotonic() < until:
         time.sleep(1.0)
         for kind, job in list(running.items()):
@@ -40,20 +37,14 @@ def test_what_is_shown_of_uneven_jobs_is_what_they_count(cluster: Cluster, tmp_p
             if is_over:
                 job.wait_for_history(JOBS_S)
                 del running[kind]
-            now, summary = time.monotonic(), job.summary()
+            summary = job.summary()
             if not summary.step:
                 continue
             share = summary.step / KINDS[kind]
             found += rows(kind, share, summary, account(tmp_path / kind))
-            is_newest = summary.attempt == job.spec().max_restarts + 1
-            if summary.remaining_s is not None and share >= 0.4 and is_newest:
-                left.append((kind, now, summary.remaining_s))
     print(summarized(found))
     assert {kind: job.view().state for kind, job in jobs.items()} == dict.fromkeys(
         kinds, "succeeded"
     )
     assert len(found) > 100
     assert not wrong(found)
-    for kind, now, said in left:
-        end_s = max(one.ended_s for each in account(tmp_path / kind) for one in each)
-        assert said == pytest.approx(end_s - now, rel=0.1, abs=SURE_S), kind
