@@ -19,6 +19,7 @@ from jupyter_mntrain.launch.project.tree import Tree, TreeFile, blob_path, encod
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import JobRecord
 from tests.standin.jobs import JOB, record
+from tests.wording import says
 
 SENT = {"train.py": "print(1)\n", "config.yaml": "lr: 1\n"}
 
@@ -102,7 +103,7 @@ def test_too_many_files_are_counted_and_not_listed(
     assert (len(found.files), found.count, found.size_bytes) == (3, 5, 5)
     with pytest.raises(RefusedError) as caught:
         wanted_files(job, work.parents[1], WantedFiles())
-    assert "files.files" in caught.value.fix
+    assert says("files.files", caught.value.fix)
 
 
 def test_a_folder_is_wanted_without_its_namesakes(job: JobRecord, work: Path) -> None:
