@@ -7,7 +7,8 @@ checks what has to hold: no checkpoint is lost or changed, the newest one is res
 line of a rank is missing from the journal, every command ends with words, two drivers and the one
 that has watched all the time tell the same, and once the job has ended no process and no lease is
 left. Needs root, as all simulated hosts do. Prints a line per round, and what was there where one
-failed; rounds that are in the file already are not played again.
+failed; rounds that are in the file already are not played again
+(``killed.ndjson`` beside this file has those that were played: give a copy of it as ``--file``).
 """
 
 from __future__ import annotations
@@ -115,6 +116,8 @@ class World:
         self.run = ""
         """The first job of the chain that goes on."""
         self.job = ""
+        self.complaint = ""
+        """What the last command said that failed."""
         self._recipe = self.driver.home / "killed.toml"
         self._recipe.write_text('[model]\npreset = "llama-tiny"\n')
         self._pushed = self.driver.home / "pushed.bin"
@@ -134,6 +137,7 @@ class World:
     def ask(self, host: Host, *words: str) -> Any:
         done = type_on(host, ["--cluster", CLUSTER, "--json", *words], timeout_s=PATIENCE_S)
         assert "Traceback" not in done.stderr, done.stderr
+        self.complaint = done.stderr.strip()
         return json.loads(done.stdout) if done.stdout.strip() else None
 
     def launch_words(self) -> tuple[str, ...]:
@@ -234,7 +238,7 @@ class World:
     def play(self, one: Round) -> None:
         """Raises ``AssertionError`` with what does not hold."""
         with self._phase("begin"):
-            words = self._prepare(one.moment)
+            words = self._prepare(one)
         before, known = self.held(), self.newest_job
         due = self.newest_complete()
         asked = self.begin(*words)
@@ -263,8 +267,9 @@ class World:
         if one.strike not in ("full disk", "power cut"):
             assert not (lost := self.lost_lines()), f"lines are lost: {lost}"
 
-    def _prepare(self, moment: Moment) -> tuple[str, ...]:
+    def _prepare(self, one: Round) -> tuple[str, ...]:
         """What has to be there before the moment, and the command that is struck."""
+        moment = one.moment
         if moment == "launch":
             self.end()
             self.run = self.job = ""
@@ -275,6 +280,7 @@ class World:
             self.end()
             return self.launch_words()
         if moment == "push":
+            self._pushed = self.driver.home / f"pushed-{one.number}.bin"
             self._pushed.write_bytes(os.urandom(PUSHED_BYTES))
             return ("push", str(self._pushed))
         self._run_until_saved()
@@ -331,10 +337,10 @@ class World:
     def _push_again(self) -> None:
         """What a push leaves behind keeps no other one from succeeding."""
         done = self.ask(self.driver, "push", str(self._pushed))
-        assert (done or {}).get("failed") == {}, f"pushed again: {done}"
+        assert (done or {}).get("failed") == {}, f"pushed again: {done}, {self.complaint[-400:]}"
         for host in self.hosts:
             # rglob does not follow the link from a home to its disk.
-            found = list((self.disks / host.name).rglob("pushed.bin"))
+            found = list((self.disks / host.name).rglob(self._pushed.name))
             assert [one.read_bytes() for one in found] == [self._pushed.read_bytes()], found
 
     def end(self) -> None:
