@@ -115,11 +115,12 @@ def mfu(flops_per_s: float | None, peak_flops_per_s: float | None) -> float | No
     """Model FLOPs utilization; ``None`` if anything it needs is unknown.
 
     Source: PaLM appendix B. Of a job: the FLOPs of all ranks over the sum of their devices' *own*
-    peaks, which is right for mixed devices.
+    peaks, which is right for mixed devices. At most 1: a step of the job, from one end of all ranks
+    to the next, may be shorter than the step of a rank that it has the FLOPs of.
     """
     if flops_per_s is None or not peak_flops_per_s:
         return None
-    return flops_per_s / peak_flops_per_s
+    return min(1.0, flops_per_s / peak_flops_per_s)
 
 
 def throughput(tokens: float, seconds: float) -> float | None:

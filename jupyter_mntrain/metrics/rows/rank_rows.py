@@ -346,12 +346,12 @@ def exchanges(step: RankStep) -> bool:
 def with_mfu(columns: dict[str, list[float]], peak: float | None) -> dict[str, list[float]]:
     """With ``mfu``, of this peak, in place of ``flops_per_s``."""
     others = dict(columns)
-    share = formulas.mfu(1.0, peak)  # of one FLOP per second: a call per value would be slow
+    # As formulas.mfu, without a call per value.
     for end in ("", LOW, HIGH):
         if f"{end}flops_per_s" not in others:
             continue
         others[f"{end}mfu"] = [
-            UNKNOWN if share is None or one == UNKNOWN else one * share
+            UNKNOWN if not peak or one == UNKNOWN else min(1.0, one / peak)
             for one in others.pop(f"{end}flops_per_s")
         ]
     return others

@@ -115,7 +115,7 @@ def test_files_of_one_name_that_differ_are_refused_and_named(
     assert says("log, size", error.cause)
     assert "same" not in error.cause.split(":")[0]
     assert "config" not in error.cause
-    assert "--node node1" in error.fix
+    assert says("--node node1", error.fix)
     assert nodes[0].pieces_read == 0
     fetch(nodes[1:], tmp_path / "home")
     assert (tmp_path / "home" / "log").read_bytes() == b"rank 1"
@@ -161,7 +161,7 @@ def test_a_full_disk_here_is_said_before_anything_comes(
 ) -> None:
     nodes[0].write(model=b"1" * MIB)
     monkeypatch.setattr(arriving, "SPARE_BYTES", 1 << 62)
-    assert "free" in refused(nodes, tmp_path / "home").cause
+    assert says("free", refused(nodes, tmp_path / "home").cause)
     assert nodes[0].pieces_read == 0
 
 
