@@ -219,7 +219,7 @@ def test_what_a_node_has_is_fetched_here(cluster: Cluster, tmp_path: Path) -> No
     pulled = cluster.files.pull("node2", NAME, tmp_path / "here")
     assert contents(tmp_path / "here") == CONTENTS
     assert pulled.size_bytes == sum(map(len, CONTENTS.values()))
-    assert not list((tmp_path / ".mntrain").iterdir())
+    assert not list(tmp_path.glob(".mntrain/*"))
     with pytest.raises(RefusedError):
         cluster.files.pull("node2", NAME, tmp_path / "here")
     with pytest.raises(RefusedError) as caught:

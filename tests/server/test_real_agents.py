@@ -72,7 +72,7 @@ async def test_a_job_from_launch_to_stop(
     }
     page = await server.page()
     await page.next("snapshot")
-    launched = server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file)})
+    launched = server.ask("POST", "/jobs", {"spec": tomli_w.dumps(file), "yes": True})
     assert launched.status_code == 201, launched.text
     job_id = launched.json()["job"]["job_id"]
     await page.watch(job_id)

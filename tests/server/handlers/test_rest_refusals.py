@@ -65,12 +65,14 @@ def test_a_bad_job_file_is_named(served: Served, text: str) -> None:
 
 def test_a_job_file_that_does_more_than_train_is_refused_with_what_it_does(served: Served) -> None:
     """As the command line asks about it."""
+    before = served.server.get("/jobs")
     file = 'from_environment = ["AWS_SECRET_ACCESS_KEY"]\n' + JOB_FILE
     problem = refused(served.server.ask("POST", "/jobs", {"spec": file}), 400, "bad-spec")
     assert "AWS_SECRET_ACCESS_KEY" in problem["cause"]
     assert "script.py" in problem["cause"]
     assert '"yes": true' in problem["fix"]
-    assert not served.server.get("/jobs")
+    known = {one["job_id"] for one in before}
+    assert {one["job_id"] for one in served.server.get("/jobs")} == known
 
 
 @pytest.mark.parametrize(
