@@ -45,7 +45,7 @@ async function launch(
     'environment = { OMP_NUM_THREADS = "1" }'
   ].join('\n');
   const answer = await page.request.post(`${base}mntrain/v1/jobs`, {
-    data: { spec }
+    data: { spec, yes: true }
   });
   expect(answer.ok(), await answer.text()).toBeTruthy();
   return (await answer.json()).job.job_id;
