@@ -24,9 +24,9 @@ class RankedJob(Record, frozen=True):
 
 
 class Ranking(Record, frozen=True):
-    """Jobs by :data:`FIGURE`, the fastest first; empty with ``refused``, which says why."""
+    """Jobs by a figure, the fastest first; empty with ``refused``, which says why."""
 
-    figure: str = FIGURE
+    figure: str
     jobs: tuple[RankedJob, ...] = ()
     refused: str | None = None
 
@@ -37,13 +37,15 @@ def rank_jobs(jobs: Mapping[JobId, JobNumbers]) -> Ranking:
     unknown = [job for job in jobs if job not in rates]
     if unknown:
         why = jobs[unknown[0]].missing.get("tokens_per_s") or "it has made no step"
-        return Ranking(refused=f"{unknown[0]} has no tok/s: {why}")
+        return Ranking(FIGURE, refused=f"{unknown[0]} has no tok/s: {why}")
     counts = {told.counts_padding: job for job, told in jobs.items()}
     if len(counts) > 1:
-        return Ranking(refused=f"tokens are not counted alike: {_counted(counts)}")
+        return Ranking(FIGURE, refused=f"tokens are not counted alike: {_counted(counts)}")
     fastest = max(rates.values())
     ordered = sorted(rates.items(), key=lambda one: one[1], reverse=True)
-    return Ranking(jobs=tuple(RankedJob(job, rate, fastest / rate) for job, rate in ordered))
+    return Ranking(
+        FIGURE, jobs=tuple(RankedJob(job, rate, fastest / rate) for job, rate in ordered)
+    )
 
 
 def whole_rate(numbers: JobNumbers) -> float | None:

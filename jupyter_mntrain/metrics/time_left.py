@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import sqrt
-from statistics import fmean, pvariance
+from statistics import fmean, pvariance, stdev
 
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
 from jupyter_mntrain.model import tunables
@@ -120,15 +120,20 @@ class Recurring:
 
     def _drift(self, number: float) -> float:
         """Standard deviation of so many usual steps: as parts of the past differ from each other,
-        so may the future.
+        so may the future; of few steps the mean itself is not well known.
         """
         kept = list(self._steps)
+        if len(kept) < 2:
+            return number * 0.5 * kept[0]
+        # By Student's t, whose 19 of 20 are farther out for few.
+        unknown = number * stdev(kept) / sqrt(len(kept)) * (1 + 2 / len(kept))
         parts = min(8, len(kept) // 2)
         if parts < 2:
-            return number * (pvariance(kept) ** 0.5 if len(kept) > 1 else 0.5 * kept[0])
+            return unknown
         size = len(kept) // parts
         means = [fmean(kept[-size * (one + 1) : len(kept) - size * one]) for one in range(parts)]
-        return float(number * sqrt(pvariance(means)) * sqrt(1 / parts + size / max(size, number)))
+        drifts = number * sqrt(pvariance(means)) * sqrt(1 / parts + size / max(size, number))
+        return float(max(unknown, drifts))
 
     def _to_come(self, kind: str, step: int, total: int) -> tuple[float, float, float]:
         """How many are to come, their mean seconds, and the variance of them all."""

@@ -2399,13 +2399,13 @@ export interface ShownSetting {
   origin: "--set" | "auto" | "default" | "option" | "panel" | "recipe";
 }
 /**
- * Jobs by :data:`FIGURE`, the fastest first; empty with ``refused``, which says why.
+ * Jobs by a figure, the fastest first; empty with ``refused``, which says why.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Ranking".
  */
 export interface Ranking {
-  figure?: string;
+  figure: string;
   jobs?: RankedJob[];
   refused?: string | null;
 }

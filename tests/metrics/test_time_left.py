@@ -61,3 +61,10 @@ def test_nothing_is_said_before_it_can_be_known_nor_at_the_end() -> None:
 
 def test_a_job_without_rows_has_no_time_left() -> None:
     assert JobRows().recurring.time_left(0, 10) is None
+
+
+def test_of_a_few_unlike_steps_the_mean_itself_is_not_known() -> None:
+    """Whatever their halves have in common."""
+    unlike = [0.9, 0.9, 0.3, 0.5, 0.5, 0.3]  # the first two never count
+    told = seen(lambda step: Turn(unlike[(step - 1) % 6]), 60)
+    assert [one for *_, one in told[:8]] == [None] * 8

@@ -9,7 +9,7 @@ import { trans } from '../trans';
 const ALIKE = 0.02;
 
 export function rankingWords(
-  { figure = '', jobs = [], refused }: Ranking,
+  { figure, jobs = [], refused }: Ranking,
   runs: ReadonlyArray<{ letter: string; run: IRun }>
 ): string {
   if (refused) {
