@@ -158,15 +158,18 @@ def listed_ends(eos_token_id: Any) -> list[Any]:
 
 
 def unreadable(
-    file: Path, why: BaseException | str, place: object = None, *, fix: str = "copy the file again"
+    file: Path, why: BaseException | str, place: object = None, *, fix: str | None = None
 ) -> RecipeError:
     """The error of a model's file that cannot be read.
 
     Args:
         place: of the model; by default the file's folder.
+        fix: if another copy of it would not help.
     """
     reason = why if isinstance(why, str) else first_line(why)
-    return RecipeError(f"{place or file.parent}: cannot read {file.name}: {reason}", fix=fix)
+    usual = "copy the file again"
+    cause = f"{place or file.parent}: cannot read {file.name}: {reason}"
+    return RecipeError(cause, fix=fix or usual)
 
 
 def _lacks(directory: Path, place: str) -> Iterator[RecipeError | None]:
