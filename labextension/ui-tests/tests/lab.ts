@@ -78,11 +78,6 @@ async function tidy(lab: Lab, folder: string): Promise<void> {
         widget.dispose();
       }
     }
-    for (const close of document.querySelectorAll<HTMLElement>(
-      '.jp-Notification-Toast-Close, .Toastify__close-button'
-    )) {
-      close.click();
-    }
     const theme = 'JupyterLab Light';
     if (document.body.dataset.jpThemeName !== theme) {
       await commands.execute('apputils:change-theme', { theme });
@@ -90,11 +85,23 @@ async function tidy(lab: Lab, folder: string): Promise<void> {
     shell.expandLeft();
   });
   await goTo(lab, folder);
-  await expect(lab.locator('.Toastify__toast')).toHaveCount(0);
+  await expect.poll(() => closeNotices(lab)).toBe(0);
   await expect(lab.locator('body')).toHaveAttribute(
     'data-jp-theme-light',
     'true'
   );
+}
+
+/** Close those that are there, and say how many: jobs of other tests end at any moment. */
+async function closeNotices(lab: Lab): Promise<number> {
+  return lab.evaluate(() => {
+    for (const close of document.querySelectorAll<HTMLElement>(
+      '.jp-Notification-Toast-Close, .Toastify__close-button'
+    )) {
+      close.click();
+    }
+    return document.querySelectorAll('.Toastify__toast').length;
+  });
 }
 
 /** Have the file browser show a folder: its model is there before its path, which tests read, is shown. */
