@@ -186,17 +186,13 @@ def _figures(
     count = job.table.total if is_over else job.table.recent
     times = job.table.single("steps_s", is_whole=is_over)
 
-    def rate(name: str, by: str) -> float | None:
-        value, other = count(name), count(by)
-        return None if value is None or not other else value / other
-
     used = [one.utilization for one in links if one.utilization is not None]
     rates = [one.bytes_per_s for one in links if one.bytes_per_s is not None]
     return {
         "step_s": short(median(times)) if times else None,
-        "tokens_per_s": short(rate("made", "wall_s")) or None,
-        "mfu": short(formulas.mfu(rate("flops", "wall_s"), peak_flops_per_s)),
-        "bubble": short(rate("idle_s", "steps_s")),
+        "tokens_per_s": short(rate_of(count, "made", "wall_s")) or None,
+        "mfu": short(formulas.mfu(rate_of(count, "flops", "wall_s"), peak_flops_per_s)),
+        "bubble": short(rate_of(count, "idle_s", "steps_s")),
         "busiest_link": max(used, default=None),
         "busiest_bytes_per_s": max(rates, default=None),
     }
@@ -226,7 +222,7 @@ def _spread_of(times: list[float]) -> Spread | None:
 
 def _mean_step_s(job: JobRows) -> float | None:
     """What a plan predicts: of the recent steps, without what stands between them."""
-    return rate_of(job.table, "steps_s", "steps")
+    return rate_of(job.table.recent, "steps_s", "steps")
 
 
 PARTS = {

@@ -325,12 +325,10 @@ def _sums(values: NDArray[np.float64], begins: NDArray[np.int64]) -> NDArray[np.
     return np.where(lacks, UNKNOWN, sums)
 
 
-def divided(
-    columns: Mapping[str, Sequence[float]], name: str, by: str, factor: float = 1.0
-) -> list[float]:
+def divided(columns: Mapping[str, Sequence[float]], name: str, by: str) -> list[float]:
     """One count over another, row by row."""
     return [
-        UNKNOWN if UNKNOWN in (one, other) or other <= 0 else one / other * factor
+        UNKNOWN if UNKNOWN in (one, other) or other <= 0 else one / other
         for one, other in zip(columns[name], columns[by], strict=True)
     ]
 

@@ -234,16 +234,12 @@ class RankRows:
             told[share] = divided(columns, seconds, "steps_s")
         scale = self._scale
         for name, seconds in (("tokens_per_s", "wall_s"), ("pace_tokens_per_s", "busy_s")):
-            told[name] = divided(columns, "made", seconds, scale or 1.0)
-            for end in (LOW, HIGH):
-                if end + name in told:
-                    told[end + name] = [
-                        one if one == UNKNOWN else one * (scale or 1.0) for one in told[end + name]
-                    ]
-            if scale is None:
-                for end in ("", LOW, HIGH):
-                    if end + name in told:
-                        told[end + name] = [UNKNOWN] * len(told[end + name])
+            told[name] = divided(columns, "made", seconds)
+            for column in told.keys() & {name, LOW + name, HIGH + name}:
+                told[column] = [
+                    UNKNOWN if scale is None or one == UNKNOWN else one * scale
+                    for one in told[column]
+                ]
         return with_mfu(told, self.peak_flops_per_s)
 
     def take_job_tokens(self, recent: float | None, total: float | None) -> bool:
@@ -282,14 +278,14 @@ class RankRows:
 
     def _summarize(self, state: JobState, pid: int | None) -> RankSummary:
         series, start, table = self.series, self.start, self.table
-        flops_per_s = rate_of(table, "flops", "wall_s")
+        flops_per_s = rate_of(table.recent, "flops", "wall_s")
         figures: dict[str, float | None] = {
             "tokens_per_s": short(self._job_rate("wall_s")) or None,
             "pace_tokens_per_s": short(self.pace_tokens_per_s),
             "mfu": short(formulas.mfu(flops_per_s, self.peak_flops_per_s)),
         }
         for share, seconds in zip(SHARES, SHARE_SECONDS, strict=True):
-            figures[share] = short(rate_of(table, seconds, "steps_s"))
+            figures[share] = short(rate_of(table.recent, seconds, "steps_s"))
         return RankSummary(
             rank=self.rank,
             node=self.placement.node,
@@ -330,9 +326,13 @@ class RankRows:
         return {name: why for name, why in reasons.items() if figures[name] is None}
 
 
-def rate_of(table: Table, name: str, by: str) -> float | None:
-    """One count over another, of the recent rows."""
-    value, other = table.recent(name), table.recent(by)
+def rate_of(count: Callable[[str], float | None], name: str, by: str) -> float | None:
+    """One count over another.
+
+    Args:
+        count: of some rows, by name: :meth:`Table.recent` or :meth:`Table.total`.
+    """
+    value, other = count(name), count(by)
     return None if value is None or not other else value / other
 
 

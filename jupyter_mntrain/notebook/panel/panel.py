@@ -145,8 +145,8 @@ class WidgetPanel:
         self._redraw_text()
 
     def _redraw_text(self) -> None:
-        if self._text_shown is not None and self._text != self._text_shown:
-            self._text_shown = self._text
+        if self._text_shown is not None and (text := self._text) != self._text_shown:
+            self._text_shown = text
             self._keep(self.bundle)
 
     def retire(self) -> None:

@@ -152,8 +152,8 @@ const sourceOf = (cell: Cell) => cell.model.sharedModel.getSource();
 /** Whether the kernel says that it has our extension; a busy one is not asked. */
 async function isLoaded(panel: NotebookPanel): Promise<boolean> {
   const kernel = panel.sessionContext.session?.kernel;
-  const said = kernel?.status === 'idle' && (await evaluated(kernel, LOADED));
-  return said !== false && said?.text === 'True';
+  const isIdle = kernel?.status === 'idle';
+  return isIdle && (await evaluated(kernel, LOADED))?.text === 'True';
 }
 
 /** Which version of the package a kernel has, if any; `null` if it does not say, as one that is busy. */
