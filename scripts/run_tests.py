@@ -119,7 +119,6 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             for part, rooms in SCRAMBLED.items()
         ),
         pytest("unit tests with torch", FAST, *WITH_TORCH),
-        page("style of the page", "lint:check"),
         Step("types", ("mypy",)),
         pytest("unit tests of words", FAST, "--only-words", *PASS_PROBLEMS_ON),
         pytest(
@@ -127,8 +126,6 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             FAST,
             *(f"--ignore={one}" for one in (*PASS_PROBLEMS_ON, *WITH_TORCH)),
         ),
-        page("unit tests of the page", "test", "--silent"),
-        Step("generated types", ("scripts/types", "--check")),
         Step("style", ("ruff", "check", ".")),
         Step("format", ("ruff", "format", "--check", ".")),
         Step("import arrows", ("lint-imports",)),
@@ -143,7 +140,12 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             slots=MOST,
         ),
     ),
-    "browser": (
+    "page": (
+        # One slot each, which the jobs leave.
+        page("style of the page", "lint:check"),
+        page("unit tests of the page", "test", "--silent"),
+        Step("generated types", ("scripts/types", "--check")),
+        Step("types of the browser tests", ("jlpm", "check"), folder=BROWSER),
         Step(
             "browser",
             ("jlpm", "test"),
@@ -151,13 +153,12 @@ LAYERS: dict[str, tuple[Step, ...]] = {
             slots=MOST,
             needs="chromium chromium-browser google-chrome",
         ),
-        Step("types of the browser tests", ("jlpm", "check"), folder=BROWSER),
     ),
 }
 ABOUT = {
-    "fast": "unit tests, types, style, the page's unit tests",
+    "fast": "Python's unit tests, types and style",
     "jobs": "real agents and torchrun jobs, on loopback and, as root, on a simulated cluster",
-    "browser": "the page in Chromium",
+    "page": "the page's style, types and unit tests, and the page in Chromium",
 }
 
 ALL_CASES = (("MNTRAIN_ALL_CASES", "1"),)
@@ -548,7 +549,7 @@ def changed_steps(since: str | None) -> list[Step]:
     if any(name.startswith("labextension/") for name in changed):
         steps.append(page("unit tests of the page", "test", "--silent", f"--changedSince={base}"))
         steps += [
-            step for step in LAYERS["fast"] if step.name in ("style of the page", "generated types")
+            step for step in LAYERS["page"] if step.name in ("style of the page", "generated types")
         ]
     return steps
 
