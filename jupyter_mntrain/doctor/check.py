@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, TypeVar
 
 import msgspec
 
@@ -13,9 +13,11 @@ from jupyter_mntrain.doctor.script.needs import ScriptNeeds
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.doctor.hardware import GpuSetup, Hardware
 from jupyter_mntrain.model.records.doctor.machine import MachineFacts
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
 from jupyter_mntrain.model.records.doctor.trial import JobTrial
+from jupyter_mntrain.model.records.evidence import GpuHealth
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 
@@ -179,3 +181,26 @@ class NodeCheck(Check):
     @abstractmethod
     def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
         """What there is to say of a node; ``None`` if it does not concern it."""
+
+
+Card = TypeVar("Card", GpuHealth, GpuSetup)
+
+
+class HardwareCheck(NodeCheck):
+    """A check of the hardware of each node by itself."""
+
+    def look(self, node: Examined, facts: MachineFacts) -> Finding | None:
+        if facts.hardware is None:
+            return self.unknown(node, "its agent did not tell")
+        return self.inspect(node, facts, facts.hardware)
+
+    @abstractmethod
+    def inspect(self, node: Examined, facts: MachineFacts, hardware: Hardware) -> Finding | None:
+        """What there is to say of a node; ``None`` if it does not concern it."""
+
+
+def chosen(node: Examined, cards: Sequence[Card]) -> list[Card]:
+    """The GPUs that a job would use; without a job all of the node."""
+    if node.participant is None:
+        return list(cards)
+    return [one for one in cards if one.index in node.participant.gpus]

@@ -6,45 +6,75 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from jupyter_mntrain.doctor.check import Case, Check
-from jupyter_mntrain.doctor.environment.different import CommunicationVariables, ImportVariables
-from jupyter_mntrain.doctor.environment.single import AdapterNames, DebugVariables, InterfaceNames
+from jupyter_mntrain.doctor.environment import (
+    AdapterNames,
+    CommunicationVariables,
+    DebugVariables,
+    ImportVariables,
+    InterfaceNames,
+)
 from jupyter_mntrain.doctor.finding import ORDER, Finding
-from jupyter_mntrain.doctor.hardware.cores import CoresForRanks
-from jupyter_mntrain.doctor.hardware.gpu_driver import AnsweringGpus, Fabric, WorkingDriver
-from jupyter_mntrain.doctor.hardware.gpu_peers import GpuPeers
-from jupyter_mntrain.doctor.hardware.gpu_settings import GpuComputeMode, GpuPcieLink, GpuPowerLimit
-from jupyter_mntrain.doctor.hardware.gpu_state import (
+from jupyter_mntrain.doctor.gpus import (
+    AnsweringGpus,
+    CoresForRanks,
+    Fabric,
     GpuClocks,
+    GpuComputeMode,
     GpuMemoryErrors,
+    GpuPcieLink,
+    GpuPeers,
+    GpuPowerLimit,
     GpuUsers,
+    WorkingDriver,
     XidErrors,
 )
-from jupyter_mntrain.doctor.hardware.kernel_log import KernelLog
-from jupyter_mntrain.doctor.hardware.network_cards import (
+from jupyter_mntrain.doctor.hardware import KernelLog, SameFirmware, SameTopology
+from jupyter_mntrain.doctor.network_cards import (
+    GpuDirectRdma,
     NetworkAddress,
     NetworkCarrier,
     NetworkDuplex,
     NetworkErrors,
     NetworkSpeed,
+    RdmaPorts,
 )
-from jupyter_mntrain.doctor.hardware.rdma import GpuDirectRdma, RdmaPorts
-from jupyter_mntrain.doctor.hardware.unlike import SameFirmware, SameTopology
-from jupyter_mntrain.doctor.node.account import SharedAccount
-from jupyter_mntrain.doctor.node.clock import ClockCheck
-from jupyter_mntrain.doctor.node.disks import DiskSpace, WritablePaths
-from jupyter_mntrain.doctor.node.limits import CoreFiles, FileSize, LockedMemory, OpenFileLimit
-from jupyter_mntrain.doctor.node.memory import HostMemory, SharedMemorySize
-from jupyter_mntrain.doctor.node.names import OwnName, PeerNames
-from jupyter_mntrain.doctor.node.processors import FirstProcess, Governor
-from jupyter_mntrain.doctor.pair.addresses import AddressTwice, SharedNetwork, SubnetMask
-from jupyter_mntrain.doctor.pair.line_rates import MeasuredLinks, ResentPackets
-from jupyter_mntrain.doctor.pair.path_mtu import PathMtu
-from jupyter_mntrain.doctor.pair.reach import PortRange, ReachablePeers, RendezvousPort
-from jupyter_mntrain.doctor.pair.routes import RouteToPeers
-from jupyter_mntrain.doctor.pair.slow_network import UnusedFastNetwork
-from jupyter_mntrain.doctor.software.agreeing_versions import AgreeingVersions
-from jupyter_mntrain.doctor.software.cuda_loads import CudaArchitectures, CudaStart, NcclLoaded
-from jupyter_mntrain.doctor.software.torch_loads import TorchImport, TorchVersion
+from jupyter_mntrain.doctor.node import (
+    ClockCheck,
+    CoreFiles,
+    DiskSpace,
+    FileSize,
+    FirstProcess,
+    Governor,
+    HostMemory,
+    LockedMemory,
+    OpenFileLimit,
+    OwnName,
+    PeerNames,
+    SharedAccount,
+    SharedMemorySize,
+    WritablePaths,
+)
+from jupyter_mntrain.doctor.pair import (
+    AddressTwice,
+    MeasuredLinks,
+    PathMtu,
+    PortRange,
+    ReachablePeers,
+    RendezvousPort,
+    ResentPackets,
+    RouteToPeers,
+    SharedNetwork,
+    SubnetMask,
+    UnusedFastNetwork,
+)
+from jupyter_mntrain.doctor.software import (
+    AgreeingVersions,
+    CudaArchitectures,
+    CudaStart,
+    NcclLoaded,
+    TorchImport,
+    TorchVersion,
+)
 from jupyter_mntrain.doctor.workload.contents import ImportedModules, SameContents, WholeModel
 from jupyter_mntrain.doctor.workload.deep_step import DeepStep
 from jupyter_mntrain.doctor.workload.hub_files import HubFiles

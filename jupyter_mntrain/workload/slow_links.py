@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jupyter_mntrain.doctor.pair.slow_network import slow_network
+from jupyter_mntrain.doctor.pair import slow_network
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant, Placement

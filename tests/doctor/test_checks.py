@@ -12,7 +12,7 @@ import pytest
 from jupyter_mntrain.doctor.check import Case, Check
 from jupyter_mntrain.doctor.every import EVERY, examine
 from jupyter_mntrain.doctor.finding import Finding, Level
-from jupyter_mntrain.doctor.node.clock import ClockCheck
+from jupyter_mntrain.doctor.node import ClockCheck
 from tests.doctor.faults import FAULTS
 from tests.doctor.faults.fault import Fault
 from tests.doctor.healthy import changed, healthy, with_inventory, with_node

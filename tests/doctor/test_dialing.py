@@ -7,7 +7,7 @@ import pytest
 
 from jupyter_mntrain.doctor.check import Case, JobAhead
 from jupyter_mntrain.doctor.every import examine
-from jupyter_mntrain.doctor.pair.dialing import is_dialed
+from jupyter_mntrain.doctor.pair import is_dialed
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.paths import PathTrial, PortTry
 from tests.doctor.healthy import healthy

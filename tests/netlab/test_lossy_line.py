@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from jupyter_mntrain.doctor.pair.line_rates import is_lossy
+from jupyter_mntrain.doctor.pair import is_lossy
 from jupyter_mntrain.model.records.doctor.paths import PathsAsked, PathTarget, PathTicket, PathTrial
 from tests.netlab import DATA, Host, Lab, missing, own_lab
 

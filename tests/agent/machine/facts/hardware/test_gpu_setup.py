@@ -14,7 +14,7 @@ from jupyter_mntrain.agent.machine.facts.hardware.gpu_setup import (
     read_gpu_driver,
     read_gpu_setups,
 )
-from jupyter_mntrain.doctor.hardware import gpu_driver
+from jupyter_mntrain.doctor import gpus
 from jupyter_mntrain.model.records.doctor.hardware import GpuDriver, GpuSetup
 from jupyter_mntrain.telemetry.gpus import GpuReader
 from tests.standin import cards
@@ -152,9 +152,9 @@ def test_the_structures_of_the_fabric_are_nvml_s():
         assert isinstance(found, ctypes.Structure)
         assert (found.state, found.status) == (0, 0)
     assert pynvml.NVML_GPU_FABRIC_STATE_COMPLETED == 3
-    assert pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH == gpu_driver.VERSION_MISMATCH
-    assert pynvml.NVML_ERROR_DRIVER_NOT_LOADED == gpu_driver.DRIVER_NOT_LOADED
-    assert pynvml.NVML_ERROR_LIBRARY_NOT_FOUND == gpu_driver.LIBRARY_NOT_FOUND
+    assert pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH == gpus.VERSION_MISMATCH
+    assert pynvml.NVML_ERROR_DRIVER_NOT_LOADED == gpus.DRIVER_NOT_LOADED
+    assert pynvml.NVML_ERROR_LIBRARY_NOT_FOUND == gpus.LIBRARY_NOT_FOUND
 
 
 def test_cards_that_do_not_answer_and_those_that_are_split_are_among_them(monkeypatch, tmp_path):

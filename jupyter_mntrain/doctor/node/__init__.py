@@ -1,1 +1,0 @@
-"""Checks of each node by itself, and of nodes beside one another."""

@@ -1,1 +1,0 @@
-"""Checks of every way between two nodes, in both directions."""

@@ -1,1 +1,0 @@
-"""Checks of the software that ranks run with, as it is once torch is imported."""
