@@ -99,7 +99,7 @@ def _start(arguments: argparse.Namespace) -> dict[str, float]:
     """As a rank: start the trainer, and train if there is no checkpoint yet."""
     from jupyter_mntrain.recipe.parse import parse_recipe
     from jupyter_mntrain.telemetry.recorder import Recorder
-    from jupyter_mntrain.train.checkpoint.policy import Checkpointing
+    from jupyter_mntrain.train.checkpoint.saving import Checkpointing
     from jupyter_mntrain.train.loop import Trainer
     from jupyter_mntrain.train.world import join_world
 

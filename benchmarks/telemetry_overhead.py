@@ -67,8 +67,8 @@ def main() -> int:
     from jupyter_mntrain.recipe.parse import parse_recipe
     from jupyter_mntrain.telemetry import Recorder
     from jupyter_mntrain.train.loop import Trainer
+    from jupyter_mntrain.train.pipeline.steps import actions_of
     from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
-    from jupyter_mntrain.train.pipeline.tracing import actions_of
     from jupyter_mntrain.train.world import join_world
 
     steps = 2 * (arguments.pairs + WARMUP_PAIRS)

@@ -18,31 +18,31 @@ from jupyter_mntrain.telemetry.device.gemm import device_name, device_peak
 from jupyter_mntrain.telemetry.memory import MemoryGauge
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.checkpoint.beginning import begin_checksums
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, ModelExport, describe
 from jupyter_mntrain.train.checkpoint.places import directory_of
-from jupyter_mntrain.train.checkpoint.policy import Checkpointing
 from jupyter_mntrain.train.checkpoint.result import TrainResult
+from jupyter_mntrain.train.checkpoint.resuming import begin_checksums
+from jupyter_mntrain.train.checkpoint.saving import Checkpointing
 from jupyter_mntrain.train.choosing import settle
 from jupyter_mntrain.train.finite import FiniteCheck, chosen
 from jupyter_mntrain.train.model.held_memory import check_memory, refuse_full_host
 from jupyter_mntrain.train.model.stages import DTYPES
-from jupyter_mntrain.train.optimizer.meetings import Meetings
+from jupyter_mntrain.train.optimizer.diloco import Meetings
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.spikes import Spikes
 from jupyter_mntrain.train.pipeline.changing import SettingChanges
-from jupyter_mntrain.train.pipeline.evaluation import Evaluation
+from jupyter_mntrain.train.pipeline.evaluation import Evaluation, TextSampler, ends_of
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
-from jupyter_mntrain.train.pipeline.sampling import TextSampler, ends_of
 from jupyter_mntrain.train.pipeline.steps import (
     QueuedStep,
     StepMarks,
     TokenCount,
+    actions_of,
+    is_traced,
     recipe_fields,
     say,
 )
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch
-from jupyter_mntrain.train.pipeline.tracing import actions_of, is_traced
 from jupyter_mntrain.train.prepare import WAITING, Prepared, prepare
 from jupyter_mntrain.train.reports import Reports, open_reports, refuse_missing
 from jupyter_mntrain.train.world import World, debugging, form_groups, join_world

@@ -49,10 +49,9 @@ from jupyter_mntrain.train.model.decoder import (
     read_config,
 )
 from jupyter_mntrain.train.model.stages import DTYPES, build_modules
-from jupyter_mntrain.train.model.weight_check import hold_against_config
-from jupyter_mntrain.train.model.weight_files import files_of, fingerprint
+from jupyter_mntrain.train.model.weights import files_of, fingerprint, hold_against_config
 from jupyter_mntrain.train.optimizer.algorithms import refuse_missing_grad_dtype
-from jupyter_mntrain.train.pipeline.sampling import Prompt, read_prompts
+from jupyter_mntrain.train.pipeline.evaluation import Prompt, read_prompts
 from jupyter_mntrain.train.world import Report, World, agree, topology
 
 WAITING = "waiting for the other ranks"

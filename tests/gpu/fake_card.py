@@ -149,7 +149,7 @@ def _steps(case: dict[str, Any], reads: Any) -> dict[str, Any]:
 
     from jupyter_mntrain.recipe.layout import lay_out, make_grid
     from jupyter_mntrain.recipe.parse import parse_recipe
-    from jupyter_mntrain.train.checkpoint.saves.staging import staging
+    from jupyter_mntrain.train.checkpoint.saving import staging
     from jupyter_mntrain.train.data.batches import Batch
     from jupyter_mntrain.train.model.decoder import read_config
     from jupyter_mntrain.train.model.stages import build_modules

@@ -20,7 +20,7 @@ from jupyter_mntrain.recipe.families.directories import (
     refuse_directory,
 )
 from jupyter_mntrain.recipe.sections import ModelSection, Recipe
-from jupyter_mntrain.train.model.weight_files import fingerprint
+from jupyter_mntrain.train.model.weights import fingerprint
 from tests.doctor.healthy import changed, healthy
 from tests.wording import says, wording
 

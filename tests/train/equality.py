@@ -28,8 +28,8 @@ from jupyter_mntrain.telemetry.progress import unwatched
 from jupyter_mntrain.train.checkpoint.export import ModelExport
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.data.tokens import Tokens, untrained_tokenizer
+from jupyter_mntrain.train.model.activations import Offload
 from jupyter_mntrain.train.model.decoder import HEAD, read_config
-from jupyter_mntrain.train.model.offloading import Offload
 from jupyter_mntrain.train.model.stages import build_modules
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline

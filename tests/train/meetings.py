@@ -25,8 +25,7 @@ from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.loop import train
 from jupyter_mntrain.train.model.decoder import read_config
 from jupyter_mntrain.train.model.stages import build_modules
-from jupyter_mntrain.train.optimizer.averaging import average
-from jupyter_mntrain.train.optimizer.meetings import Meetings
+from jupyter_mntrain.train.optimizer.diloco import Meetings, average
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, Stopwatch

@@ -27,13 +27,11 @@ from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.problem_file import leave_with
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
+from jupyter_mntrain.train.checkpoint.export import DESCRIPTION, load_whole
 from jupyter_mntrain.train.checkpoint.places import directory_of
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint, find_newest
-from jupyter_mntrain.train.checkpoint.whole_weights import load_whole
 from jupyter_mntrain.train.data.chat import ChatWriter
-from jupyter_mntrain.train.data.own_tokenizer import read_tokenizer
-from jupyter_mntrain.train.data.tokens import text_ids
+from jupyter_mntrain.train.data.tokens import read_tokenizer, text_ids
 from jupyter_mntrain.train.model.decoder import materialize, whole_model
 from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import World, agree, join_world

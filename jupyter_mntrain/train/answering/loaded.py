@@ -37,8 +37,7 @@ from jupyter_mntrain.train.answering.generate import (
 )
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.data.chat import ChatWriter
-from jupyter_mntrain.train.data.own_tokenizer import read_tokenizer
-from jupyter_mntrain.train.data.tokens import text_ids
+from jupyter_mntrain.train.data.tokens import read_tokenizer, text_ids
 from jupyter_mntrain.train.model.decoder import config_in
 from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import join_world

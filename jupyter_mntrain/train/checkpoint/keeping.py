@@ -20,16 +20,21 @@ from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.checkpoint.copies.neighbors import refuse_to_fill, sync
-from jupyter_mntrain.train.checkpoint.copies.proved import copy_description, copy_proved
-from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
-from jupyter_mntrain.train.checkpoint.model_card import CARD, model_card
-from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents, ModelFile
+from jupyter_mntrain.train.checkpoint.durable import copy_description, copy_proved
+from jupyter_mntrain.train.checkpoint.export import (
+    CARD,
+    CONTENTS,
+    DESCRIPTION,
+    ModelContents,
+    ModelFile,
+    load_whole,
+    model_card,
+)
+from jupyter_mntrain.train.checkpoint.neighbors import refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.places import unwritable
 from jupyter_mntrain.train.checkpoint.resuming import FoundCheckpoint
-from jupyter_mntrain.train.checkpoint.whole_weights import load_whole
 from jupyter_mntrain.train.model.decoder import whole_model
-from jupyter_mntrain.train.model.weight_files import INDEX_FILE, SINGLE_FILE
+from jupyter_mntrain.train.model.weights import INDEX_FILE, SINGLE_FILE
 from jupyter_mntrain.train.world import World, agree, gathered
 
 

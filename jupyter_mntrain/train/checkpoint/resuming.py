@@ -1,13 +1,10 @@
-"""Resuming: finds the newest checkpoint that the ranks together hold complete, and loads it.
-
-A rank that can read a shard sends others what they need of it. So the number of ranks may change,
-and the directory may be shared or local to each node.
-"""
+"""Resuming: finds the newest checkpoint that the ranks together hold complete, and loads it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,13 +14,42 @@ from safetensors import SafetensorError, safe_open
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.environment import RESUME_FROM_VARIABLE, RESUME_STEP_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.families import embedding_weights
+from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.checksums import Checksums
 from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.world import World, gathered
+
+# Random state: that of a rank's random number generators, for models with dropout.
+
+
+def random_state(world: World) -> dict[str, torch.Tensor]:
+    """The state of this rank's generators, by its names in a checkpoint."""
+    state = {f"random/{world.rank}/cpu": torch.get_rng_state()}
+    if world.device.type == "cuda":
+        state[f"random/{world.rank}/cuda"] = torch.cuda.get_rng_state(world.device)
+    return state
+
+
+def set_random_state(world: World, state: Mapping[str, torch.Tensor]) -> None:
+    """Go on with the state of a checkpoint, as far as it has one."""
+    if (cpu := state.get(f"random/{world.rank}/cpu")) is not None:
+        torch.set_rng_state(cpu)
+    cuda = state.get(f"random/{world.rank}/cuda")
+    if cuda is not None and world.device.type == "cuda":
+        torch.cuda.set_rng_state(cuda, world.device)
+
+
+# Resuming: finds the newest checkpoint that the ranks together hold complete, and loads it.
+#
+# A rank that can read a shard sends others what they need of it. So the number of ranks may change,
+# and the directory may be shared or local to each node.
+
 
 _ROWS = re.compile(r"(?P<name>.+)\[(?P<begin>\d+):(?P<end>\d+)\]")
 
@@ -339,3 +365,224 @@ def _rows(file: safe_open, key: str, shape: tuple[int, ...], begin: int, end: in
     opened: Any = file  # the methods of safe_open have no types
     read: torch.Tensor = opened.get_slice(key)[begin:end] if shape else opened.get_tensor(key)
     return read
+
+
+# Beginning: the checkpoint that an attempt goes on from, the newest of its run or another's.
+
+
+class Beginning(Record, frozen=True):
+    """A complete checkpoint and the directory that has it."""
+
+    directory: CheckpointDirectory
+    found: FoundCheckpoint
+
+
+def begin_checksums(world: World, own: Path | None) -> Checksums:
+    """Begin those that :func:`find_beginning` is going to need, as far as that can be foreseen.
+
+    Args:
+        own: the run's directory.
+    """
+    sums = Checksums()
+    directory = None if own is None else CheckpointDirectory(own)
+    manifests = {} if directory is None else directory.manifests()
+    if directory is not None and manifests:
+        newest = max(manifests.values(), key=lambda one: one.age)
+        here = directory.shards(newest)
+        # A rank reads its own. What others do not have is read by the first that has it.
+        mine = here if world.rank not in here and world.is_head else {world.rank} & {*here}
+        for shard in mine if newest.checksums else ():
+            sums.begin(directory.of(newest.step) / shard_name(shard))
+    return sums
+
+
+def find_beginning(
+    world: World,
+    own: CheckpointDirectory,
+    environment: Mapping[str, str],
+    copies: CheckpointDirectory | None = None,
+    say: Callable[[str], None] = lambda _line: None,
+    checksums: Checksums | None = None,
+) -> Beginning | None:
+    """Find the checkpoint to go on from; ``None`` to begin at step 1. Collective.
+
+    It is the newest of the run, or a durable copy of it where nodes have lost their own. A run that
+    began with another's checkpoint goes back to that one only while it has none of its own.
+
+    Args:
+        own: the run's directory.
+        copies: the run's directory on durable storage.
+        say: prints a line to the job's log.
+        environment: says what was promised to a person who resumed a job.
+        checksums: of :func:`begin_checksums`.
+
+    Raises:
+        RecipeError: what was promised is not there, or there are checkpoints of which none is
+            complete. Starting over would delete them.
+    """
+    origin, told = environment.get(RESUME_FROM_VARIABLE), environment.get(RESUME_STEP_VARIABLE)
+    promised = int(told) if told else None
+    step = promised if origin is None else None
+    begin = _newest(world, own, copies, step, say, checksums)
+    found = None if begin is None else begin.found
+    if found is None and origin is not None:
+        other = CheckpointDirectory(in_home(origin))
+        found = find_newest(world, other, step=promised, finishes=False)
+        if found is None:
+            which = "checkpoint" if promised is None else f"checkpoint {promised}"
+            cause = f"there is no {which} in {other.path} on any node of this job"
+            raise RecipeError(cause, fix="name another with --from, or add the nodes that have it")
+        return Beginning(other, found)
+    if origin is None and promised is not None:
+        _refuse_other_step(found, promised, own)
+    return begin
+
+
+def _newest(
+    world: World,
+    own: CheckpointDirectory,
+    copies: CheckpointDirectory | None,
+    promised: int | None,
+    say: Callable[[str], None],
+    checksums: Checksums | None,
+) -> Beginning | None:
+    """The newest of a run's complete checkpoints; its own rather than a copy, unless the copy is
+    newer, or alone is what was promised. Collective.
+    """
+    lost = None
+    try:
+        found = find_newest(world, own, checksums=checksums)
+    except RecipeError as error:  # on every rank alike
+        found, lost = None, error
+    # Storage is slow: a copy is read only if it is to be loaded.
+    for compares in (False, True):
+        copy = None if copies is None else _copy(world, copies, promised, say, compares=compares)
+        if copy is None or (found is not None and not _is_better(copy.found, found, promised)):
+            break
+    else:
+        return copy
+    if lost is not None:
+        raise lost
+    return None if found is None else Beginning(own, found)
+
+
+def _copy(
+    world: World,
+    copies: CheckpointDirectory,
+    promised: int | None,
+    say: Callable[[str], None],
+    *,
+    compares: bool,
+) -> Beginning | None:
+    """The newest complete copy, or that of the promised step. Collective."""
+    try:
+        found = find_newest(world, copies, step=promised, finishes=False, compares=compares)
+    except RecipeError as error:  # on every rank alike; what nodes have themselves may be whole
+        if world.is_head:
+            say(f"durable copies in {copies.path} are not used: {error.cause}")
+        return None
+    return None if found is None else Beginning(copies, found)
+
+
+def _is_better(copy: FoundCheckpoint, own: FoundCheckpoint, promised: int | None) -> bool:
+    if promised is not None:
+        return own.manifest.step != promised
+    return copy.manifest.age > own.manifest.age
+
+
+def _refuse_other_step(
+    found: FoundCheckpoint | None, promised: int, own: CheckpointDirectory
+) -> None:
+    """An older one would cost the steps since, and a newer one is not what the person was told."""
+    step = 0 if found is None else found.manifest.step
+    if step == promised:
+        return
+    newest = f"the newest whole one is {step}" if step else "there is none"
+    raise RecipeError(
+        f"the job was to go on from checkpoint {promised} in {own.path}, but on its nodes {newest}",
+        fix="resume it with the nodes that saved it, or with an older one: resume --from STEP",
+    )
+
+
+# Fitting: whether a checkpoint is one that a run can go on from.
+
+
+_BASE = "base weights"
+COMPARED = ("model", "batches", _BASE)
+"""Digests that must be unchanged for a resumed run to continue with the same losses."""
+
+_OF_ADAPTERS = ("rank", "alpha", "modules", "train_whole")
+"""Settings of adapters that a resumed run keeps."""
+
+_OTHER = {
+    "model": "another model",
+    "batches": "different data or batches",
+    _BASE: "adapters of other weights",
+}
+
+
+def refuse_other(begin: Beginning, digests: Mapping[str, str]) -> None:
+    """Refuse a checkpoint of another model, data or base.
+
+    Raises:
+        RecipeError: naming what is another one.
+    """
+    manifest = begin.found.manifest
+    for name in COMPARED:
+        before, now = manifest.digests.get(name), digests.get(name)
+        if before != now:
+            what = _OTHER[name]
+            if name == _BASE and before is None:
+                what = "no adapters: all weights were trained"
+            elif name == _BASE and now is None:
+                what = "adapters"
+            raise RecipeError(
+                f"checkpoint {manifest.step} in {begin.directory.path} was made with {what}",
+                fix="set another checkpoint.directory, or use the recipe it was made with",
+            )
+
+
+def refuse_other_adapters(begin: Beginning, section: AdaptersSection) -> None:
+    """Refuse a checkpoint whose adapters are not these: some would be lost, or count otherwise.
+
+    Raises:
+        RecipeError: naming the setting.
+    """
+    manifest = begin.found.manifest
+    if manifest.recipe is None:
+        return
+    before, now = (
+        manifest.recipe.get("adapters", {}),
+        msgspec.json.decode(msgspec.json.encode(section)),
+    )
+    for name in _OF_ADAPTERS:
+        if before.get(name) != now.get(name):
+            told = f"adapters.{name} = {before[name]}" if name in before else f"no adapters.{name}"
+            raise RecipeError(
+                f"checkpoint {manifest.step} in {begin.directory.path} was made with {told}",
+                fix="use the recipe it was made with; or export it, and train that model",
+            )
+
+
+def refuse_apart(begin: Beginning, replicas: int) -> None:
+    """Refuse a checkpoint of replicas with weights of their own, if there shall be several that
+    have the same.
+
+    Args:
+        replicas: that sum gradients in every step; 0 if they meet rarely.
+
+    Raises:
+        RecipeError: as told.
+    """
+    manifest = begin.found.manifest
+    if (saved := replicas_apart(manifest)) and replicas > 1:
+        cause = f"checkpoint {manifest.step} in {begin.directory.path} was made by {saved} "
+        cause += "replicas that meet rarely, each with weights of its own"
+        fix = "set data_parallel.sync_every, as they had it, or train a single replica"
+        raise RecipeError(cause, fix=fix)
+
+
+def replicas_apart(manifest: Manifest) -> int:
+    """Replicas whose own weights a checkpoint has; 0 if all had the same."""
+    section = (manifest.recipe or {}).get("data_parallel", {})
+    return int(section.get("replicas", 1)) if section.get("sync_every") else 0

@@ -23,10 +23,8 @@ from jupyter_mntrain.recipe.parts.data import (
     data_suffix,
 )
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
-from jupyter_mntrain.train.data.bad_rows import BadRows, RowError
 from jupyter_mntrain.train.data.conversations import Message, Tool, messages_of, tools_of
-from jupyter_mntrain.train.data.opening import is_utf_8
-from jupyter_mntrain.train.data.records import SourceRow, read_rows
+from jupyter_mntrain.train.data.records import BadRows, RowError, SourceRow, is_utf_8, read_rows
 
 Document = str | Sequence[Message]
 """A text, or a conversation."""

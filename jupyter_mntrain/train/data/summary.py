@@ -12,7 +12,7 @@ from jupyter_mntrain.model.text.foreign import shown
 from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.chat import DAY, TODAY
-from jupyter_mntrain.train.data.encoding.reading import ReadCounts
+from jupyter_mntrain.train.data.encoding import ReadCounts
 from jupyter_mntrain.train.data.sequences import Rows
 from jupyter_mntrain.train.data.tokens import Tokens
 

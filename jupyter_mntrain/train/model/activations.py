@@ -1,22 +1,240 @@
-"""Activation checkpointing: stores fewer activations and recomputes the rest."""
+"""Activations: fewer are stored and the rest recomputed, or they wait in host memory."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
 )
 
+from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.train.model.adapters import is_quantized
 from jupyter_mntrain.train.model.decoder import StageModule
-from jupyter_mntrain.train.model.offloading import CudaCopies, Offload
+
+# Activation offloading: keeps activations in host memory until their backward pass.
+
+
+SMALLEST_BYTES = 1 << 20
+"""Smaller tensors are not worth a copy, which takes about 10 µs to start."""
+
+
+class Copies(Protocol):
+    """Copies between a GPU and its host, beside what is computed."""
+
+    def out(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        """Begin to copy a tensor to the host; return the copy, and what its end is known by."""
+
+    def back(self, host: torch.Tensor, sent: Any) -> tuple[torch.Tensor, Any]:
+        """Begin to copy it back, after its way out has ended; return as above."""
+
+    def await_back(self, tensor: torch.Tensor, ready: Any) -> None:
+        """Let what is computed from here on wait for the copy."""
+
+
+class CudaCopies:
+    """Copies on two streams of their own, one in each direction, from and to pinned memory.
+
+    torch's host allocator keeps pinned memory, and hands it out again when its copies have ended.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._outward: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._inward: Any = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def out(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        host = _pinned(tensor)
+        self._outward.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._outward):
+            host.copy_(tensor, non_blocking=True)
+        # The allocator must not reuse this memory before the copy has read it.
+        tensor.record_stream(self._outward)
+        return host, self._outward.record_event()
+
+    def back(self, host: torch.Tensor, sent: Any) -> tuple[torch.Tensor, Any]:
+        self._inward.wait_event(sent)
+        with torch.cuda.stream(self._inward):
+            tensor = torch.empty_like(host, device=self._device, pin_memory=False)
+            tensor.copy_(host, non_blocking=True)
+        return tensor, self._inward.record_event()
+
+    def await_back(self, tensor: torch.Tensor, ready: Any) -> None:
+        computing: Any = torch.cuda.current_stream(self._device)
+        computing.wait_event(ready)
+        # It was allocated for the other stream, which may not reuse it earlier.
+        tensor.record_stream(computing)
+
+
+def _pinned(tensor: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.empty_like(tensor, device="cpu", pin_memory=True)
+    except RuntimeError as error:
+        reason = next(iter(str(error).splitlines()), type(error).__name__)
+        cause = "memory.offload_activations = true: there is no host memory for "
+        cause += f"{tensor.nbytes / 1e6:,.1f} MB more: {reason}"
+        fix = 'use memory.checkpointing = "full" to keep less, or smaller microbatches'
+        raise RecipeError(cause, fix=fix) from error
+
+
+class Offload:
+    """Context of a forward pass that copies what autograd saves to the host, and back in time.
+
+    In the backward pass, the copies of the layer before the current one have already begun: as
+    many bytes as a layer has on average are on the way, or wait to be used.
+
+    Args:
+        weights: autograd saves them too; they are not copied.
+        layers: in the forward pass.
+        smallest_bytes: smaller tensors are not copied.
+    """
+
+    def __init__(
+        self,
+        weights: Iterable[torch.Tensor],
+        copies: Copies,
+        *,
+        layers: int,
+        smallest_bytes: int = SMALLEST_BYTES,
+    ) -> None:
+        whole = (one for one in weights if not is_quantized(one))
+        self._stays = {one.untyped_storage().data_ptr() for one in whole}
+        self._gathered: dict[nn.Module, set[int]] = {}
+        self._copies = copies
+        self._layers = max(1, layers)
+        self._smallest_bytes = smallest_bytes
+        self._passes: list[_Pass] = []
+        self._hooks: list[saved_tensors_hooks] = []
+
+    def leave(self, module: nn.Module) -> None:
+        """Do not copy a module's weights, which were gathered from shards just now, until they are
+        forgotten: their memory is another one each time, and others' in between.
+        """
+        self._stays.clear()  # what there was before sharding
+        whole = (one for one in module.parameters() if not isinstance(one, DTensor))
+        self._gathered[module] = {one.untyped_storage().data_ptr() for one in whole}
+
+    def forget(self, module: nn.Module) -> None:
+        """A module's gathered weights are no longer there."""
+        self._gathered.pop(module, None)
+
+    def _is_weight(self, saved: torch.Tensor) -> bool:
+        there = saved.untyped_storage().data_ptr()
+        return there in self._stays or any(there in some for some in self._gathered.values())
+
+    def __enter__(self) -> None:
+        self._passes.append(_Pass(self._copies, self._layers))
+        hooks = saved_tensors_hooks(self._pack, _unpack)
+        hooks.__enter__()
+        self._hooks.append(hooks)
+
+    def __exit__(self, *error: object) -> None:
+        self._hooks.pop().__exit__(*error)
+        self._passes.pop().end()
+
+    def _pack(self, saved: torch.Tensor) -> torch.Tensor | _Kept:
+        if is_quantized(saved):
+            return saved
+        if saved.nbytes < self._smallest_bytes or self._is_weight(saved):
+            return saved
+        return self._passes[-1].keep(saved.detach())
+
+
+def _unpack(packed: torch.Tensor | _Kept) -> torch.Tensor:
+    return packed if isinstance(packed, torch.Tensor) else packed.of.fetch(packed)
+
+
+@dataclass(eq=False)
+class _Kept:
+    """A tensor on the host. autograd alone owns it, and with it the memory."""
+
+    of: _Pass
+    begin: int
+    """Bytes that were kept before it in the forward pass."""
+    place: int
+    """Number of tensors that were."""
+    host: torch.Tensor
+    sent: Any
+    uses: int = 1
+    """How often autograd has saved it: a layer's input once for each projection of it."""
+    left: int = 1
+    fetched: tuple[torch.Tensor, Any] | None = None
+
+
+class _Pass:
+    """What one forward pass has kept, which its backward pass fetches from the end."""
+
+    def __init__(self, copies: Copies, layers: int) -> None:
+        self._copies = copies
+        self._layers = layers
+        self._order: list[weakref.ref[_Kept]] = []
+        self._bytes = 0
+        self._ahead_bytes = 0
+        """How far ahead of its use, in the bytes between, something is fetched."""
+        self._known: dict[Any, tuple[weakref.ref[Any], weakref.ref[_Kept]]] = {}
+        """Kept tensors by what tells them apart, with their storage as long as it lives."""
+
+    def end(self) -> None:
+        """The forward pass is over."""
+        self._ahead_bytes = self._bytes // self._layers
+        self._known.clear()
+
+    def keep(self, saved: torch.Tensor) -> _Kept:
+        storage = saved.untyped_storage()
+        view = (saved.storage_offset(), saved.shape, saved.stride(), saved.dtype)
+        key = (storage.data_ptr(), *view, saved._version)  # noqa: SLF001
+        lives, known = self._known.get(key, (None, None))
+        before = known() if known is not None and lives is not None and lives() else None
+        if before is not None:
+            before.uses += 1
+            before.left += 1
+            return before
+        host, sent = self._copies.out(saved)
+        kept = _Kept(self, self._bytes, len(self._order), host, sent)
+        self._order.append(weakref.ref(kept))
+        self._bytes += host.nbytes
+        self._known[key] = (weakref.ref(storage), weakref.ref(kept))
+        return kept
+
+    def fetch(self, kept: _Kept) -> torch.Tensor:
+        """Return it on the device, and begin to fetch what will be needed next."""
+        tensor, ready = self._fetching(kept)
+        kept.left -= 1
+        if kept.left == 0:
+            # A schedule that splits the backward pass asks for it again.
+            kept.fetched, kept.left = None, kept.uses
+        self._fetch_before(kept)
+        self._copies.await_back(tensor, ready)
+        return tensor
+
+    def _fetching(self, kept: _Kept) -> tuple[torch.Tensor, Any]:
+        if kept.fetched is None:
+            kept.fetched = self._copies.back(kept.host, kept.sent)
+        return kept.fetched
+
+    def _fetch_before(self, current: _Kept) -> None:
+        for reference in reversed(self._order[: current.place]):
+            kept = reference()
+            if kept is None or kept.left < kept.uses:
+                continue
+            if current.begin - kept.begin > self._ahead_bytes:
+                return
+            self._fetching(kept)
+
+
+# Activation checkpointing: stores fewer activations and recomputes the rest.
+
 
 _KEPT = frozenset(
     getattr(torch.ops.aten, name).default

@@ -42,7 +42,7 @@ from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.telemetry.formulas import ModelShape
 from jupyter_mntrain.train.data.tokens import END_OF_TEXT_ID
 from jupyter_mntrain.train.model.attention import Attention
-from jupyter_mntrain.train.model.logits import shaping_of
+from jupyter_mntrain.train.model.losses import shaping_of
 from jupyter_mntrain.train.model.putting_off import WeightGradients
 
 HEAD = "lm_head.weight"

@@ -13,8 +13,8 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.train.model.activations import Offload
 from jupyter_mntrain.train.model.decoder import StageModule
-from jupyter_mntrain.train.model.offloading import Offload
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
 
 

@@ -1,27 +1,395 @@
-"""Weights: initializes a stage's from a seed, or reads them from a model directory."""
+"""Weights: initialized from a seed, or read from a model directory and held against its config."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import os
+import pickle
+import re
 import threading
+import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
 
 import torch
+from safetensors import SafetensorError, safe_open
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.quantities import by_size
-from jupyter_mntrain.recipe.families import Family
-from jupyter_mntrain.recipe.families.directories import CONFIG, unreadable
-from jupyter_mntrain.telemetry.progress import Tally
-from jupyter_mntrain.train.model.decoder import HEAD
-from jupyter_mntrain.train.model.weight_files import (
-    files_of,
-    listing_of,
-    opened,
+from jupyter_mntrain.model.text.brief import some_of
+from jupyter_mntrain.recipe.families import Family, family_of
+from jupyter_mntrain.recipe.families.directories import (
+    CONFIG,
+    FORMATS,
+    WEIGHT_NAMES,
+    lacking_weights,
+    listed_files,
+    unreadable,
 )
+from jupyter_mntrain.telemetry.progress import Tally
+from jupyter_mntrain.train.model.decoder import HEAD, meta_stage
+
+# Weight files of a Hugging Face directory: safetensors, or what ``torch.save`` wrote.
+
+
+SAMPLES, SAMPLE_BYTES = 64, 4096
+"""Of a file of weights that is not read whole, and their size."""
+
+INDEX_FILE, SINGLE_FILE = FORMATS[0]
+
+_DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+"""What safetensors calls those of weights."""
+
+
+class Opened(Protocol):
+    """An opened file, or what of it is in memory."""
+
+    def names(self) -> Iterable[str]: ...
+
+    def tensor(self, name: str) -> torch.Tensor: ...
+
+    def shape(self, name: str) -> tuple[int, ...]: ...
+
+    def dtype(self, name: str) -> str:
+        """As torch calls it, like ``float32``, where weights may have it."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+class _Safetensors:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: Any = safe_open(path, framework="pt")
+
+    def names(self) -> Iterable[str]:
+        found: list[str] = self._file.keys()
+        return found
+
+    def tensor(self, name: str) -> torch.Tensor:
+        with _naming(self._path, name):
+            found: torch.Tensor = self._file.get_tensor(name)
+        return found
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        with _naming(self._path, name):
+            return tuple(self._file.get_slice(name).get_shape())
+
+    def dtype(self, name: str) -> str:
+        found: str = self._file.get_slice(name).get_dtype()
+        return _DTYPES.get(found, found)
+
+    def __enter__(self) -> Self:
+        self._file.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.__exit__(*error)
+
+
+class _Pickled:
+    """Nothing but tensors is unpickled; of newer files only what is used is read."""
+
+    def __init__(self, path: Path) -> None:
+        # Files of torch before 1.6 are no zip archives, and cannot be mapped.
+        mapped = zipfile.is_zipfile(path)
+        self._path = path
+        held = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+        if not isinstance(held, dict):
+            raise ValueError("it holds no weights by their names")  # noqa: TRY004 - of a file
+        self._tensors = {name: one for name, one in held.items() if isinstance(one, torch.Tensor)}
+
+    def names(self) -> Iterable[str]:
+        return list(self._tensors)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        with _naming(self._path, name):
+            return self._tensors[name]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self.tensor(name).shape)
+
+    def dtype(self, name: str) -> str:
+        return str(self._tensors[name].dtype).removeprefix("torch.")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._tensors = {}
+
+
+@contextmanager
+def _naming(path: Path, name: str) -> Iterator[None]:
+    """Name the file and the tensor of it that cannot be read: an index may say that it is there."""
+    try:
+        yield
+    except (KeyError, SafetensorError):
+        fix = "copy the index and all files that it lists again"
+        raise unreadable(path, f"it has no {name}", fix=fix) from None
+
+
+def opened(path: Path) -> Opened:
+    """Open a file of weights.
+
+    Raises:
+        RecipeError: it is missing or broken, or holds more than weights.
+    """
+    try:
+        return _Safetensors(path) if path.suffix == ".safetensors" else _Pickled(path)
+    except pickle.UnpicklingError:
+        fix = "copy the file again; or, where you trust it, load it with transformers and save it: "
+        fix += "save_pretrained(DIR)"
+        raise unreadable(path, "it is damaged, or holds more than weights", fix=fix) from None
+    except Exception as error:  # noqa: BLE001 - torch raises anything where a pickle is damaged
+        raise unreadable(path, error) from None
+
+
+def refuse_lost_bytes(path: Path) -> None:
+    """Hold a file that ``torch.save`` wrote against its own checksums, which torch does not read.
+
+    Raises:
+        RecipeError: it is not what was saved.
+    """
+    if path.suffix == ".safetensors" or not path.is_file() or not zipfile.is_zipfile(path):
+        return
+    try:
+        with zipfile.ZipFile(path) as file:
+            lost = file.testzip()
+    except Exception as error:  # noqa: BLE001 - zipfile raises anything where a part is damaged
+        raise unreadable(path, error) from None
+    if lost is not None:
+        raise unreadable(path, f"{lost} is not what was saved")
+
+
+def files_of(
+    directory: Path, wanted: Callable[[Mapping[str, str]], Iterable[str]] = lambda _: ()
+) -> dict[str, str]:
+    """Map each tensor of a directory to its file.
+
+    Of two formats, the first counts whose files are there: a download may leave one out, and its
+    index not.
+
+    Args:
+        wanted: picks the files that will be opened; by default none is needed.
+
+    Raises:
+        RecipeError: the directory has no weights, or some of their files are missing.
+    """
+    for name in WEIGHT_NAMES:
+        found = _tensors(directory / name)
+        if found is not None and all((directory / one).is_file() for one in wanted(found)):
+            return found
+    raise lacking_weights(directory, str(directory)) or RecipeError(
+        f"model.path = {directory}: its files changed", fix="try again"
+    )
+
+
+def listing_of(directory: Path) -> str:
+    """The file of a directory that says which weights there are."""
+    return next(one for one in WEIGHT_NAMES if (directory / one).is_file())
+
+
+def fingerprint(directory: Path, names: Iterable[str] | None = None) -> str:
+    """Hash of a directory's weights, by names and sizes of their files and some of their bytes.
+
+    Few are read: of weights that were trained further, nearly all differ.
+
+    Args:
+        names: of the files; default: all.
+
+    Raises:
+        RecipeError: the directory has no weights.
+    """
+    digest = hashlib.sha256()
+    if names is None:
+        names = files_of(directory, lambda files: set(files.values())).values()
+    for name in sorted(set(names)):
+        path = directory / name
+        size = path.stat().st_size
+        digest.update(f"{name}\0{size}\0".encode())
+        with path.open("rb") as file:
+            for place in range(SAMPLES):
+                file.seek(place * max(0, size - SAMPLE_BYTES) // (SAMPLES - 1))
+                digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()
+
+
+def _tensors(path: Path) -> dict[str, str] | None:
+    """The file of each tensor, by an index or a single file; ``None`` if it is not there."""
+    if not path.is_file():
+        return None
+    if path.suffix == ".json":
+        return listed_files(path)
+    with opened(path) as file:
+        return dict.fromkeys(file.names(), path.name)
+
+
+# Weight check: holds a directory's files of weights against its config, for the whole model.
+#
+# Ranks read only what they compute with, and would each make something else of a contradiction.
+# Here names, layers and dtypes are compared, by what files say at their beginning.
+
+
+_COMPUTED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".attention.bias")
+"""What older versions of transformers saved besides weights, and models compute."""
+_READ = {
+    str(one).removeprefix("torch."): one
+    for one in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+}
+"""What weights may be, by name."""
+
+
+def hold_against_config(directory: Path, config: Any, dtype: torch.dtype) -> list[str]:
+    """Compare what a directory's files of weights hold with its config.
+
+    Args:
+        dtype: to train in.
+
+    Returns:
+        What becomes of the files' weights that nobody might expect, each in a line: layers and
+        tensors that are left out, and rounding.
+
+    Raises:
+        RecipeError: the files have fewer layers; embedding and output projection are to be one and
+            differ, or are to be two and there is one; weights are not of a floating dtype; or a
+            file is not what was saved.
+    """
+    family = family_of(config.to_dict())
+    files = files_of(directory)
+    for one in sorted(set(files.values())):
+        refuse_lost_bytes(directory / one)
+    heads, embeddings = (
+        [one for one in family.names_in_files(name) if one in files]
+        for name in (HEAD, family.embedding_weight)
+    )
+    _refuse_other_ends(directory, files, heads, embeddings, is_tied=config.tie_word_embeddings)
+    said = [*_layers_left_out(directory, files, family, config)]
+    taken = {one for name in weight_names(config) for one in family.names_in_files(name)}
+    taken |= {*heads}
+    layer, layers = _layer_pattern(family), config.num_hidden_layers
+
+    def is_left(name: str) -> bool:
+        found = layer.match(name)
+        is_more = found is not None and int(found[1]) >= layers  # which has been said
+        return name not in taken and not is_more and not name.endswith(_COMPUTED)
+
+    if left := sorted(filter(is_left, files)):
+        said.append(f"{len(left)} tensors of {directory} are not in this model: {some_of(left)}")
+    read = {name: file for name, file in files.items() if name in taken}
+    return [*said, *_rounded(directory, read, dtype)]
+
+
+def weight_names(config: Any) -> Iterator[str]:
+    """Names of a whole model's weights. One layer is built: all others have the same."""
+    alone = copy.deepcopy(config)
+    alone.num_hidden_layers = 1
+    if getattr(alone, "layer_types", None):
+        alone.layer_types = alone.layer_types[:1]
+    stage = meta_stage(alone, range(1), first=True, last=True, dtype=torch.float32, attention=None)
+    first = f"{stage.family.layers}.0."
+    for name in stage.weights():
+        if not name.startswith(first):
+            yield name
+            continue
+        for index in range(config.num_hidden_layers):
+            yield f"{stage.family.layers}.{index}.{name.removeprefix(first)}"
+
+
+def _refuse_other_ends(
+    directory: Path,
+    files: Mapping[str, str],
+    heads: list[str],
+    embeddings: list[str],
+    *,
+    is_tied: bool,
+) -> None:
+    """Raise if embedding and output projection are not what the config says."""
+    says = f"model.path = {directory}: {CONFIG} says tie_word_embeddings = {str(is_tied).lower()}"
+    if embeddings and not heads and not is_tied:
+        fix = f"copy weights that have it, or set that to true if {embeddings[0]} serves as both"
+        raise RecipeError(f"{says}, and {listing_of(directory)} has no {HEAD}", fix=fix)
+    if heads and embeddings and is_tied:
+        both = [(directory / files[one[0]], one[0]) for one in (heads, embeddings)]
+        if all(path.is_file() for path, _ in both) and not _are_equal(*both):
+            fix = "set that to false to train both, or take one of them out of the files"
+            raise RecipeError(f"{says}, but {heads[0]} and {embeddings[0]} differ", fix=fix)
+
+
+def _are_equal(*places: tuple[Path, str]) -> bool:
+    """Whether two tensors of files are the same."""
+    with opened(places[0][0]) as first, opened(places[1][0]) as second:
+        return torch.equal(first.tensor(places[0][1]), second.tensor(places[1][1]))
+
+
+def _layers_left_out(
+    directory: Path, files: Mapping[str, str], family: Family, config: Any
+) -> Iterator[str]:
+    """What the files have more layers than the config; raises if they have fewer."""
+    layer, layers = _layer_pattern(family), config.num_hidden_layers
+    found = {int(match[1]) for match in map(layer.match, files) if match is not None}
+    field = family.fields.get("num_hidden_layers", "num_hidden_layers")
+    says = f"{CONFIG} says {field} = {layers}"
+    if lacks := [one for one in range(layers) if one not in found]:
+        where = f"model.path = {directory}: {listing_of(directory)}"
+        cause = f"{where} has {len(found)} layers, {says}; layer {lacks[0]} is missing"
+        fix = f"use {CONFIG} and weights of the same model, or copy the whole model directory"
+        raise RecipeError(cause, fix=fix)
+    if len(found) > layers:
+        yield f"{directory} has {len(found)} layers, {says}: those from {layers} on are left out"
+
+
+def _layer_pattern(family: Family) -> re.Pattern[str]:
+    """What names in files begin with that are of a layer: its index is the first group."""
+    decoder, _, layers = family.layers.partition(".")
+    return re.compile(rf"(?:{re.escape(decoder)}\.)?{re.escape(layers)}\.(\d+)\.")
+
+
+def _rounded(directory: Path, files: Mapping[str, str], dtype: torch.dtype) -> Iterator[str]:
+    """What is lost by training in a dtype; raises if a tensor is no weight at all.
+
+    Args:
+        files: of each tensor that is read. Those of other nodes may not be here.
+    """
+    found: dict[str, str] = {}
+    for file in sorted({*files.values()}):
+        if (directory / file).is_file():
+            with opened(directory / file) as one:
+                found |= {name: one.dtype(name) for name in one.names() if name in files}
+    for name, its in found.items():
+        if its not in _READ:
+            cause = f"model.path = {directory}: {name} in {files[name]} is {its}"
+            fix = "use the model as it was before quantization, in float32 or bfloat16"
+            raise RecipeError(cause, fix=fix)
+    lost = [name for name, its in found.items() if _loses(_READ[its], dtype)]
+    if not lost:
+        return
+    kinds = " and ".join(sorted({found[name] for name in lost}))
+    some = f"{len(lost)} of {len(found)} tensors of {directory} are"
+    which = some if len(lost) < len(found) else f"{directory} is"
+    ours = next(name for name, one in _READ.items() if one == dtype)
+    yield f"{which} {kinds}; trained in {ours}, which rounds the weights"
+
+
+def _loses(before: torch.dtype, after: torch.dtype) -> bool:
+    """Whether some values of one dtype are none of the other."""
+    theirs, ours = torch.finfo(before), torch.finfo(after)
+    return theirs.eps < ours.eps or theirs.max > ours.max
+
+
+# Weights: initializes a stage's from a seed, or reads them from a model directory.
+
 
 PART_BYTES = 256 << 20
 """Most bytes read from a file before it is reopened, see :func:`_read`."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,10 +19,46 @@ from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
 from jupyter_mntrain.recipe.optimizer.optimizer_memory import FLOAT32, UPDATED_AT_ONCE_BYTES
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
-from jupyter_mntrain.train.optimizer.fused_backward import FusedBackward
-from jupyter_mntrain.train.optimizer.precision import MasterUpdate, Update
-from jupyter_mntrain.train.optimizer.rounding import RoundedUpdate
-from jupyter_mntrain.train.optimizer.split import Split
+from jupyter_mntrain.train.optimizer.algorithms import Split
+from jupyter_mntrain.train.optimizer.precision import MasterUpdate, RoundedUpdate, Update
+
+# Fused backward: updates a parameter as soon as its gradient is complete.
+
+
+@dataclass
+class FusedBackward:
+    """Calls ``update`` once per step and parameter, when its gradient is complete.
+
+    Args:
+        backwards: number of backward passes per step that add to each gradient.
+        update: takes the parameter's name; must clear its gradient.
+    """
+
+    parameters: Mapping[str, nn.Parameter]
+    backwards: int
+    update: Callable[[str], None]
+    _square: torch.Tensor | None = None
+
+    def __post_init__(self) -> None:
+        self._done = dict.fromkeys(self.parameters, 0)
+        for name, parameter in self.parameters.items():
+            watched: Any = parameter
+            watched.register_post_accumulate_grad_hook(partial(self._added, name))
+
+    def _added(self, name: str, parameter: torch.Tensor) -> None:
+        self._done[name] += 1
+        if self._done[name] < self.backwards or parameter.grad is None:
+            return
+        self._done[name] = 0
+        square = parameter.grad.norm(dtype=torch.float64).square()
+        self._square = square if self._square is None else self._square + square
+        self.update(name)
+
+    def take_square(self) -> torch.Tensor | None:
+        """Return and reset the squared norm of the step's gradients."""
+        square, self._square = self._square, None
+        return square
+
 
 CACHED_BYTES = 1 << 20
 """Float32 bytes that a processor casts and then updates faster than twice as many (measured)."""

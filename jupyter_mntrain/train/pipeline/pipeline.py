@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import nn
 
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.plan.prediction.traffic import shard_bytes
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.memory import StageShape
@@ -16,25 +19,126 @@ from jupyter_mntrain.recipe.orders.counts import choose_counts, counts_without_l
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch
+from jupyter_mntrain.train.model.activations import Offload
 from jupyter_mntrain.train.model.adapters import adapted_in, is_adapter, whole_in
 from jupyter_mntrain.train.model.decoder import HEAD, StageModule
 from jupyter_mntrain.train.model.losses import Loss, choose_loss, from_logits, make_loss
-from jupyter_mntrain.train.model.offloading import Offload
 from jupyter_mntrain.train.model.sharding import Shards
 from jupyter_mntrain.train.model.stages import DTYPES, make_stages
-from jupyter_mntrain.train.optimizer.split import Split
-from jupyter_mntrain.train.pipeline.forwards import Forwards, run
-from jupyter_mntrain.train.pipeline.link_timing import measure_links
-from jupyter_mntrain.train.pipeline.replicas import add_up
+from jupyter_mntrain.train.optimizer.algorithms import Split
+from jupyter_mntrain.train.pipeline.evaluation import Forwards, run
 from jupyter_mntrain.train.pipeline.runtime import (
     RuntimeChangedError,
     make_eager,
     make_schedule,
     most_held,
 )
-from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
-from jupyter_mntrain.train.pipeline.tied import TiedEmbedding
-from jupyter_mntrain.train.world import Groups
+from jupyter_mntrain.train.pipeline.stopwatch import StageMeter, measure_links
+from jupyter_mntrain.train.world import Groups, World
+
+# Replicas: sums of what parallel pipelines have, stage by stage.
+
+
+BUCKET_BYTES = tunables.size("train.gradient_bucket_bytes")
+
+
+def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:
+    """All-reduce gradients over the replicas, in buckets; the sums are bitwise equal.
+
+    Args:
+        gradients: in the same order on every rank of the group; of one dtype.
+
+    Returns:
+        Bytes sent, and as many received, by this rank in a ring all-reduce.
+    """
+    total = 0
+    for bucket in by_size(gradients, lambda one: one.nbytes, BUCKET_BYTES):
+        flat = torch.cat([one.reshape(-1) for one in bucket])
+        dist.all_reduce(flat, group=group)
+        sums = torch.split(flat, [one.numel() for one in bucket])
+        torch._foreach_copy_(
+            bucket, [part.view_as(one) for part, one in zip(sums, bucket, strict=True)]
+        )
+        total += flat.nbytes
+    return ring_bytes(total, dist.get_world_size(group))
+
+
+def ring_bytes(size_bytes: int, ranks: int) -> int:
+    """Bytes that a rank sends, and as many that it receives, in a ring all-reduce."""
+    return 2 * size_bytes * (ranks - 1) // ranks
+
+
+# Tied embedding: keeps its two copies equal, on the first and on the last stage.
+
+
+class TiedEmbedding:
+    """The copies of a tied embedding, of which this rank may hold one, or both, as in a V.
+
+    Args:
+        name: of the embedding; the other copy is the output projection.
+        layout: whose first and last stage they are on.
+        world: of the pipeline.
+        meter: counts what is exchanged.
+    """
+
+    def __init__(self, name: str, layout: Layout, world: World, meter: StageMeter) -> None:
+        own = layout.stages_of(world.rank)
+        self._has_first, self._has_last = 0 in own, layout.last_stage in own
+        self._peer = layout.tied_peer(world.rank)
+        self._name = name
+        self._world = world
+        self._meter = meter
+
+    def add_up(self, gradients: Mapping[str, torch.Tensor]) -> None:
+        """Give both copies the sum of both, in place. Collective.
+
+        Args:
+            gradients: by name, of at least the copies that this rank holds.
+        """
+        self._combine(gradients, 1)
+
+    def even_out(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Give both copies the mean of both, in place: where they are equal already, themselves.
+
+        Collective. Sums over replicas may be rounded otherwise in each copy, because ranks send
+        other things beside it.
+
+        Args:
+            weights: likewise; on any device.
+        """
+        self._combine(weights, 2)
+
+    def _combine(self, tensors: Mapping[str, torch.Tensor], divisor: int) -> None:
+        if self._has_first and self._has_last:
+            if HEAD in tensors:  # one stage alone has one copy
+                first, last = tensors[self._name], tensors[HEAD]
+                _add(first, last, divisor)
+                last.copy_(first)
+        elif self._peer is not None:
+            mine = tensors[self._name if self._has_first else HEAD]
+            here = mine.to(self._world.device)
+            # a + b equals b + a bitwise, so the copies stay equal.
+            _add(here, self._of_peer(here, self._peer), divisor)
+            mine.copy_(here)  # on another device, else it is itself
+
+    def _of_peer(self, mine: torch.Tensor, peer: int) -> torch.Tensor:
+        """Exchange the copies; return the peer's."""
+        theirs = torch.empty_like(mine)
+        peer = self._world.in_job(peer)
+        exchange = [
+            dist.P2POp(dist.isend, mine, peer, self._world.group),
+            dist.P2POp(dist.irecv, theirs, peer, self._world.group),
+        ]
+        for work in dist.batch_isend_irecv(exchange):
+            work.wait()
+        self._meter.exchanged(peer, mine.nbytes)
+        return theirs
+
+
+def _add(one: torch.Tensor, other: torch.Tensor, divisor: int) -> None:
+    one += other
+    if divisor > 1:
+        one /= divisor
 
 
 class Pipeline:

@@ -11,8 +11,8 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, sh
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.train.checkpoint import checksums
-from jupyter_mntrain.train.checkpoint.beginning import begin_checksums, find_beginning
 from jupyter_mntrain.train.checkpoint.checksums import checksum
+from jupyter_mntrain.train.checkpoint.resuming import begin_checksums, find_beginning
 from jupyter_mntrain.train.world import World, join_world
 from tests.wording import says
 

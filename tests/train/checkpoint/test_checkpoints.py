@@ -26,10 +26,9 @@ from jupyter_mntrain.telemetry.controls import (
     write_controls,
 )
 from jupyter_mntrain.train import parse_recipe
+from jupyter_mntrain.train.checkpoint import neighbors, saving
 from jupyter_mntrain.train.checkpoint.checksums import BLOCK_BYTES, checksum
-from jupyter_mntrain.train.checkpoint.copies import neighbors
-from jupyter_mntrain.train.checkpoint.policy import Checkpointing
-from jupyter_mntrain.train.checkpoint.saves import intervals
+from jupyter_mntrain.train.checkpoint.saving import Checkpointing
 from tests.searches import runs_all
 from tests.train.checkpoint.saved import EVERY, STEPS, forget, run, saves
 from tests.wording import reads, says, wording
@@ -137,7 +136,7 @@ def test_a_checkpoint_is_saved_once_the_time_has_passed(
     text: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = count(step=20)  # asked at each step: it is time after every third one
-    monkeypatch.setattr(intervals, "monotonic", lambda: next(ticks))
+    monkeypatch.setattr(saving, "monotonic", lambda: next(ticks))
     run(text, kept, "checkpoint.interval_minutes=1", "checkpoint.interval_steps=2")
     found = set(CheckpointDirectory(kept).manifests())
     assert min(found) == 3

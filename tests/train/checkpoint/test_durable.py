@@ -16,9 +16,8 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.parts.results import CheckpointSection
 from jupyter_mntrain.telemetry.progress import unwatched
-from jupyter_mntrain.train.checkpoint.copies import durable
-from jupyter_mntrain.train.checkpoint.copies.durable import DurableCopies
-from jupyter_mntrain.train.checkpoint.copies.proved import copy_proved
+from jupyter_mntrain.train.checkpoint import durable
+from jupyter_mntrain.train.checkpoint.durable import DurableCopies, copy_proved
 from jupyter_mntrain.train.world import World, join_world
 from tests.train.checkpoint.saved import Nodes, forget, run, saves
 from tests.train.forked import train

@@ -27,7 +27,7 @@ from jupyter_mntrain.recipe.parse import preset_config
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
-from jupyter_mntrain.train.checkpoint.model_contents import CONTENTS, ModelContents
+from jupyter_mntrain.train.checkpoint.export import CONTENTS, ModelContents
 from jupyter_mntrain.train.data.batches import Batch, sample_of
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.sequences import hold_out, rows_of

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
-from jupyter_mntrain.train.checkpoint.policy import Checkpointing
+from jupyter_mntrain.train.checkpoint.saving import Checkpointing
 from tests.train.checkpoint.saved import Nodes, forget
 from tests.train.forked import train
 from tests.wording import says

@@ -8,7 +8,7 @@ import pytest
 
 from jupyter_mntrain.recipe.changes.exactness import changed_settings
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.train.checkpoint.fitting import COMPARED
+from jupyter_mntrain.train.checkpoint.resuming import COMPARED
 from jupyter_mntrain.train.prepare import prepare
 from jupyter_mntrain.train.world import join_world
 from tests.train.test_command import write_text

@@ -8,8 +8,8 @@ from math import sqrt
 import pytest
 
 from jupyter_mntrain.recipe.parts.results import CheckpointSection
-from jupyter_mntrain.train.checkpoint.saves import intervals
-from jupyter_mntrain.train.checkpoint.saves.intervals import (
+from jupyter_mntrain.train.checkpoint import saving
+from jupyter_mntrain.train.checkpoint.saving import (
     GUESSED_SAVE_S,
     LEAST_INTERVAL_S,
     SaveIntervals,
@@ -26,7 +26,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     made = Clock()
-    monkeypatch.setattr(intervals, "monotonic", made)
+    monkeypatch.setattr(saving, "monotonic", made)
     return made
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.records.metrics import RankStart, RankStep
 from jupyter_mntrain.train.checkpoint.resuming import Held, choose, find_newest
-from jupyter_mntrain.train.checkpoint.saves.saving import Saver
+from jupyter_mntrain.train.checkpoint.saving import Saver
 from jupyter_mntrain.train.world import join_world
 from tests import searches
 from tests.train.forked import CONTEXT, begin, kill, two_ranks

@@ -8,7 +8,7 @@ from huggingface_hub import ModelCard
 from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.train.checkpoint.model_card import model_card
+from jupyter_mntrain.train.checkpoint.export import model_card
 from jupyter_mntrain.train.checkpoint.result import TrainResult
 from tests.wording import says
 

@@ -14,7 +14,7 @@ from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.checkpoint.keeping import export_checkpoint
 from jupyter_mntrain.train.checkpoint.resuming import find_newest
 from jupyter_mntrain.train.model.adapters import is_adapter
-from jupyter_mntrain.train.model.weight_files import SINGLE_FILE
+from jupyter_mntrain.train.model.weights import SINGLE_FILE
 from jupyter_mntrain.train.world import join_world
 from tests.train.checkpoint.saved import EVERY, SETTINGS, STEPS, forget, run
 from tests.train.test_command import write_text

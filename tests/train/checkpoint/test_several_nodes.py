@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.launch.checkpoints.directory import MANIFEST, CheckpointDirectory, shard_name
-from jupyter_mntrain.train.checkpoint.copies.neighbors import keepers_of
+from jupyter_mntrain.train.checkpoint.neighbors import keepers_of
 from tests.train.checkpoint.saved import STEPS, Nodes, forget
 from tests.wording import says
 

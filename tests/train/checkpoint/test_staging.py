@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from jupyter_mntrain.train.checkpoint.saves.staging import CudaTransfers, Staging, staging
+from jupyter_mntrain.train.checkpoint.saving import CudaTransfers, Staging, staging
 
 BUFFER_BYTES = 48
 STATE = {

@@ -17,10 +17,10 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
 from jupyter_mntrain.train import parse_recipe, train
-from jupyter_mntrain.train.checkpoint.adapter_export import FOLDER
+from jupyter_mntrain.train.checkpoint.export import FOLDER
 from jupyter_mntrain.train.checkpoint.keeping import export_checkpoint
 from jupyter_mntrain.train.checkpoint.resuming import find_newest
-from jupyter_mntrain.train.model.weight_files import SINGLE_FILE
+from jupyter_mntrain.train.model.weights import SINGLE_FILE
 from jupyter_mntrain.train.world import join_world
 from tests.train.checkpoint.saved import EVERY, SETTINGS, STEPS, forget
 from tests.train.test_command import write_text

@@ -10,8 +10,8 @@ import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.train.data.bad_rows import BadRows, RowError
 from jupyter_mntrain.train.data.corpus import read_corpus
+from jupyter_mntrain.train.data.records import BadRows, RowError
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens
 from tests.wording import wording
 

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.train import parse_recipe, train
-from jupyter_mntrain.train.data import own_tokenizer
+from jupyter_mntrain.train.data import tokens
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.tokens import model_tokenizer, model_tokens
 from tests.train.families import write_model
@@ -151,7 +151,7 @@ def test_a_library_that_is_not_installed_is_named(
     module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = written(tmp_path / "model", *FORMS[0])
-    monkeypatch.setattr(own_tokenizer, "find_spec", lambda name: name != module or None)
+    monkeypatch.setattr(tokens, "find_spec", lambda name: name != module or None)
     with pytest.raises(RecipeError) as refused:
         model_tokenizer(directory)
     assert module in refused.value.cause

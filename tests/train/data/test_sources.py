@@ -14,9 +14,8 @@ from jupyter_mntrain.doctor.workload.asked_paths import question_of_recipe
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.train.data.batches import Batches
+from jupyter_mntrain.train.data.batches import Batches, Mixture, counts_of
 from jupyter_mntrain.train.data.corpus import read_corpus
-from jupyter_mntrain.train.data.drawing import Mixture, counts_of
 from jupyter_mntrain.train.data.sequences import JoinedRows, WrappedRows, rows_of
 from jupyter_mntrain.train.data.summary import Sequences, summarize
 from jupyter_mntrain.train.data.tokens import like_tokens, trained_tokens

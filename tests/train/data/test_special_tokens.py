@@ -20,7 +20,7 @@ from jupyter_mntrain.train.data.sequences import rows_of
 from jupyter_mntrain.train.data.special_tokens import SpecialTokens
 from jupyter_mntrain.train.data.summary import Sequences, summarize
 from jupyter_mntrain.train.data.tokens import Tokens, model_tokens, text_ids
-from jupyter_mntrain.train.pipeline.sampling import read_prompts
+from jupyter_mntrain.train.pipeline.evaluation import read_prompts
 from tests.train.data.test_chat import ALPACA, HERMES, LLAMA_3, QWEN_3, WEATHER, called
 from tests.wording import says, wording
 

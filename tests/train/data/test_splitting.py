@@ -13,9 +13,9 @@ from jupyter_mntrain.recipe.optimizer.duration import with_steps
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.sections import Recipe, TrainSection
+from jupyter_mntrain.train.data.conversations import split_turns
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.sequences import rows_of
-from jupyter_mntrain.train.data.splitting import split_turns
 from jupyter_mntrain.train.data.summary import Sequences, summarize
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens
 from tests.train.data.test_data import tokens_in

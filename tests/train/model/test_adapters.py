@@ -20,14 +20,13 @@ from jupyter_mntrain.recipe.families import linears
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import ModelSection, Recipe
-from jupyter_mntrain.train.checkpoint.adapter_export import FOLDER
-from jupyter_mntrain.train.checkpoint.export import ModelExport
+from jupyter_mntrain.train.checkpoint.export import FOLDER, ModelExport
 from jupyter_mntrain.train.data.tokens import random_tokens, untrained_tokenizer
 from jupyter_mntrain.train.model import adapters
 from jupyter_mntrain.train.model.adapters import is_adapter, is_quantized, linears_among
 from jupyter_mntrain.train.model.decoder import StageModule, meta_stage, read_config
 from jupyter_mntrain.train.model.stages import build_modules
-from jupyter_mntrain.train.model.weight_files import fingerprint
+from jupyter_mntrain.train.model.weights import fingerprint
 from jupyter_mntrain.train.world import join_world
 from tests.train.families import SMALL, small_config, write_model
 from tests.train.reference import OneProcess

@@ -20,7 +20,7 @@ from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.sections import ModelSection, PipelineSection, Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
-from jupyter_mntrain.train.model import weight_files
+from jupyter_mntrain.train.model import weights
 from jupyter_mntrain.train.model.decoder import (
     EMBEDDING,
     HEAD,
@@ -137,7 +137,7 @@ def test_only_own_tensors_are_read_from_a_single_file(
             read.append(name)
             return self.file.get_tensor(name)
 
-    monkeypatch.setattr(weight_files, "safe_open", Watched)
+    monkeypatch.setattr(weights, "safe_open", Watched)
     recipe = Recipe(model=ModelSection(path=str(tmp_path)))
     config = read_config(recipe.model)
     layout = lay_out(recipe, 2, 6)

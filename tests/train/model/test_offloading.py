@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.train.model import offloading
-from jupyter_mntrain.train.model.offloading import CudaCopies, Offload
+from jupyter_mntrain.train.model import activations
+from jupyter_mntrain.train.model.activations import CudaCopies, Offload
 from tests.recipe.test_memory import built
 from tests.wording import says
 
@@ -300,7 +300,7 @@ def test_copies_on_a_gpu_wait_for_what_they_copy_and_are_waited_for(
     monkeypatch.setattr(
         torch.Tensor, "record_stream", lambda _, stream: log.said.append(("kept for", str(stream)))
     )
-    monkeypatch.setattr(offloading, "_pinned", torch.empty_like)
+    monkeypatch.setattr(activations, "_pinned", torch.empty_like)
     copies, tensor = CudaCopies(DEVICE), torch.arange(6.0).view(2, 3).t()
     host, sent = copies.out(tensor)
     outward = [
@@ -328,7 +328,7 @@ def test_a_host_that_is_full_is_told_with_what_to_do(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(torch, "empty_like", full)
     with pytest.raises(RecipeError) as caught:
-        offloading._pinned(torch.zeros(250_000))
+        activations._pinned(torch.zeros(250_000))
     cause = caught.value.cause
     assert says("there is no host memory for 1.0 MB more: CUDA error: out of memory", cause)
     assert "\n" not in cause

@@ -9,11 +9,10 @@ import torch
 from torch import nn
 
 from jupyter_mntrain.recipe.sections import MemorySection, ModelSection, Recipe
-from jupyter_mntrain.train.model.activations import keep_less
+from jupyter_mntrain.train.model.activations import Offload, keep_less
 from jupyter_mntrain.train.model.decoder import StageModule, materialize, meta_stage, read_config
-from jupyter_mntrain.train.model.offloading import Offload
 from jupyter_mntrain.train.model.putting_off import WeightGradients
-from jupyter_mntrain.train.optimizer.fused_backward import FusedBackward
+from jupyter_mntrain.train.optimizer.optimizer import FusedBackward
 from tests.train.model.test_offloading import Recorded
 
 CPU = torch.device("cpu")

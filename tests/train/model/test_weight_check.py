@@ -21,7 +21,7 @@ from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, meta_stage, read_config
 from jupyter_mntrain.train.model.stages import build_modules
-from jupyter_mntrain.train.model.weight_check import hold_against_config, weight_names
+from jupyter_mntrain.train.model.weights import hold_against_config, weight_names
 from tests.train.equality_cases import LAYERS
 from tests.train.families import small_config, write_model
 from tests.train.ranks import run_ranks

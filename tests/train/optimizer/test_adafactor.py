@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from jupyter_mntrain.train.optimizer.adafactor import Adafactor
-from jupyter_mntrain.train.optimizer.algorithms import ADAFACTOR_EPSILON, first_state
+from jupyter_mntrain.train.optimizer.algorithms import ADAFACTOR_EPSILON, Adafactor, first_state
 
 SHAPES = ((30, 20), (7,), (4, 5, 6))
 

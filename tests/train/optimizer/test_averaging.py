@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from jupyter_mntrain.recipe.parts.data_parallel import BLOCK, SENT_BYTES
-from jupyter_mntrain.train.optimizer.averaging import quantized, restored
+from jupyter_mntrain.train.optimizer.diloco import quantized, restored
 
 
 def test_a_value_is_rounded_to_a_127th_of_the_largest_of_its_block() -> None:

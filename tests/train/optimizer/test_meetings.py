@@ -12,8 +12,7 @@ from jupyter_mntrain.recipe.changes.running import changed_while_running
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
-from jupyter_mntrain.train.optimizer.meetings import Meetings
-from jupyter_mntrain.train.optimizer.under_way import UnderWay
+from jupyter_mntrain.train.optimizer.diloco import Meetings, UnderWay
 from tests.wording import says, wording
 
 

@@ -12,7 +12,7 @@ from torch._subclasses import FakeTensorMode
 
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.optimizer import optimizer as made
-from jupyter_mntrain.train.optimizer import rounding
+from jupyter_mntrain.train.optimizer import precision
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from tests.train.no_reads import HostReadError, NoReads
 
@@ -85,8 +85,8 @@ def test_float32_copies_exist_for_some_weights_at_a_time(monkeypatch: pytest.Mon
 
 def test_rounding_by_chance_is_one_kernel_for_each_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(rounding, "can_compile_for_gpus", lambda: True)
-    monkeypatch.setattr(rounding, "_compiled_adamw", lambda: lambda *_, **__: calls.append(1))
+    monkeypatch.setattr(precision, "can_compile_for_gpus", lambda: True)
+    monkeypatch.setattr(precision, "_compiled_adamw", lambda: lambda *_, **__: calls.append(1))
     kernels = stepped(4, *ROUNDING)
     assert len(calls) == 4 * 2
     assert not kernels["_fused_adamw_"]

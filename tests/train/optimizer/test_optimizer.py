@@ -15,7 +15,7 @@ from jupyter_mntrain.recipe.sections import OptimizerSection, Recipe, TrainSecti
 from jupyter_mntrain.telemetry.device.gemm import device_peak, measured_gemm
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
-from jupyter_mntrain.train.optimizer.rounding import round_stochastically
+from jupyter_mntrain.train.optimizer.precision import round_stochastically
 
 
 def ratios(steps: int, warmup_steps: int, min_ratio: float) -> list[float]:

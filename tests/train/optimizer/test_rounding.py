@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.train.optimizer import rounding
+from jupyter_mntrain.train.optimizer import precision
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
-from jupyter_mntrain.train.optimizer.rounding import rounded_adamw
+from jupyter_mntrain.train.optimizer.precision import rounded_adamw
 
 FIELDS = (
     *("model.dtype=bfloat16", "optimizer.precision=stochastic-rounding", "optimizer.clip_norm=0"),
@@ -28,7 +28,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, update: Any = None) -> dict[str, to
     }
     optimizer = Optimizer(parse_recipe("", FIELDS), weights, weights)
     if update is not None:
-        monkeypatch.setattr(rounding, "_compiled_adamw", lambda: update)
+        monkeypatch.setattr(precision, "_compiled_adamw", lambda: update)
         for each in optimizer._updates:
             monkeypatch.setattr(each, "_is_compiled", True)
     for _ in range(4):
@@ -67,7 +67,7 @@ def test_the_random_numbers_are_even_and_independent() -> None:
         [
             one
             for key in (0, 1, -1234567)
-            for one in rounding._noise(places, torch.tensor([key], dtype=torch.int32))
+            for one in precision._noise(places, torch.tensor([key], dtype=torch.int32))
         ]
     ).double()
     assert noise.min() >= 0

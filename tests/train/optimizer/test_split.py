@@ -12,8 +12,8 @@ from torch import nn
 
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.model.sharding import rows_of_shard
+from jupyter_mntrain.train.optimizer.algorithms import Split, rows_of_state
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
-from jupyter_mntrain.train.optimizer.split import Split, rows_of_state
 from jupyter_mntrain.train.world import join_world
 from tests.train.ranks import run_ranks
 

@@ -14,7 +14,7 @@ from jupyter_mntrain.model.records.metrics import RankStep, RankTrace
 from jupyter_mntrain.model.records.plan import StepSpan
 from jupyter_mntrain.recipe.orders.make import make_order
 from jupyter_mntrain.recipe.schedules import ScheduleName
-from jupyter_mntrain.train.pipeline import tracing
+from jupyter_mntrain.train.pipeline import steps
 from tests.train.ranks import run_ranks
 from tests.train.test_command import read, write_text
 
@@ -23,7 +23,7 @@ MICROBATCHES, ACCUMULATION, STEPS = 4, 2, 6
 
 
 def test_recorded_steps_are_seldom_but_some_of_a_short_run() -> None:
-    traced = [made for made in range(1, 5001) if tracing.is_traced(made)]
+    traced = [made for made in range(1, 5001) if steps.is_traced(made)]
     assert traced == [3, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000]
 
 

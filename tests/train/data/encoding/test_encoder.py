@@ -11,17 +11,17 @@ from transformers import PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.train.data import encoding
 from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat
 from jupyter_mntrain.train.data.corpus import read_corpus
-from jupyter_mntrain.train.data.encoding import encoder, pieces
-from jupyter_mntrain.train.data.encoding.encoder import (
+from jupyter_mntrain.train.data.encoding import (
     ANSWERED,
     ENDS,
     IDS,
     Encoder,
+    Reading,
     refusing_full_disk,
 )
-from jupyter_mntrain.train.data.encoding.reading import Reading
 from jupyter_mntrain.train.data.special_tokens import SpecialTokens
 from jupyter_mntrain.train.data.tokens import untrained_tokenizer
 from tests.train.data.encoding.test_pieces import BYTES, TEXT
@@ -43,10 +43,9 @@ def reading(tmp_path: Path) -> Reading:
 def test_files_are_those_of_each_text_by_itself(
     most: int, tmp_path: Path, reading: Reading, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoder, "_BATCH_CHARACTERS", most)
-    monkeypatch.setattr(
-        encoder, "pieces_of", lambda text, tokenizer: pieces.pieces_of(text, tokenizer, most)
-    )
+    monkeypatch.setattr(encoding, "_BATCH_CHARACTERS", most)
+    whole = encoding.pieces_of
+    monkeypatch.setattr(encoding, "pieces_of", lambda text, tokenizer: whole(text, tokenizer, most))
     answers = [((3, 9), (len(text) // 2, len(text))) for text in TEXTS]
     documents = map(RenderedChat, TEXTS, answers)
     Encoder(SPECIAL, None, 7, tmp_path / "cache").run(documents, reading)
@@ -54,10 +53,10 @@ def test_files_are_those_of_each_text_by_itself(
     ends: list[int] = []
     inside: list[bool] = []
     for text, spans in zip(TEXTS, answers, strict=True):
-        encoding = BYTES.encode(text, add_special_tokens=False)
-        ids += [*encoding.ids, 7]
+        encoded = BYTES.encode(text, add_special_tokens=False)
+        ids += [*encoded.ids, 7]
         ends.append(len(ids))
-        inside += [any(a < end and begin < b for a, b in spans) for begin, end in encoding.offsets]
+        inside += [any(a < end and begin < b for a, b in spans) for begin, end in encoded.offsets]
     folder = tmp_path / "cache"
     assert np.fromfile(folder / IDS, np.int32).tolist() == ids
     assert np.fromfile(folder / ENDS, np.int64).tolist() == ends
@@ -67,8 +66,8 @@ def test_files_are_those_of_each_text_by_itself(
 def test_a_token_that_holds_a_letter_of_an_answer_is_of_it() -> None:
     # A space before the answer in one token with its first word; an empty token within it.
     offsets = [(0, 9), (9, 15), (15, 15), (15, 17), (17, 19)]
-    assert encoder._inside(offsets, [(10, 16)], 0).tolist() == [False, True, True, True, False]
-    assert encoder._inside([], [(10, 16)], 0).tolist() == []
+    assert encoding._inside(offsets, [(10, 16)], 0).tolist() == [False, True, True, True, False]
+    assert encoding._inside([], [(10, 16)], 0).tolist() == []
 
 
 def test_what_ends_the_reading_ends_the_encoding(tmp_path: Path, reading: Reading) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from jupyter_mntrain.train.data.encoding.pieces import pieces_of
+from jupyter_mntrain.train.data.encoding import pieces_of
 
 TEXT = "def pipeline(stages):\n    return stages + 1\n\n\nA line of words,  and 12 numbers.\n" * 30
 

@@ -1,27 +1,288 @@
-"""Meetings: replicas that train apart average what they have learned, every so many steps.
-
-All weights at once, or one fragment after another; at once, or behind computing (streaming DiLoCo,
-arXiv 2501.18512).
-"""
+"""DiLoCo: replicas that train apart, and average what they have learned every so many steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Thread
+from typing import NamedTuple
 
 import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional
 
+from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
+from jupyter_mntrain.recipe.parts.data_parallel import BLOCK, SCALE_BYTES, DataParallelSection
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally
+from jupyter_mntrain.telemetry.progress import EVERY_S, ProgressWriter, Tally
+from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.model.stages import DTYPES
-from jupyter_mntrain.train.optimizer.averaging import average
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
-from jupyter_mntrain.train.optimizer.outer import OuterBucket, outer_fragments
-from jupyter_mntrain.train.optimizer.under_way import Averages, UnderWay
-from jupyter_mntrain.train.pipeline.pipeline import Pipeline
+from jupyter_mntrain.train.pipeline.pipeline import BUCKET_BYTES, Pipeline, ring_bytes
 from jupyter_mntrain.train.pipeline.stopwatch import StageMeter
 from jupyter_mntrain.train.world import Groups
+
+# Averaging over replicas, in the precision that goes over the network.
+
+
+MOST = 127
+"""In an int8 to both sides of zero."""
+
+
+def average(values: torch.Tensor, dtype: str, group: dist.ProcessGroup) -> tuple[torch.Tensor, int]:
+    """Average over all ranks of a group, which get the same bits. Collective.
+
+    Args:
+        values: flat, float32; may be overwritten.
+        dtype: of what is sent: ``float32``, ``bfloat16`` or ``int8``.
+
+    Returns:
+        The mean in float32, and the bytes that this rank sent, and as many received.
+    """
+    count = dist.get_world_size(group)
+    if dtype == "int8":
+        return _average_quantized(values, count, group)
+    sent = values.to(DTYPES[dtype])
+    dist.all_reduce(sent, group=group)
+    return sent.float().div_(count), ring_bytes(sent.nbytes, count)
+
+
+def _average_quantized(
+    values: torch.Tensor, count: int, group: dist.ProcessGroup
+) -> tuple[torch.Tensor, int]:
+    """Each rank averages an equal part of all: sums of int8 would overflow on their way."""
+    parts = functional.pad(values, (0, -len(values) % (count * BLOCK))).view(count, -1)
+    sent = quantized(parts)
+    received = torch.empty_like(sent)
+    dist.all_to_all_single(received, sent, group=group)
+    mean = quantized(restored(received).mean(dim=0, keepdim=True))
+    means = sent.new_empty(sent.shape)
+    dist.all_gather_into_tensor(means, mean, group=group)
+    return restored(means).view(-1)[: len(values)], ring_bytes(sent.nbytes, count)
+
+
+def quantized(rows: torch.Tensor) -> torch.Tensor:
+    """Bytes of each row: an int8 per value, then a float32 scale per :data:`BLOCK` values.
+
+    Args:
+        rows: float32, of whole blocks.
+    """
+    blocks = rows.view(len(rows), -1, BLOCK)
+    scales = blocks.abs().amax(dim=-1, keepdim=True) / MOST
+    whole = (blocks / scales.where(scales != 0, 1.0)).round_().nan_to_num_().to(torch.int8)
+    parts = (whole.view(len(rows), -1), scales.view(len(rows), -1).view(torch.int8))
+    return torch.cat(parts, dim=1)
+
+
+def restored(rows: torch.Tensor) -> torch.Tensor:
+    """The float32 values of :func:`quantized`; NaN in a block with one that was not finite."""
+    blocks = rows.shape[1] // (BLOCK + SCALE_BYTES)
+    whole, scales = torch.split(rows, [blocks * BLOCK, blocks * SCALE_BYTES], dim=1)
+    scales = scales.contiguous().view(torch.float32).unsqueeze(-1)
+    values: torch.Tensor = whole.reshape(len(rows), blocks, BLOCK) * scales
+    return values.view(len(rows), -1)
+
+
+# Under way: an average over replicas that is made behind computing, by a thread of its own.
+
+
+class Averages(NamedTuple):
+    """What arrived: flat, float32, in host memory; and the bytes that this rank sent for it."""
+
+    means: Sequence[torch.Tensor]
+    sent_bytes: int = 0
+
+
+@dataclass
+class UnderWay:
+    """The average of a fragment, which may not be here yet.
+
+    Args:
+        fragment: its number.
+        step: after which replicas took their differences.
+        size_bytes: of the differences.
+    """
+
+    fragment: int
+    step: int
+    size_bytes: int = 0
+    averages: Future[Averages] = field(default_factory=Future)
+    _done_bytes: int = 0
+
+    def wait(self, what: str, progress: ProgressWriter) -> Averages:
+        """The average, once it is here.
+
+        Args:
+            what: is said to be done while this waits.
+
+        Raises:
+            RuntimeError: the network failed.
+        """
+        if self.averages.done():
+            return self.averages.result()
+        tally, told = Tally(progress, what, self.size_bytes, "B"), 0
+        while True:
+            try:
+                found = self.averages.result(timeout=EVERY_S)
+            except TimeoutError:
+                tally.add(self._done_bytes - told)
+                told = self._done_bytes
+            else:
+                tally.end()
+                return found
+
+    def begin(self, learned: Sequence[torch.Tensor], dtype: str, group: dist.ProcessGroup) -> None:
+        """Average these differences, which are overwritten, in a thread.
+
+        The group is used for nothing else meanwhile. Gloo does it, in host memory: two NCCL
+        communicators that are busy at once on a GPU may wait for each other forever. The thread is
+        a daemon, as a rank that fails elsewhere must end.
+        """
+        self.size_bytes = sum(one.nbytes for one in learned)
+        Thread(target=self._run, args=(learned, dtype, group), name="average", daemon=True).start()
+
+    @torch.no_grad()
+    def _run(self, learned: Sequence[torch.Tensor], dtype: str, group: dist.ProcessGroup) -> None:
+        means, total = [], 0
+        try:
+            for one in learned:
+                mean, sent = average(one, dtype, group)
+                means.append(mean)
+                total += sent
+                self._done_bytes += one.nbytes
+        except Exception as error:  # noqa: BLE001 - raised where the average is needed
+            self.averages.set_exception(error)
+        else:
+            self.averages.set_result(Averages(means, total))
+
+
+# Outer optimizer: what replicas that meet rarely have in common, updated at each meeting.
+#
+# DiLoCo (arXiv 2311.08105): the difference between the weights of the last meeting and those that a
+# replica has now is its gradient, and SGD with Nesterov momentum takes the mean of all replicas'.
+
+
+_LAYER = re.compile(r"\.(\d+)\.")
+"""The number of a layer, in the name of a parameter."""
+
+_FLOAT32 = torch.float32.itemsize
+
+
+class OuterBucket:
+    """Parameters that replicas send at once.
+
+    They are in float32, whatever the model's dtype, and in host memory: between two meetings a GPU
+    has no use for them.
+
+    Args:
+        weights: of the last meeting, by name; updated in place.
+    """
+
+    def __init__(self, section: DataParallelSection, weights: Mapping[str, nn.Parameter]) -> None:
+        self.weights = weights
+        self._sgd = torch.optim.SGD(
+            list(weights.values()),
+            lr=section.outer_learning_rate,
+            momentum=section.outer_momentum,
+            nesterov=section.outer_momentum > 0,
+        )
+        if section.outer_momentum:
+            # SGD makes it in the first step, which is too late for a run that resumes.
+            for one in weights.values():
+                self._sgd.state[one]["momentum_buffer"] = torch.zeros_like(one)
+
+    def momentum(self) -> dict[str, torch.Tensor]:
+        """By parameter; empty without."""
+        state = self._sgd.state
+        return {
+            name: state[one]["momentum_buffer"]
+            for name, one in self.weights.items()
+            if "momentum_buffer" in state[one]
+        }
+
+    def learned(self, kept: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The difference of the last meeting's weights and a replica's: flat, float32, on its
+        device.
+
+        Args:
+            kept: the replica's, by name, in the dtype in which it keeps them: what it began with is
+                rounded to that.
+        """
+        sizes = [one.numel() for one in self.weights.values()]
+        flat = torch.empty(sum(sizes), device=next(iter(kept.values())).device)
+        for name, part in self.parts(flat).items():
+            own = kept[name].detach()
+            # In place: of an embedding there would be several gigabytes otherwise.
+            part.copy_(self.weights[name].detach().to(own.dtype)).sub_(own)
+        return flat
+
+    def parts(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Views of what is flat, like the weights and by their names."""
+        held = self.weights
+        parts = torch.split(flat, [one.numel() for one in held.values()])
+        return {name: part.view_as(held[name]) for name, part in zip(held, parts, strict=True)}
+
+    def joined(self, parts: Mapping[str, torch.Tensor], before: str) -> torch.Tensor:
+        """What is like the weights, flat.
+
+        Args:
+            parts: by a weight's name with ``before`` in front.
+        """
+        return torch.cat([parts[f"{before}{name}"].reshape(-1) for name in self.weights])
+
+    def step(self, mean: torch.Tensor) -> None:
+        """Update the weights by the mean of all replicas' differences."""
+        for name, part in self.parts(mean.to("cpu")).items():
+            self.weights[name].grad = part
+        self._sgd.step()
+        for one in self.weights.values():
+            one.grad = None
+
+
+def outer_fragments(
+    section: DataParallelSection,
+    kept: Mapping[str, torch.Tensor],
+    counted_once: Container[str],
+) -> Sequence[Sequence[OuterBucket]]:
+    """Make the buckets of a replica's parameters, with the weights that it has now, by fragment.
+
+    Layers are dealt to fragments in turn, as in the paper of streaming DiLoCo, so that it depends
+    on no split. Both copies of a tied embedding are in the first one.
+
+    Args:
+        counted_once: names of the parameters but for a tied copy.
+    """
+    dealt: list[dict[str, torch.Tensor]] = [{} for _ in range(section.sync_fragments)]
+    for name, one in kept.items():
+        layer = _LAYER.search(name)
+        if layer is not None:
+            dealt[int(layer.group(1)) % len(dealt)][name] = one
+        else:
+            is_last = name == HEAD and name in counted_once
+            dealt[-1 if is_last else 0][name] = one
+    return [
+        [
+            OuterBucket(section, {name: _copied(some[name]) for name in names})
+            for names in by_size(some, lambda name: _FLOAT32 * kept[name].numel(), BUCKET_BYTES)
+        ]
+        for some in dealt
+    ]
+
+
+def _copied(weight: torch.Tensor) -> nn.Parameter:
+    return nn.Parameter(weight.detach().to("cpu", torch.float32, copy=True))
+
+
+# Meetings: replicas that train apart average what they have learned, every so many steps.
+#
+# All weights at once, or one fragment after another; at once, or behind computing (streaming
+# DiLoCo, arXiv 2501.18512).
+
 
 MEETING = "averaging the replicas"
 

@@ -1,51 +1,376 @@
-"""Checkpoint policy: when to save, and what."""
+"""Saving: when to save and what, copied between two steps and written in a thread."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
+from functools import partial
+from math import inf, isfinite, sqrt
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
+from typing import Any, Protocol
 
 import msgspec
 import torch
 import torch.distributed as dist
+from safetensors.torch import save_file
 
-from jupyter_mntrain.launch.checkpoints.directory import (
-    CheckpointDirectory,
-    shard_name,
-)
+from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.records.checkpoint import RunFigures
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.failure.system_errors import told_of
+from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures
 from jupyter_mntrain.recipe.layout import Grid
+from jupyter_mntrain.recipe.parts.results import CheckpointSection
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
-from jupyter_mntrain.train.checkpoint.beginning import Beginning, find_beginning
-from jupyter_mntrain.train.checkpoint.checksums import Checksums
-from jupyter_mntrain.train.checkpoint.copies.durable import DurableCopies, durable_copies
-from jupyter_mntrain.train.checkpoint.fitting import (
+from jupyter_mntrain.train.checkpoint.checksums import Checksums, checksum
+from jupyter_mntrain.train.checkpoint.durable import DurableCopies, durable_copies
+from jupyter_mntrain.train.checkpoint.neighbors import Neighbors, refuse_to_fill, sync
+from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
+from jupyter_mntrain.train.checkpoint.resuming import (
     COMPARED,
+    Beginning,
+    find_beginning,
+    load,
+    name_of_rows,
+    random_state,
     refuse_apart,
     refuse_other,
     refuse_other_adapters,
     replicas_apart,
+    set_random_state,
 )
-from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable
-from jupyter_mntrain.train.checkpoint.random_state import random_state, set_random_state
-from jupyter_mntrain.train.checkpoint.resuming import load, name_of_rows
-from jupyter_mntrain.train.checkpoint.saves.intervals import SaveIntervals
-from jupyter_mntrain.train.checkpoint.saves.saving import Saver
-from jupyter_mntrain.train.optimizer.meetings import MOMENTUM, Meetings
+from jupyter_mntrain.train.optimizer.algorithms import rows_of_state
+from jupyter_mntrain.train.optimizer.diloco import MOMENTUM, Meetings
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 from jupyter_mntrain.train.optimizer.spikes import COUNTS, HISTORY, Spikes
-from jupyter_mntrain.train.optimizer.split import rows_of_state
 from jupyter_mntrain.train.pipeline.pipeline import Pipeline
-from jupyter_mntrain.train.world import World, agree
+from jupyter_mntrain.train.world import World, agree, gathered
+
+# Save intervals: when the next checkpoint is due, by steps, minutes or how often jobs fail.
+
+
+GUESSED_SAVE_S = tunables.seconds("train.guessed_save_s")
+LEAST_INTERVAL_S = tunables.seconds("train.least_save_interval_s")
+
+
+class SaveIntervals:
+    """Counts the time since the last save, and the time that saves hold training up.
+
+    Args:
+        section: may be replaced between two steps.
+    """
+
+    def __init__(self, section: CheckpointSection) -> None:
+        self.section = section
+        self._begun_s = monotonic()
+        self._held_up_s: float | None = None
+
+    def saved(self, held_up_s: float) -> None:
+        """Begin to count anew.
+
+        Args:
+            held_up_s: that the steps waited for this save.
+        """
+        self._begun_s, self._held_up_s = monotonic(), held_up_s
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between checkpoints; 0 if steps are counted.
+
+        By failures it is what loses least in all, to saves and to steps that are done again: the
+        square root of twice the time of a save times that between failures (Young 1974).
+        """
+        if hours := self.section.failure_hours:
+            save_s = GUESSED_SAVE_S if self._held_up_s is None else self._held_up_s
+            return max(LEAST_INTERVAL_S, sqrt(2 * save_s * hours * 3600))
+        return 60 * self.section.interval_minutes
+
+    @property
+    def is_late(self) -> bool:
+        """Whether so much time has passed, if time is counted."""
+        every_s = self.every_s
+        return bool(every_s) and monotonic() - self._begun_s >= every_s
+
+    def is_due(self, step: int, *, is_time: bool) -> bool:
+        """Whether to save after this step.
+
+        Args:
+            is_time: rank 0 has found that it :attr:`is_late`; clocks of ranks differ.
+        """
+        if self.section.counts_time:
+            return is_time
+        every = self.section.interval_steps
+        return bool(every) and step % every == 0
+
+
+# Staging: copies a state from a GPU to host memory through pinned buffers of bounded size.
+#
+# A copy into ordinary memory makes the driver stage it in small pieces, one after another. Pinning
+# the whole copy would take the memory from everything else: an 8B model with its optimizer is 112
+# GB.
+
+
+BUFFER_BYTES = 64 << 20
+"""Size of each of two buffers: while one is filled, the other is emptied."""
+
+
+class Transfers(Protocol):
+    """Copies from a GPU into buffers on its host."""
+
+    def buffer(self, size: int) -> torch.Tensor:
+        """Make a buffer of ``size`` bytes."""
+
+    def begin(self, buffer: torch.Tensor, source: torch.Tensor) -> Any:
+        """Begin to fill a buffer; return what :meth:`wait` takes."""
+
+    def wait(self, begun: Any) -> None:
+        """Wait until it is filled."""
+
+
+class CudaTransfers:
+    """Transfers behind what the current stream has been given, such as the optimizer's step."""
+
+    def buffer(self, size: int) -> torch.Tensor:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
+
+    def begin(self, buffer: torch.Tensor, source: torch.Tensor) -> Any:
+        buffer.copy_(source, non_blocking=True)
+        if not source.is_cuda:  # counts of steps are on the host, and copied already
+            return None
+        event: Any = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record(torch.cuda.current_stream(source.device))
+        return event
+
+    def wait(self, begun: Any) -> None:
+        if begun is not None:
+            begun.synchronize()
+
+
+class Staging:
+    """Copies of tensors in host memory.
+
+    Args:
+        transfers: for tensors on a GPU; ``None`` copies them directly, as those on the CPU.
+    """
+
+    def __init__(self, transfers: Transfers | None, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self._transfers = transfers
+        self._buffer_bytes = buffer_bytes
+        self._buffers: list[torch.Tensor] = []
+
+    def copies(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Copy all; once this returns, the tensors may change."""
+        transfers = self._transfers
+        if transfers is not None and not self._buffers:
+            try:
+                self._buffers = [transfers.buffer(self._buffer_bytes) for _ in range(2)]
+            except RuntimeError:  # no memory to pin: a slower copy is better than no checkpoint
+                transfers = None
+        if transfers is None:
+            return {
+                name: one.detach().to("cpu", copy=True).contiguous()
+                for name, one in tensors.items()
+            }
+        found = {name: torch.empty(one.shape, dtype=one.dtype) for name, one in tensors.items()}
+        filled: list[tuple[Any, torch.Tensor, torch.Tensor]] = []
+        for number, (source, copy) in enumerate(self._pieces(tensors, found)):
+            buffer = self._buffers[number % 2][: len(source)]
+            if len(filled) == 2:
+                _empty(transfers, *filled.pop(0))
+            filled.append((transfers.begin(buffer, source), buffer, copy))
+        for one in filled:
+            _empty(transfers, *one)
+        return found
+
+    def _pieces(
+        self, tensors: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor]
+    ) -> Any:
+        for name, tensor in tensors.items():
+            both = (_bytes(tensor.detach()), _bytes(found[name]))
+            yield from zip(*(torch.split(one, self._buffer_bytes) for one in both), strict=True)
+
+
+def staging(device: torch.device) -> Staging:
+    """Staging for tensors of a device."""
+    return Staging(CudaTransfers() if device.type == "cuda" else None)
+
+
+def _empty(transfers: Transfers, begun: Any, buffer: torch.Tensor, copy: torch.Tensor) -> None:
+    transfers.wait(begun)
+    copy.copy_(buffer)
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.contiguous().view(-1).view(torch.uint8)
+
+
+# Background saving: copies tensors between two steps and writes them in a thread.
+#
+# A checkpoint is complete once every rank's shard is on disk. Ranks find that out in the all-reduce
+# that every step does anyway, so no rank waits for another's disk.
+
+
+class _Written(Record, frozen=True):
+    """Result of one rank's part of a save."""
+
+    host: str
+    size_bytes: int = 0
+    error: str | None = None
+    checksum: str = ""
+
+
+def _not_saved(step: int, error: str) -> Problem:
+    return Problem(
+        kind=Kind.ERROR,
+        cause=f"step {step} could not be saved: {error}. Training continues",
+        fix="check free space and permissions of checkpoint.directory on that node",
+    )
+
+
+@dataclass
+class Saver:
+    """Saves one rank's state, one step at a time.
+
+    Args:
+        directory: on this node; may be shared with the others.
+        keep: number of checkpoints to keep.
+        keep_best: number of the best ones to keep, too.
+        copies: 2 = each shard also goes to the next node.
+        attempt: number of this attempt.
+        digests, recipe, figures: for the manifest; figures are the head's.
+        say: prints one line per save.
+        used: the step of a checkpoint that is being read, and stays for now.
+    """
+
+    directory: CheckpointDirectory
+    world: World
+    keep: int
+    copies: int
+    attempt: int
+    digests: dict[str, str]
+    say: Callable[[str], None]
+    recipe: dict[str, Any] | None = None
+    figures: RunFigures | None = None
+    keep_best: int = 0
+    used: int | None = None
+    _step: int | None = None
+    _loss: float | None = None
+    _written: _Written | None = None
+    _thread: threading.Thread | None = None
+
+    def __post_init__(self) -> None:
+        self._hosts = tuple(gathered(self.world, self.world.host))
+        self._staging = staging(self.world.device)
+        self._neighbors = Neighbors(self.world, self._hosts) if self.copies > 1 else None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a save is in progress: the same on every rank at every step."""
+        return self._step is not None
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether this rank is still writing its own part."""
+        return self._written is None and self.is_pending
+
+    def begin(
+        self, step: int, tensors: Mapping[str, torch.Tensor], evaluation_loss: float | None = None
+    ) -> None:
+        """Copy the state to host memory and write it in the background.
+
+        Args:
+            step: finished steps.
+            evaluation_loss: after them, if it was measured.
+        """
+        copies = self._staging.copies(tensors)
+        self._step, self._written, self._loss = step, None, evaluation_loss
+        self._thread = threading.Thread(
+            target=self._write, args=(step, copies), name="checkpoint", daemon=True
+        )
+        self._thread.start()
+
+    def finish(self) -> Manifest | None:
+        """Wait for the save in progress; return its manifest, or ``None`` if it failed.
+
+        Collective, at the same step. An error such as a full disk is logged, and training continues
+        with the previous checkpoint.
+        """
+        step = self._step
+        if step is None or self._thread is None:
+            return None
+        self._thread.join()
+        parts: list[_Written] = [_Written(host="")] * self.world.size
+        dist.all_gather_object(parts, self._written)
+        self._step = self._thread = None
+        error = next((f"{part.host}: {part.error}" for part in parts if part.error), None)
+        manifest = self._manifest(step, parts)
+        if error is None:
+            error = self._publish(manifest)
+        if self.world.is_head:
+            size = sum(part.size_bytes for part in parts)
+            self.say(
+                str(_not_saved(step, error))
+                if error is not None
+                else f"saved step {step}, {size / 1e6:,.1f} MB"
+            )
+        if error is not None and self.world.local_rank == 0:
+            self.directory.discard(step)
+        return manifest if error is None else None
+
+    def _manifest(self, step: int, parts: Sequence[_Written]) -> Manifest:
+        return Manifest(
+            step=step,
+            attempt=self.attempt,
+            shard_bytes=tuple(part.size_bytes for part in parts),
+            checksums=tuple(part.checksum for part in parts),
+            digests=self.digests,
+            hosts=self._hosts,
+            recipe=self.recipe,
+            evaluation_loss=self._loss,
+            figures=gathered(self.world, self.figures)[0],
+        )
+
+    def _publish(self, manifest: Manifest) -> str | None:
+        """Publish on every node; return why it failed on any, or ``None``."""
+        problem: str | None = None
+        if self.world.local_rank == 0:
+            try:
+                self.directory.publish(manifest)
+                self.directory.prune(self.keep, self.keep_best, used=self.used)
+            except OSError as error:
+                problem = f"{self.world.host}: {told_of(error)}"
+        return next((one for one in gathered(self.world, problem) if one), None)
+
+    def _write(self, step: int, tensors: dict[str, torch.Tensor]) -> None:
+        error, size_bytes, path, summed = None, 0, None, ""
+        try:
+            folder = self.directory.begin(step)
+            refuse_to_fill(folder, sum(tensor.nbytes for tensor in tensors.values()))
+            path = folder / shard_name(self.world.rank)
+            save_file(tensors, path)
+            sync(path)
+            size_bytes, summed = path.stat().st_size, checksum(path)
+        except Exception as trouble:  # noqa: BLE001 - all ranks must learn of any error
+            words = told_of(trouble) if isinstance(trouble, OSError) else str(trouble)
+            error = words or type(trouble).__name__
+        if self._neighbors is not None:
+            # Also after an error: the neighbors wait.
+            folder_of = partial(self.directory.begin, step)
+            error = self._neighbors.exchange(path if error is None else None, folder_of) or error
+        self._written = _Written(self.world.host, size_bytes, error, summed)
+
+
+# Checkpoint policy: when to save, and what.
+
 
 STOPPED_S = tunables.seconds("train.copy_after_stop_s")
 

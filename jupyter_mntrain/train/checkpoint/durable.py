@@ -1,12 +1,11 @@
-"""Durable copies: each checkpoint once more, in a directory that all nodes share.
-
-It is written in the background, from the shards on disk, so training goes on. The manifest comes
-last, once every rank's shard is proved.
-"""
+"""Durable copies: each checkpoint once more, in a directory that all nodes share."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import secrets
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -23,10 +22,55 @@ from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.recipe.parts.results import CheckpointSection
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter
-from jupyter_mntrain.train.checkpoint.copies.neighbors import refuse_to_fill
-from jupyter_mntrain.train.checkpoint.copies.proved import copy_description, copy_proved
+from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
+from jupyter_mntrain.train.checkpoint.neighbors import PIECE_BYTES, refuse_to_fill, sync
 from jupyter_mntrain.train.checkpoint.places import copies_of, unwritable
 from jupyter_mntrain.train.world import World, agree, gathered
+
+# Proved copies: files that are read back from the disk they were written to.
+
+
+def copy_proved(source: Path, target: Path, size_bytes: int, copied: Callable[[int], None]) -> None:
+    """Copy a file, and compare what is on the disk then with what was read.
+
+    Args:
+        size_bytes: that it must have.
+        copied: told the bytes of each piece.
+
+    Raises:
+        OSError: it cannot be copied, differs, or has another size.
+    """
+    digest = hashlib.sha256()
+    with source.open("rb") as old, target.open("wb") as new:
+        while piece := old.read(PIECE_BYTES):
+            digest.update(piece)
+            new.write(piece)
+            copied(len(piece))
+    sync(target)
+    with target.open("rb") as new:
+        os.posix_fadvise(new.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # read the disk, not memory
+        if hashlib.file_digest(new, "sha256").digest() != digest.digest():
+            raise OSError(f"{target} differs from {source} after copying")
+    found = target.stat().st_size
+    if found != size_bytes:
+        raise OSError(f"{target} has {found:,} bytes, and its manifest says {size_bytes:,}")
+
+
+def copy_description(source: Path, target: Path) -> None:
+    """Copy config and tokenizer, with which a copy can be exported, and generate a text.
+
+    Args:
+        source, target: directories of checkpoints.
+    """
+    with suppress(OSError):  # the checkpoint is whole without
+        shutil.copytree(source / DESCRIPTION, target / DESCRIPTION, dirs_exist_ok=True)
+
+
+# Durable copies: each checkpoint once more, in a directory that all nodes share.
+#
+# It is written in the background, from the shards on disk, so training goes on. The manifest comes
+# last, once every rank's shard is proved.
+
 
 FIELD = "checkpoint.copy_to"
 

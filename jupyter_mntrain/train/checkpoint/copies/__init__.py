@@ -1,1 +1,0 @@
-"""Copies of checkpoints: on the next node, and on durable storage."""

@@ -1,1 +1,0 @@
-"""Saves: when one is due, and how it is written in the background."""

@@ -1,1 +1,0 @@
-"""Encoding: documents to texts to token ids on disk, in bounded memory."""
