@@ -10,8 +10,8 @@ from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, Plan
 from jupyter_mntrain.plan.choosing.choose import make_plan
 from jupyter_mntrain.plan.choosing.devices import Device
 from jupyter_mntrain.recipe.layout import lay_out
+from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import model_config
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
 

@@ -60,7 +60,7 @@ def main() -> int:
 
 def write_tokenizer(directory: Path) -> Path:
     """Train a tokenizer on the Python library; the folder with its tokenizer.json."""
-    from jupyter_mntrain.recipe.parts.data import DataSection
+    from jupyter_mntrain.recipe.sections import DataSection
     from jupyter_mntrain.train.data.corpus import read_corpus
     from jupyter_mntrain.train.data.tokens import trained_tokens
 
@@ -72,7 +72,7 @@ def write_tokenizer(directory: Path) -> Path:
 
 def write_text(file: Path, size: int) -> None:
     """Write documents of 2 to 12 paragraphs each, until they have so many bytes."""
-    from jupyter_mntrain.recipe.parts.data import DataSection
+    from jupyter_mntrain.recipe.sections import DataSection
     from jupyter_mntrain.train.data.corpus import read_corpus
 
     texts = (str(one.document) for one in read_corpus(DataSection()).documents())
@@ -86,7 +86,7 @@ def write_text(file: Path, size: int) -> None:
 
 def staged(file: Path, model: Path, cache: Path) -> dict[str, float]:
     """Read, hash and tokenize as a rank does; seconds, tokens and own memory in bytes."""
-    from jupyter_mntrain.recipe.parts.data import DataSection
+    from jupyter_mntrain.recipe.sections import DataSection
     from jupyter_mntrain.train.data.corpus import read_corpus
     from jupyter_mntrain.train.data.tokens import model_tokens
 

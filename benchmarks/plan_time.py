@@ -17,8 +17,8 @@ from statistics import median
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
 from jupyter_mntrain.plan.choosing.choose import make_plan
 from jupyter_mntrain.plan.choosing.devices import Device
+from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import model_config
 
 LIMIT_S = 2.0
 NODES, GPUS = 16, 8

@@ -87,7 +87,7 @@ def test_importing_the_package_imports_nothing_heavy():
 def test_only_the_trainer_imports_torch():
     """One after the other in one process, which says after which of them it was there."""
     rooms = ("cluster.cluster", "verbs.table", "notebook.extension", "agent.main", "cli")
-    rooms += ("agent.attempt.keeper", "recipe.parse", "recipe.rank_memory", "workload.workload")
+    rooms += ("agent.attempt.keeper", "recipe.parse", "recipe.memory", "workload.workload")
     look = "print(*{'torch', 'transformers'} & sys.modules.keys())"
     code = [f"import jupyter_mntrain.{room}; print({room!r}, end=' '); {look}" for room in rooms]
     command = [sys.executable, "-c", "\n".join(["import sys", *code])]

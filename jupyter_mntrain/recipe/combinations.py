@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import PYTHON_LIBRARY
 from jupyter_mntrain.recipe.schedules import KINDS
-from jupyter_mntrain.recipe.sections import OptimizerSection, Recipe
+from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, OptimizerSection, Recipe
 
 MOST_PROMPTS = 8
 """More would be too many samples to read during training."""

@@ -8,7 +8,7 @@ from itertools import pairwise
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.recipe.orders.actions import rank_of_stage
+from jupyter_mntrain.recipe.orders import rank_of_stage
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 

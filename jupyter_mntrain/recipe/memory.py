@@ -1,36 +1,254 @@
-"""Memory estimate: bytes that a rank will hold, part by part. Pure; imports no torch.
-
-Weights, gradients and optimizer state are exact. Activations are what autograd saves of
-transformers' layers, derived from their code and checked by measurement; temporary
-buffers of the backward pass are not counted.
-"""
+"""Memory estimate: bytes that each rank of a recipe will hold, part by part. Pure; no torch."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id, snapshot
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
-    FLOAT32,
-    WIDTHS,
-    gradient_width,
-    optimizer_bytes,
-    outer_bytes,
-    update_bytes,
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.whereabouts import in_home
+from jupyter_mntrain.recipe.families import (
+    families,
+    family_of,
+    linears,
+    normal,
+    parameters,
+    shape_of,
+    wrong_count,
 )
-from jupyter_mntrain.recipe.optimizer.sharded_memory import held_values, shard_shape
-from jupyter_mntrain.recipe.parts.adapters import (
+from jupyter_mntrain.recipe.families.directories import CONFIG, read_object, refuse_directory
+from jupyter_mntrain.recipe.layout import Layout, lay_out
+from jupyter_mntrain.recipe.orders import counts_without_links
+from jupyter_mntrain.recipe.parse import check, preset_config
+from jupyter_mntrain.recipe.schedules import BATCHED, KINDS, ScheduleName
+from jupyter_mntrain.recipe.sections import (
+    DataParallelSection,
     LinearShape,
+    LossKind,
+    OptimizerKind,
+    Recipe,
+    adapted,
     adapter_shapes,
+    check_base,
     dequantizing_bytes,
     nf4_bytes,
 )
-from jupyter_mntrain.recipe.schedules import KINDS
-from jupyter_mntrain.recipe.sections import LossKind, Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
+
+# Sharded memory: how many values of sharded weights or gradients a rank holds at once. Pure.
+
+
+GATHERED_LAYERS = 2
+"""Layers whose weights exist at once where each layer's are dropped after use: the one at work, and
+the buffer in which the next one's arrive, or the gradients of the one before leave."""
+
+
+def shard_shape(parameter: tuple[int, ...], shards: int) -> tuple[int, ...]:
+    """Shape of the largest shard of a parameter: some of its rows."""
+    return (-(-parameter[0] // shards), *parameter[1:])
+
+
+def held_values(
+    section: DataParallelSection,
+    parameters: Sequence[tuple[int, ...]],
+    *,
+    layers: int,
+    vocabulary_size: int,
+) -> int:
+    """Return the most values that a rank holds of these parameters, or of their gradients.
+
+    Its own rows, and what is gathered: all, or with ``reshard_after_forward`` embedding, head and
+    few layers.
+    """
+    whole = sum(map(math.prod, parameters))
+    if section.shards == 1:
+        return whole
+    own = sum(math.prod(shard_shape(one, section.shards)) for one in parameters)
+    if not section.reshard_after_forward or not layers:
+        return own + whole
+    ends = end_values(parameters, vocabulary_size)
+    return own + min(whole, ends + GATHERED_LAYERS * (whole - ends) // layers)
+
+
+def end_values(parameters: Sequence[tuple[int, ...]], vocabulary_size: int) -> int:
+    """Values of embedding and head."""
+    return sum(math.prod(one) for one in parameters if one[0] == vocabulary_size)
+
+
+# Optimizer memory: bytes of its state, and of the copies that a step makes. Pure.
+
+
+FLOAT32 = 4
+WIDTHS = {"float32": 4, "bfloat16": 2}
+"""Bytes per value."""
+
+FEWEST_QUANTIZED = 4096
+"""Values of the smallest tensor that is quantized, as in bitsandbytes."""
+
+UPDATED_AT_ONCE_BYTES = tunables.size("train.updated_at_once_bytes")
+"""Most bytes of parameters, in float32, whose temporary float32 copies exist at once."""
+
+_BLOCKS: dict[OptimizerKind, int] = {"adamw-8bit": 256, "adamw-4bit": 128}
+"""Values that share a float32 scale in torchao."""
+
+_CODES: dict[OptimizerKind, int] = {"adamw-8bit": 256, "adamw-4bit": 16}
+"""Entries of the float32 lookup table that each quantized tensor has."""
+
+
+def gradient_width(recipe: Recipe) -> int:
+    """Bytes per value of a gradient."""
+    is_wide = recipe.optimizer.grad_dtype == "float32"
+    return FLOAT32 if is_wide else WIDTHS[recipe.dtype]
+
+
+def quantized_block(kind: OptimizerKind, values: int, per_row: int = 0) -> int | None:
+    """Return how many values of a tensor share a scale; ``None`` if it is not quantized.
+
+    Args:
+        per_row: values in a row, where ranks have rows of it: none of them has a part of a block.
+    """
+    block = _BLOCKS.get(kind)
+    if block is None or values < FEWEST_QUANTIZED or (per_row or values) % block:
+        return None
+    return block
+
+
+def optimizer_bytes(recipe: Recipe, parameter: tuple[int, ...]) -> int:
+    """Return the bytes of optimizer state for a parameter of this shape."""
+    values, kind = math.prod(parameter), recipe.optimizer.kind
+    width = WIDTHS[recipe.dtype]
+    # Bytes per value of the updated tensor: the parameter, or a lasting or temporary float32 copy.
+    updated = width if recipe.precision == "plain" else FLOAT32
+    master = FLOAT32 * values if recipe.precision == "float32-master" else 0
+    step = FLOAT32
+    if kind == "adafactor":
+        return step + master + updated * _factored_values(parameter)
+    average = (width if recipe.precision == "stochastic-rounding" else updated) * values
+    if kind != "adamw":
+        average = updated * values
+    shards = recipe.data_parallel.shards
+    per_row = math.prod(parameter[1:]) if shards > 1 else 0
+    block = quantized_block(kind, values * shards, per_row)
+    if block is not None:
+        codes = values if kind == "adamw-8bit" else values // 2
+        average = codes + FLOAT32 * (values // block + _CODES[kind])
+    return step + master + 2 * average
+
+
+def outer_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
+    """Bytes in host memory of what replicas that meet rarely keep between meetings: the weights of
+    the last one, and their momentum, in float32; and of a fragment that is under way.
+    """
+    section = recipe.data_parallel
+    if not section.meets_rarely:
+        return 0
+    values = sum(map(math.prod, parameters))
+    copies = 2 if section.outer_momentum else 1
+    held = math.ceil(values / section.sync_fragments) if section.sync_delay else 0
+    return FLOAT32 * (copies * values + held)
+
+
+def update_bytes(recipe: Recipe, parameters: Iterable[tuple[int, ...]]) -> int:
+    """Bytes of the float32 copies that exist at once while weights are updated.
+
+    Of one parameter, or of several of at most :data:`UPDATED_AT_ONCE_BYTES`. A compiled kernel for
+    stochastic rounding has none.
+    """
+    given = gradient_width(recipe)
+    has_narrow_targets = recipe.precision == "plain"
+    if has_narrow_targets and given == WIDTHS[recipe.dtype]:
+        return 0
+    sizes = [FLOAT32 * math.prod(one) for one in parameters]
+    most = max(sizes, default=0)
+    if not recipe.memory.fused_backward:
+        most = max(most, min(sum(sizes), UPDATED_AT_ONCE_BYTES))
+    if has_narrow_targets:
+        return most // 2  # gradients, cast to bfloat16
+    cast = 0 if given == FLOAT32 else most
+    if recipe.precision == "float32-master":
+        return cast
+    # Weights, gradients, and AdamW's averages if they are plain; less gradients that were cast.
+    return cast - cast // 2 + most * (3 if recipe.optimizer.kind == "adamw" else 1)
+
+
+def _factored_values(parameter: tuple[int, ...]) -> int:
+    """Values in Adafactor's state: one per row and column, or all of a vector."""
+    if len(parameter) <= 1:
+        return math.prod(parameter)
+    *others, rows, columns = parameter
+    return math.prod(others) * (rows + columns)
+
+
+# Memory that a rank will hold, part by part, as it is shown. Pure.
+
+
+class MemoryEstimate(Record, frozen=True):
+    """Bytes that one rank holds."""
+
+    weights: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    loss: int = 0
+    put_off: int = 0
+    """Inputs of linear layers, and gradients of their outputs, that are kept until the gradients of
+    their weights are computed."""
+    transfers: int = 0
+    """Receive buffers: torch has one for every microbatch."""
+    sent: int = 0
+    """Activations and gradients that were sent, until torch forgets them."""
+    update: int = 0
+    """Temporary float32 copies of the optimizer's step, where they exceed what is freed by then:
+    activations and loss."""
+    dequantized: int = 0
+    """Of the largest weight in 4 bits, while it is computed with: its values, and what they are
+    made from."""
+    host: int = 0
+    """Not part of the total: offloaded activations, and what is kept between rare meetings."""
+
+    @property
+    def total(self) -> int:
+        return sum(self._parts().values())
+
+    def _parts(self) -> dict[str, int]:
+        names = (name for name in self.__struct_fields__ if name != "host")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def shown_parts(self) -> str:
+        return " + ".join(
+            f"{name} {shown_bytes(size)}" for name, size in self._parts().items() if size
+        )
+
+    @property
+    def shown_total(self) -> str:
+        host = f", and {shown_bytes(self.host)} on the host" if self.host else ""
+        return f"{shown_bytes(self.total)}{host}"
+
+    def __str__(self) -> str:
+        return f"{self.shown_parts} = {self.shown_total}"
+
+
+def shown_bytes(size: int) -> str:
+    """A size in decimal units, as GPUs are sold."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6)):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size / 1e3:.1f} kB"
+
+
+# Memory estimate: bytes that a rank will hold, part by part. Pure; imports no torch.
+#
+# Weights, gradients and optimizer state are exact. Activations are what autograd saves of
+# transformers' layers, derived from their code and checked by measurement; temporary
+# buffers of the backward pass are not counted.
+
 
 LARGE_LOGITS_BYTES = 128 << 20
 """Size of a microbatch's float32 logits above which ``auto`` computes the loss in chunks."""
@@ -328,3 +546,219 @@ def _backwards(recipe: Recipe) -> int:
 def _tokens(recipe: Recipe) -> int:
     """Tokens per microbatch."""
     return recipe.microbatch_size * recipe.data.sequence_length
+
+
+# Memory forecast: estimates what each rank of a recipe will hold. Pure; imports no torch.
+
+
+Config = Mapping[str, Any]
+"""Fields of a Hugging Face ``config.json``."""
+
+_KEEP_ALL: frozenset[ScheduleName] = frozenset({"gpipe", "looped-bfs"})
+
+
+CUDA_BYTES = 500_000_000
+"""CUDA's context and torch's kernels: 300 to 500 MB, depending on the card and its driver."""
+
+NCCL_BUFFER_BYTES = 4 << 20
+"""NCCL's documented default of ``NCCL_BUFFSIZE``, for each channel and direction."""
+
+GROUP_CHANNELS, PAIR_CHANNELS = 16, 2
+"""Channels that NCCL opens in a group over NVLink, and between two ranks; fewer over sockets."""
+
+RESERVE_SHARE = 0.05
+"""What torch's allocator keeps beyond its tensors, as a share of them. Not measured."""
+
+
+class GpuOverhead(Record, frozen=True):
+    """Bytes that a rank takes of its GPU beside its tensors, roughly."""
+
+    cuda: int
+    nccl: int
+    reserve: int
+    """Of torch's allocator, which holds more than its tensors."""
+
+    @property
+    def total(self) -> int:
+        return self.cuda + self.nccl + self.reserve
+
+    def __str__(self) -> str:
+        parts = {"CUDA": self.cuda, "NCCL": self.nccl, "reserve": self.reserve}
+        return " + ".join(f"{name} {shown_bytes(size)}" for name, size in parts.items() if size)
+
+
+def gpu_overhead(
+    recipe: Recipe, layout: Layout, place: int, estimate: MemoryEstimate, *, is_tied: bool
+) -> GpuOverhead:
+    """Estimate what a rank takes of its GPU beside its tensors.
+
+    Args:
+        place: of the rank in its pipeline.
+        estimate: of its tensors.
+    """
+    parallel = recipe.data_parallel
+    ranks = layout.world_size * parallel.width
+    groups = (ranks > 1) + (parallel.replicas > 1) + (parallel.shards > 1)
+    groups += parallel.width > 1 and layout.world_size > 1
+    groups += parallel.meets_rarely and parallel.shards > 1
+    # One communicator per direction with each neighbor, where there are any.
+    is_batched = recipe.schedule in BATCHED
+    trains_tied = is_tied and recipe.trains_tied
+    pairs = 0 if is_batched else 2 * len(layout.neighbors(place, tied=trains_tied))
+    channels = groups * GROUP_CHANNELS + pairs * PAIR_CHANNELS
+    return GpuOverhead(
+        cuda=CUDA_BYTES,
+        nccl=2 * NCCL_BUFFER_BYTES * channels,
+        reserve=round(RESERVE_SHARE * estimate.total),
+    )
+
+
+def model_config(recipe: Recipe) -> Config | None:
+    """Return the config of the recipe's model; ``None`` if its directory is not on this machine."""
+    if recipe.model.path is None:
+        size = recipe.data.vocabulary_size + len(recipe.tokens.add)
+        return {**preset_config(recipe.model), "vocab_size": size}
+    try:
+        config = normal(read_object(_here(recipe.model.path) / CONFIG))
+    except RecipeError:
+        return None
+    if str(config.get("model_type")) not in families() or wrong_count(config) is not None:
+        return None
+    return {**config, "vocab_size": config["vocab_size"] + len(recipe.tokens.add)}
+
+
+def refuse_model_here(recipe: Recipe) -> None:
+    """Raise what the trainer would say of the recipe's model, if its config is on this machine.
+
+    Raises:
+        RecipeError: the trainer cannot use it.
+    """
+    path = recipe.model.path
+    if path is not None and (directory := _here(path)).is_dir():
+        refuse_directory(directory, path)
+
+
+def _here(path: str) -> Path:
+    """Where a model is on this machine, if it is: of one of the hub, at least its config."""
+    model = hub_copy(path) or hub_id(path)
+    directory = in_home(path)
+    cached = None if model is None or directory.exists() else snapshot(model)
+    return cached or directory
+
+
+def forecast(recipe: Recipe, config: Config, ranks: int) -> list[MemoryEstimate]:
+    """Estimate each rank's memory on GPUs, by its index in a pipeline.
+
+    Slow links may need more microbatches in flight than are counted here.
+
+    Args:
+        ranks: total ranks of all pipelines.
+
+    Raises:
+        RecipeError: the recipe cannot run on this number of ranks.
+    """
+    shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
+    check(recipe, ranks, layers=shape.layers, is_tied=is_tied)
+    layout = lay_out(recipe, ranks, shape.layers)
+    return [place_forecast(recipe, config, layout, place) for place in range(layout.world_size)]
+
+
+def place_forecast(recipe: Recipe, config: Config, layout: Layout, place: int) -> MemoryEstimate:
+    """Like :func:`forecast`, of one rank of a pipeline and without its check."""
+    stages = [_stage(recipe, config, layout, index) for index in layout.stages_of(place)]
+    return memory_estimate(shape_of(config), recipe, stages)
+
+
+def _stage(recipe: Recipe, config: Config, layout: Layout, index: int) -> StageShape:
+    count = len(layout.stages)
+    microbatches, ahead, kept_back = recipe.microbatches, count - index, 0
+    if KINDS[recipe.schedule].is_eager:
+        counts = counts_without_links(recipe, count)
+        ahead, kept_back = counts.ahead[index], counts.kept_back[index]
+    elif recipe.schedule in _KEEP_ALL:
+        ahead = microbatches
+    is_first, is_last = index == 0, index == layout.last_stage
+    layers = len(layout.stages[index])
+    return StageShape(
+        parameters=parameters(config, layers, is_first=is_first, is_last=is_last),
+        adapted=adapted_linears(recipe, config) * layers if recipe.trains_adapters else None,
+        whole=_trained_whole(recipe, config, is_first=is_first, is_last=is_last),
+        trains_head=is_last and trains_head(recipe, config),
+        layers=layers,
+        has_first=is_first,
+        has_last=is_last,
+        in_flight=min(ahead, microbatches),
+        loss=fitting_loss(recipe, config["vocab_size"]),
+        offloads=recipe.memory.offload_activations,
+        kept_back=kept_back if count > 1 else 0,
+    )
+
+
+def adapted_linears(recipe: Recipe, config: Config) -> tuple[LinearShape, ...]:
+    """Return the shapes of a layer's linear layers that have an adapter.
+
+    Raises:
+        RecipeError: the adapters do not fit the model.
+    """
+    check_base(recipe.adapters, config["model_type"], transposed=family_of(config).transposed)
+    known = linears(config)
+    return tuple(known[name] for name in adapted(recipe.adapters, known))
+
+
+def adapter_values(recipe: Recipe, config: Config) -> int | None:
+    """Return the values of a layer's adapters; ``None`` if all weights are trained."""
+    if not recipe.trains_adapters:
+        return None
+    return recipe.adapters.rank * sum(map(sum, adapted_linears(recipe, config)))
+
+
+def trains_head(recipe: Recipe, config: Config) -> bool:
+    """Whether the output projection has gradients."""
+    return recipe.adapters.trains("head", is_tied=bool(config.get("tie_word_embeddings")))
+
+
+def _trained_whole(
+    recipe: Recipe, config: Config, *, is_first: bool, is_last: bool
+) -> tuple[tuple[int, ...], ...]:
+    """Shapes of a stage's embedding and head that are trained in full beside adapters."""
+    if not recipe.trains_adapters:
+        return ()
+    shape, is_tied = shape_of(config), bool(config.get("tie_word_embeddings"))
+    is_shared = is_tied and is_first
+    count = int(is_first and recipe.adapters.trains("embedding", is_tied=is_tied))
+    count += is_last and not is_shared and trains_head(recipe, config)
+    return ((shape.vocabulary_size, shape.hidden_size),) * count
+
+
+def shown_adapters(recipe: Recipe, config: Config) -> tuple[str, ...]:
+    """Return a line about the adapters of a model, if the recipe has some."""
+    if not recipe.trains_adapters:
+        return ()
+    shape, section = shape_of(config), recipe.adapters
+    everything = parameters(config, shape.layers, is_first=True, is_last=True)
+    beside = shape.layers * (adapter_values(recipe, config) or 0)
+    whole = _trained_whole(recipe, config, is_first=True, is_last=True)
+    trained = beside + sum(map(math.prod, whole))
+    share = trained / (beside + sum(map(math.prod, everything)))
+    names = ", ".join(name.rpartition(".")[2] for name in adapted(section, linears(config)))
+    line = f"adapters: {trained:,} parameters are trained, {share:.2%} of all: rank {section.rank}"
+    line += f", alpha {section.chosen_alpha:g}, of {names}"
+    if section.train_whole:
+        line += f", and the whole {' and '.join(dict.fromkeys(section.train_whole))}"
+    if section.quantizes:
+        line += ", whose frozen weights are kept in 4 bits (NF4)"
+    return (line,)
+
+
+def trained_parameters(
+    recipe: Recipe, config: Config, layers: int, *, is_first: bool, is_last: bool
+) -> tuple[tuple[int, ...], ...]:
+    """Return the shapes of the parameters of a stage that have gradients: of adapters and of what
+    is trained whole beside them, or all.
+    """
+    if not recipe.trains_adapters:
+        return parameters(config, layers, is_first=is_first, is_last=is_last)
+    rank = recipe.adapters.rank
+    layer = (adapter_shapes(rank, one) for one in adapted_linears(recipe, config))
+    beside = tuple(one for both in layer for one in both) * layers
+    return beside + _trained_whole(recipe, config, is_first=is_first, is_last=is_last)

@@ -1,23 +1,579 @@
-"""Recipe sections: every field with its type, range and default."""
+"""Sections of a recipe: every field with its type, range and default. Pure; imports no torch."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
+from typing import Annotated, Final, Literal
 
+import msgspec
 from msgspec import Meta
 
 from jupyter_mntrain.model._record import UserRecord
-from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
-from jupyter_mntrain.recipe.parts.data import DataSection, Seed
-from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
-from jupyter_mntrain.recipe.parts.results import (
-    MOST_STEPS,
-    CheckpointSection,
-    EvaluationSection,
-    OutputSection,
-    ReportSection,
-)
+from jupyter_mntrain.model.api import LAST_PORT
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
+
+# The data section of a recipe, and what files hold data.
+
+
+PYTHON_LIBRARY = "python-library"
+TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
+COMPRESSIBLE_FILES = TEXT_FILES | {".jsonl", ".ndjson", ".json", ".csv", ".tsv"}
+COMPRESSIONS = frozenset({".gz", ".zst"})
+DATA_FILES = COMPRESSIBLE_FILES | {".parquet", ".arrow"}
+"""Suffixes of what is read from a folder of data."""
+
+ANSWERS: Final = "assistant"
+Role = Literal["system", "user", "assistant", "tool"]
+"""Who speaks, as chat templates take it."""
+
+TooLong = Literal["cut", "truncate", "drop", "split"]
+Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+def data_suffix(name: str) -> str:
+    """The suffix that tells a data file's format, in lower case: ``.jsonl`` of ``A.JSONL.gz``.
+
+    Empty if it has none that is known.
+    """
+    path = PurePath(name.lower())
+    if path.suffix in COMPRESSIONS:
+        inner = PurePath(path.stem).suffix
+        return inner if inner in COMPRESSIBLE_FILES else ""
+    return path.suffix if path.suffix in DATA_FILES else ""
+
+
+class DataSource(UserRecord, frozen=True):
+    """One of several sources of data.
+
+    Args:
+        weight: its share of the sequences that are trained on, beside the weights of the others.
+    """
+
+    path: Annotated[str, Meta(min_length=1)]
+    weight: Annotated[float, Meta(gt=0.0, le=1e6)] = 1.0
+
+
+_Names = tuple[Annotated[str, Meta(min_length=1)], ...]
+
+
+class RoleNames(UserRecord, frozen=True):
+    """Names that rows have for who speaks, in addition to the usual ones and before them."""
+
+    system: _Names = ()
+    user: _Names = ()
+    assistant: _Names = ()
+    tool: _Names = ()
+
+    def by_name(self) -> dict[str, Role]:
+        roles: tuple[Role, ...] = ("system", "user", "assistant", "tool")
+        return {name: role for role in roles for name in getattr(self, role)}
+
+
+class DataSection(UserRecord, frozen=True):
+    """The training data. Every node reads its own copy; the trainer compares them.
+
+    ``source`` is ``python-library`` or a path: a text, .jsonl, .json, .csv or .parquet file, a
+    folder of them, or a dataset saved by Hugging Face datasets, of which ``split`` is used. All but
+    .parquet may be compressed as .gz or .zst.
+
+    ``sources`` are several in its place, each with a ``path`` and a ``weight``: what share of the
+    sequences is from each is its weight divided by the sum of all. ``evaluation_path`` is text to
+    evaluate on in place of a held-out share.
+
+    ``format`` ``chat`` reads conversations (``messages``, ``conversations``, or ``prompt`` and
+    ``completion``) and renders them with ``chat_template`` (a .jinja file), the model's own chat
+    template, or ChatML. With ``answers_only``, the loss counts only the assistant's turns.
+    ``roles`` says who speaks in turns of other names than the usual ones.
+
+    ``packing`` ``wrapped`` cuts one long text into sequences; ``best-fit`` fills each sequence with
+    whole documents that do not attend to each other; ``none`` gives each document its own sequence.
+    ``auto`` is ``wrapped`` for text, ``best-fit`` for chat. Whole documents longer than a sequence
+    become several, with ``too_long`` ``cut``; ``truncate`` keeps their first tokens, ``drop`` none,
+    and ``split`` makes several conversations, between turns.
+
+    With ``split_special_tokens``, special tokens such as ``</s>`` are text where people wrote them,
+    in documents and messages; else they are the control tokens that only templates and the trainer
+    should write.
+
+    ``on_bad_rows`` ``refuse`` names all rows that cannot be trained on; ``skip`` leaves them out,
+    and refuses if they are more than the share ``bad_rows_limit`` of all rows.
+
+    ``tokenizer`` ``auto`` uses the model directory's, or trains one of ``vocabulary_size`` on the
+    source.
+    """
+
+    source: Annotated[str, Meta(min_length=1)] = PYTHON_LIBRARY
+    sources: tuple[DataSource, ...] = ()
+    evaluation_path: Annotated[str, Meta(min_length=1)] | None = None
+    format: Literal["text", "chat"] = "text"
+    text_field: Annotated[str, Meta(min_length=1)] = "text"
+    split: Annotated[str, Meta(min_length=1)] = "train"
+    roles: RoleNames = RoleNames()
+    chat_template: Annotated[str, Meta(min_length=1)] | None = None
+    answers_only: bool = False
+    split_special_tokens: bool = True
+    on_bad_rows: Literal["refuse", "skip"] = "refuse"
+    bad_rows_limit: Annotated[float, Meta(gt=0.0, lt=1.0)] = 0.05
+    packing: Literal["auto", "wrapped", "best-fit", "none"] = "auto"
+    too_long: TooLong = "cut"
+    sequence_length: Annotated[int, Meta(ge=8, le=131072)] = 256
+    tokenizer: Literal["auto", "train"] = "auto"
+    vocabulary_size: Annotated[int, Meta(ge=257, le=262144)] = 2048
+    seed: Seed = 0
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All that is read, to train and to evaluate on."""
+        trained = tuple(one.path for one in self.sources) or (self.source,)
+        return trained if self.evaluation_path is None else (*trained, self.evaluation_path)
+
+    def of_path(self, path: str) -> DataSection:
+        """The same for one other source."""
+        return msgspec.structs.replace(self, source=path, sources=())
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether sequences are cut from one long text, across documents."""
+        return self.packing == "wrapped" or (self.packing == "auto" and self.format == "text")
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a sequence has several documents that must not attend to each other."""
+        return not self.is_wrapped and self.packing != "none"
+
+
+# The section of adapters, and which linear layers of a model have one. Pure; imports no torch.
+
+
+End = Literal["embedding", "head"]
+"""Of a model: its token embedding, or its output projection."""
+LinearShape = tuple[int, int]
+"""Of a linear layer's weight: values that it gives, and values that it takes."""
+
+NF4_BLOCK = 64
+"""Values that share a scale, as in the paper of QLoRA."""
+NF4_SCALE_BLOCK = 256
+"""Most scales that share a scale of their own; likewise."""
+NF4_VALUES = 16
+"""That four bits tell apart."""
+
+_INDEX_BYTES, _COPIES = 8, 3
+"""For each value, while torchao gives back a whole weight: of what it is looked up by, an int64 for
+each in two tensors of half as many; and how often it is there itself."""
+
+
+class AdaptersSection(UserRecord, frozen=True):
+    """LoRA adapters (arXiv 2106.09685), by peft: small matrices beside frozen linear layers.
+
+    ``rank`` 0 has none, and trains all weights. A layer's output gets ``alpha`` / ``rank`` times
+    that of its adapter; ``alpha`` defaults to twice the rank. ``dropout`` applies to the adapters'
+    inputs. ``modules`` is a list of linear layers like ``["q_proj", "v_proj"]``, or
+    ``"all-linear"``: all but the output projection. ``quantize_base = "nf4"`` keeps the frozen
+    weights of these layers in 4 bits (QLoRA, arXiv 2305.14314), by torchao. ``train_whole`` lists
+    what is trained in full beside adapters, as with peft's ``modules_to_save``: ``embedding`` and
+    ``head``, of which a tied model has one for both.
+    """
+
+    rank: Annotated[int, Meta(ge=0, le=65536)] = 0
+    alpha: Annotated[float, Meta(gt=0.0, le=1e6)] | None = None
+    dropout: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.0
+    modules: Literal["all-linear"] | tuple[Annotated[str, Meta(min_length=1)], ...] = "all-linear"
+    quantize_base: Literal["none", "nf4"] = "none"
+    train_whole: tuple[End, ...] = ()
+
+    @property
+    def chosen_alpha(self) -> float:
+        return 2.0 * self.rank if self.alpha is None else self.alpha
+
+    @property
+    def scale(self) -> float:
+        """What an adapter's output is multiplied with."""
+        return self.chosen_alpha / self.rank
+
+    @property
+    def quantizes(self) -> bool:
+        """Whether weights beside adapters are kept in 4 bits."""
+        return self.quantize_base != "none"
+
+    def trains(self, end: End, *, is_tied: bool) -> bool:
+        """Whether the embedding or the head has gradients."""
+        return not self.rank or (bool(self.train_whole) if is_tied else end in self.train_whole)
+
+
+def check_adapters(section: AdaptersSection) -> None:
+    """Refuse fields of adapters that there are none of.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    usual = AdaptersSection()
+    for field in ("alpha", "dropout", "modules", "quantize_base", "train_whole"):
+        if not section.rank and getattr(section, field) != getattr(usual, field):
+            cause = f"adapters.{field}: there are no adapters, because adapters.rank is 0"
+            raise RecipeError(cause, fix=f"set a rank, for example 16, or leave {field} out")
+    if not section.modules:
+        cause = "adapters.modules = []: no layer would have an adapter"
+        raise RecipeError(cause, fix='use "all-linear", or name layers: ["q_proj", "v_proj"]')
+
+
+def check_base(section: AdaptersSection, model_type: str, *, transposed: bool) -> None:
+    """Refuse to quantize weights that torchao cannot multiply with.
+
+    Args:
+        transposed: whether linear layers of the model hold their weights as (in, out).
+
+    Raises:
+        RecipeError: they are transposed.
+    """
+    if section.quantizes and transposed:
+        cause = f'adapters.quantize_base = "{section.quantize_base}": {model_type} holds its '
+        cause += "weights transposed, which torchao does not compute with in 4 bits"
+        raise RecipeError(cause, fix="leave quantize_base out, or use a model of another family")
+
+
+def adapted(section: AdaptersSection, linears: Mapping[str, LinearShape]) -> list[str]:
+    """Names of the linear layers that have an adapter.
+
+    Args:
+        linears: the shapes of those that may have one, by name, like ``self_attn.q_proj``.
+
+    Raises:
+        RecipeError: a module that is asked for is not there, is smaller than the rank, or cannot
+            be quantized.
+    """
+    found = list(linears)
+    if section.modules != "all-linear":
+        for module in section.modules:
+            if not any(_is_named(name, module) for name in linears):
+                raise _unknown(module, linears)
+        found = [name for name in linears if any(_is_named(name, m) for m in section.modules)]
+    for name in found:
+        if section.rank > min(linears[name]):
+            given, taken = linears[name]
+            cause = f"adapters.rank = {section.rank}: {_last(name)} is {given} x {taken}, "
+            cause += "and an adapter of a higher rank than its layer adds nothing"
+            most = min(min(linears[one]) for one in found)
+            raise RecipeError(cause, fix=f"use at most {most}, or other adapters.modules")
+        if section.quantizes and math.prod(linears[name]) % NF4_BLOCK:
+            given, taken = linears[name]
+            cause = f'adapters.quantize_base = "{section.quantize_base}": {_last(name)} is '
+            cause += f"{given} x {taken}, which is no whole number of blocks of {NF4_BLOCK} values"
+            raise RecipeError(cause, fix="leave quantize_base out, or use other adapters.modules")
+    return found
+
+
+def nf4_scale_block(linear: LinearShape) -> int:
+    """How many scales of a weight in NF4 share a scale of their own."""
+    return math.gcd(math.prod(linear) // NF4_BLOCK, NF4_SCALE_BLOCK)
+
+
+def nf4_bytes(linear: LinearShape, width: int) -> int:
+    """Bytes of a weight in NF4.
+
+    Args:
+        width: of a value that it is computed with.
+    """
+    values = math.prod(linear)
+    scales = values // NF4_BLOCK
+    # Of a byte each, but for the scales of the scales, their mean and the 16 values themselves.
+    return values // 2 + scales + width * (scales // nf4_scale_block(linear) + 1 + NF4_VALUES)
+
+
+def dequantizing_bytes(linear: LinearShape, width: int) -> int:
+    """Most bytes that are held while a whole weight is made of one in NF4.
+
+    Args:
+        width: of each of its values.
+    """
+    return math.prod(linear) * (_INDEX_BYTES + _COPIES * width)
+
+
+def adapter_shapes(rank: int, linear: LinearShape) -> tuple[LinearShape, LinearShape]:
+    """Shapes of the two matrices beside a linear layer."""
+    given, taken = linear
+    return (rank, taken), (given, rank)
+
+
+def _is_named(name: str, module: str) -> bool:
+    return name == module or name.endswith(f".{module}")
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _unknown(module: str, linears: Mapping[str, LinearShape]) -> RecipeError:
+    known = list(dict.fromkeys(map(_last, linears)))
+    cause = f'adapters.modules: no layer of the model has a linear layer "{module}"'
+    fix = use_nearest(module, known, f'use "all-linear", or some of {", ".join(known)}', most=1)
+    return RecipeError(cause, fix=fix)
+
+
+# Sections of what a run leaves: checkpoints, evaluations, the trained model, reports.
+
+
+REPORT_PROJECT = "mntrain"
+"""Of a report whose recipe names none."""
+
+
+MOST_STEPS = 100_000_000
+
+
+class CheckpointSection(UserRecord, frozen=True):
+    """Checkpoints, from which an interrupted run resumes: weights, optimizer, position in the data.
+
+    ``directory`` may be shared by all nodes or local to each; each run gets its own folder in it.
+    By default, checkpoints are stored beside the jobs on each node, and stay.
+    ``interval_steps`` 0 saves at the end only. ``interval_minutes`` above 0 takes its place: a
+    checkpoint is saved once as many minutes have passed since the last one. So does
+    ``failure_hours``, the mean time between failures: then the interval follows from how long a
+    save holds training up (Young 1974). ``keep`` is the number of checkpoints to keep, and
+    ``keep_best`` how many of the lowest evaluation losses stay beside them. With ``copies`` 2, each
+    shard also goes to the next node, so that a node may be lost with its disk; in a shared
+    directory nothing is sent. ``copy_to`` is a directory of durable storage that all nodes share:
+    each checkpoint is copied there, into the run's own folder.
+    """
+
+    directory: Annotated[str, Meta(min_length=1)] | None = None
+    interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 100
+    interval_minutes: Annotated[float, Meta(ge=0.0, le=10080.0)] = 0.0
+    failure_hours: Annotated[float, Meta(ge=0.0, le=100_000.0)] = 0.0
+    at_end: bool = True
+    keep: Annotated[int, Meta(ge=1, le=1000)] = 2
+    keep_best: Annotated[int, Meta(ge=0, le=1000)] = 0
+    copies: Annotated[int, Meta(ge=1, le=2)] = 1
+    copy_to: Annotated[str, Meta(min_length=1)] | None = None
+
+    @property
+    def counts_time(self) -> bool:
+        """Whether a checkpoint is due after some time, rather than after some steps."""
+        return self.interval_minutes > 0 or self.failure_hours > 0
+
+
+def check_checkpoint(section: CheckpointSection) -> None:
+    """Refuse directories that are relative or the same, and two intervals.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    places = []
+    for field in ("directory", "copy_to"):
+        given = getattr(section, field)
+        if given is not None and not given.startswith(("/", "~")):
+            cause = f"checkpoint.{field} = {given!r}: a relative path is not allowed"
+            raise RecipeError(cause, fix="use an absolute path, from / or ~")
+        places.append(given and PurePath(given))
+    if places[0] is not None and places[0] == places[1]:
+        cause = "checkpoint.copy_to is checkpoint.directory: a copy there is none"
+        raise RecipeError(cause, fix="name another directory, or leave copy_to out")
+    if section.interval_minutes and section.failure_hours:
+        cause = "checkpoint.interval_minutes and checkpoint.failure_hours both say when to save"
+        raise RecipeError(cause, fix="set one of them to 0")
+
+
+class OutputSection(UserRecord, frozen=True):
+    """The trained model, as a Hugging Face directory that transformers, vLLM and others can load.
+
+    ``directory`` defaults to a folder ``model`` beside the checkpoints. A directory that is not
+    empty is refused unless ``replace`` is true, or the same run wrote it. If it is local to each
+    node, the head's gets the whole model; with ``gather`` false, each node keeps its own part.
+    ``shard_gb`` is the largest size of a file.
+    """
+
+    at_end: bool = True
+    directory: Annotated[str, Meta(min_length=1)] | None = None
+    replace: bool = False
+    gather: bool = True
+    shard_gb: Annotated[float, Meta(gt=0.0, le=1000.0)] = 5.0
+
+
+class EvaluationSection(UserRecord, frozen=True):
+    """Evaluation: the loss on held-out text, before the first step, between steps, and at the end.
+
+    ``interval_steps`` 0 disables it. The last ``share`` of the text is held out, of which at most
+    ``sequences`` are used. After ``stop_after`` evaluations in a row that are no better than the
+    best so far, the run ends as after its last step; 0 never does.
+
+    ``prompts`` are texts that the model continues at each evaluation, greedily and with at most
+    ``prompt_tokens`` new tokens; for chat, each is the user's turn. Each token takes a pass through
+    the pipeline.
+    """
+
+    interval_steps: Annotated[int, Meta(ge=0, le=MOST_STEPS)] = 0
+    share: Annotated[float, Meta(gt=0.0, le=0.5)] = 0.05
+    sequences: _Count = 64
+    stop_after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    prompts: tuple[str, ...] = ()
+    prompt_tokens: Annotated[int, Meta(ge=1, le=4096)] = 40
+
+
+ReportKind = Literal["tensorboard", "wandb", "trackio", "prometheus"]
+
+
+class ReportSection(UserRecord, frozen=True):
+    """Reports that rank 0 sends elsewhere: a list in ``to``, ``[]`` for none.
+
+    It defaults to ``["tensorboard"]`` if that is installed: event files in the folder
+    ``tensorboard`` beside the checkpoints. ``project`` and ``run_name`` name the run in W&B,
+    Trackio and Prometheus; they default to ``mntrain`` and the run's id. Prometheus scrapes
+    ``/metrics`` at ``prometheus_address`` on the node of rank 0.
+    """
+
+    to: tuple[ReportKind, ...] | None = None
+    project: Annotated[str, Meta(min_length=1)] | None = None
+    run_name: Annotated[str, Meta(min_length=1)] | None = None
+    prometheus_port: Annotated[int, Meta(ge=1, le=LAST_PORT)] = 9400
+    prometheus_address: Annotated[str, Meta(min_length=1)] = "127.0.0.1"
+
+
+# The section of data parallelism, and what replicas that meet rarely exclude. Pure.
+
+
+BLOCK, SCALE_BYTES = 1024, 4
+"""Values that are sent as int8 with a scale in common, and its bytes."""
+
+SENT_BYTES = {"float32": 4.0, "bfloat16": 2.0, "int8": 1 + SCALE_BYTES / BLOCK}
+"""Bytes per value at a meeting of replicas."""
+
+OF_MEETINGS = (
+    *("outer_learning_rate", "outer_momentum", "sync_dtype"),
+    *("sync_fragments", "sync_delay"),
+)
+"""Fields that nothing reads where replicas sum gradients in every step."""
+
+
+class DataParallelSection(UserRecord, frozen=True):
+    """Data parallelism: ``replicas`` x ``shards`` pipelines, each on its own part of every batch.
+
+    Ranks of a node get the same stage first, so that gradients are summed within a node and only
+    activations cross the network. ``replicas`` hold the same weights. ``shards`` ranks
+    shard weights and optimizer state (FSDP2), and gather the weights to compute: of one node where
+    it has enough, else over the network. With ``reshard_after_forward``, each layer's weights are
+    gathered for each pass and dropped after it, so that less memory is needed and more is sent.
+
+    With ``sync_every`` above 0, each replica trains alone, and all average what they learned after
+    every so many steps, and after the last one (DiLoCo, arXiv 2311.08105): for replicas with a slow
+    network between them. The ranks of a replica then follow each other, so that nodes hold whole
+    ones. SGD with Nesterov momentum, by ``outer_learning_rate`` and ``outer_momentum``, takes the
+    mean of the differences to the weights of the last meeting, which are sent in ``sync_dtype``:
+    as ``int8``, with a scale for every :data:`BLOCK` of them.
+
+    With ``sync_fragments`` above 1, the weights meet in so many fragments one after another, each
+    once in ``sync_every`` steps (arXiv 2501.18512). With ``sync_delay`` above 0, an average is made
+    behind computing, and taken so many steps after the differences were.
+    """
+
+    replicas: Annotated[int, Meta(ge=1, le=1024)] = 1
+    shards: Annotated[int, Meta(ge=1, le=1024)] = 1
+    reshard_after_forward: bool = False
+    sync_every: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    outer_learning_rate: Annotated[float, Meta(gt=0.0, le=10.0)] = 0.7
+    outer_momentum: Annotated[float, Meta(ge=0.0, lt=1.0)] = 0.9
+    sync_dtype: Literal["float32", "bfloat16", "int8"] = "float32"
+    sync_fragments: Annotated[int, Meta(ge=1, le=1024)] = 1
+    sync_delay: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+
+    @property
+    def width(self) -> int:
+        """Number of pipelines."""
+        return self.replicas * self.shards
+
+    @property
+    def meets_rarely(self) -> bool:
+        """Whether replicas train apart between meetings; else they sum gradients in every step."""
+        return self.sync_every > 0
+
+    @property
+    def fragment_steps(self) -> int:
+        """Steps from the meeting of one fragment to that of the next; 0 without rare meetings."""
+        return self.sync_every // self.sync_fragments
+
+    def fragment_due(self, step: int) -> int | None:
+        """Number of the fragment that meets after ``step`` steps, if one does."""
+        if not (self.meets_rarely and step) or step % self.fragment_steps:
+            return None
+        return (step // self.fragment_steps - 1) % self.sync_fragments
+
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes per value that replicas average at a meeting."""
+        return SENT_BYTES[self.sync_dtype]
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether pipelines sum gradients in every step."""
+        return self.shards > 1 or (self.replicas > 1 and not self.meets_rarely)
+
+    @property
+    def given(self) -> str:
+        """Its sizes, as a recipe names them."""
+        sizes = {"replicas": self.replicas, "shards": self.shards}
+        return " x ".join(f"data_parallel.{name} = {n}" for name, n in sizes.items() if n > 1)
+
+
+def check_meetings(section: DataParallelSection, evaluation: EvaluationSection) -> None:
+    """Refuse a single replica that meets others, an outer optimizer without meetings, and
+    evaluations between them.
+
+    Raises:
+        RecipeError: naming the field and what to change.
+    """
+    every, usual = section.sync_every, DataParallelSection()
+    of_meetings = [one for one in OF_MEETINGS if getattr(section, one) != getattr(usual, one)]
+    given = f"data_parallel.sync_every = {every}"
+    if section.replicas == 1 and (section.meets_rarely or of_meetings):
+        fields = (["sync_every"] if section.meets_rarely else []) + of_meetings
+        cause = f"data_parallel.{fields[0]}: a single replica has no other to meet"
+        fix = f"set data_parallel.replicas, for example to 2, or leave {_listed(fields)} out"
+        raise RecipeError(cause, fix=fix)
+    if not section.meets_rarely:
+        if of_meetings:
+            cause = (
+                f"data_parallel.{of_meetings[0]}: replicas sum gradients in every step, because "
+            )
+            cause += "data_parallel.sync_every is 0"
+            fix = f"set sync_every, for example to 50, or leave {_listed(of_meetings)} out"
+            raise RecipeError(cause, fix=fix)
+        return
+    _check_fragments(section)
+    between = evaluation.interval_steps
+    if between % every:
+        cause = f"evaluation.interval_steps = {between}: with {given} the replicas have different "
+        cause += "weights between meetings"
+        nearest = max(1, round(between / every)) * every
+        raise RecipeError(cause, fix=f"use a multiple of {every}, for example {nearest}")
+
+
+def _check_fragments(section: DataParallelSection) -> None:
+    """Refuse fragments that do not share the steps evenly, and averages that are taken later than
+    the next fragment meets.
+    """
+    every, fragments, delay = section.sync_every, section.sync_fragments, section.sync_delay
+    given = f"data_parallel.sync_every = {every}"
+    if every % fragments:
+        cause = f"data_parallel.sync_fragments = {fragments}: {given} is no multiple of it, and "
+        cause += "fragments meet at equal intervals"
+        nearest = max(1, round(every / fragments)) * fragments
+        fitting = max(one for one in range(1, fragments) if every % one == 0)
+        raise RecipeError(cause, fix=f"use {fitting} fragments, or sync_every = {nearest}")
+    if delay >= section.fragment_steps:
+        cause = f"data_parallel.sync_delay = {delay}: the next fragment meets "
+        cause += f"{section.fragment_steps} step{'s' * (section.fragment_steps > 1)} later, with "
+        cause += f"{given} and sync_fragments = {fragments}"
+        raise RecipeError(cause, fix=f"use at most {section.fragment_steps - 1}")
+
+
+def _listed(fields: Sequence[str]) -> str:
+    *others, last = fields
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+# Recipe sections: every field with its type, range and default.
+
 
 OptimizerKind = Literal["adamw", "adafactor", "adamw-8bit", "adamw-4bit"]
 LearningRateSchedule = Literal["cosine", "linear", "constant", "wsd", "polynomial"]
@@ -33,7 +589,6 @@ MOST_MICROBATCHES = 8
 MOST_WARMUP_STEPS = 100
 """Where nothing is said."""
 
-_Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 _Beta = Annotated[float, Meta(ge=0.0, lt=1.0)]
 
 
@@ -309,3 +864,60 @@ class Recipe(UserRecord, frozen=True):
         """Stages per pipeline; a single rank is one stage."""
         ranks = self.pipeline_ranks(world_size)
         return 1 if ranks == 1 else ranks * self.stages_per_rank
+
+
+# Changeable: which settings change while a job runs, and why the others do not.
+
+
+CHANGEABLE: Final = frozenset(
+    {
+        "train.steps",
+        "train.log_interval",
+        "optimizer.learning_rate",
+        "optimizer.schedule",
+        "optimizer.warmup_steps",
+        "optimizer.min_ratio",
+        "optimizer.decay_share",
+        "optimizer.power",
+        "optimizer.clip_norm",
+        "checkpoint.interval_steps",
+        "checkpoint.interval_minutes",
+        "checkpoint.failure_hours",
+        "checkpoint.keep",
+        "checkpoint.keep_best",
+        "checkpoint.at_end",
+        "evaluation.interval_steps",
+        "evaluation.stop_after",
+    }
+)
+"""What every step, save and evaluation reads anew, by ``section.field``."""
+
+FIXED: Final = {
+    "model": "the model is built before the first step",
+    "data": "data is read and divided into batches before the first step",
+    "tokens": "the model is built before the first step",
+    "pipeline": "stages and microbatches are laid out before the first step",
+    "data_parallel": "pipelines, and how they meet, are set up before the first step",
+    "optimizer": "the optimizer is made before the first step",
+    "adapters": "the model is built before the first step",
+    "memory": "memory is laid out before the first step",
+    "train": "ranks, devices and random numbers are set up before the first step",
+    "train.epochs": "data is read, and the steps of epochs are counted, before the first step",
+    "train.batch_size": "data is read and divided into batches before the first step",
+    "train.accumulation": "stages and microbatches are laid out before the first step",
+    "checkpoint": "the directory of checkpoints is opened before the first step",
+    "evaluation": "what is held out is chosen before the first step",
+    "output": "the directory of the model is checked before the first step",
+    "report": "reports are opened before the first step",
+}
+"""Why the other settings of a section, or one of them, do not."""
+
+
+def why_fixed(name: str) -> str:
+    """Why a setting does not change while a job runs; empty if it does."""
+    if name in CHANGEABLE:
+        return ""
+    return FIXED.get(name) or FIXED[name.partition(".")[0]]
+
+
+_Count = Annotated[int, Meta(ge=1, le=1_000_000)]

@@ -1,22 +1,118 @@
-"""Stored recipe: that of a job, and the directory of its run's checkpoints."""
+"""Stored recipe: that of a job with what was chosen for its devices, and its run's checkpoints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
-from jupyter_mntrain.model.errors import SpecError, bad_argument
+from jupyter_mntrain.model.errors import RecipeError, SpecError, bad_argument
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.devices.settled import settled
-from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
+from jupyter_mntrain.recipe.parse import parse_recipe, refuse_both_durations
 from jupyter_mntrain.recipe.sections import Recipe
+
+# Settled recipe: with values in place of what it leaves to the devices of its job. Pure.
+
+
+AUTOMATIC: Final = (
+    *("model.dtype", "model.attention", "optimizer.precision"),
+    *("memory.loss", "memory.compile"),
+)
+"""Settings of which ``auto`` depends on the devices, and is decided once per job."""
+
+PLANNED: Final = (
+    "pipeline.schedule",
+    "pipeline.microbatches",
+    "pipeline.split",
+    "pipeline.in_flight",
+    "pipeline.kept_back",
+    "memory.checkpointing",
+)
+"""Settings of which ``auto`` depends on the speeds of devices and links, and is planned once per
+job. They change a step's duration and memory, and its losses only by rounding."""
+
+_DECIDED: Final = (*AUTOMATIC, *PLANNED)
+
+
+def settled(recipe: Recipe, chosen: Mapping[str, str]) -> Recipe:
+    """The same recipe with these values in place of ``auto``; what it sets itself stays.
+
+    Args:
+        chosen: values by ``section.field``, in TOML without quotes.
+
+    Raises:
+        RecipeError: there is no such setting or value.
+    """
+    values: dict[str, Any] = msgspec.to_builtins(recipe)
+    for name, word in chosen.items():
+        section, _, field = name.partition(".")
+        if name not in _DECIDED:
+            raise RecipeError(f"{name}: is not automatic", fix=f"use {', '.join(_DECIDED)}")
+        if is_open(recipe, name):
+            values.setdefault(section, {})[field] = _value(word)
+    try:
+        return msgspec.convert(values, Recipe)
+    except msgspec.ValidationError as error:
+        raise RecipeError(str(error), fix="start the job again") from None
+
+
+def _value(word: str) -> Any:
+    """Of a setting: a number, a list, or the word itself."""
+    try:
+        return json.loads(word)
+    except ValueError:
+        return word
+
+
+def is_open(recipe: Recipe, name: str) -> bool:
+    """Whether the recipe leaves this setting to the devices."""
+    section, _, field = name.partition(".")
+    return bool(getattr(getattr(recipe, section), field) == "auto")
+
+
+def values_of(recipe: Recipe) -> dict[str, str]:
+    """The automatic settings of a recipe, as for :func:`settled`; none that is open."""
+    found = {}
+    for name in _DECIDED:
+        section, _, field = name.partition(".")
+        value = getattr(getattr(recipe, section), field)
+        if value != "auto":
+            found[name] = value if isinstance(value, str) else json.dumps(value)
+    return found
+
+
+def without_plan(recipe: Recipe) -> Recipe:
+    """The same recipe with a value for each setting that a plan would decide, where there is none:
+    as under torchrun by hand. Microbatches in flight stay open: the trainer measures the links.
+    """
+    return settled(
+        recipe,
+        {
+            "pipeline.schedule": recipe.schedule,
+            "pipeline.microbatches": str(recipe.microbatches),
+            "pipeline.split": "even",
+            "memory.checkpointing": recipe.checkpointing,
+        },
+    )
+
+
+def as_trained(recipe: Recipe) -> Recipe:
+    """A stored recipe as it was trained with: an older version had ``float32``, float32 masters and
+    no compilation where nothing was said.
+    """
+    known = settled(recipe, {"model.dtype": "float32", "memory.compile": "false"})
+    return without_plan(settled(known, {"optimizer.precision": known.precision}))
+
+
+# Stored recipe: that of a job, and the directory of its run's checkpoints.
+
 
 RECIPE_FILE = "recipe.toml"
 

@@ -17,7 +17,7 @@ from jupyter_mntrain.model.environment import FIRST_STEP_VARIABLE, WHOLE_WORLD_S
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.lazy import heavy_imports
 from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
-from jupyter_mntrain.recipe.devices.limits import needs_torchao
+from jupyter_mntrain.recipe.devices import needs_torchao
 from jupyter_mntrain.recipe.parse import check, load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.problem_file import hand_over

@@ -18,10 +18,10 @@ from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RESUME_FROM_VARIABLE
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.devices.fitting import fit
-from jupyter_mntrain.recipe.devices.limits import refuse_unable
-from jupyter_mntrain.recipe.devices.settled import as_trained, values_of, without_plan
+from jupyter_mntrain.recipe.devices import refuse_unable
+from jupyter_mntrain.recipe.fitting import fit
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import as_trained, values_of, without_plan
 from jupyter_mntrain.train.checkpoint.places import copies_of, directory_of
 from jupyter_mntrain.train.own_tools import own_seat
 from jupyter_mntrain.train.world import World, gathered

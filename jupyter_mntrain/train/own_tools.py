@@ -13,8 +13,7 @@ import torch
 from jupyter_mntrain.launch.toolchain import PACKAGES, find_tools
 from jupyter_mntrain.model.environment import GPU_MEMORY_VARIABLE
 from jupyter_mntrain.model.records.node import Tools
-from jupyter_mntrain.recipe.devices.limits import lacking_tools
-from jupyter_mntrain.recipe.devices.seats import Seat
+from jupyter_mntrain.recipe.devices import Seat, lacking_tools
 from jupyter_mntrain.train.model.attention import has_flash_attn, has_varlen
 
 

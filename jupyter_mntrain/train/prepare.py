@@ -15,13 +15,12 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.sequences import DataPreview
 from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.plan.prediction.traffic import shard_bytes
-from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.families import family_of, normal
 from jupyter_mntrain.recipe.families.directories import CONFIG, listed_ends
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
-from jupyter_mntrain.recipe.optimizer.duration import with_steps
+from jupyter_mntrain.recipe.learning_rate import with_steps
+from jupyter_mntrain.recipe.memory import adapter_values, shown_adapters, shown_bytes, trains_head
 from jupyter_mntrain.recipe.parse import check
-from jupyter_mntrain.recipe.rank_memory import adapter_values, shown_adapters, trains_head
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token

@@ -10,8 +10,8 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.plan.arrange import find_participants
-from jupyter_mntrain.recipe.devices.fitting import Fit, fit
-from jupyter_mntrain.recipe.devices.seats import seats_of
+from jupyter_mntrain.recipe.devices import seats_of
+from jupyter_mntrain.recipe.fitting import Fit, fit
 from jupyter_mntrain.recipe.sections import Recipe
 
 

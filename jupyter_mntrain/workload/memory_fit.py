@@ -14,9 +14,14 @@ from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
-from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
-from jupyter_mntrain.recipe.rank_memory import GpuOverhead, forecast, gpu_overhead, model_config
+from jupyter_mntrain.recipe.memory import (
+    GpuOverhead,
+    MemoryEstimate,
+    forecast,
+    gpu_overhead,
+    model_config,
+)
 from jupyter_mntrain.recipe.sections import Recipe
 
 FIX = (

@@ -27,8 +27,7 @@ from jupyter_mntrain.model.whereabouts import current_folder, in_home
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
 from jupyter_mntrain.recipe.changes.settings import Setting, setting_of, settings_of_recipe
 from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
-from jupyter_mntrain.recipe.parts.data import PYTHON_LIBRARY
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
 
 CELL_SCRIPT = "cell.py"

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from jupyter_mntrain.recipe.memory import memory_estimate, saved_bytes
-from jupyter_mntrain.recipe.parts.adapters import dequantizing_bytes
+from jupyter_mntrain.recipe.sections import dequantizing_bytes
 from jupyter_mntrain.train.model.adapters import quantized
 from jupyter_mntrain.train.model.losses import make_loss
 from tests.recipe.test_memory import HALF, Peak, built, held_bytes, parts_of

@@ -11,9 +11,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.builtin import CONFIGS
 from jupyter_mntrain.recipe.families import linears, parameters, shape_of
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.parse import parse_recipe, preset_config
-from jupyter_mntrain.recipe.parts.adapters import AdaptersSection, adapted
-from jupyter_mntrain.recipe.rank_memory import (
+from jupyter_mntrain.recipe.memory import (
     adapted_linears,
     forecast,
     model_config,
@@ -21,6 +19,8 @@ from jupyter_mntrain.recipe.rank_memory import (
     shown_adapters,
     trained_parameters,
 )
+from jupyter_mntrain.recipe.parse import parse_recipe, preset_config
+from jupyter_mntrain.recipe.sections import AdaptersSection, adapted
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from tests.wording import says, wording
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.recipe.builtin import BUILT_IN, CONFIGS, built_in
+from jupyter_mntrain.recipe.memory import forecast
 from jupyter_mntrain.recipe.parse import check, parse_recipe
-from jupyter_mntrain.recipe.rank_memory import forecast
 from jupyter_mntrain.telemetry import known_peak
 
 GB = 1e9

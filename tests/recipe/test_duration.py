@@ -8,12 +8,10 @@ import pytest
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.changes.exactness import changed_settings
 from jupyter_mntrain.recipe.changes.settings import settings_of_recipe
-from jupyter_mntrain.recipe.devices.settled import settled
-from jupyter_mntrain.recipe.optimizer.duration import with_steps
-from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
-from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
+from jupyter_mntrain.recipe.learning_rate import ratio_at, with_steps
+from jupyter_mntrain.recipe.parse import parse_recipe, refuse_both_durations
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import settled
 from tests.wording import wording
 
 THREE = ("train.epochs=3",)

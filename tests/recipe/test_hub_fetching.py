@@ -14,8 +14,8 @@ from jupyter_mntrain.launch.files.hub_names import HubId
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.recipe.families.hub_fetching import HubReport, _cached, wanted_files
 from jupyter_mntrain.recipe.families.hub_troubles import hub_error, hub_note
+from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import model_config
 from tests.standin.hub import HubServer
 from tests.wording import says
 

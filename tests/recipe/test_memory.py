@@ -16,11 +16,16 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.distributed.pipelining import schedules
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
+from jupyter_mntrain.recipe import memory
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.memory import StageShape, memory_estimate, put_off_bytes, saved_bytes
-from jupyter_mntrain.recipe.optimizer import optimizer_memory
-from jupyter_mntrain.recipe.orders.zero_bubble import zero_bubble_slots
+from jupyter_mntrain.recipe.memory import (
+    MemoryEstimate,
+    StageShape,
+    memory_estimate,
+    put_off_bytes,
+    saved_bytes,
+)
+from jupyter_mntrain.recipe.orders import zero_bubble_slots
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import ModelShape
@@ -261,7 +266,7 @@ def test_the_optimizers_float32_copies_take_the_place_of_activations(
     fields: tuple[str, ...], copies: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe, shape, _, stage = built("model.preset=llama-tiny", "model.dtype=bfloat16", *fields)
-    monkeypatch.setattr(optimizer_memory, "UPDATED_AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(memory, "UPDATED_AT_ONCE_BYTES", 1)
     assert memory_estimate(shape, recipe, [stage]).update == 0, "activations take more"
     short = (*fields, "data.sequence_length=8", "train.batch_size=8", "memory.chunk_tokens=1")
     short = (*short, "memory.loss=chunked", "pipeline.microbatches=8")
@@ -269,7 +274,7 @@ def test_the_optimizers_float32_copies_take_the_place_of_activations(
     values = sum(math.prod(one) for one in stage.parameters)
     largest = max(math.prod(one) for one in stage.parameters)
     for most, at_once in ((1 << 30, values), (1, largest)):
-        monkeypatch.setattr(optimizer_memory, "UPDATED_AT_ONCE_BYTES", most)
+        monkeypatch.setattr(memory, "UPDATED_AT_ONCE_BYTES", most)
         estimate = memory_estimate(shape, recipe, [stage])
         held = 4 * copies * at_once
         assert estimate.update == max(0, held - estimate.activations - estimate.loss)

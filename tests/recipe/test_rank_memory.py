@@ -9,12 +9,16 @@ import pytest
 import torch
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
 from jupyter_mntrain.recipe.families.presets import FAMILIES
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.memory import memory_estimate
+from jupyter_mntrain.recipe.memory import (
+    MemoryEstimate,
+    forecast,
+    gpu_overhead,
+    memory_estimate,
+    model_config,
+)
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import forecast, gpu_overhead, model_config
 from jupyter_mntrain.train.model.decoder import read_config
 from jupyter_mntrain.train.model.stages import build_modules
 from tests.recipe.test_memory import SMALL, VOCABULARY, built

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from jupyter_mntrain.recipe.memory import memory_estimate
-from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
+from jupyter_mntrain.recipe.sections import DataParallelSection
 from tests.recipe.test_memory import built
 
 

@@ -39,7 +39,7 @@ from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.choosing.job_plan import planned_spec
 from jupyter_mntrain.plan.members import choose_participants, parse_member
-from jupyter_mntrain.recipe.devices.fitting import fitted
+from jupyter_mntrain.recipe.fitting import fitted
 from tests.standin.benchmark import StandInBenchmark
 from tests.standin.doctor import StandInDoctor
 from tests.standin.files import StandInFiles

@@ -19,7 +19,7 @@ from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.plan.resume import refuse_finished, step_of
 from jupyter_mntrain.recipe.changes.exactness import changed_settings
-from jupyter_mntrain.recipe.devices.fitting import keeping_of
+from jupyter_mntrain.recipe.fitting import keeping_of
 from tests.standin.pipeline import BEGIN_S
 
 CHECKPOINTS = RunCheckpoints(

@@ -22,8 +22,7 @@ from torch.distributed.tensor import DTensor
 
 from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
-from jupyter_mntrain.recipe.parts.results import OutputSection
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import OutputSection, Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
 from jupyter_mntrain.train.checkpoint.export import ModelExport
 from jupyter_mntrain.train.data.batches import Batch

@@ -9,11 +9,11 @@ import msgspec
 
 from jupyter_mntrain.recipe.families.presets import FAMILIES
 from jupyter_mntrain.recipe.parse import check
-from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
-from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import (
+    AdaptersSection,
+    DataParallelSection,
+    DataSection,
     MemorySection,
     ModelSection,
     OptimizerSection,

@@ -29,8 +29,7 @@ from transformers.utils import logging
 
 from jupyter_mntrain.recipe.families import families
 from jupyter_mntrain.recipe.families.presets import FAMILIES
-from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import AdaptersSection, Recipe
 from tests.train.equality import placed, run_case
 from tests.train.equality_cases import LAYERS, NO_ADAPTERS, Outcome, case, for_one_process
 from tests.train.families import write_model

@@ -15,11 +15,9 @@ from torch import nn
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
-from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
+from jupyter_mntrain.recipe.learning_rate import ratio_at
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
-from jupyter_mntrain.recipe.parts.data_parallel import SENT_BYTES, DataParallelSection
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import SENT_BYTES, AdaptersSection, DataParallelSection, Recipe
 from jupyter_mntrain.telemetry.progress import unwatched
 from jupyter_mntrain.train.data.batches import Batch
 from jupyter_mntrain.train.loop import train

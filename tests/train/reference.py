@@ -16,7 +16,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from jupyter_mntrain.recipe.families import family_of
-from jupyter_mntrain.recipe.optimizer.learning_rate import learning_rate_ratio
+from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch, Batches
 from jupyter_mntrain.train.data.sequences import rows_of

@@ -19,7 +19,7 @@ from jupyter_mntrain.model.environment import (
 )
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.recipe.devices.seats import Seat
+from jupyter_mntrain.recipe.devices import Seat
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train import choosing, parse_recipe
 from jupyter_mntrain.train.choosing import settle

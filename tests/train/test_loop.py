@@ -13,7 +13,7 @@ from transformers import AutoTokenizer
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.sequences import DataPreview
-from jupyter_mntrain.recipe.parts.data import PYTHON_LIBRARY, DataSection
+from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, DataSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.tokens import trained_tokens

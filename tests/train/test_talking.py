@@ -16,8 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.conversation import ChatAnswer, ChatMessage, ChatRequest, Sampling
 from jupyter_mntrain.recipe.parse import preset_config
-from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.recipe.sections import ModelSection
+from jupyter_mntrain.recipe.sections import DataSection, ModelSection
 from jupyter_mntrain.telemetry.chat_files import (
     QUESTION_FILE,
     is_news,

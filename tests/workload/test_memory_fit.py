@@ -7,7 +7,7 @@ import pytest
 
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import GpuProcess
-from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
+from jupyter_mntrain.recipe.memory import MemoryEstimate
 from jupyter_mntrain.workload.memory_fit import RankMemory, lent_memory, memory_notes
 from tests.standin.nodes import gpu, node
 

@@ -249,7 +249,7 @@ def _refuse_unfit(job: LocalJob, places: Sequence[Placement], grants: Sequence[L
     run the recipe: one may have been upgraded, or got other cards, while the job waited.
     """
     # An agent whose jobs never wait or restart does without it.
-    from jupyter_mntrain.recipe.devices.fitting import refuse_leased
+    from jupyter_mntrain.recipe.fitting import refuse_leased
 
     spec, given = job.record.spec, zip(places, grants, strict=True)
     known = [(place, grant.versions) for place, grant in given if grant.versions]

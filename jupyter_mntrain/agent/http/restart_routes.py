@@ -51,7 +51,7 @@ class RestartHandler(AgentHandler):
             raise self.not_allowed()
         if changes := earlier_changes(request.attempt):
             # An agent at rest has not loaded recipes: a megabyte.
-            from jupyter_mntrain.recipe.parts.changeable import CHANGEABLE
+            from jupyter_mntrain.recipe.sections import CHANGEABLE
 
             if not last_values(changes).keys() <= CHANGEABLE:
                 raise self.not_allowed()

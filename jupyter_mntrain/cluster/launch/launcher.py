@@ -48,7 +48,7 @@ from jupyter_mntrain.plan.software.gpu_builds import refuse_gpu_builds
 from jupyter_mntrain.plan.software.versions import refuse_mixed
 from jupyter_mntrain.plan.software.workplaces import refuse_lacking, working_in
 from jupyter_mntrain.plan.spec_check import check_spec
-from jupyter_mntrain.recipe.devices.fitting import fitted
+from jupyter_mntrain.recipe.fitting import fitted
 
 FIRST_ATTEMPT = 1
 

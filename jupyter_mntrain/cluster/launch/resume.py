@@ -51,7 +51,7 @@ from jupyter_mntrain.recipe.changes.exactness import (
     exactness_notes,
     refuse_unfit,
 )
-from jupyter_mntrain.recipe.devices.fitting import keeping_of
+from jupyter_mntrain.recipe.fitting import keeping_of
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
 

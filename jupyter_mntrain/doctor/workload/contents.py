@@ -14,7 +14,7 @@ from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.machine import FoundPath, MachineFacts
 from jupyter_mntrain.model.text.foreign import shown_line
-from jupyter_mntrain.recipe.parts.data import DATA_FILES, data_suffix
+from jupyter_mntrain.recipe.sections import DATA_FILES, data_suffix
 
 MOST_NAMED = 5
 

@@ -22,7 +22,7 @@ from jupyter_mntrain.plan.choosing.priced import Priced, Task
 from jupyter_mntrain.plan.choosing.refusal import refusal
 from jupyter_mntrain.plan.choosing.search import Searched, fits, search
 from jupyter_mntrain.plan.choosing.setups import Setup, open_settings, replaced
-from jupyter_mntrain.recipe.rank_memory import Config
+from jupyter_mntrain.recipe.memory import Config
 from jupyter_mntrain.recipe.sections import Recipe
 
 WORTH_ANOTHER_ORDER: Final = 0.05

@@ -13,7 +13,7 @@ from jupyter_mntrain.plan.choosing.priced import Choice, Priced, Task
 from jupyter_mntrain.plan.choosing.search import search
 from jupyter_mntrain.plan.choosing.setups import Setup, replaced
 from jupyter_mntrain.plan.prediction.link_speeds import PAYLOAD_SHARE
-from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
+from jupyter_mntrain.recipe.memory import shown_bytes
 
 LEAST_GAIN: Final = 1.01
 

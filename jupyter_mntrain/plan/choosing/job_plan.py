@@ -26,12 +26,11 @@ from jupyter_mntrain.plan.prediction.nominal_speeds import nominal_cpu_speed, no
 from jupyter_mntrain.plan.prediction.simulated import Pair
 from jupyter_mntrain.plan.prediction.spans import predicted_spans
 from jupyter_mntrain.plan.prediction.step import predict_step
-from jupyter_mntrain.recipe.devices.seats import seats_of
-from jupyter_mntrain.recipe.devices.settled import settled
+from jupyter_mntrain.recipe.devices import seats_of
 from jupyter_mntrain.recipe.layout import Grid, make_grid
-from jupyter_mntrain.recipe.rank_memory import Config, model_config, refuse_model_here
+from jupyter_mntrain.recipe.memory import Config, model_config, refuse_model_here
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import recipe_of
+from jupyter_mntrain.recipe.stored import recipe_of, settled
 
 
 class JobPlan(NamedTuple):

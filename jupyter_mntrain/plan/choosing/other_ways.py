@@ -29,12 +29,16 @@ from jupyter_mntrain.plan.choosing.update import (
 )
 from jupyter_mntrain.plan.prediction.costs import stage_cost
 from jupyter_mntrain.plan.prediction.simulated import StageTimes
-from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate, shown_bytes
 from jupyter_mntrain.recipe.families import parameters, shape_of
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
-from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
-from jupyter_mntrain.recipe.rank_memory import CUDA_BYTES, forecast, trained_parameters
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.memory import (
+    CUDA_BYTES,
+    WIDTHS,
+    MemoryEstimate,
+    forecast,
+    shown_bytes,
+    trained_parameters,
+)
+from jupyter_mntrain.recipe.sections import DataParallelSection, Recipe
 
 SUMS_PER_LAYER = 4
 """All-reduces of a layer's activations by tensor parallelism (arXiv 1909.08053, section 3)."""

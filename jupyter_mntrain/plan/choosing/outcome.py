@@ -19,8 +19,8 @@ from jupyter_mntrain.plan.choosing.priced import Choice, Priced, Task
 from jupyter_mntrain.plan.choosing.setups import Setup, replaced
 from jupyter_mntrain.plan.choosing.update import Rings, crossings
 from jupyter_mntrain.plan.prediction.step import name_bottleneck
-from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
 from jupyter_mntrain.recipe.layout import lay_out
+from jupyter_mntrain.recipe.memory import shown_bytes
 
 MOST_GUESSES = 6
 

@@ -15,8 +15,8 @@ from jupyter_mntrain.plan.choosing.room import Room, Shortfall
 from jupyter_mntrain.plan.choosing.setups import Setup, replaced
 from jupyter_mntrain.plan.choosing.update import End, agreement_seconds, end_seconds
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.orders.counts import Counts
-from jupyter_mntrain.recipe.rank_memory import Config
+from jupyter_mntrain.recipe.memory import Config
+from jupyter_mntrain.recipe.orders import Counts
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.recipe.sections import Checkpointing, Recipe
 

@@ -22,11 +22,15 @@ from jupyter_mntrain.plan.prediction.simulated import (
 )
 from jupyter_mntrain.plan.prediction.simulator import simulate
 from jupyter_mntrain.plan.prediction.split import RankCost, best_split
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
-from jupyter_mntrain.recipe.orders.actions import Actions, Stages
-from jupyter_mntrain.recipe.orders.counts import Counts, choose_counts
-from jupyter_mntrain.recipe.orders.make import make_order, stages_of
-from jupyter_mntrain.recipe.rank_memory import Config
+from jupyter_mntrain.recipe.memory import WIDTHS, Config
+from jupyter_mntrain.recipe.orders import (
+    Actions,
+    Counts,
+    Stages,
+    choose_counts,
+    make_order,
+    stages_of,
+)
 from jupyter_mntrain.recipe.schedules import KINDS
 
 IDLE_INTERFACE: Final = 0.5

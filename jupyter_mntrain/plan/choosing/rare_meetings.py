@@ -19,11 +19,10 @@ from jupyter_mntrain.plan.choosing.devices import Chain, make_chain
 from jupyter_mntrain.plan.choosing.priced import Choice, Priced, Task
 from jupyter_mntrain.plan.choosing.search import search
 from jupyter_mntrain.plan.choosing.setups import replaced
-from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
-from jupyter_mntrain.recipe.devices.settled import PLANNED
-from jupyter_mntrain.recipe.parts.data_parallel import OF_MEETINGS, DataParallelSection
+from jupyter_mntrain.recipe.memory import shown_bytes
 from jupyter_mntrain.recipe.schedules import ScheduleName
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import OF_MEETINGS, DataParallelSection, Recipe
+from jupyter_mntrain.recipe.stored import PLANNED
 
 RARELY: Final = 50
 """Steps between two meetings of replicas, where the recipe has none."""

@@ -16,7 +16,7 @@ from jupyter_mntrain.plan.choosing.rare_meetings import with_shards
 from jupyter_mntrain.plan.choosing.room import Shortfall
 from jupyter_mntrain.plan.choosing.search import fits
 from jupyter_mntrain.recipe.combinations import check_memory
-from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
+from jupyter_mntrain.recipe.memory import shown_bytes
 from jupyter_mntrain.recipe.sections import OptimizerKind, Recipe
 
 MOST_ADDED: Final = 4

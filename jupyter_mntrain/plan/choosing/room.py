@@ -9,8 +9,8 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.plan.choosing.devices import Chain
 from jupyter_mntrain.plan.choosing.setups import Setup, replaced
 from jupyter_mntrain.recipe.layout import Layout, lay_out
-from jupyter_mntrain.recipe.orders.counts import Counts
-from jupyter_mntrain.recipe.rank_memory import Config, gpu_overhead, place_forecast
+from jupyter_mntrain.recipe.memory import Config, gpu_overhead, place_forecast
+from jupyter_mntrain.recipe.orders import Counts
 from jupyter_mntrain.recipe.sections import Recipe
 
 

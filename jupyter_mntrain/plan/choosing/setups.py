@@ -10,10 +10,10 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.combinations import check_memory
-from jupyter_mntrain.recipe.devices.settled import PLANNED, is_open
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Checkpointing, Recipe
+from jupyter_mntrain.recipe.stored import PLANNED, is_open
 
 _SIMPLEST_FIRST: Final[tuple[ScheduleName, ...]] = (
     "eager-1f1b",

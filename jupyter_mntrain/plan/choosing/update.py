@@ -24,12 +24,13 @@ from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween, sl
 from jupyter_mntrain.plan.prediction.traffic import Passed, passed_in_step
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Layout
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import (
+from jupyter_mntrain.recipe.memory import (
     WIDTHS,
+    Config,
     gradient_width,
     optimizer_bytes,
+    trained_parameters,
 )
-from jupyter_mntrain.recipe.rank_memory import Config, trained_parameters
 from jupyter_mntrain.recipe.sections import Recipe
 
 WITHIN_A_NODE: Final = LinkSpeed(

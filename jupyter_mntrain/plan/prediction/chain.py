@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from jupyter_mntrain.plan.prediction.simulated import LinkTimes, StageTimes
-from jupyter_mntrain.recipe.orders.counts import Counts
-from jupyter_mntrain.recipe.orders.zero_bubble import zero_bubble_slots
+from jupyter_mntrain.recipe.orders import Counts, zero_bubble_slots
 
 LATER = sys.maxsize
 """Turn that is not known yet."""
@@ -76,7 +75,7 @@ class _Chain:
     """Walks every stage as far as its neighbors allow.
 
     The order in which ranks begin to receive is that of
-    :func:`~jupyter_mntrain.recipe.orders.actions.with_messages`, which takes one slot of each rank
+    :func:`~jupyter_mntrain.recipe.orders.with_messages`, which takes one slot of each rank
     in turn: ``turns`` counts them. Gradients of weights take none, and go after all messages:
     theirs is the turn of the slot that follows, once that is known.
     """

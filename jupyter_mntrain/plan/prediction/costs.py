@@ -11,8 +11,13 @@ from jupyter_mntrain.model.records.plan import DeviceSpeed
 from jupyter_mntrain.plan.prediction.simulated import StageTimes
 from jupyter_mntrain.recipe.families import parameters, shape_of
 from jupyter_mntrain.recipe.layout import Layout
-from jupyter_mntrain.recipe.memory import StageShape, saved_bytes
-from jupyter_mntrain.recipe.rank_memory import Config, adapter_values, trains_head
+from jupyter_mntrain.recipe.memory import (
+    Config,
+    StageShape,
+    adapter_values,
+    saved_bytes,
+    trains_head,
+)
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import (

@@ -10,8 +10,13 @@ import msgspec
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, DeviceSpeed, MeasuredLayer
 from jupyter_mntrain.recipe.memory import StageShape, saved_bytes
-from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.recipe.sections import ModelSection, PipelineSection, Recipe, TrainSection
+from jupyter_mntrain.recipe.sections import (
+    DataSection,
+    ModelSection,
+    PipelineSection,
+    Recipe,
+    TrainSection,
+)
 from jupyter_mntrain.telemetry.formulas import (
     FORWARD_AND_BACKWARD,
     ModelShape,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable
 
-from jupyter_mntrain.recipe.orders.actions import StageAction
+from jupyter_mntrain.recipe.orders import StageAction
 
 Pair = tuple[int, int]
 """Sender's and receiver's rank."""

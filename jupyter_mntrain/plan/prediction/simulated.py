@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from jupyter_mntrain.recipe.orders.actions import StageAction
+from jupyter_mntrain.recipe.orders import StageAction
 
 Pair = tuple[int, int]
 """Sender's and receiver's rank."""

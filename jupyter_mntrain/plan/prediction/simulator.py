@@ -21,7 +21,7 @@ from jupyter_mntrain.plan.prediction.simulated import (
     StageTimes,
 )
 from jupyter_mntrain.plan.prediction.wires import Wires
-from jupyter_mntrain.recipe.orders.actions import Actions, StageAction, Stages
+from jupyter_mntrain.recipe.orders import Actions, StageAction, Stages
 
 
 class DeadlockError(Exception):
@@ -53,7 +53,7 @@ def simulate(
     """Walk a step.
 
     Args:
-        orders: of each rank; from :func:`~jupyter_mntrain.recipe.orders.make.make_order`.
+        orders: of each rank; from :func:`~jupyter_mntrain.recipe.orders.make_order`.
         times: of each stage.
         link: from rank to rank.
         is_batched: whether messages that a rank starts one right after another are one operation of

@@ -18,11 +18,8 @@ from jupyter_mntrain.plan.prediction.simulated import (
 from jupyter_mntrain.plan.prediction.simulator import simulate
 from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import Layout, lay_out
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
-from jupyter_mntrain.recipe.orders.actions import Stages
-from jupyter_mntrain.recipe.orders.counts import Counts, choose_counts
-from jupyter_mntrain.recipe.orders.make import make_order, stages_of
-from jupyter_mntrain.recipe.rank_memory import Config
+from jupyter_mntrain.recipe.memory import WIDTHS, Config
+from jupyter_mntrain.recipe.orders import Counts, Stages, choose_counts, make_order, stages_of
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
-from jupyter_mntrain.recipe.rank_memory import Config
+from jupyter_mntrain.recipe.memory import Config
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import FILLED, stage_flops_per_token
 

@@ -8,10 +8,14 @@ from typing import NamedTuple
 
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Layout
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS, gradient_width
-from jupyter_mntrain.recipe.optimizer.sharded_memory import end_values
-from jupyter_mntrain.recipe.orders.actions import rank_of_stage
-from jupyter_mntrain.recipe.rank_memory import Config, trained_parameters
+from jupyter_mntrain.recipe.memory import (
+    WIDTHS,
+    Config,
+    end_values,
+    gradient_width,
+    trained_parameters,
+)
+from jupyter_mntrain.recipe.orders import rank_of_stage
 from jupyter_mntrain.recipe.sections import Recipe
 
 Shapes = Sequence[tuple[int, ...]]

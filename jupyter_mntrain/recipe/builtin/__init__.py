@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.recipe.devices.memory_estimate import MemoryEstimate
 from jupyter_mntrain.recipe.families.presets import PRESETS
+from jupyter_mntrain.recipe.memory import Config, MemoryEstimate, forecast
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import Config, forecast
 from jupyter_mntrain.recipe.sections import Recipe
 
 _NAME = re.compile(r"(?P<size>\w+)-(?P<gpus>\d+)gpu(-.+)?")

@@ -13,8 +13,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields
-from jupyter_mntrain.recipe.optimizer.duration import as_written
-from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
+from jupyter_mntrain.recipe.learning_rate import as_written, ratio_at
 from jupyter_mntrain.recipe.sections import MOST_WARMUP_STEPS, Recipe
 
 Effect = Literal["refused", "checked", "other", "rounding", "none"]

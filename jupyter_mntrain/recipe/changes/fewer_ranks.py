@@ -6,8 +6,7 @@ from msgspec.structs import replace
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parse import check
-from jupyter_mntrain.recipe.parts.data_parallel import OF_MEETINGS, DataParallelSection
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import OF_MEETINGS, DataParallelSection, Recipe
 
 
 def on_fewer_ranks(recipe: Recipe, ranks: int, whole: int) -> Recipe:

@@ -19,10 +19,9 @@ from jupyter_mntrain.model.records.origin import ChangedValue
 from jupyter_mntrain.recipe.changes.exactness import changed_settings, effect_of
 from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields, setting_of
 from jupyter_mntrain.recipe.combinations import check_duration
-from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
+from jupyter_mntrain.recipe.learning_rate import ratio_at
 from jupyter_mntrain.recipe.parse import recipe_from
-from jupyter_mntrain.recipe.parts.changeable import CHANGEABLE, why_fixed
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import CHANGEABLE, Recipe, why_fixed
 from jupyter_mntrain.recipe.stored import recipe_of
 
 _INTERVAL = "evaluation.interval_steps"

@@ -12,14 +12,11 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, SetIn
 from jupyter_mntrain.model.text.secrets import shown_words
-from jupyter_mntrain.recipe.devices.settled import settled
 from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET
-from jupyter_mntrain.recipe.memory import fitting_loss
+from jupyter_mntrain.recipe.memory import fitting_loss, model_config
 from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config
-from jupyter_mntrain.recipe.parts.results import REPORT_PROJECT
-from jupyter_mntrain.recipe.rank_memory import model_config
-from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
+from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of, settled
 
 Origin = Literal["default", "recipe", "panel", "--set", "option", "auto"]
 """Where a setting came from: ``auto`` = nobody set it, and mntrain chooses; ``option`` = an option

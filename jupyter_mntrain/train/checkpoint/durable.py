@@ -19,8 +19,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.recipe.parts.results import CheckpointSection
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import CheckpointSection, Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.train.checkpoint.export import DESCRIPTION
 from jupyter_mntrain.train.checkpoint.neighbors import PIECE_BYTES, refuse_to_fill, sync

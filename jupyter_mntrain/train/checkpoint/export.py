@@ -35,9 +35,8 @@ from jupyter_mntrain.recipe.families.directories import (
     listed_ends,
     read_generation,
 )
-from jupyter_mntrain.recipe.optimizer.duration import as_written
-from jupyter_mntrain.recipe.parts.adapters import LinearShape
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.learning_rate import as_written
+from jupyter_mntrain.recipe.sections import LinearShape, Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.neighbors import refuse_to_fill, send_file, sync, take_file
 from jupyter_mntrain.train.checkpoint.places import directory_of, unwritable

@@ -19,7 +19,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.families import embedding_weights
-from jupyter_mntrain.recipe.parts.adapters import AdaptersSection
+from jupyter_mntrain.recipe.sections import AdaptersSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.checksums import Checksums
 from jupyter_mntrain.train.model.decoder import HEAD

@@ -27,8 +27,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.system_errors import told_of
 from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures
 from jupyter_mntrain.recipe.layout import Grid
-from jupyter_mntrain.recipe.parts.results import CheckpointSection
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import CheckpointSection, Recipe
 from jupyter_mntrain.telemetry.controls import ControlReader
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.checksums import Checksums, checksum

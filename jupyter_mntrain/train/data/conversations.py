@@ -8,7 +8,7 @@ from itertools import takewhile
 from types import MappingProxyType
 from typing import Any
 
-from jupyter_mntrain.recipe.parts.data import ANSWERS, Role
+from jupyter_mntrain.recipe.sections import ANSWERS, Role
 from jupyter_mntrain.train.data.records import RowError
 
 # Conversations: found in rows of every common shape, and spelled as chat templates take them.

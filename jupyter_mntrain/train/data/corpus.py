@@ -15,7 +15,7 @@ from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.brief import some_of
-from jupyter_mntrain.recipe.parts.data import (
+from jupyter_mntrain.recipe.sections import (
     DATA_FILES,
     PYTHON_LIBRARY,
     TEXT_FILES,

@@ -21,7 +21,7 @@ from tokenizers import Encoding, Tokenizer
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.foreign import is_unicode
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat
 from jupyter_mntrain.train.data.conversations import split_turns

@@ -16,7 +16,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.model.text.foreign import is_unicode
-from jupyter_mntrain.recipe.parts.data import COMPRESSIONS, TEXT_FILES, DataSection, data_suffix
+from jupyter_mntrain.recipe.sections import COMPRESSIONS, TEXT_FILES, DataSection, data_suffix
 
 # Opening: text files, compressed or not, read piece by piece.
 

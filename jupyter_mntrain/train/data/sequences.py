@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
+from jupyter_mntrain.recipe.sections import DataSection, TooLong
 from jupyter_mntrain.train.data.tokens import Tokens
 
 # Packing: fills sequences with documents. Pure.

@@ -9,8 +9,7 @@ import numpy as np
 
 from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.model.text.foreign import shown
-from jupyter_mntrain.recipe.parts.data import DataSection, TooLong
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import DataSection, Recipe, TooLong
 from jupyter_mntrain.train.data.chat import DAY, TODAY
 from jupyter_mntrain.train.data.encoding import ReadCounts
 from jupyter_mntrain.train.data.sequences import Rows

@@ -36,7 +36,7 @@ from jupyter_mntrain.recipe.families.directories import (
     tokenizer_files,
     unreadable,
 )
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import (
     DAY,

@@ -16,16 +16,16 @@ import torch
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.families import Family, family_of
-from jupyter_mntrain.recipe.parts.adapters import (
+from jupyter_mntrain.recipe.sections import (
     NF4_BLOCK,
     AdaptersSection,
     End,
     LinearShape,
+    Recipe,
     adapted,
     check_base,
     nf4_scale_block,
 )
-from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import ADAPTER, HEAD, StageModule
 from jupyter_mntrain.train.model.weights import PART_BYTES, generator_of
 

@@ -9,8 +9,7 @@ import psutil
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import Layout
-from jupyter_mntrain.recipe.memory import StageShape, memory_estimate
-from jupyter_mntrain.recipe.rank_memory import gpu_overhead
+from jupyter_mntrain.recipe.memory import StageShape, gpu_overhead, memory_estimate
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import model_shape
 from jupyter_mntrain.train.world import World, agree, gathered

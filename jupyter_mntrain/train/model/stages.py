@@ -12,7 +12,7 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.devices.choices import attention_for
+from jupyter_mntrain.recipe.devices import attention_for
 from jupyter_mntrain.recipe.families import Family, normal
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.schedules import KINDS

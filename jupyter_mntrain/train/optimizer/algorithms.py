@@ -12,8 +12,7 @@ from torch import nn
 from torch.linalg import vector_norm
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import quantized_block
-from jupyter_mntrain.recipe.optimizer.sharded_memory import shard_shape
+from jupyter_mntrain.recipe.memory import quantized_block, shard_shape
 from jupyter_mntrain.recipe.sections import OptimizerKind, OptimizerSection
 
 # Split parameters: each of the ranks that share them has some of their rows, and its state.

@@ -16,9 +16,8 @@ from torch import nn
 from torch.nn import functional
 
 from jupyter_mntrain.model.quantities import by_size
-from jupyter_mntrain.recipe.devices.memory_estimate import shown_bytes
-from jupyter_mntrain.recipe.parts.data_parallel import BLOCK, SCALE_BYTES, DataParallelSection
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.memory import shown_bytes
+from jupyter_mntrain.recipe.sections import BLOCK, SCALE_BYTES, DataParallelSection, Recipe
 from jupyter_mntrain.telemetry.progress import EVERY_S, ProgressWriter, Tally
 from jupyter_mntrain.train.model.decoder import HEAD
 from jupyter_mntrain.train.model.stages import DTYPES

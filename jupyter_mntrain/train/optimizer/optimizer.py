@@ -15,8 +15,8 @@ from torch.nn.utils import clip_grads_with_norm_
 
 from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.families import embedding_weights
-from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import FLOAT32, UPDATED_AT_ONCE_BYTES
+from jupyter_mntrain.recipe.learning_rate import ratio_at
+from jupyter_mntrain.recipe.memory import FLOAT32, UPDATED_AT_ONCE_BYTES
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD
 from jupyter_mntrain.train.optimizer.algorithms import Split

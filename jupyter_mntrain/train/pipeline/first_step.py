@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE
 from jupyter_mntrain.model.records.doctor.trial import TriedRank, written_line
-from jupyter_mntrain.recipe.parts.results import (
+from jupyter_mntrain.recipe.sections import (
     CheckpointSection,
     EvaluationSection,
     OutputSection,
+    Recipe,
     ReportSection,
 )
-from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train.checkpoint.result import TrainResult
 from jupyter_mntrain.train.loop import Trainer, train

@@ -15,7 +15,7 @@ from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.plan.prediction.traffic import shard_bytes
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.memory import StageShape
-from jupyter_mntrain.recipe.orders.counts import choose_counts, counts_without_links
+from jupyter_mntrain.recipe.orders import choose_counts, counts_without_links
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batch

@@ -16,9 +16,7 @@ from torch.distributed.pipelining import (
     schedules,
 )
 
-from jupyter_mntrain.recipe.orders.actions import Slot, StageAction
-from jupyter_mntrain.recipe.orders.counts import Counts
-from jupyter_mntrain.recipe.orders.zero_bubble import with_weights, zero_bubble_slots
+from jupyter_mntrain.recipe.orders import Counts, Slot, StageAction, with_weights, zero_bubble_slots
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from jupyter_mntrain.train.model.stages import Stage
 from jupyter_mntrain.train.pipeline.directions import ReceiveStream, post

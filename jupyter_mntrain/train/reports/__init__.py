@@ -16,8 +16,7 @@ from typing import Any, Self
 
 from jupyter_mntrain.model.environment import RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.results import ReportKind
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import Recipe, ReportKind
 from jupyter_mntrain.train.reports.background import (
     BEGIN_S,
     CLOSE_S,

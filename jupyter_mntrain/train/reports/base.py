@@ -11,8 +11,7 @@ import msgspec
 import tomli_w
 
 from jupyter_mntrain.metrics.definitions import meaning_of
-from jupyter_mntrain.recipe.parts.results import REPORT_PROJECT
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe
 
 NUMBERS = {
     "train/loss": "Mean cross-entropy per token in nats, before the step's update",

@@ -11,7 +11,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
-from jupyter_mntrain.recipe.parts.changeable import CHANGEABLE
+from jupyter_mntrain.recipe.sections import CHANGEABLE
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.controlling.ending import SAVED_WITHIN_S, running_job

@@ -14,7 +14,7 @@ from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.builtin import BUILT_IN, built_in
 from jupyter_mntrain.recipe.changes.settings import Setting
-from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
+from jupyter_mntrain.recipe.parse import refuse_both_durations
 from jupyter_mntrain.show.tables.data import data_text
 from jupyter_mntrain.show.tables.settings import settings_table
 from jupyter_mntrain.verbs.context import Context

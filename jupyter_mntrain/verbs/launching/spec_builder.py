@@ -22,7 +22,7 @@ from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
 from jupyter_mntrain.recipe.changes.settings import OPTIONS
-from jupyter_mntrain.recipe.parts.overrides import refuse_both_durations
+from jupyter_mntrain.recipe.parse import refuse_both_durations
 from jupyter_mntrain.recipe.stored import written_recipe
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster

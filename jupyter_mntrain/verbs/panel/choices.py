@@ -17,7 +17,7 @@ from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.secrets import is_secret
-from jupyter_mntrain.recipe.parts.overrides import is_duration
+from jupyter_mntrain.recipe.parse import is_duration
 
 _IDS = re.compile(r"(?:gpus?)?\s*(\d{1,3}(?:\s*,\s*\d{1,3})*)", re.IGNORECASE)
 

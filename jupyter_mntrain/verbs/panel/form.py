@@ -18,9 +18,8 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.plan.lookup import reference
-from jupyter_mntrain.recipe.devices.fitting import Fit, fit
-from jupyter_mntrain.recipe.devices.limits import refuse_unable
-from jupyter_mntrain.recipe.devices.seats import seats_of
+from jupyter_mntrain.recipe.devices import refuse_unable, seats_of
+from jupyter_mntrain.recipe.fitting import Fit, fit
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.checks.doctor_check import check_doctor

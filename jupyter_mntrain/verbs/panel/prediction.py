@@ -18,8 +18,7 @@ from jupyter_mntrain.plan.prediction.step_time import LeastStep, least_step
 from jupyter_mntrain.plan.prediction.traffic import passed_by, ring_traffic, step_traffic
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import make_grid
-from jupyter_mntrain.recipe.optimizer.optimizer_memory import WIDTHS
-from jupyter_mntrain.recipe.rank_memory import Config, model_config, trained_parameters
+from jupyter_mntrain.recipe.memory import WIDTHS, Config, model_config, trained_parameters
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.device.peaks import known_peak

@@ -23,8 +23,7 @@ from jupyter_mntrain.cluster.examination.acceptance.timed_jobs import (
 from jupyter_mntrain.metrics.acceptance.acceptance_report import ResumedRun, ScalingPoint
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
-from jupyter_mntrain.recipe.devices.settled import values_of
-from jupyter_mntrain.recipe.stored import recipe_of
+from jupyter_mntrain.recipe.stored import recipe_of, values_of
 from tests.standin.training import sample_job
 from tests.test_house import ROOT
 

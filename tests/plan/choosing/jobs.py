@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, Plan
 from jupyter_mntrain.plan.choosing.choose import make_plan
 from jupyter_mntrain.plan.choosing.devices import Device, LinkBetween
-from jupyter_mntrain.recipe.devices.settled import settled
+from jupyter_mntrain.recipe.memory import Config, model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import Config, model_config
 from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.stored import settled
 
 FAST = LinkSpeed(1e12, 0.0, is_measured=True)
 ETHERNET = LinkSpeed(200e6 / 8, 1e-4, is_measured=True)

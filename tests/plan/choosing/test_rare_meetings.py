@@ -11,8 +11,8 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import LinkSpeed, OtherPlan, Plan
 from jupyter_mntrain.plan.choosing.devices import make_chain
 from jupyter_mntrain.plan.choosing.update import agreement_seconds
+from jupyter_mntrain.recipe.memory import forecast
 from jupyter_mntrain.recipe.parse import check
-from jupyter_mntrain.recipe.rank_memory import forecast
 from tests.plan.choosing.jobs import ETHERNET, FAST, devices, job, planned
 from tests.wording import says, wording
 

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from jupyter_mntrain.plan.prediction.chain import chain_seconds, steady_seconds
 from jupyter_mntrain.plan.prediction.simulated import LinkTimes, StageTimes
 from jupyter_mntrain.plan.prediction.simulator import simulate
-from jupyter_mntrain.recipe.orders.actions import Stages
-from jupyter_mntrain.recipe.orders.counts import Counts
-from jupyter_mntrain.recipe.orders.zero_bubble import eager_zero_bubble
+from jupyter_mntrain.recipe.orders import Counts, Stages, eager_zero_bubble
 
 SECONDS = st.floats(0.1, 3.0)
 LINK = st.builds(LinkTimes, st.sampled_from([0.0, 0.3, 2.0]), st.floats(0.0, 2.0))

@@ -8,8 +8,8 @@ from jupyter_mntrain.model.records.plan import DeviceSpeed
 from jupyter_mntrain.plan.prediction.costs import stage_costs
 from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out
+from jupyter_mntrain.recipe.memory import Config, model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import Config, model_config
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 

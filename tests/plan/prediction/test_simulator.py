@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from jupyter_mntrain.plan.prediction.simulated import LinkTimes, Pair, Simulated, StageTimes
 from jupyter_mntrain.plan.prediction.simulator import DeadlockError, QueueOf, simulate, unordered
-from jupyter_mntrain.recipe.orders.actions import StageAction, Stages
-from jupyter_mntrain.recipe.orders.counts import choose_counts
-from jupyter_mntrain.recipe.orders.make import make_order, stages_of
-from jupyter_mntrain.recipe.orders.zero_bubble import eager_zero_bubble
+from jupyter_mntrain.recipe.orders import (
+    StageAction,
+    Stages,
+    choose_counts,
+    eager_zero_bubble,
+    make_order,
+    stages_of,
+)
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName, in_flight
 from jupyter_mntrain.recipe.sections import PipelineSection, Recipe
 

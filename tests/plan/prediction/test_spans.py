@@ -8,7 +8,7 @@ from jupyter_mntrain.model.records.plan import LinkSpeed, StepSpan
 from jupyter_mntrain.plan.prediction.simulated import LinkTimes, Simulated, StageTimes
 from jupyter_mntrain.plan.prediction.simulator import simulate
 from jupyter_mntrain.plan.prediction.spans import predicted_spans
-from jupyter_mntrain.recipe.orders.make import make_order, stages_of
+from jupyter_mntrain.recipe.orders import make_order, stages_of
 from jupyter_mntrain.recipe.schedules import ScheduleName
 
 LATENCY_S = 0.25

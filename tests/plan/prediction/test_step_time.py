@@ -6,8 +6,8 @@ import pytest
 
 from jupyter_mntrain.plan.prediction.step_time import compute_s, least_step
 from jupyter_mntrain.recipe.families import shape_of
+from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import model_config
 from jupyter_mntrain.telemetry.formulas import (
     head_flops_per_token,
     ideal_bubble,

@@ -12,8 +12,8 @@ from jupyter_mntrain.plan.prediction.costs import stage_costs
 from jupyter_mntrain.plan.prediction.step import predict_step
 from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out
+from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import model_config
 from jupyter_mntrain.telemetry.formulas import (
     FORWARD_AND_BACKWARD,
     head_flops_per_token,

@@ -6,8 +6,7 @@ import pytest
 
 from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
 from jupyter_mntrain.recipe.parse import check, parse_recipe
-from jupyter_mntrain.recipe.parts.data_parallel import DataParallelSection
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import DataParallelSection, Recipe
 
 
 def recipe_of(*settings: str) -> Recipe:

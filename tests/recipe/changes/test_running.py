@@ -17,8 +17,7 @@ from jupyter_mntrain.recipe.changes.running import (
     running_recipe,
 )
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.parts.changeable import CHANGEABLE, FIXED, why_fixed
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.recipe.sections import CHANGEABLE, FIXED, Recipe, why_fixed
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, recipe_of
 from tests.recipe.changes.test_exactness import names
 from tests.wording import says

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.model.records.node import Tools
-from jupyter_mntrain.recipe.devices.fitting import fit
-from jupyter_mntrain.recipe.devices.seats import Seat
-from jupyter_mntrain.recipe.devices.settled import values_of, without_plan
+from jupyter_mntrain.recipe.devices import Seat
+from jupyter_mntrain.recipe.fitting import fit
 from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.stored import values_of, without_plan
 from tests.wording import says
 
 TOOLS = Tools(packages={"triton": "3.5"}, c_compiler="/gcc", cxx_compiler="/g++", has_headers=True)

@@ -10,9 +10,8 @@ import pytest
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import Tools
-from jupyter_mntrain.recipe.devices.fitting import fit
-from jupyter_mntrain.recipe.devices.limits import refuse_unable
-from jupyter_mntrain.recipe.devices.seats import Seat
+from jupyter_mntrain.recipe.devices import Seat, refuse_unable
+from jupyter_mntrain.recipe.fitting import fit
 from jupyter_mntrain.recipe.parse import parse_recipe
 from tests.wording import says
 

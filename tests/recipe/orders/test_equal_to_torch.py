@@ -10,9 +10,14 @@ import pytest
 import torch
 from torch.distributed.pipelining import schedules
 
-from jupyter_mntrain.recipe.orders.actions import Actions, Messaging, StageAction
-from jupyter_mntrain.recipe.orders.counts import Counts
-from jupyter_mntrain.recipe.orders.make import make_order, stages_of
+from jupyter_mntrain.recipe.orders import (
+    Actions,
+    Counts,
+    Messaging,
+    StageAction,
+    make_order,
+    stages_of,
+)
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName, fewest_microbatches
 from jupyter_mntrain.train.pipeline.runtime import make_eager
 

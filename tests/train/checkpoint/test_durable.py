@@ -14,7 +14,7 @@ import pytest
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
-from jupyter_mntrain.recipe.parts.results import CheckpointSection
+from jupyter_mntrain.recipe.sections import CheckpointSection
 from jupyter_mntrain.telemetry.progress import unwatched
 from jupyter_mntrain.train.checkpoint import durable
 from jupyter_mntrain.train.checkpoint.durable import DurableCopies, copy_proved

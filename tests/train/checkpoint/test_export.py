@@ -24,8 +24,7 @@ from transformers import (
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.recipe.parse import preset_config
-from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.recipe.sections import ModelSection
+from jupyter_mntrain.recipe.sections import DataSection, ModelSection
 from jupyter_mntrain.train import TrainResult, parse_recipe, train
 from jupyter_mntrain.train.checkpoint.export import CONTENTS, ModelContents
 from jupyter_mntrain.train.data.batches import Batch, sample_of

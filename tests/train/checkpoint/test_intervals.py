@@ -7,7 +7,7 @@ from math import sqrt
 
 import pytest
 
-from jupyter_mntrain.recipe.parts.results import CheckpointSection
+from jupyter_mntrain.recipe.sections import CheckpointSection
 from jupyter_mntrain.train.checkpoint import saving
 from jupyter_mntrain.train.checkpoint.saving import (
     GUESSED_SAVE_S,

@@ -6,7 +6,7 @@ import msgspec
 from huggingface_hub import ModelCard
 
 from jupyter_mntrain.model.records.checkpoint import RunFigures
-from jupyter_mntrain.recipe.optimizer.duration import with_steps
+from jupyter_mntrain.recipe.learning_rate import with_steps
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.checkpoint.export import model_card
 from jupyter_mntrain.train.checkpoint.result import TrainResult

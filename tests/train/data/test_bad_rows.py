@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.records import BadRows, RowError
 from jupyter_mntrain.train.data.tokens import Tokens, trained_tokens

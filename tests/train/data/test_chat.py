@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data.batches import sample_of
 from jupyter_mntrain.train.data.chat import CHATML, DAY, ChatWriter
 from jupyter_mntrain.train.data.conversations import messages_of, tools_of

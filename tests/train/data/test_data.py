@@ -14,7 +14,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data.batches import Batches
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
 from jupyter_mntrain.train.data.sequences import rows_of

@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data.chat import ChatWriter
 from jupyter_mntrain.train.data.conversations import messages_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus

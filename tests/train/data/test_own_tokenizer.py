@@ -10,7 +10,7 @@ import sentencepiece
 from transformers import AutoTokenizer
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train import parse_recipe, train
 from jupyter_mntrain.train.data import tokens
 from jupyter_mntrain.train.data.corpus import read_corpus

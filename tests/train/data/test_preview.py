@@ -17,7 +17,7 @@ from tokenizers import decoders
 from transformers import LlamaConfig, PreTrainedTokenizerBase
 
 from jupyter_mntrain.model.records.sequences import MOST_LINES, DataPreview, ShownSequence
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS
 from jupyter_mntrain.train.data.corpus import read_corpus

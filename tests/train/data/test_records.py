@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data.corpus import read_corpus
 from tests.wording import says, wording
 

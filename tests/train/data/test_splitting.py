@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.optimizer.duration import with_steps
+from jupyter_mntrain.recipe.learning_rate import with_steps
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.recipe.sections import Recipe, TrainSection
+from jupyter_mntrain.recipe.sections import DataSection, Recipe, TrainSection
 from jupyter_mntrain.train.data.conversations import split_turns
 from jupyter_mntrain.train.data.corpus import read_corpus
 from jupyter_mntrain.train.data.sequences import rows_of

@@ -18,8 +18,8 @@ from transformers import (
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.layout import lay_out
+from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import model_config
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.checkpoint.export import describe
 from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS, ChatWriter

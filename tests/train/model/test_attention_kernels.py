@@ -14,7 +14,7 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from jupyter_mntrain.recipe.devices.seats import Seat
+from jupyter_mntrain.recipe.devices import Seat
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.train import own_tools as own_tools_module
 from jupyter_mntrain.train.model import attention as module_under_test

@@ -14,7 +14,7 @@ from transformers import GPT2Config
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families.directories import refuse_directory
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.rank_memory import model_config, place_forecast
+from jupyter_mntrain.recipe.memory import model_config, place_forecast
 from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.model.decoder import config_in, read_config
 from tests.train.damaged import VALUES

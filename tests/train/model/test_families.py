@@ -19,9 +19,8 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families import families, parameters
 from jupyter_mntrain.recipe.families.presets import FAMILIES
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.memory import StageShape, saved_bytes
+from jupyter_mntrain.recipe.memory import StageShape, model_config, saved_bytes
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import model_config
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.train.model.decoder import (
     HEAD,

@@ -17,7 +17,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from jupyter_mntrain.model.records.node import Tools
-from jupyter_mntrain.recipe.devices.seats import Seat
+from jupyter_mntrain.recipe.devices import Seat
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.model import losses

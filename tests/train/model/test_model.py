@@ -17,8 +17,7 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.families import families
 from jupyter_mntrain.recipe.families.presets import FAMILIES, PRESETS
 from jupyter_mntrain.recipe.layout import lay_out
-from jupyter_mntrain.recipe.parts.data import DataSection
-from jupyter_mntrain.recipe.sections import ModelSection, PipelineSection, Recipe
+from jupyter_mntrain.recipe.sections import DataSection, ModelSection, PipelineSection, Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
 from jupyter_mntrain.train.model import weights
 from jupyter_mntrain.train.model.decoder import (

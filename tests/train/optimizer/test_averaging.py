@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from jupyter_mntrain.recipe.parts.data_parallel import BLOCK, SENT_BYTES
+from jupyter_mntrain.recipe.sections import BLOCK, SENT_BYTES
 from jupyter_mntrain.train.optimizer.diloco import quantized, restored
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import get_scheduler
 
-from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
+from jupyter_mntrain.recipe.learning_rate import ratio_at
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.optimizer.optimizer import Optimizer
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from jupyter_mntrain.recipe.optimizer.learning_rate import learning_rate_ratio
+from jupyter_mntrain.recipe.learning_rate import learning_rate_ratio
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import OptimizerSection, Recipe, TrainSection
 from jupyter_mntrain.telemetry.device.gemm import device_peak, measured_gemm

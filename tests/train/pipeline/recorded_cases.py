@@ -7,9 +7,14 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.recipe.parse import check
-from jupyter_mntrain.recipe.parts.data import DataSection
 from jupyter_mntrain.recipe.schedules import KINDS, in_flight
-from jupyter_mntrain.recipe.sections import ModelSection, PipelineSection, Recipe, TrainSection
+from jupyter_mntrain.recipe.sections import (
+    DataSection,
+    ModelSection,
+    PipelineSection,
+    Recipe,
+    TrainSection,
+)
 
 RANKS = 4
 VOCABULARY = 64

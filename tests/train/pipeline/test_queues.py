@@ -14,7 +14,7 @@ import pytest
 from jupyter_mntrain.plan.prediction.simulated import LinkTimes, Pair, StageTimes
 from jupyter_mntrain.plan.prediction.simulator import DeadlockError, QueueOf, simulate
 from jupyter_mntrain.recipe.layout import Layout
-from jupyter_mntrain.recipe.orders.actions import Actions, StageAction, Stages
+from jupyter_mntrain.recipe.orders import Actions, StageAction, Stages
 from jupyter_mntrain.recipe.schedules import BATCHED, KINDS
 from tests.train.pipeline.recorded_cases import (
     CASES,

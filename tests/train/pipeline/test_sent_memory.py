@@ -10,8 +10,8 @@ from unittest.mock import patch
 import pytest
 from torch.distributed.pipelining import PipelineStage
 
+from jupyter_mntrain.recipe.memory import forecast, model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import forecast, model_config
 from tests.train import forked
 from tests.train.pipeline.test_replicas import BASE, sets
 from tests.train.ranks import run_ranks

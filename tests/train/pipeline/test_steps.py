@@ -13,7 +13,7 @@ import torch
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.errors import NotFiniteError
 from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
-from jupyter_mntrain.recipe.optimizer.learning_rate import ratio_at
+from jupyter_mntrain.recipe.learning_rate import ratio_at
 from jupyter_mntrain.telemetry.controls import Controls, write_controls
 from jupyter_mntrain.telemetry.recorder import Recorder
 from jupyter_mntrain.train import TrainResult, loop, parse_recipe

@@ -22,7 +22,7 @@ from jupyter_mntrain.plan.prediction.device_speeds import measurement_of, speed_
 from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
 from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
-from jupyter_mntrain.recipe.rank_memory import Config, model_config
+from jupyter_mntrain.recipe.memory import Config, model_config
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
 

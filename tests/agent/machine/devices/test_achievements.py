@@ -22,8 +22,8 @@ from jupyter_mntrain.plan.prediction.costs import stage_costs
 from jupyter_mntrain.plan.prediction.device_speeds import speed_of
 from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out
+from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
-from jupyter_mntrain.recipe.rank_memory import model_config
 from tests.standin.devices import CPU, device, layer
 from tests.standin.nodes import gpu, node
 

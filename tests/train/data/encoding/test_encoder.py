@@ -10,7 +10,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.parts.data import DataSection
+from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data import encoding
 from jupyter_mntrain.train.data.chat import ChatWriter, RenderedChat
 from jupyter_mntrain.train.data.corpus import read_corpus

@@ -11,19 +11,26 @@ from jupyter_mntrain.model.api import LeaseGrant
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.job import JobSpec, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.recipe.devices.choices import choice_line, choose
-from jupyter_mntrain.recipe.devices.limits import can_do, refuse_unable
-from jupyter_mntrain.recipe.devices.seats import Seat, leased_seats, seats_of
-from jupyter_mntrain.recipe.devices.settled import (
-    PLANNED,
-    as_trained,
-    is_open,
-    settled,
-    values_of,
+from jupyter_mntrain.recipe.devices import (
+    Seat,
+    can_do,
+    choice_line,
+    choose,
+    leased_seats,
+    refuse_unable,
+    seats_of,
 )
 from jupyter_mntrain.recipe.parse import check as check_ranks
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import recipe_of, written_recipe
+from jupyter_mntrain.recipe.stored import (
+    PLANNED,
+    as_trained,
+    is_open,
+    recipe_of,
+    settled,
+    values_of,
+    written_recipe,
+)
 
 _GIVEN_UP = frozenset({"model.attention", "memory.loss", "memory.compile"})
 

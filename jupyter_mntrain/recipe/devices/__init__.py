@@ -1,1 +1,0 @@
-"""Devices: what a recipe leaves to the GPUs of its job, and what these cannot do."""

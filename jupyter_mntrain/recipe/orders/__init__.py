@@ -1,1 +1,0 @@
-"""Orders: what each rank of a pipeline does in a step, for every schedule, as data. No torch."""

@@ -1,1 +1,0 @@
-"""Parts of a recipe: sections that have modules of their own."""
