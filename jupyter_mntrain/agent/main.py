@@ -39,11 +39,10 @@ from jupyter_mntrain.agent.membership import state as membership
 from jupyter_mntrain.agent.membership.announcing import announce
 from jupyter_mntrain.agent.membership.assembly import make_node
 from jupyter_mntrain.agent.membership.joining import join
+from jupyter_mntrain.agent.membership.lending import OWNER
 from jupyter_mntrain.agent.membership.listening import bind, with_port
 from jupyter_mntrain.agent.membership.node_id import LOCK_S, load_node_id, locked_state
-from jupyter_mntrain.agent.membership.owner.actions import change_lending
-from jupyter_mntrain.agent.membership.owner.keeping import Keeping
-from jupyter_mntrain.agent.membership.owner.word import OWNER
+from jupyter_mntrain.agent.membership.owner import Keeping, change_lending
 from jupyter_mntrain.agent.membership.slot_place import SlotPlace, is_back
 from jupyter_mntrain.agent.membership.speaking import read_until
 from jupyter_mntrain.agent.membership.unjoined import wait_until_joined

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from jupyter_mntrain.agent.machine.software.loaded_book import LoadedBook
+from jupyter_mntrain.agent.machine.software.loaded import LoadedBook
 from jupyter_mntrain.model.files import write_atomically
 from tests.waiting import PATIENCE_S
 

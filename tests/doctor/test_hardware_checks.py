@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.machine.facts.reading import MachineReader
+from jupyter_mntrain.agent.machine.facts import MachineReader
 from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.model.ids import JobId

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.jobs.samples.answer import SamplesAnswer
+from jupyter_mntrain.agent.jobs.samples.archive import SamplesAnswer
 from jupyter_mntrain.agent.jobs.samples.samples import Samples
 from jupyter_mntrain.metrics.history import HistoryBuilder
 from jupyter_mntrain.metrics.series import JobSeries

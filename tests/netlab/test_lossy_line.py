@@ -25,10 +25,10 @@ TRIALS = 20
 LISTEN = """
 import sys
 import msgspec
-from jupyter_mntrain.agent.machine.links import path_listener
+from jupyter_mntrain.agent.machine.links import paths
 from jupyter_mntrain.model.records.doctor.paths import PathListen
-path_listener.LIFE_S = 600.0
-listener = path_listener.PathListener(PathListen(address=sys.argv[1]), "receiver")
+paths.LIFE_S = 600.0
+listener = paths.PathListener(PathListen(address=sys.argv[1]), "receiver")
 print(msgspec.json.encode(listener.ticket).decode(), flush=True)
 sys.stdin.read()
 """
@@ -36,7 +36,7 @@ sys.stdin.read()
 TRY = """
 import sys
 import msgspec
-from jupyter_mntrain.agent.machine.links.path_trial import try_paths
+from jupyter_mntrain.agent.machine.links.paths import try_paths
 from jupyter_mntrain.model.records.doctor.paths import PathsAsked
 asked = msgspec.json.decode(sys.argv[1], type=PathsAsked)
 found = [try_paths(asked, "sender", may_load=True)[0] for _ in range(int(sys.argv[2]))]

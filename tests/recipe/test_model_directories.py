@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.facts.paths import find_path
+from jupyter_mntrain.agent.machine.facts import find_path
 from jupyter_mntrain.doctor.workload.contents import WholeModel
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.doctor.machine import AskedPath

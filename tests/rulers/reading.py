@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from rich.console import Console
 
-from jupyter_mntrain.agent.jobs.samples.answer import SamplesAnswer
+from jupyter_mntrain.agent.jobs.samples.archive import SamplesAnswer
 from jupyter_mntrain.agent.jobs.samples.samples import Samples
 from jupyter_mntrain.metrics.entry_builder import job_entry
 from jupyter_mntrain.metrics.history import HistoryBuilder

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from jupyter_mntrain.agent.machine.facts.script_there import read_script_there
+from jupyter_mntrain.agent.machine.facts import read_script_there
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem

@@ -13,7 +13,7 @@ import msgspec
 from tornado.iostream import StreamClosedError
 from tornado.web import Application
 
-from jupyter_mntrain.agent.attempt.log_times import marks_among
+from jupyter_mntrain.agent.attempt.keeper import marks_among
 from jupyter_mntrain.agent.jobs.ended_jobs import page_of
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples

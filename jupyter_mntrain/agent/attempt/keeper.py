@@ -13,32 +13,280 @@ import ctypes
 import errno
 import json
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 import time
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from jupyter_mntrain.agent.attempt.earlier_work import take_over
-from jupyter_mntrain.agent.attempt.log_times import TimeStamper
-from jupyter_mntrain.agent.attempt.log_trimming import logs_of, trim, trim_logs
-from jupyter_mntrain.agent.attempt.nccl_warnings import NcclWarnings
 from jupyter_mntrain.agent.attempt.processes import (
     SCAN_INTERVAL_S,
     Alive,
     descendants,
+    environment_of,
     kill_all,
     marked,
     ranks_of,
     signal_all,
 )
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.environment import NODE_VARIABLE, RECORDERS
 from jupyter_mntrain.model.files import PRIVATE, write_atomically
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
 from jupyter_mntrain.model.sources.launchers import without_launchers
+
+# Log times: when each part of a log was written, beside the log. Standard library only, for the
+# keeper.
+#
+# torchrun's prefix cannot hold a time, and a process between the ranks and their log could lose or
+# delay lines. So the keeper notes the log's size while it grows: 16 bytes a mark.
+
+
+MOST_MARKS = tunables.count("logs.time_marks")
+
+Mark = tuple[int, float]
+"""Offset and Unix time: the bytes before it had been written by then."""
+
+
+class TimeStamper:
+    """Writes the marks of one log. A full disk costs times, never the attempt."""
+
+    def __init__(self, log: Path, clock: Clock, *, most: int = MOST_MARKS) -> None:
+        self._log = log
+        self._path = times_of(log)
+        self._clock = clock
+        self._most = most
+        self._size = 0
+        self._count = 0
+
+    def note(self) -> None:
+        """Add a mark if the log has grown."""
+        with suppress(OSError):
+            size = self._log.stat().st_size
+            if size <= self._size:
+                return
+            if self._count >= self._most:
+                self._thin()
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, PRIVATE)
+            try:
+                os.write(descriptor, _packed([(size, self._clock())]))
+            finally:
+                os.close(descriptor)
+            self._size, self._count = size, self._count + 1
+
+    def _thin(self) -> None:
+        """Drop every other mark of the older half: who reads old lines needs no tenths."""
+        marks = _read(self._path)
+        half = len(marks) // 2
+        kept = marks[1:half:2] + marks[half:]
+        write_atomically(self._path, _packed(kept))
+        self._count = len(kept)
+
+
+def times_of(log: Path) -> Path:
+    """Where the marks of a log are."""
+    return log.with_name(f"{log.name}.times")
+
+
+def marks_between(log: Path, begin: int, end: int, now_s: float) -> tuple[Mark, ...]:
+    """The marks that tell the times of the bytes between two offsets: up to the first at ``end``
+    or after it. What no mark covers yet was written just now.
+    """
+    return marks_among(_read(times_of(log)), begin, end, now_s)
+
+
+def marks_among(marks: Sequence[Mark], begin: int, end: int, now_s: float) -> tuple[Mark, ...]:
+    """Like :func:`marks_between`, of all marks of a log."""
+    if not marks:
+        return ()
+    first = bisect_left(marks, (begin + 1,))
+    last = bisect_left(marks, (end,))
+    found = tuple(marks[first : last + 1])
+    return found if last < len(marks) else (*found, (max(end, marks[-1][0]), now_s))
+
+
+def _packed(marks: Iterable[Mark]) -> bytes:
+    return array("d", [value for mark in marks for value in mark]).tobytes()
+
+
+def _read(path: Path) -> list[Mark]:
+    values = array("d")
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    values.frombytes(content[: len(content) // 16 * 16])
+    return [(int(size), time_s) for size, time_s in zip(values[::2], values[1::2], strict=True)]
+
+
+# Log trimming: bounds logs on disk without moving offsets. Standard library only, for the keeper.
+#
+# The middle of a long log is freed by punching a hole (fallocate(2)). Nothing is renamed or copied:
+# writers keep writing, readers keep their offsets, and no line is torn as by a rotation.
+
+
+HEAD_BYTES = tunables.size("logs.head_bytes")
+
+KEPT_BYTES = tunables.size("logs.tail_bytes")
+
+NCCL_BYTES = tunables.size("logs.nccl_bytes")
+
+MOST_RECORDERS = tunables.count("logs.recorders")
+
+RECORDERS_BYTES = tunables.size("logs.recorders_bytes")
+
+SLACK_BYTES = tunables.size("logs.slack_bytes")
+
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+_BLOCK = 4096
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def logs_of(attempt: Path) -> Iterator[Path]:
+    """The files that an attempt's processes write: torchrun's log, the ranks' logs, NCCL's, and the
+    ranks' samples, which the journal holds before they are freed.
+    """
+    yield attempt / "log"
+    yield from (attempt / "metrics").glob("rank-*.ndjson")
+    for name in ("stdout.log", "stderr.log"):
+        yield from (attempt / "ranks").rglob(name)
+    yield from nccl_files(attempt)
+
+
+def nccl_files(attempt: Path) -> Iterator[Path]:
+    """The files of NCCL's own that a launch has it write, one for each process."""
+    yield from (attempt / "nccl").glob("*.log")
+
+
+def trim_logs(attempt: Path) -> None:
+    """Free the middle of every log that exceeds its limit."""
+    for log in logs_of(attempt):
+        trim(log)
+    for log in nccl_files(attempt):
+        trim(log, kept_bytes=NCCL_BYTES, slack_bytes=NCCL_BYTES // 4)
+    _bound_recorders(attempt)
+
+
+def _bound_recorders(attempt: Path) -> None:
+    """Delete flight recorders beyond their limits. The first ranks to time out tell most."""
+    with suppress(OSError):
+        found = [(path.stat(), path) for path in (attempt / "metrics").glob(f"{RECORDERS}*")]
+        left_bytes = RECORDERS_BYTES
+        for number, (status, path) in enumerate(sorted(found, key=lambda one: one[0].st_mtime_ns)):
+            left_bytes -= status.st_size
+            if number >= MOST_RECORDERS or left_bytes < 0:
+                path.unlink(missing_ok=True)
+
+
+def trim(path: Path, *, kept_bytes: int = KEPT_BYTES, slack_bytes: int = SLACK_BYTES) -> bool:
+    """Free the middle of a file that exceeds its limit.
+
+    False if it does not, or if the file system cannot punch holes.
+    """
+    with suppress(OSError):
+        found = path.stat()
+        if found.st_blocks * 512 <= kept_bytes + slack_bytes:
+            return False
+        begin = min(HEAD_BYTES, kept_bytes // 2)
+        return give_back(path, begin, found.st_size - (kept_bytes - begin))
+    return False
+
+
+def give_back(path: Path, begin: int, end: int) -> bool:
+    """Free the whole blocks between two offsets; they read as zeros afterwards.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    first, last = -(-begin // _BLOCK) * _BLOCK, end // _BLOCK * _BLOCK
+    return last > first and _punch(path, first, last - first)
+
+
+def _punch(path: Path, begin: int, length: int) -> bool:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        mode = ctypes.c_int(_KEEP_SIZE | _PUNCH_HOLE)
+        done = _libc.fallocate(
+            ctypes.c_int(descriptor), mode, ctypes.c_longlong(begin), ctypes.c_longlong(length)
+        )
+        return bool(done == 0)
+    finally:
+        os.close(descriptor)
+
+
+def next_data(descriptor: int, offset: int, size: int) -> int:
+    """Offset of the first byte at or after ``offset`` that was not freed."""
+    try:
+        return min(size, os.lseek(descriptor, offset, os.SEEK_DATA))
+    except OSError:  # beyond the last byte, or a file system without holes
+        return min(offset, size)
+
+
+# NCCL warnings: copies them from NCCL's own files into the attempt's log. Standard library only,
+# for the keeper.
+#
+# A launch has NCCL write into a file per rank, which keeps its many lines about networks out of the
+# log. Its warnings would stay there, too, and people look for them in the log.
+
+
+_WARNING = re.compile(rb"\bNCCL WARN\b")
+_PID = re.compile(r"\.(\d+)\.log$")
+
+
+class NcclWarnings:
+    """Copies what was written since the last look.
+
+    Args:
+        directory: the attempt's.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._read_bytes: dict[Path, int] = {}
+        self._prefixes: dict[Path, bytes] = {}
+
+    def copy(self) -> None:
+        """Append new warnings to the log. A full disk costs warnings, never the attempt."""
+        with suppress(OSError):
+            for path in nccl_files(self._directory):
+                # While its process lives: its environment tells its rank.
+                prefix = self._prefixes.setdefault(path, _prefix(path))
+                if lines := [one for one in self._new_lines(path) if _WARNING.search(one)]:
+                    self._append(b"".join(b"%b%b\n" % (prefix, line) for line in lines))
+
+    def _new_lines(self, path: Path) -> list[bytes]:
+        begin = self._read_bytes.get(path, 0)
+        with path.open("rb") as file:
+            file.seek(begin)
+            content = file.read(NCCL_BYTES)
+        whole = content[: content.rfind(b"\n") + 1]
+        self._read_bytes[path] = begin + len(whole or content[NCCL_BYTES - 1 :])
+        return whole.splitlines()
+
+    def _append(self, content: bytes) -> None:
+        descriptor = os.open(self._directory / "log", os.O_WRONLY | os.O_APPEND)
+        try:
+            os.write(descriptor, content)
+        finally:
+            os.close(descriptor)
+
+
+def _prefix(path: Path) -> bytes:
+    """Like torchrun's of the same rank."""
+    pid = _PID.search(path.name)
+    environment = environment_of(int(pid[1])) if pid else {}
+    if "RANK" not in environment:
+        return b""
+    return f"[{environment.get(NODE_VARIABLE, '')} rank {environment['RANK']}] ".encode()
+
 
 PR_SET_CHILD_SUBREAPER = 36
 SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")

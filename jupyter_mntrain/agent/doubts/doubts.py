@@ -8,7 +8,7 @@ from pathlib import Path
 from jupyter_mntrain.agent.doubts.began_again import began_again
 from jupyter_mntrain.agent.doubts.meeting import Meeting
 from jupyter_mntrain.agent.doubts.nccl_network import NcclNetwork
-from jupyter_mntrain.agent.doubts.number_watch import NumberWatch
+from jupyter_mntrain.agent.doubts.numbers import NumberWatch
 from jupyter_mntrain.agent.doubts.quiet_end import QuietEnd
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem

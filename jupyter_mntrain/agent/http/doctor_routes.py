@@ -9,9 +9,8 @@ from functools import partial
 import msgspec
 
 from jupyter_mntrain.agent.http.base import AgentHandler
-from jupyter_mntrain.agent.machine.facts.reading import MachineReader
-from jupyter_mntrain.agent.machine.facts.script_there import read_script_there
-from jupyter_mntrain.agent.machine.links.path_trial import try_paths
+from jupyter_mntrain.agent.machine.facts import MachineReader, read_script_there
+from jupyter_mntrain.agent.machine.links.paths import try_paths
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.doctor.machine import AskedScript, MachineQuestion
 from jupyter_mntrain.model.records.doctor.paths import PathEnd, PathListen, PathsAsked

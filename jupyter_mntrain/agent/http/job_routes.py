@@ -13,8 +13,7 @@ from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.agent.access.callers import NotAllowedError
 from jupyter_mntrain.agent.access.viewing import around, masked_log
-from jupyter_mntrain.agent.attempt.log_times import marks_between
-from jupyter_mntrain.agent.attempt.log_trimming import next_data
+from jupyter_mntrain.agent.attempt.keeper import marks_between, next_data
 from jupyter_mntrain.agent.attempt.processes import metrics_of
 from jupyter_mntrain.agent.failure.stacks import answers
 from jupyter_mntrain.agent.http.base import AgentHandler

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from jupyter_mntrain.agent.http.base import AgentHandler
-from jupyter_mntrain.agent.jobs.samples.answer import Range, SamplesAnswer
+from jupyter_mntrain.agent.jobs.samples.archive import Range, SamplesAnswer
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
 from jupyter_mntrain.model import tunables

@@ -9,7 +9,7 @@ from contextlib import suppress
 import msgspec
 
 from jupyter_mntrain.agent.http.base import AgentHandler
-from jupyter_mntrain.agent.machine.usage.usage_answer import gaps, jobs_within, part_over, span_of
+from jupyter_mntrain.agent.machine.usage import gaps, jobs_within, part_over, span_of
 from jupyter_mntrain.http.json_handler import LARGEST
 from jupyter_mntrain.metrics.node_history import MOST_POINTS, POINTS, HistoryPart, NodeHistory
 

@@ -25,8 +25,7 @@ from jupyter_mntrain.agent.jobs.disk_trouble import DiskTrouble
 from jupyter_mntrain.agent.jobs.rank_processes import RankProcesses
 from jupyter_mntrain.agent.jobs.rank_requests import ask_to_save, refuse_save
 from jupyter_mntrain.agent.jobs.record_file import RecordFile
-from jupyter_mntrain.agent.jobs.samples.events import event_of
-from jupyter_mntrain.agent.jobs.samples.samples import Samples
+from jupyter_mntrain.agent.jobs.samples.samples import Samples, event_of
 from jupyter_mntrain.agent.jobs.stopping import Stopping
 from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.api import FAILURE_GRACE_S, KillRequest, SaveRequest

@@ -11,10 +11,9 @@ from pathlib import Path
 from jupyter_mntrain.agent.machine.devices.cpu_limit import cores, usable_cpus
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
 from jupyter_mntrain.agent.machine.devices.memory_limit import usable_memory
-from jupyter_mntrain.agent.machine.gpu_direct import read_gpu_direct
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
-from jupyter_mntrain.agent.machine.rdma import read_rdma_ports
+from jupyter_mntrain.agent.machine.rdma import read_gpu_direct, read_rdma_ports
 from jupyter_mntrain.agent.machine.software.versions import as_loaded, read_installed, with_driver
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
 from jupyter_mntrain.model.records.node import Gpu, Inventory, Versions

@@ -19,11 +19,11 @@ from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.agent.machine.inventory import InventoryReader
 from jupyter_mntrain.agent.machine.links.link_book import LinkBook
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
-from jupyter_mntrain.agent.machine.usage.usage_book import DIRECTORY as HISTORY
-from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
+from jupyter_mntrain.agent.machine.usage import DIRECTORY as HISTORY
+from jupyter_mntrain.agent.machine.usage import UsageBook
 from jupyter_mntrain.agent.membership import state as membership
+from jupyter_mntrain.agent.membership.lending import OwnersWord
 from jupyter_mntrain.agent.membership.node_id import load_node_id
-from jupyter_mntrain.agent.membership.owner.word import OwnersWord
 from jupyter_mntrain.agent.membership.state import Settings
 from jupyter_mntrain.agent.membership.state_directory import JOBS, StateDirectory
 from jupyter_mntrain.agent.node import LocalNode

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
-from jupyter_mntrain.agent.attempt.log_times import marks_between
+from jupyter_mntrain.agent.attempt.keeper import marks_between
 from jupyter_mntrain.agent.attempt.processes import (
     kill_all,
     marked,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.log_trimming import (
+from jupyter_mntrain.agent.attempt.keeper import (
     MOST_RECORDERS,
     NCCL_BYTES,
     RECORDERS_BYTES,

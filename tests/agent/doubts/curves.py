@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterable
 
-from jupyter_mntrain.agent.doubts.number_watch import NumberWatch
+from jupyter_mntrain.agent.doubts.numbers import NumberWatch
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 from jupyter_mntrain.model.records.metrics import RankStep

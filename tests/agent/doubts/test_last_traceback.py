@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from jupyter_mntrain.agent.doubts.last_traceback import MOST_LINES_AFTER, last_traceback
+from jupyter_mntrain.agent.doubts.quiet_end import MOST_LINES_AFTER, last_traceback
 
 CAUGHT = """
 import traceback

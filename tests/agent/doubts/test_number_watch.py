@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.doubts.number_rules import BLOCK, CONSTANT_STEPS, NAN_STEPS, ZERO_STEPS
+from jupyter_mntrain.agent.doubts.numbers import BLOCK, CONSTANT_STEPS, NAN_STEPS, ZERO_STEPS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver

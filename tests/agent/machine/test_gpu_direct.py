@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.gpu_direct import read_gpu_direct
+from jupyter_mntrain.agent.machine.rdma import read_gpu_direct
 
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build\n"
 CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\n"

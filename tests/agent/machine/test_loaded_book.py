@@ -12,10 +12,11 @@ import msgspec
 import psutil
 import pytest
 
-from jupyter_mntrain.agent.machine.software import torch_question
-from jupyter_mntrain.agent.machine.software.loaded_book import MOST_OF_JOBS, LoadedBook
-from jupyter_mntrain.agent.machine.software.torch_question import (
+from jupyter_mntrain.agent.machine.software import loaded
+from jupyter_mntrain.agent.machine.software.loaded import (
+    MOST_OF_JOBS,
     Loaded,
+    LoadedBook,
     load,
     waited_for_cpu_s,
 )
@@ -112,7 +113,7 @@ def test_time_in_which_it_waits_for_a_cpu_does_not_count(
     environment = with_torch(
         tmp_path, "__version__ = '2.9'; import types\nversion = types\ntypes.cuda = None\n"
     )
-    monkeypatch.setattr(torch_question, "waited_for_cpu_s", lambda _: 3600.0)
+    monkeypatch.setattr(loaded, "waited_for_cpu_s", lambda _: 3600.0)
     assert load(python, environment, patience_s=0.1).software.torch == "2.9"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jupyter_mntrain.agent.machine.facts import script_there
-from jupyter_mntrain.agent.machine.facts.script_there import read_script_there
+from jupyter_mntrain.agent.machine import facts
+from jupyter_mntrain.agent.machine.facts import read_script_there
 from jupyter_mntrain.model.records.doctor.machine import AskedScript, FoundScript
 
 
@@ -25,5 +25,5 @@ def test_of_what_is_no_text_or_too_long_nothing_is_told(tmp_path: Path, monkeypa
     (tmp_path / "train.py").write_bytes(b"\xff\xfe\xff")
     assert read_script_there(asked) == FoundScript()
     (tmp_path / "train.py").write_text("import torch")
-    monkeypatch.setattr(script_there, "MOST_BYTES", 4)
+    monkeypatch.setattr(facts, "MOST_BYTES", 4)
     assert read_script_there(asked) == FoundScript()

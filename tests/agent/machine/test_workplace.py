@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.agent.machine.software.loaded import MARK
 from jupyter_mntrain.agent.machine.software.pythons import (
     PythonReader,
     find_python,
     has_safe_path,
     python_of,
 )
-from jupyter_mntrain.agent.machine.software.torch_question import MARK
 from jupyter_mntrain.agent.machine.software.workplace import Workplaces
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 import pytest
 
-from jupyter_mntrain.agent.machine.facts.paths import find_path
+from jupyter_mntrain.agent.machine.facts import find_path
 from jupyter_mntrain.doctor.check import Case
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model.errors import SpecError

@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from jupyter_mntrain import __version__
-from jupyter_mntrain.agent.machine.software.loaded_book import NO_LOADERS, LoadedBook
-from jupyter_mntrain.agent.machine.software.modules import ModuleSearch
+from jupyter_mntrain.agent.machine.software.loaded import NO_LOADERS, LoadedBook, ModuleSearch
 from jupyter_mntrain.agent.machine.software.pythons import PythonReader, activated, find_python
 from jupyter_mntrain.agent.machine.software.versions import Installed, as_loaded
 from jupyter_mntrain.model import tunables

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jupyter_mntrain.agent.doubts.slowness.counters import Counters, LinkCounters, RankCounters
-from jupyter_mntrain.agent.doubts.slowness.gauge import Gauge
+from jupyter_mntrain.agent.doubts.slowness.observer import Gauge
 from jupyter_mntrain.agent.gang.slowness_watch import SlownessWatch
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.episode import Episode

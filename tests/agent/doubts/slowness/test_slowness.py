@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jupyter_mntrain.agent.doubts.slowness.counters import Counters, RankCounters
-from jupyter_mntrain.agent.doubts.slowness.gauge import Gauge
+from jupyter_mntrain.agent.doubts.slowness.observer import Gauge
 from jupyter_mntrain.model.ids import Rank
 from tests.agent.doubts.slowness.draws import drawn, is_right, limit_s, verdict
 from tests.agent.doubts.slowness.simulation import FAULTS, START_S, Fault, Pipeline

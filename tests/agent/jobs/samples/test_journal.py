@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.attempt.log_trimming import trim
+from jupyter_mntrain.agent.attempt.keeper import trim
 from jupyter_mntrain.agent.attempt.metrics_tail import READ_BYTES, MetricsTail
 from jupyter_mntrain.agent.jobs.samples.journal import Journal
 from jupyter_mntrain.model.ids import NodeId, Rank

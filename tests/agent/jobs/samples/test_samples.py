@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.jobs.samples import answer, pyramid, samples
-from jupyter_mntrain.agent.jobs.samples.answer import NEWEST, Range, SamplesAnswer
-from jupyter_mntrain.agent.jobs.samples.pyramid import Kept, Pyramid
+from jupyter_mntrain.agent.jobs.samples import archive, samples
+from jupyter_mntrain.agent.jobs.samples.archive import NEWEST, Kept, Pyramid, Range, SamplesAnswer
 from jupyter_mntrain.agent.jobs.samples.samples import Samples
 from jupyter_mntrain.metrics.thinned.blocks import AT, LINK_RULES, Row, from_bytes
 from jupyter_mntrain.metrics.thinned.samples import (
@@ -143,7 +142,7 @@ def test_a_long_range_and_one_that_was_freed_are_told_in_blocks(
     made: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(made, 1, 3000)
-    monkeypatch.setattr(answer, "STEPS_READ", 64)
+    monkeypatch.setattr(archive, "STEPS_READ", 64)
     wide = zoom(made, 1, 2999, points=60)
     assert (wide.rest, wide.blocks.size) == ((), 64)
     assert rows(wide.blocks)[-1][AT["step"]] == 3000.0
@@ -237,7 +236,7 @@ def test_every_sample_of_an_interface_is_told_once(made: Samples, count: int, po
 def test_files_are_bounded_and_the_coarse_ones_have_everything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pyramid, "MOST_BLOCKS", 10)
+    monkeypatch.setattr(archive, "MOST_BLOCKS", 10)
     made = Pyramid(tmp_path / "links", Kept(), LINK_RULES)
     for number in range(163):
         made.add((float(number), 1.0, 2.0, UNKNOWN))

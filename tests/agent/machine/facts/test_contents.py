@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 import jupyter_mntrain
-from jupyter_mntrain.agent.machine.facts import contents as contents_module
-from jupyter_mntrain.agent.machine.facts.contents import contents
-from jupyter_mntrain.agent.machine.facts.paths import find_path
-from jupyter_mntrain.agent.machine.software.modules import ModuleSearch, lacking_modules
+from jupyter_mntrain.agent.machine import facts
+from jupyter_mntrain.agent.machine.facts import contents, find_path
+from jupyter_mntrain.agent.machine.software.loaded import ModuleSearch, lacking_modules
 from jupyter_mntrain.doctor.script.needs import read_script
 from jupyter_mntrain.launch.files.large_places import told_roots
 from jupyter_mntrain.model.records.doctor.machine import AskedPath
@@ -28,7 +27,7 @@ def model(tmp_path: Path) -> Path:
 def test_small_files_are_told_by_content_and_large_ones_by_size(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(contents_module, "HASHED_BYTES", 50)
+    monkeypatch.setattr(facts, "HASHED_BYTES", 50)
     before = contents(model)
     assert before["sub/weights"] == "100"
     (model / "config.json").write_text("[]")
@@ -46,7 +45,7 @@ def test_what_a_program_notes_in_hidden_files_is_not_told(model: Path):
 
 
 def test_so_much_is_read_and_no_more(model: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(contents_module, "HASHED_IN_ALL_BYTES", 50)
+    monkeypatch.setattr(facts, "HASHED_IN_ALL_BYTES", 50)
     (model / "sub" / "weights").write_bytes(bytes(49))
     found = contents(model)
     assert found["config.json"].startswith("2 ")
@@ -58,7 +57,7 @@ def test_one_file_is_told_by_its_name(model: Path):
 
 
 def test_many_files_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(contents_module, "MOST_FILES", 3)
+    monkeypatch.setattr(facts, "MOST_FILES", 3)
     for number in range(5):
         (tmp_path / f"{number}").touch()
     assert list(contents(tmp_path)) == ["0", "1", "2"]

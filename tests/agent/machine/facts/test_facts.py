@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.facts import names
-from jupyter_mntrain.agent.machine.facts.environment import shown_environment
-from jupyter_mntrain.agent.machine.facts.paths import find_path, mounts
-from jupyter_mntrain.agent.machine.facts.reading import MachineReader
-from jupyter_mntrain.agent.machine.facts.surroundings import (
+from jupyter_mntrain.agent.machine import facts
+from jupyter_mntrain.agent.machine.facts import (
+    MachineReader,
     container,
+    find_path,
     first_process,
+    mounts,
     read_processors,
+    shown_environment,
     unreaped,
 )
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuestion
@@ -135,9 +136,9 @@ def test_a_name_server_that_hangs_is_given_up(monkeypatch):
             time.sleep(0.01)
         raise OSError
 
-    monkeypatch.setattr(names, "PATIENCE_S", 0.1)
-    monkeypatch.setattr(names.socket, "gethostbyaddr", hang)
-    (found,) = names.look_up_address(["10.0.0.1"])
+    monkeypatch.setattr(facts, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(facts.socket, "gethostbyaddr", hang)
+    (found,) = facts.look_up_address(["10.0.0.1"])
     released.append(True)
     assert (found.is_over, found.found) == (False, ())
 

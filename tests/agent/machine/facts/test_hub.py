@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import try_to_load_from_cache
 
-from jupyter_mntrain.agent.machine.facts.hub import find_in_hub
+from jupyter_mntrain.agent.machine.facts import find_in_hub
 from jupyter_mntrain.model.records.doctor.machine import HubName
 
 MODEL = HubName(use="model", name="meta-llama/Llama-3.2-1B")

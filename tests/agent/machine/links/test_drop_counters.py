@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.links.drop_counters import (
+from jupyter_mntrain.agent.machine.links.paths import (
     dropped_packets,
     half_open,
     kept_packets,

@@ -9,9 +9,8 @@ from contextlib import closing, suppress
 
 import pytest
 
-from jupyter_mntrain.agent.machine.links import path_listener
-from jupyter_mntrain.agent.machine.links.path_listener import PathListeners
-from jupyter_mntrain.agent.machine.links.path_trial import try_paths
+from jupyter_mntrain.agent.machine.links import paths
+from jupyter_mntrain.agent.machine.links.paths import PathListeners, try_paths
 from jupyter_mntrain.agent.machine.ports import PortHolder
 from jupyter_mntrain.model.errors import PortTakenError, RefusedError
 from jupyter_mntrain.model.records.doctor.paths import (
@@ -30,7 +29,7 @@ HERE, THERE = "127.0.0.4", "127.0.0.5"
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jupyter_mntrain.agent.machine.links.path_trial.LOAD_S", 0.05)
+    monkeypatch.setattr("jupyter_mntrain.agent.machine.links.paths.LOAD_S", 0.05)
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def test_ports_are_free_again_at_the_end(listeners: PathListeners) -> None:
 def test_who_listens_ends_by_itself(
     listeners: PathListeners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(path_listener, "LIFE_S", 0.1)
+    monkeypatch.setattr(paths, "LIFE_S", 0.1)
     ended: list[float] = []
     ticket = listeners.open(PathListen(address=THERE), "hal", lambda: ended.append(time.time()))
     until(lambda: bool(ended), "the listener to end")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from jupyter_mntrain.agent.machine.usage.usage_answer import Span, gaps, part_over, span_of
-from jupyter_mntrain.agent.machine.usage.usage_book import UsageBook
+from jupyter_mntrain.agent.machine.usage import Span, UsageBook, gaps, part_over, span_of
 from jupyter_mntrain.metrics.node_history import Figure, HistoryGap, HistoryLine, HistoryPart
 from jupyter_mntrain.model.records.node import Beat, InterfaceRate
 from tests.standin.nodes import gpu

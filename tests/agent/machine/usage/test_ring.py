@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.usage.ring import Ring
+from jupyter_mntrain.agent.machine.usage import Ring
 
 ROWS = 10
 

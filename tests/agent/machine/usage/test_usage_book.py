@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.usage.usage_book import MOST_PARTS
+from jupyter_mntrain.agent.machine.usage import MOST_PARTS
 from tests.agent.machine.usage.moments import Machine, beat
 
 BEGIN_S = 1_800_000_000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.agent.membership.owner.hours import Hours
+from jupyter_mntrain.agent.membership.lending import Hours
 from jupyter_mntrain.model.errors import SpecError
 
 MONDAY_S = 1_767_571_200.0

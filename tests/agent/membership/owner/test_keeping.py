@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.agent.membership.owner.keeping import Keeping
-from jupyter_mntrain.agent.membership.owner.word import OwnersWord, lending_file
+from jupyter_mntrain.agent.membership.lending import OwnersWord, lending_file
+from jupyter_mntrain.agent.membership.owner import Keeping
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from jupyter_mntrain.agent.machine.facts.hardware.firmware import (
+from jupyter_mntrain.agent.machine.hardware import (
     card_firmware,
     parse_card_firmware,
     read_firmware,

@@ -9,8 +9,8 @@ from typing import Any
 import pynvml
 import pytest
 
-from jupyter_mntrain.agent.machine.facts.hardware import gpu_setup
-from jupyter_mntrain.agent.machine.facts.hardware.gpu_setup import (
+from jupyter_mntrain.agent.machine import hardware
+from jupyter_mntrain.agent.machine.hardware import (
     read_gpu_driver,
     read_gpu_setups,
 )
@@ -121,7 +121,7 @@ def test_which_cards_read_each_others_memory(status: Any, reached: list[Any]):
     stand_in = Cards(uuids=("GPU-1", "GPU-2"), told={"nvmlDeviceGetP2PStatus": status})
     found = read_gpu_setups(stand_in, [0, 1], Path("/nowhere"))
     assert [one.reaches for one in found] == reached
-    assert pynvml.NVML_P2P_STATUS_OK == gpu_setup._P2P_OK
+    assert pynvml.NVML_P2P_STATUS_OK == hardware._P2P_OK
 
 
 @pytest.mark.parametrize(("number", "mode"), [(2, "prohibited"), (3, "exclusive"), (1, None)])
@@ -146,7 +146,7 @@ def test_a_card_tells_of_its_fabric(fabric, found):
 
 
 def test_the_structures_of_the_fabric_are_nvml_s():
-    for call, structure in gpu_setup._FABRIC_CALLS:
+    for call, structure in hardware._FABRIC_CALLS:
         assert callable(getattr(pynvml, call))
         found = getattr(pynvml, structure)()
         assert isinstance(found, ctypes.Structure)

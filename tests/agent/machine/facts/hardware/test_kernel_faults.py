@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.facts.hardware import kernel_faults
-from jupyter_mntrain.agent.machine.facts.hardware.kernel_faults import read_kernel_faults
+from jupyter_mntrain.agent.machine import hardware
+from jupyter_mntrain.agent.machine.hardware import read_kernel_faults
 from jupyter_mntrain.model.records.doctor.hardware import KernelFault
 
 FALLEN = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', GPU has fallen off the bus."
@@ -65,9 +65,9 @@ def test_what_is_no_fault_of_this_machine_is_left_out(tmp_path, line):
 
 
 def test_a_flood_of_one_kind_hides_no_other(monkeypatch, tmp_path):
-    most = kernel_faults.MOST_OF_A_KIND
+    most = hardware.MOST_OF_A_KIND
     records = [(1.0, FALLEN), *((2.0 + at, "NETDEV WATCHDOG: eno1") for at in range(most + 30))]
-    monkeypatch.setattr(kernel_faults, "kernel_records", lambda _: records)
+    monkeypatch.setattr(hardware, "kernel_records", lambda _: records)
     (tmp_path / "kmsg").touch()
     found = read_kernel_faults(tmp_path / "kmsg")
     assert found[0].xid == 79

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.agent.machine.facts.hardware.link_settings import (
+from jupyter_mntrain.agent.machine.hardware import (
     LinkSettings,
     mask_of,
     parse_link_settings,
-    read_link_settings,
-)
-from jupyter_mntrain.agent.machine.facts.hardware.network_cards import (
     read_adapter_numa_nodes,
     read_errors,
+    read_link_settings,
     read_network_cards,
 )
 from jupyter_mntrain.model.records.doctor.hardware import NetworkCard

@@ -1,1 +1,0 @@
-"""What the doctor asks of this machine. Only reads; each file reads one thing."""

@@ -1,1 +1,0 @@
-"""Hardware: how GPUs and network cards are set up, and what the kernel has logged of them."""

@@ -1,1 +1,0 @@
-"""Usage of this node, kept for a week whether or not a job runs."""

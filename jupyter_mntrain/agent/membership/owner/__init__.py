@@ -1,1 +1,0 @@
-"""What this machine's owner lends to the cluster, and when."""
