@@ -45,7 +45,7 @@ _COMPILED = Path(tempfile.gettempdir()) / f"mntrain-scrambled-{os.getuid()}" / _
 FOREIGN = f"{PACKAGE}.agent.failure.foreign_messages"
 
 ANYTHING = re.compile("")
-SEVERAL_WORDS = re.compile(r"[a-zA-Z]{2,}[,:;]? [a-zA-Z]{2,}")
+SEVERAL_WORDS = re.compile(r"\A(?!.*\n.*\n).*[a-zA-Z]{2,}[,:;]? [a-zA-Z]{2,}", re.DOTALL)
 
 
 def scrambled(text: str) -> str:
@@ -62,7 +62,8 @@ class _Literals(ast.NodeTransformer):
     """Scrambles every literal part of an expression that is a sentence.
 
     Args:
-        is_certain: otherwise only what has several words: the expression may be something else.
+        is_certain: otherwise only what has several words in one line: the expression may be
+            something else, like a program.
     """
 
     def __init__(self, *, is_certain: bool = True) -> None:
