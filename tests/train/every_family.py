@@ -16,7 +16,6 @@ import tempfile
 import time
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from jupyter_mntrain.recipe.sections import AdaptersSection, Recipe
 from tests.train.equality import placed, run_case
 from tests.train.equality_cases import LAYERS, NO_ADAPTERS, Outcome, case, for_one_process
 from tests.train.families import write_model
-from tests.train.forked import CONTEXT, world_of
+from tests.train.forked import CONTEXT, told_by, world_of
 from tests.train.reference import train_references
 
 MOST_STAGES = 3
@@ -85,11 +84,8 @@ def main(words: Sequence[str] | None = None) -> int:
             _run, wanted, MOST_STAGES, join=False, start_method="forkserver"
         )
         theirs.close()
-        with suppress(EOFError):
-            while True:
-                print(ours.recv(), flush=True)
-        while not ranks.join():
-            pass
+        for row in told_by(ranks, ours):
+            print(row, flush=True)
         passed = Path(name, "passed").exists()
     print(f"{time.monotonic() - begun:.0f} s: {'equal' if passed else 'NOT EQUAL'}")
     return int(not passed)

@@ -20,7 +20,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from math import inf
@@ -58,7 +58,7 @@ from tests.train.exactness_rows import (
     read_record,
     write_record,
 )
-from tests.train.forked import CONTEXT
+from tests.train.forked import CONTEXT, told_by
 
 TIMEOUT_S = 300.0
 SETTINGS = (
@@ -100,18 +100,11 @@ def main(words: Sequence[str] | None = None) -> int:
             _run, wanted, max(RANKS, *OTHER_RANKS), join=False, start_method="forkserver"
         )
         theirs.close()
-        with suppress(EOFError):
-            while True:
-                if ours.poll(1.0):
-                    kind, shown, tried = ours.recv()
-                    measured[shown][kind] = cell = _together([found for _, found in tried])
-                    print(f"{kind}: {shown}: {cell}", flush=True)
-                    for settings, found in tried:
-                        print(f"    {found:8} {settings}", flush=True)
-                elif ranks.join(timeout=0.0):  # raises what a rank did
-                    break
-        while not ranks.join():
-            pass
+        for kind, shown, tried in told_by(ranks, ours):
+            measured[shown][kind] = cell = _together([found for _, found in tried])
+            print(f"{kind}: {shown}: {cell}", flush=True)
+            for settings, found in tried:
+                print(f"    {found:8} {settings}", flush=True)
     print(f"{time.monotonic() - begun:.0f} s")
     known = read_record()
     if arguments.write:

@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ from jupyter_mntrain.model.environment import (
 )
 
 if TYPE_CHECKING:
+    from torch.multiprocessing import ProcessContext
+
     from jupyter_mntrain.train.world import World
 
 _MEETING_TIMEOUT_S = 300.0
@@ -116,6 +119,22 @@ def world_of(rank: int, size: int, store: Path) -> Iterator[World]:
     with join_world("cpu", _MEETING_TIMEOUT_S) as world:
         yield world
     dist.destroy_process_group()
+
+
+def told_by(ranks: ProcessContext, ours: Connection) -> Iterator[Any]:
+    """What ranks send, until all have ended.
+
+    Raises:
+        ProcessRaisedException: a rank did; the others, which may wait for it, are ended.
+    """
+    with contextlib.suppress(EOFError):
+        while True:
+            if ours in wait([ours, *ranks.sentinels]):
+                yield ours.recv()
+            elif ranks.join(timeout=0.0):
+                return
+    while not ranks.join():
+        pass
 
 
 def kill(process: BaseProcess) -> None:

@@ -7,7 +7,6 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,7 +26,7 @@ from jupyter_mntrain.train.loop import Trainer
 from jupyter_mntrain.train.prepare import prepare
 from jupyter_mntrain.train.world import World
 from tests.train.combinations.cases import SEEN_STEPS, Combination, write
-from tests.train.forked import CONTEXT, world_of
+from tests.train.forked import CONTEXT, told_by, world_of
 
 MOST_RANKS = 3
 
@@ -66,13 +65,15 @@ def trainings(
     )
     for _, theirs in pipes:
         theirs.close()
-    with suppress(EOFError):
-        for one in wanted:
-            told = {
-                count: [pipes[rank][0].recv() for rank in range(count)]
+    told = [told_by(ranks, ours) for ours, _ in pipes]
+    for one in wanted:
+        yield (
+            one,
+            {
+                count: [next(told[rank]) for rank in range(count)]
                 for count in range(1, MOST_RANKS + 1)
-            }
-            yield one, told
+            },
+        )
     while not ranks.join():
         pass
 
