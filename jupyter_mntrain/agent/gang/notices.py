@@ -1,6 +1,7 @@
 """Notices: tell the user that a job ended or stalled, while nobody watches.
 
-The participant that leads the watch sends, once for each event.
+The participant that leads the watch sends, once for the end of an attempt and for each stall. Until
+the job goes on, a stall is the same one, whatever its cause turns out to be.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
+
+import msgspec
 
 from jupyter_mntrain.agent.gang.mail import SETTINGS, Mail, read_mail_settings
 from jupyter_mntrain.agent.gang.notice import Channel, Notice
@@ -52,20 +56,29 @@ class Notices:
 
     def tell_end(self, parts: Sequence[PartStatus]) -> None:
         """Tell that all parts have ended, and the cause if one failed."""
-        verdict = judge(parts)
-        state = job_state(part.state for part in parts)
-        self._tell("ended", state, verdict.problem if verdict and state == "failed" else None)
-
-    def tell_stall(self, problem: Problem) -> None:
-        """Tell that the attempt makes no progress."""
-        self._tell("stalled", "running", problem)
-
-    def _tell(self, event: Event, state: str, problem: Problem | None) -> None:
-        key = f"{event} {self._job.record.attempt.number}"
+        key = self._key("ended")
         if not self.is_wanted or key in self._events:
             return
-        self._events.add(key)
-        task = asyncio.ensure_future(self._send_all(self._notice(event, state, problem)))
+        verdict = judge(parts)
+        state = job_state(part.state for part in parts)
+        ended_s = max((part.ended_s for part in parts if part.ended_s), default=self._job.now_s())
+        problem = verdict.problem if verdict and state == "failed" else None
+        self._tell(key, self._notice("ended", state, problem, ended_s))
+
+    def tell_stall(self, problem: Problem) -> None:
+        """Tell that the job makes no progress, unless it has made none since that was told."""
+        key = self._key("stalled")
+        told_s = self._events.get(key)
+        if self.is_wanted and (told_s is None or (problem.time_s or 0.0) > told_s):
+            since_s = problem.time_s or self._job.now_s()
+            self._tell(key, self._notice("stalled", "running", problem, since_s))
+
+    def _key(self, event: Event) -> str:
+        return f"{event} {self._job.record.attempt.number}"
+
+    def _tell(self, key: str, notice: Notice) -> None:
+        self._events[key] = self._job.now_s()
+        task = asyncio.ensure_future(self._send_all(notice))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
 
@@ -73,18 +86,17 @@ class Notices:
         """Send over each channel; an agent that ends meanwhile is to send again when it is back."""
         await asyncio.gather(*(self._send(channel, notice) for channel in self._channels))
         with suppress(OSError):  # rather twice than never
-            write_atomically(self._told, json.dumps(sorted(self._events)).encode())
+            write_atomically(self._told, json.dumps(self._events).encode())
 
     @cached_property
-    def _events(self) -> set[str]:
-        """Told already, also by an agent before this one."""
+    def _events(self) -> dict[str, float]:
+        """When each was told last, Unix time; also by an agent before this one."""
         try:
-            told = json.loads(self._told.read_bytes())
-        except (OSError, ValueError):
-            return set()
-        return {str(one) for one in told} if isinstance(told, list) else set()
+            return msgspec.json.decode(self._told.read_bytes(), type=dict[str, float])
+        except (OSError, msgspec.DecodeError):
+            return {}
 
-    def _notice(self, event: Event, state: str, problem: Problem | None) -> Notice:
+    def _notice(self, event: Event, state: str, problem: Problem | None, time_s: float) -> Notice:
         record = self._job.record
         name = record.spec.name
         line = f"{name} ({record.job_id}) {'has stalled' if event == 'stalled' else state}"
@@ -95,6 +107,7 @@ class Notices:
             "text": line,
             "content": line,
             "event": event,
+            "time": datetime.fromtimestamp(time_s, UTC).isoformat(timespec="seconds"),
             "job": record.job_id,
             "name": name,
             "run": record.run,

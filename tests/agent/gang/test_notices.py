@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from jupyter_mntrain.agent.gang import notices, webhook
 from jupyter_mntrain.agent.gang.notices import Notices, channels_of
@@ -18,7 +19,14 @@ from tests.standin.jobs import record
 from tests.standin.web_page import Listener
 from tests.waiting import coming
 
-CAUSE = Problem(kind=Kind.OUT_OF_MEMORY, cause="CUDA out of memory", node="node1", rank=Rank(0))
+BEGAN_S = 1_700_000_000.0
+CAUSE = Problem(
+    kind=Kind.OUT_OF_MEMORY,
+    cause="CUDA out of memory",
+    node="node1",
+    rank=Rank(0),
+    time_s=BEGAN_S,
+)
 
 
 @pytest.fixture
@@ -70,6 +78,21 @@ async def test_a_stall_and_then_the_end_are_two_events(tmp_path, listener):
     first = listener.taken[0]
     assert (first["kind"], first["node"], first["rank"]) == (Kind.OUT_OF_MEMORY, "node1", 0)
     assert "CUDA out of memory" in first["text"]
+    assert first["time"] == "2023-11-14T22:13:20+00:00"
+
+
+@pytest.mark.anyio
+async def test_each_stall_of_an_attempt_is_told_once_whatever_its_cause(tmp_path, listener):
+    job = job_with(tmp_path, listener.url)
+    other = replace(CAUSE, kind=Kind.NODE_LOST, node="node2")
+    for hook in (notices_of(job), notices_of(job)):  # the second: of an agent that began again
+        for stall in (CAUSE, other, CAUSE):
+            hook.tell_stall(stall)
+        await sent(hook)
+    assert len(listener.taken) == 1
+    hook.tell_stall(replace(other, time_s=job.now_s() + 60.0))  # it went on, and stalled again
+    await sent(hook)
+    assert [one["kind"] for one in listener.taken] == [Kind.OUT_OF_MEMORY, Kind.NODE_LOST]
 
 
 @pytest.mark.anyio
