@@ -428,6 +428,7 @@ class Checkpointing:
         self._is_save_wanted = False
         self._is_stop_wanted = False
         self._is_scheduled = False
+        self._is_owed = False
         self._lowest = inf
         self._earlier: RunFigures | None = None
         self.saved_step: int | None = None
@@ -549,7 +550,7 @@ class Checkpointing:
             if self._is_lowest(loss):
                 self._finish(self._saver)  # it must not be left out
             if not self._saver.is_pending:
-                self._is_scheduled = True
+                self._is_scheduled = not self._is_owed
                 self._begin(self._saver, step, optimizer, loss)
         return stops
 
@@ -636,6 +637,8 @@ class Checkpointing:
             return
         saver.used = None if self._durable is None else self._durable.step
         saved = saver.finish()
+        # Who asked for one that failed is answered by the next.
+        self._is_owed = saved is None and not self._is_scheduled
         self.recorder.progress("saving a checkpoint", 1, 1)
         if saved is not None:
             self.saved_step = saved.step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -47,10 +48,13 @@ def requested_after(job: Job, before: int | None, progress: Progress) -> int | N
     Args:
         before: step of the newest one before; those that were only due are waited past.
     """
-    newest = before
+    newest, until_s = before, monotonic() + SAVED_WITHIN_S
     while True:
-        newest = job.wait_for_save(after=newest, timeout_s=SAVED_WITHIN_S, progress=progress)
+        left_s = max(0.0, until_s - monotonic())
+        newest = job.wait_for_save(after=newest, timeout_s=left_s, progress=progress)
         if newest is None:
             return None
         if (saved := requested_save(job.view(), before or 0)) is not None:
             return saved
+        if monotonic() > until_s:
+            return None

@@ -247,13 +247,21 @@ def test_a_directory_that_cannot_be_written_is_told_before_the_first_step(
 
 
 @pytest.mark.slow
-def test_a_save_that_fails_is_told_and_training_goes_on(
-    text: Path, kept: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_save_that_fails_is_told_and_who_asked_for_it_is_answered_by_the_next(
+    text: Path,
+    kept: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     begin = CheckpointDirectory.begin
+    metrics = tmp_path / "metrics"
+    metrics.mkdir()
+    monkeypatch.setenv("MNTRAIN_METRICS_DIR", str(metrics))
+    write_controls(metrics, Controls(saves=("a",)))
 
     def full(directory: CheckpointDirectory, step: int) -> Path:
-        if step == EVERY:
+        if step <= EVERY:
             raise OSError(28, "No space left on device")
         return begin(directory, step)
 
@@ -263,6 +271,12 @@ def test_a_save_that_fails_is_told_and_training_goes_on(
     said = capsys.readouterr().out
     assert "No space left on device" in said
     assert reads(r"step 3 could not be saved: \S+: .*No space left on device.*continues", said)
+    lines = [json.loads(line) for line in (metrics / "rank-0.ndjson").read_text().splitlines()]
+    saved = [line for line in lines if line["kind"] == "saved"]
+    assert [(one["step"], one.get("is_scheduled", False)) for one in saved] == [
+        (6, False),
+        (9, True),
+    ]
 
 
 def test_a_disk_is_never_filled_to_the_last(

@@ -9,6 +9,7 @@ from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.leftover import Leftover
+from jupyter_mntrain.verbs.controlling import save
 from tests.wording import says
 
 
@@ -112,4 +113,11 @@ def test_a_save_is_named_by_the_checkpoint_that_was_asked_for(do, cluster, text,
     assert as_json(outcome)["saved_step"] == 403
     assert outcome.exit_code == 0
     job.wait_for_save = lambda **_: None
+    assert do("save", job.id).exit_code == 1
+
+
+def test_a_save_that_never_comes_is_not_waited_for_because_others_do(do, cluster, monkeypatch):
+    (job,) = cluster._jobs.values()
+    monkeypatch.setattr(save, "SAVED_WITHIN_S", 0.0)
+    job.wait_for_save = lambda *, after, **_: (after or 0) + 10
     assert do("save", job.id).exit_code == 1
