@@ -17,11 +17,13 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
@@ -46,22 +48,29 @@ Strike = Literal[
     "agent", "keeper", "driver", "torchrun", "rank", "power cut", "full disk", "read-only disk"
 ]
 
+OF_A_JOB: tuple[Strike, ...] = ("keeper", "torchrun", "rank")
+
 SPAN_S: dict[Moment, float] = {"launch": 8.0, "save": 1.5, "resume": 8.0, "stop": 3.0, "push": 1.5}
-"""Time after a command within which it is struck: about as long as it takes."""
+"""Time within which a command is struck, once it talks to nodes: about as long as it takes."""
 
 PATIENCE_S = 180.0
 """For what takes some seconds on a quiet machine."""
+
+AGREED_S = 60.0
 
 AWAITED_S = 20.0
 """For a process to be there that is killed as soon as it is."""
 
 DISK_BYTES = 1536 << 20
-PUSHED_BYTES = 24 << 20
+PUSHED_BYTES = 8 << 20
+
+SLOW_LINE = "rate 1mbit burst 16kb latency 400ms"
+"""Between ranks, which wait for it, rather than take the processors that the lab needs."""
 
 TRAINER = (
     *("--member", "node1:1", "--member", "node2:1", "--restarts", "3", "--skip-doctor"),
     *("--set", "data.sequence_length=32", "--set", "data.vocabulary_size=257"),
-    *("--set", "train.batch_size=4", "--set", "pipeline.microbatches=4"),
+    *("--set", "train.batch_size=2", "--set", "pipeline.microbatches=2"),
     *("--set", "train.steps=1000000", "--set", "checkpoint.interval_steps=10"),
     *("--set", "checkpoint.keep=1000", "--env", "OMP_NUM_THREADS=1"),
 )
@@ -152,15 +161,15 @@ class World:
     def checkpoints(self, host: Host) -> CheckpointDirectory:
         return CheckpointDirectory(self.disks / host.name / "runs" / self.run / "checkpoints")
 
-    def held(self) -> dict[Held, bytes]:
-        """Contents of every complete shard of published checkpoints."""
+    def held(self) -> dict[Held, int]:
+        """Checksum of every complete shard of published checkpoints."""
         found = {}
         for host in self.hosts if self.run else ():
             directory = self.checkpoints(host)
             for step, manifest in directory.manifests().items():
                 for rank in directory.shards(manifest):
                     path = directory.of(step) / shard_name(rank)
-                    found[Held(host.name, step, path.name)] = path.read_bytes()
+                    found[Held(host.name, step, path.name)] = zlib.crc32(path.read_bytes())
         return found
 
     def newest_complete(self) -> int | None:
@@ -173,18 +182,28 @@ class World:
         return max((step for step, known in ranks.items() if len(known) == 2), default=None)
 
     def lost_lines(self) -> list[str]:
-        """Whole lines that ranks have written and journals lack."""
+        """Whole lines that ranks of the job have written and journals lack."""
         lost = []
-        for host in self.hosts:
-            for job in (self.disks / host.name / "jobs").glob("j-*"):
-                journal = job / "journal.ndjson"
-                kept = journal.read_bytes() if journal.exists() else b""
-                for path in job.glob("attempt-*/metrics/rank-*.ndjson"):
-                    written = path.read_bytes()
-                    lines = written[: written.rfind(b"\n") + 1].splitlines()
-                    missed = [line for line in lines if line not in kept]
-                    lost += [f"{host.name}: {path.name}: {line!r}" for line in missed[:1]]
+        for host in self.hosts if self.job else ():
+            journal = self.disks / host.name / "jobs" / self.job / "journal.ndjson"
+            kept = journal.read_bytes() if journal.exists() else b""
+            for path in self._written_by(host):
+                written = path.read_bytes()
+                lines = written[: written.rfind(b"\n") + 1].splitlines()
+                missed = [line for line in lines if line not in kept]
+                lost += [f"{host.name}: {path.name}: {line!r}" for line in missed[:1]]
         return lost
+
+    def steps(self) -> int:
+        """Steps that the slower rank of the job has made, in all attempts."""
+        return min(
+            sum(path.read_bytes().count(b'"kind":"step"') for path in self._written_by(host))
+            for host in self.hosts
+        )
+
+    def _written_by(self, host: Host) -> list[Path]:
+        job = self.disks / host.name / "jobs" / self.job
+        return list(job.glob("attempt-*/metrics/rank-*.ndjson"))
 
     def left(self) -> list[str]:
         """Processes of any job, and leases."""
@@ -242,6 +261,7 @@ class World:
         before, known = self.held(), self.newest_job
         due = self.newest_complete()
         asked = self.begin(*words)
+        until(lambda: asked.poll() is not None or _talks(asked.pid), "it to talk to nodes")
         time.sleep(one.delay * SPAN_S[one.moment])
         with self._phase("strike"), self.struck(one, asked):
             time.sleep(1.0)
@@ -259,7 +279,7 @@ class World:
             self._settle(words[0])
         with self._phase("agree"):
             if self.job:
-                until(lambda: len(set(self.views())) == 1, f"drivers to agree: {self.views()}", 60)
+                self._agree()
         self._keeps(before)
         with self._phase("end"):
             self.end()
@@ -272,6 +292,8 @@ class World:
         moment = one.moment
         if moment == "launch":
             self.end()
+            for host in self.hosts if self.run else ():
+                shutil.rmtree(self.checkpoints(host).path, ignore_errors=True)
             self.run = self.job = ""
             return self.launch_words()
         if moment == "resume":
@@ -282,6 +304,8 @@ class World:
         if moment == "push":
             self._pushed = self.driver.home / f"pushed-{one.number}.bin"
             self._pushed.write_bytes(os.urandom(PUSHED_BYTES))
+            if one.strike in OF_A_JOB:
+                self._run_until_saved()
             return ("push", str(self._pushed))
         self._run_until_saved()
         return (moment, self.job)
@@ -316,12 +340,8 @@ class World:
             return
         until(lambda: self.state in ("running", *OVER), "it to run or end", PATIENCE_S)
         if self.state == "running":
-            step = self._step()
-            until(
-                lambda: self.state in OVER or (self._step() or 0) > (step or 0),
-                "it to make steps",
-                PATIENCE_S,
-            )
+            aim = self.steps() + 2
+            until(lambda: self.state in OVER or self.steps() >= aim, "it to make steps", PATIENCE_S)
         due, self._due = self._due, None
         if due and self.state == "running":
             resumed = (self.ask(self.driver, "status", self.job) or {}).get("resumed_step")
@@ -330,9 +350,10 @@ class World:
 
     _due: int | None = None
 
-    def _step(self) -> int | None:
-        seen: dict[str, Any] = self.ask(self.driver, "status", self.job) or {}
-        return seen.get("step")
+    def _agree(self) -> None:
+        deadline = time.monotonic() + AGREED_S
+        while len(set(told := self.views())) > 1:
+            assert time.monotonic() < deadline, f"drivers do not agree: {told}"
 
     def _push_again(self) -> None:
         """What a push leaves behind keeps no other one from succeeding."""
@@ -342,13 +363,15 @@ class World:
             # rglob does not follow the link from a home to its disk.
             found = list((self.disks / host.name).rglob(self._pushed.name))
             assert [one.read_bytes() for one in found] == [self._pushed.read_bytes()], found
+            found[0].unlink()
 
     def end(self) -> None:
         """End the job that runs: nothing of any is left."""
         if self.job and self.state not in OVER:
             self.ask(self.driver, "kill", self.job)
             until(lambda: self.state in OVER, f"{self.job} to end", PATIENCE_S)
-        until(lambda: not self.left(), f"nothing to be left: {self.left()}", 60.0)
+        with self._saying(self.left):
+            until(lambda: not self.left(), "nothing to be left", 60.0)
 
     def _keeps(self, before: dict[Held, bytes]) -> None:
         now = self.held()
@@ -369,6 +392,14 @@ class World:
             yield
         except (LabError, psutil.Error, subprocess.TimeoutExpired, AssertionError) as error:
             raise AssertionError(f"{name}: {error}") from error
+
+    @contextmanager
+    def _saying(self, what: Callable[[], object]) -> Iterator[None]:
+        """With what is there when it fails."""
+        try:
+            yield
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {what()}") from error
 
     # Strikes
 
@@ -454,6 +485,14 @@ class World:
                 host.run(["umount", "--lazy", str(place)])
 
 
+def _talks(pid: int) -> bool:
+    """Whether a process has opened a socket."""
+    with suppress(OSError):
+        files = Path(f"/proc/{pid}/fd").iterdir()
+        return any(str(one.readlink()).startswith("socket:") for one in files)
+    return False
+
+
 def _words(pid: int) -> str:
     try:
         return " ".join(psutil.Process(pid).cmdline())[:160]
@@ -473,6 +512,7 @@ def world() -> Iterator[World]:
             subprocess.run(["mount", *words], check=True)
             stack.callback(subprocess.run, ["umount", "--lazy", str(disks / name)], check=False)
         lab = stack.enter_context(joined_lab(mntrain, lambda host: _on_disk(host, disks)))
+        lab.reshape(DATA, SLOW_LINE)
         bench = Bench(lab, mntrain)
         stack.callback(bench.close)
         until(lambda: bench.is_whole, "the nodes to be seen", PATIENCE_S)
@@ -484,6 +524,7 @@ def _on_disk(host: Host, disks: Path) -> None:
     if (disk := disks / host.name).exists():
         nodes = host.home / ".local" / "state" / "mntrain" / "nodes"
         nodes.mkdir(parents=True, exist_ok=True)
+        (host.home / ".config" / "mntrain" / "config.toml").unlink()  # settings that people have
         (nodes / host.name).symlink_to(disk)
 
 
