@@ -36,9 +36,9 @@ same hosts. The GPU memory error is raised by the test, without a GPU.
 `MNTRAIN_WRITE_FAULTS=1 pytest -m netlab tests/faults` measures the rows again and writes this
 page. `python -m tests.faults.search` draws faults of six strata (network, node, rank, script,
 disk, trust) from a grammar, by seed, and compares the verdict with what is true of the draw.
-`python -m tests.faults.search --stories` plays faults that follow one another, and `python -m
-tests.faults.killed` ends parts of the program at any moment; with `--page` each writes what it
-has measured to this page.
+With `--stories` it plays faults that follow one another, as they were written down, and with
+`--sequences` as they are drawn; `python -m tests.faults.killed` ends parts of the program at any
+moment. With `--page` each writes what it has measured to this page.
 
 In an hour of normal training beside two programs that compute in bursts, nothing was said:
 `python -m tests.faults.false_alarms --minutes 60 --load 2` runs a recipe with saves and
@@ -54,7 +54,12 @@ frames. The tests hang real ranks in all of them; in waiting for a GPU only wher
 | a rank … | fix if other ranks are elsewhere | fix if all ranks are there and the links work |
 | --- | --- | --- |"""
 
-Section = Literal["Faults drawn at random", "Faults in sequence", "Killed at any moment"]
+Section = Literal[
+    "Faults drawn at random",
+    "Faults in sequence",
+    "Faults in sequence, drawn",
+    "Killed at any moment",
+]
 """Of what a command has measured, in the order of the page; each comes after the tables."""
 
 HEADER = "| fault | known after | what is reported | fix | torchrun alone |"

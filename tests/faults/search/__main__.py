@@ -7,6 +7,8 @@ are in the file already are not played again. Prints a line per case and the sha
 known then (``examination.py`` says which cannot, and why), and judges what ``mntrain doctor`` says
 of them with the options of the launch.
 
+``--sequences`` draws two or three faults of one job for each seed instead of one.
+
 ``--stories`` plays those of ``stories.toml`` instead of drawn ones: their numbers are the seeds.
 
 ``played.ndjson`` beside this file holds cases of unseen seeds that earlier sittings played, without
@@ -23,8 +25,8 @@ from random import Random
 from tests.faults.search import results, stories
 from tests.faults.search.case import STRATA
 from tests.faults.search.examination import examine, is_foreseeable
-from tests.faults.search.grammar import draw
-from tests.faults.search.play import Result, play
+from tests.faults.search.grammar import draw, draw_sequence
+from tests.faults.search.play import Result, play, play_sequence
 from tests.faults.search.stage import Stage
 from tests.faults.table import write_section
 from tests.netlab import missing
@@ -39,6 +41,7 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=1.0, help="for a busy machine")
     parser.add_argument("--list", action="store_true", help="only say what would be played")
     parser.add_argument("--doctor", action="store_true", help="only ask the doctor before a launch")
+    parser.add_argument("--sequences", action="store_true", help="drawn faults in sequence")
     parser.add_argument("--stories", action="store_true", help="faults in sequence, from a file")
     parser.add_argument("--again", action="store_true", help="play seeds of the file again")
     parser.add_argument("--page", action="store_true", help="write docs/faults.md, play nothing")
@@ -46,18 +49,10 @@ def main() -> int:
     seeds = range(options.first, options.first + options.runs)
     told = dict(enumerate(stories.stories())) if options.stories else {}
     if options.list:
-        for number in seeds if options.stories else ():
-            sys.stdout.write(f"{number}  {told[number].sort}: {told[number].name}\n")
-        for seed in () if options.stories else seeds:
-            case = draw(seed, options.stratum)
-            sys.stdout.write(f"{seed}  {case.stratum}: {case.title}\n")
+        _list(seeds, options)
         return 0
     if options.page:
-        known = results.read(options.file)
-        if options.stories:
-            write_section("Faults in sequence", stories.section(known))
-        else:
-            write_section("Faults drawn at random", results.section(known))
+        _write_page(options)
         return 0
     if (why_not := missing()) is not None:
         sys.stderr.write(f"no simulated cluster: {why_not}\n")
@@ -73,19 +68,45 @@ def main() -> int:
     if left:
         _play(left, options)
     asked = [one for one in results.read(options.file) if one.seed in seeds]
-    shares = stories.table(asked) if options.stories else results.table(asked)
+    table = results.table_of_asks if options.stories or options.sequences else results.table
+    shares = table(asked)
     sys.stdout.write(f"\n{shares}\n")
     return 0
 
 
+def _list(seeds: range, options: argparse.Namespace) -> None:
+    told = stories.stories() if options.stories else ()
+    for seed in seeds:
+        if options.stories:
+            title = f"{told[seed].sort}: {told[seed].name}"
+        elif options.sequences:
+            title = draw_sequence(seed).title
+        else:
+            case = draw(seed, options.stratum)
+            title = f"{case.stratum}: {case.title}"
+        sys.stdout.write(f"{seed}  {title}\n")
+
+
+def _write_page(options: argparse.Namespace) -> None:
+    known = results.read(options.file)
+    if options.stories:
+        write_section("Faults in sequence", stories.section(known))
+    elif options.sequences:
+        write_section("Faults in sequence, drawn", results.sequences(known))
+    else:
+        write_section("Faults drawn at random", results.section(known))
+
+
 def _play(seeds: list[int], options: argparse.Namespace) -> None:
     mntrain = str(Path(sys.executable).with_name("mntrain"))
-    how = {"prepare": stories.with_defaults} if options.stories else {}
+    how = {"prepare": stories.with_defaults} if options.stories or options.sequences else {}
     stage = Stage(mntrain, options.patience, **how)
     try:
         for seed in seeds:
             if options.stories:
                 result = stories.tell(stage, stories.stories()[seed], seed)
+            elif options.sequences:
+                result = play_sequence(stage, draw_sequence(seed))
             else:
                 played = examine if options.doctor else play
                 result = played(stage, draw(seed, options.stratum))

@@ -16,6 +16,10 @@ Moment = Literal["launch", "before step 1", "steps", "save", "restart", "end"]
 EARLY: frozenset[Moment] = frozenset({"launch", "before step 1", "restart", "end"})
 """What is prepared before the job is launched."""
 
+Opening = Literal["a command", "a killed kernel", "a restarted server"]
+"""How a job begins: by a command that does; or by a kernel or a Jupyter server that is killed
+meanwhile."""
+
 Channel = Literal["launch", "command", "cause", "stall", "other", "node"]
 """Where something is said: a refusal or a warning of ``launch``; another command's error; a job's
 failure, its stall, any other problem of its; or a node's own line."""
@@ -152,3 +156,24 @@ class Case(msgspec.Struct, frozen=True):
         hosts = "+".join(f"{name}:{count}" for name, count in self.layout.hosts)
         what = " then ".join(self.mechanisms)
         return f"{what} at {self.moment}, on {self.guilty} (rank {self.rank}) of {hosts}"
+
+
+class Sequence(msgspec.Struct, frozen=True):
+    """Faults of one job, one after the other: each is asked about, then mended.
+
+    Args:
+        opening: how the job begins.
+        cases: each with its own truth; the job goes on after all but the last.
+        pauses_s: how long the job has gone on after each but the last when it is asked about.
+    """
+
+    seed: int
+    opening: Opening
+    cases: tuple[Case, ...]
+    pauses_s: tuple[float, ...]
+
+    @property
+    def title(self) -> str:
+        begun = () if self.opening == "a command" else (self.opening,)
+        told = "; then ".join((*begun, *(one.title for one in self.cases)))
+        return f"{len(self.cases)} faults: {told}"

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import abc
+from collections.abc import Iterable
 from random import Random
 
 import msgspec
 
-from tests.faults.search.case import STRATA, Case, Layout, Moment, Stratum, Truth
+from tests.faults.search.case import (
+    STRATA,
+    Case,
+    Layout,
+    Moment,
+    Opening,
+    Sequence,
+    Stratum,
+    Truth,
+)
 from tests.faults.search.mechanisms.agents import AGENTS
 from tests.faults.search.mechanisms.belonging import BELONGING
 from tests.faults.search.mechanisms.cables import CABLES
@@ -46,6 +56,14 @@ LAYOUTS: tuple[tuple[int, Layout], ...] = (
 PAIRED = 0.6
 """Share of a second fault, where the mechanism may follow one."""
 
+OPENINGS: tuple[Opening, ...] = (
+    *("a command", "a command"),
+    *("a killed kernel", "a restarted server"),
+)
+
+PAUSES_S = (0.0, 8.0)
+"""A person looks at a job that goes on again at some moment of so long a time."""
+
 
 def draw(seed: int, stratum: Stratum | None = None) -> Case:
     """The case of a seed.
@@ -59,7 +77,50 @@ def draw(seed: int, stratum: Stratum | None = None) -> Case:
     chosen = stratum or order[seed % len(STRATA)]
     (mechanism,) = _weighted(chance, of_stratum(chosen))
     moment: Moment = chance.choice(mechanism.moments)
-    layout = chance.choices([one for _, one in LAYOUTS], [weight for weight, _ in LAYOUTS])[0]
+    return _drawn(seed, chance, chosen, mechanism, moment, _layout(chance))
+
+
+def draw_sequence(seed: int) -> Sequence:
+    """Two or three faults of one job, between steps, and the pauses after they are mended.
+
+    Of nodes that join there is none, and of slow-downs neither: they take a job that has long been
+    as fast as it can.
+    """
+    chance = Random(f"sequence {seed}")
+    layout, count = _layout(chance), chance.choice((2, 2, 3))
+    opening: Opening = chance.choice(OPENINGS)
+    cases: list[Case] = []
+    for number in range(count):
+        able = [one for one in MECHANISMS.values() if _follows(one, is_last=number == count - 1)]
+        (mechanism,) = _weighted(chance, able)
+        cases.append(_drawn(seed, chance, mechanism.stratum, mechanism, "steps", layout))
+    return Sequence(
+        seed, opening, tuple(cases), tuple(chance.uniform(*PAUSES_S) for _ in cases[1:])
+    )
+
+
+def _follows(one: Mechanism, *, is_last: bool) -> bool:
+    """Whether it may be one of a sequence; all but the last leave a job that goes on."""
+    return (
+        "steps" in one.moments
+        and one.stratum != "trust"
+        and not one.slows
+        and (is_last or not one.spoils)
+    )
+
+
+def _layout(chance: Random) -> Layout:
+    return chance.choices([one for _, one in LAYOUTS], [weight for weight, _ in LAYOUTS])[0]
+
+
+def _drawn(
+    seed: int,
+    chance: Random,
+    chosen: Stratum,
+    mechanism: Mechanism,
+    moment: Moment,
+    layout: Layout,
+) -> Case:
     guilty = chance.choice(layout.names)
     setting = Setting(chance, layout, moment, guilty, chance.choice(layout.ranks(guilty)))
     drawn = mechanism.draw(setting)
@@ -107,7 +168,7 @@ def of_stratum(stratum: Stratum) -> list[Mechanism]:
     return [one for one in MECHANISMS.values() if one.stratum == stratum]
 
 
-def _weighted(chance: Random, among: Sequence[Mechanism]) -> list[Mechanism]:
+def _weighted(chance: Random, among: abc.Sequence[Mechanism]) -> list[Mechanism]:
     return chance.choices(among, [one.weight for one in among])
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from random import Random
 from typing import Any
 
 import msgspec
 
-from tests.faults.search.case import EARLY, Case, Statement
+from tests.faults.search.case import EARLY, Case, Sequence, Statement, Truth
 from tests.faults.search.grammar import MECHANISMS
-from tests.faults.search.scoring import Score, score
+from tests.faults.search.mechanisms.truths import any_silence
+from tests.faults.search.openings import begin
+from tests.faults.search.scoring import SCORES, Score, score
 from tests.faults.search.stage import Stage
+from tests.waiting import until
 
 START_S = 30.0
 """Added where the fault is in place before a job starts: torch is imported by all ranks."""
@@ -27,6 +32,12 @@ SETTLED_S = 4.0
 
 BETWEEN_S = 1.0
 """Between a distraction and the fault."""
+
+ASKED_WITHIN_S = 5.0
+"""A person asks at some moment of so long a time after it must be known."""
+
+GOES_ON_S = 90.0
+"""For a job to go on once a fault is mended: TCP tries again in ever longer intervals."""
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -114,13 +125,92 @@ def _watched(stage: Stage, case: Case, stack: ExitStack) -> Seen:
         if any(MECHANISMS[name].slows for name in case.mechanisms):
             stage.await_normal()
     begin_s = time.monotonic()
+    _act(stage, case, stack)
+    if is_early and not stage.bench.job:
+        begin_s = _start(stage, case, style)
+    return _watch(stage, case, begin_s)
+
+
+def _act(stage: Stage, case: Case, stack: ExitStack) -> None:
+    """Make a case happen; the stack mends it."""
     for number, (name, parameters) in enumerate(zip(case.mechanisms, case.parameters, strict=True)):
         if number:
             time.sleep(BETWEEN_S)
         stack.enter_context(MECHANISMS[name].act(stage, case, parameters))
-    if is_early and not stage.bench.job:
-        begin_s = _start(stage, case, style)
-    return _watch(stage, case, begin_s)
+
+
+def play_sequence(stage: Stage, sequence: Sequence) -> Result:
+    """Play faults that follow one another. Never raises for what they do to the lab."""
+    begun_s, trouble = time.monotonic(), ""
+    scores: list[Score] = []
+    said: list[Statement] = []
+    try:
+        for found, what in _in_turn(stage, sequence):
+            scores.append(found)
+            said += what
+    except Exception as error:  # noqa: BLE001 - whatever a fault does to the lab, the next one runs
+        trouble = f"{type(error).__name__}: {str(error)[:300]}"
+        stage.spoil()
+    state = str(stage.job.get("state", ""))
+    stage.mend(keep_job=False)
+    return Result(
+        seed=sequence.seed,
+        stratum=sequence.cases[-1].stratum,
+        case=sequence.title,
+        is_hard=True,
+        truth=" then ".join(told(one) for one in sequence.cases),
+        verdict=tuple(said),
+        state=state,
+        score=max(scores, key=SCORES.index, default="silent"),
+        known_after_s=None,
+        seconds=round(time.monotonic() - begun_s, 1),
+        parameters=(
+            {"asks": scores},
+            *(found for one in sequence.cases for found in one.parameters),
+        ),
+        trouble=trouble,
+    )
+
+
+def _in_turn(stage: Stage, sequence: Sequence) -> Iterator[tuple[Score, list[Statement]]]:
+    """What is said of each fault, and of the job that goes on after it."""
+    chance = Random(f"asks {sequence.seed}")
+    first = sequence.cases[0]
+    stage.end_job()
+    begin(stage, sequence.opening, first.layout, style_of(first), chance)
+    for number, case in enumerate(sequence.cases):
+        if number:
+            stage.said.clear()
+            steps = stage.steps()
+            until(lambda aim=steps + 2: stage.steps() >= aim, "the job to go on", GOES_ON_S)
+            time.sleep(sequence.pauses_s[number - 1])
+            before = sequence.cases[number - 1].truth
+            well = Truth(is_harmless=True, may=(*before.may, *any_silence()))
+            yield ask(well, lambda case=case: _told(stage, case), 0.0, chance)
+        with ExitStack() as stack:
+            _act(stage, case, stack)
+            within_s = case.truth.within_s * stage.patience
+            yield ask(case.truth, lambda case=case: _told(stage, case), within_s, chance)
+
+
+def _told(stage: Stage, case: Case) -> Told:
+    return stage.statements(case), str(stage.job.get("state", ""))
+
+
+Told = tuple[list[Statement], str]
+"""What is said of a job, and its state."""
+
+
+def ask(
+    truth: Truth, told: Callable[[], Told], within_s: float, chance: Random
+) -> tuple[Score, list[Statement]]:
+    """What a person is told who asks at some moment after it must be known."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline and score(truth, *told()) != "right":
+        time.sleep(0.2)
+    time.sleep(chance.random() * ASKED_WITHIN_S)
+    said, state = told()
+    return score(truth, said, state), said
 
 
 def style_of(case: Case) -> str:

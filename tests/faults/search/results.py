@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -92,3 +92,42 @@ def table(results: Sequence[Result]) -> str:
     lines = [" | ".join(head), " | ".join("---" for _ in head)]
     lines += [" | ".join(row.cells) for row in rows(results)]
     return "\n".join(f"| {line} |" for line in lines)
+
+
+def table_of_asks(results: Iterable[Result]) -> str:
+    """Shares of faults in sequence, by sort and by layer, as Markdown."""
+    played = [one for one in results if not one.trouble]
+    groups: dict[str, list[Result]] = {}
+    for one in played:
+        groups.setdefault(one.case.partition(":")[0], []).append(one)
+    for one in sorted(played, key=lambda one: one.stratum):
+        groups.setdefault(f"layer: {one.stratum}", []).append(one)
+    groups["all"] = played
+    head = ("faults", "played", "right", "first lines right")
+    lines = [head, ("---",) * len(head), *(_cells(name, of) for name, of in groups.items())]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cells(name: str, of: Sequence[Result]) -> tuple[str, ...]:
+    asks = [one for result in of for one in result.parameters[0]["asks"]]
+    right = sum(one.score == "right" for one in of)
+    return (
+        name,
+        str(len(of)),
+        f"{right} ({100 * right / max(1, len(of)):.0f} %)",
+        f"{asks.count('right')} of {len(asks)}",
+    )
+
+
+SEQUENCES = """
+`python -m tests.faults.search --sequences --runs N --first SEED` draws two or three faults of one
+job. Each is asked about at a random moment within 5 s after it must be known, and mended; up to
+8 s after the job has gone on, somebody asks again, and nothing of it may be said any more. A
+quarter of the jobs is begun by a notebook's kernel that is killed meanwhile, a quarter by a page
+whose Jupyter server is killed and started again. What is said first decides, as above.
+"""
+
+
+def sequences(results: Sequence[Result]) -> str:
+    """Another section of docs/faults.md."""
+    return f"{SEQUENCES}\n{table_of_asks(results)}\n"

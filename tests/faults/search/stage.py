@@ -120,6 +120,14 @@ class Stage:
         self.said += [statement("launch", warning) for warning in answer.get("warnings", [])]
         return True
 
+    def jobs(self) -> frozenset[str]:
+        """Every job that a driver has seen."""
+        return frozenset(str(one["job"]) for one in self.bench.seen() if "job" in one)
+
+    def adopt(self, layout: Layout, style: str, job: str) -> None:
+        """A job that somebody else has begun; empty for none."""
+        self.bench.job, self._played = job, (layout, style)
+
     def options(self, layout: Layout, words: Sequence[str]) -> tuple[str, ...]:
         """What a launch of this layout takes before the arguments of its script."""
         return (*(() if "--member" in words else layout.members), *words)

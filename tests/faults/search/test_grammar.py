@@ -6,15 +6,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
-from tests.faults.search.case import EARLY, STRATA
-from tests.faults.search.grammar import MECHANISMS, draw, of_stratum, shares
+from tests.faults.search.case import EARLY, STRATA, Opening
+from tests.faults.search.grammar import MECHANISMS, draw, draw_sequence, of_stratum, shares
 from tests.faults.search.mechanisms.mechanism import PHASES
 
 SEEDS = range(1, 1001)
 CASES = [draw(seed) for seed in SEEDS]
+SEQUENCES = [draw_sequence(seed) for seed in SEEDS]
 
 
 def test_every_stratum_has_its_share_of_any_row_of_seeds():
@@ -46,6 +48,19 @@ def test_a_seed_is_the_same_case_in_another_process():
     assert done.stdout.strip() == str([draw(seed).title for seed in range(50)])
     again = [draw(seed) for seed in range(1, 100)]
     assert again == CASES[:99]
+
+
+def test_a_sequence_is_two_or_three_faults_of_one_job_that_goes_on_after_all_but_the_last():
+    assert [draw_sequence(seed) for seed in SEEDS] == SEQUENCES
+    assert {len(one.cases) for one in SEQUENCES} == {2, 3}
+    assert {one.opening for one in SEQUENCES} == {*get_args(Opening)}
+    for one in SEQUENCES:
+        assert len({case.layout for case in one.cases}) == 1
+        assert len(one.pauses_s) == len(one.cases) - 1
+        *mended, _ = [MECHANISMS[case.mechanisms[-1]] for case in one.cases]
+        assert not any(each.spoils for each in mended), one.title
+    last = {one.cases[-1].mechanisms[-1] for one in SEQUENCES}
+    assert len(last) > len({one.cases[0].mechanisms[-1] for one in SEQUENCES}) > 15
 
 
 def test_another_stratum_may_be_asked_for():

@@ -6,8 +6,9 @@ import pytest
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from tests.faults.search.play import Result
+from tests.faults.search.results import table_of_asks
 from tests.faults.search.scoring import Score
-from tests.faults.search.stories import LAYOUT, Story, stories, table
+from tests.faults.search.stories import LAYOUT, Story, stories
 
 STORIES = stories()
 
@@ -43,5 +44,5 @@ def test_the_table_counts_stories_and_first_lines() -> None:
         result("wrong", "right", "wrong"),
         result("silent", trouble="no lab"),
     ]
-    *_, last = table(played).splitlines()
+    *_, last = table_of_asks(played).splitlines()
     assert last == "| all | 2 | 1 (50 %) | 3 of 4 |"
