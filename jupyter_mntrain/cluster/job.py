@@ -195,15 +195,20 @@ class Job(ChangeableJob):
     ) -> int | None:
         """Wait for a checkpoint of a later step than ``after``. Returns its step.
 
-        ``None`` if there is none within ``timeout_s`` seconds, or the job ends before.
+        ``None`` if there is none within ``timeout_s`` seconds, or the attempt ends before.
         """
         progress.report("waiting for the checkpoint", 0, 1)
+        attempt = self.view().attempt.number
 
         def newest() -> int | None:
             step = self.view().saved_step
             return step if step is not None and step > (after or 0) else None
 
-        self._driver.live.changes.wait_until(lambda: newest() or self.state in TERMINAL, timeout_s)
+        def is_over() -> bool:
+            now = self.view()
+            return now.state in TERMINAL or now.attempt.number != attempt
+
+        self._driver.live.changes.wait_until(lambda: newest() or is_over(), timeout_s)
         progress.report("waiting for the checkpoint", 1, 1)
         return newest()
 

@@ -121,3 +121,18 @@ def test_a_save_that_never_comes_is_not_waited_for_because_others_do(do, cluster
     monkeypatch.setattr(save, "SAVED_WITHIN_S", 0.0)
     job.wait_for_save = lambda *, after, **_: (after or 0) + 10
     assert do("save", job.id).exit_code == 1
+
+
+def test_a_save_of_an_attempt_that_has_ended_is_not_waited_for_in_the_next(do, cluster, text):
+    (job,) = cluster._jobs.values()
+
+    def wait_for_save(*, after, timeout_s, progress):
+        view = job.view()
+        again = msgspec.structs.replace(view.attempt, number=view.attempt.number + 1)
+        job.change_view(msgspec.structs.replace(view, attempt=again))
+        return (after or 0) + 10
+
+    job.wait_for_save = wait_for_save
+    outcome = do("save", job.id)
+    assert outcome.exit_code == 1
+    assert says("attempt 1 ended before it had: ask the next one", text(outcome.renderable))
