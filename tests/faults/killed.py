@@ -125,6 +125,8 @@ class World:
         self.run = ""
         """The first job of the chain that goes on."""
         self.job = ""
+        self.was_early = False
+        """Whether the command of the last round still ran when it was struck."""
         self.complaint = ""
         """What the last command said that failed."""
         self._recipe = self.driver.home / "killed.toml"
@@ -256,13 +258,15 @@ class World:
 
     def play(self, one: Round) -> None:
         """Raises ``AssertionError`` with what does not hold."""
+        self.was_early = False
         with self._phase("begin"):
             words = self._prepare(one)
         before, known = self.held(), self.newest_job
         due = self.newest_complete()
         asked = self.begin(*words)
-        until(lambda: asked.poll() is not None or _talks(asked.pid), "it to talk to nodes")
+        until(lambda: _talks(asked) or asked.poll() is not None, "it to talk to nodes")
         time.sleep(one.delay * SPAN_S[one.moment])
+        self.was_early = asked.poll() is None
         with self._phase("strike"), self.struck(one, asked):
             time.sleep(1.0)
         with self._phase("mend"):
@@ -485,11 +489,13 @@ class World:
                 host.run(["umount", "--lazy", str(place)])
 
 
-def _talks(pid: int) -> bool:
-    """Whether a process has opened a socket."""
-    with suppress(OSError):
-        files = Path(f"/proc/{pid}/fd").iterdir()
-        return any(str(one.readlink()).startswith("socket:") for one in files)
+def _talks(asked: subprocess.Popen[str]) -> bool:
+    """Whether a command has opened a socket; it is a child of what is held of it."""
+    with suppress(OSError, psutil.Error):
+        for one in psutil.Process(asked.pid).children(recursive=True):
+            files = Path(f"/proc/{one.pid}/fd").iterdir()
+            if any(str(file.readlink()).startswith("socket:") for file in files):
+                return True
     return False
 
 
@@ -596,6 +602,7 @@ def search(rounds: Sequence[Round], seed: int, file: Path) -> list[Result]:
                 wrong = str(error) or "an assertion"
             took_s = time.monotonic() - began_s
             said = wrong or f"right, {place.state or 'no job'}"
+            said += "" if place.was_early else " (its command had ended)"
             print(f"{one.number:4} {took_s:5.1f} s  {one.title}: {said}", flush=True)
             result = Result(seed, one.number, one.moment, one.strike, wrong[:500])
             with file.open("ab") as out:
