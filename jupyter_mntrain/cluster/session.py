@@ -106,6 +106,7 @@ class DriverSession:
                 view=lambda: self.live.job(job_id),
                 client=self.live.client_of,
                 on_change=self.live.changes.notify,
+                clock=self.clock,
             )
             self._followers[job_id] = follower
         follower.follow()

@@ -10,8 +10,8 @@ from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
 from jupyter_mntrain.metrics.summary import JobNumbers
 from jupyter_mntrain.model.failure.headline import what_hurts
-from jupyter_mntrain.model.lifecycle.listing import job_step
-from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.lifecycle.listing import elapsed_s, job_step
+from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.node_view import NodeView
 from jupyter_mntrain.model.text.secrets import shown_words
 from jupyter_mntrain.plan.software.versions import divergences
@@ -47,7 +47,7 @@ def job_entry(
     """One job, without its environment, its files and secrets among its arguments.
 
     Args:
-        numbers: where it stands, if its journals are read.
+        numbers: where it stands, if its journals are read; else what its nodes' records tell.
         history: what its ranks wrote, if its journals are read.
     """
     ranks = history.ranks.values() if history else ()
@@ -61,7 +61,7 @@ def job_entry(
         submitted_s=view.attempt.submitted_s,
         placements=view.attempt.placements,
         parts=view.parts,
-        numbers=numbers or JobNumbers(step=None),
+        numbers=numbers or _numbers(view),
         progress=tuple(one.progress for one in ranks if one.progress is not None),
         submitted_by=submitted_by,
         problem=view.problem,
@@ -79,10 +79,18 @@ def job_entry(
 def listed_entry(view: JobView) -> JobEntry:
     """One of many jobs whose journals are not read: without evidence, which may be long."""
     parts = tuple(msgspec.structs.replace(part, evidence=None) for part in view.parts)
-    entry = job_entry(
-        msgspec.structs.replace(view, parts=parts),
-        submitted_by=view.submitted_by,
-        numbers=JobNumbers(step=job_step(view)),
-    )
+    told = msgspec.structs.replace(view, parts=parts)
+    entry = job_entry(told, submitted_by=view.submitted_by)
     problem = entry.problem and msgspec.structs.replace(entry.problem, detail="")
     return msgspec.structs.replace(entry, problem=problem)
+
+
+def _numbers(view: JobView) -> JobNumbers:
+    """Of a job whose journals are not read."""
+    line = view.loss_line
+    is_over = view.state in TERMINAL
+    return JobNumbers(
+        step=job_step(view),
+        total_steps=line.total_steps if line else None,
+        elapsed_s=elapsed_s(view, 0.0) if is_over else None,
+    )

@@ -38,6 +38,8 @@ class JobHistory:
     earlier: Sequence[Sequence[RankSeries]] = ()
     """What the ranks of each attempt before wrote, oldest attempt first; empty if nothing is
     known."""
+    clock_ahead_s: float = 0.0
+    """The clock that all times of the job are by, beside this machine's."""
 
     @property
     def writing(self) -> list[RankSeries]:
@@ -120,7 +122,9 @@ class HistoryBuilder:
             self._attempts.setdefault(line.attempt, AttemptLines()).take(node, line.body)
             return True
 
-    def snapshot(self, view: JobView, *, is_complete: bool) -> JobHistory:
+    def snapshot(
+        self, view: JobView, *, is_complete: bool, clock_ahead_s: float = 0.0
+    ) -> JobHistory:
         """Everything taken so far of the attempt that ``view`` shows; O(ranks + nodes)."""
         with self._lock:
             attempt = self._attempts.get(view.attempt.number, AttemptLines())
@@ -129,6 +133,7 @@ class HistoryBuilder:
                 ranks={rank: one.series(rank) for rank, one in sorted(attempt.ranks.items())},
                 links={node: one.snapshot() for node, one in sorted(attempt.links.items())},
                 is_complete=is_complete,
+                clock_ahead_s=clock_ahead_s,
                 earlier=[
                     [one.series(rank) for rank, one in sorted(lines.ranks.items()) if one.has_steps]
                     for number, lines in sorted(self._attempts.items())

@@ -25,8 +25,10 @@ from jupyter_mntrain.metrics.summary import (
 from jupyter_mntrain.metrics.time_left import TimeLeft
 from jupyter_mntrain.metrics.trace.off_plan import measured_of, off_plan
 from jupyter_mntrain.metrics.trace.sent_messages import Pair, SentMessages
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.listing import elapsed_s
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
 from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
@@ -39,6 +41,8 @@ NOISE = 0.03
 
 LEAST_PART = 1e-4
 """Of a window: less is not named."""
+
+MOST_AHEAD_S = tunables.seconds("doctor.most_clock_difference_s")
 
 NO_TOTAL = "no number of steps is reported: recorder.start(total_steps=…)"
 ZERO_TOKENS = "every step reports 0 tokens"
@@ -66,12 +70,12 @@ def summarize(
     """The summary of what ``ranks``, ``job`` and ``links`` have taken of ``history``.
 
     Args:
-        now_s: Unix time.
+        now_s: Unix time, by this machine's clock.
         traffic: of others, on any of the links.
         messages: of the newest recorded steps.
         peak_flops_per_s: of all devices together.
     """
-    view = history.view
+    view, now_s = history.view, now_s + history.clock_ahead_s
     last = job.table.last("step")
     step = None if last is None else int(last)
     total = _total_steps(view, ranks)
@@ -117,8 +121,14 @@ def summarize(
         events=events_of(view, traffic),
         links=link_summaries,
         sample=sample,
+        clock_ahead_s=_told_ahead_s(history.clock_ahead_s),
         off_plan=_off_plan(history, _mean_step_s(job), messages, traffic),
     )
+
+
+def _told_ahead_s(ahead_s: float) -> float:
+    """In whole seconds; 0 where nobody would see it."""
+    return float(round(ahead_s)) if abs(ahead_s) > MOST_AHEAD_S else 0.0
 
 
 def _total_steps(view: JobView, ranks: Ranks) -> int | None:
@@ -259,26 +269,6 @@ def _window(job: JobRows, *, is_whole: bool) -> Window | None:
 
 def _short(value: float) -> float:
     return short(value) or 0.0
-
-
-def elapsed_s(view: JobView, now_s: float) -> float | None:
-    """Seconds since the first attempt started, until the last part ended; ``None`` before."""
-    started = [part.started_s for part in view.parts if part.started_s is not None]
-    earlier = view.attempt.earlier
-    begun_s = earlier.begun_s if earlier else None
-    if not started:
-        return None if begun_s is None else max(0.0, now_s - begun_s)
-    before_s = 0.0 if begun_s is None else max(0.0, min(started) - begun_s)
-    if view.state in TERMINAL:
-        # Each part by its own node's clock: clocks of two nodes are never subtracted.
-        ran = (
-            part.ended_s - part.started_s
-            for part in view.parts
-            if part.started_s is not None and part.ended_s is not None
-        )
-        longest = max(ran, default=None)
-        return None if longest is None else before_s + longest
-    return before_s + max(0.0, now_s - min(started))
 
 
 def _rank_summaries(view: JobView, ranks: Ranks) -> tuple[RankSummary, ...]:

@@ -304,6 +304,8 @@ class JobSummary(JobNumbers, frozen=True, kw_only=True):
     """What happened to the newest attempt, oldest first. Evaluations are in the series."""
     off_plan: OffPlan | None = None
     """Why it is off by more than a tenth; ``None`` without a plan, too."""
+    clock_ahead_s: float = 0.0
+    """The clock that its times are by, beside that of the machine that shows it; 0 = they agree."""
     attempt: int = 1
     attempts: int = 1
     """How many there may be."""

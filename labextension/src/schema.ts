@@ -1654,6 +1654,7 @@ export interface JobSummary {
   marks?: EventMark[];
   events?: JobEvent[];
   off_plan?: OffPlan | null;
+  clock_ahead_s?: number;
   attempt?: number;
   attempts?: number;
   restart?: Restart | null;

@@ -8,9 +8,10 @@ from jupyter_mntrain.metrics.entry_builder import job_entry, listed_entry, node_
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.listing import duration_s, job_step
 from jupyter_mntrain.model.lifecycle.loss_line import LossLine
 from jupyter_mntrain.model.lifecycle.rollup import roll_up
-from jupyter_mntrain.model.records.job import JobView
+from jupyter_mntrain.model.records.job import Earlier, JobView
 from jupyter_mntrain.model.records.metrics import RankProgress
 from jupyter_mntrain.model.records.node_view import NodeView
 from tests.standin.jobs import ONE_AND_TWO, history, place, record, summarize, view
@@ -58,3 +59,28 @@ def test_a_listed_job_has_the_line_of_the_first_node_that_tells_a_loss() -> None
     ]
     assert listed_entry(roll_up([*records, silent])).loss_line == line(2.0)
     assert listed_entry(roll_up([silent])).loss_line is None
+
+
+def test_page_and_list_know_the_same_of_an_ended_job_that_no_driver_has_read() -> None:
+    ended = record(0, "succeeded", places=THREE[:1], started_s=500.0, ended_s=540.0)
+    ranks = tuple(msgspec.structs.replace(one, step=1200) for one in ended.part.ranks)
+    restarted = msgspec.structs.replace(
+        ended.attempt, number=2, submitted_s=499.0, earlier=Earlier(begun_s=400.0, world_size=1)
+    )
+    line = LossLine(
+        begin=1, width=1, lows=(2.0,), highs=(2.0,), first=2.0, last=2.0, total_steps=1500
+    )
+    job = roll_up(
+        [
+            msgspec.structs.replace(
+                ended,
+                part=msgspec.structs.replace(ended.part, ranks=ranks),
+                attempt=restarted,
+                loss_line=line,
+            )
+        ]
+    )
+    told = job_entry(job).numbers
+    assert told == listed_entry(job).numbers
+    assert (told.step, told.total_steps, told.elapsed_s) == (1200, 1500, 140.0)
+    assert (told.step, told.elapsed_s) == (job_step(job), duration_s(job, now_s=9e9))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from jupyter_mntrain.metrics.summary import JobSummary, Window
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -20,6 +23,7 @@ from jupyter_mntrain.model.records.metrics import (
 )
 from jupyter_mntrain.model.records.node import Capacity
 from jupyter_mntrain.model.records.origin import Earlier
+from jupyter_mntrain.show.tables.job import status_view
 from tests.standin.jobs import (
     ONE_AND_TWO,
     history,
@@ -366,3 +370,18 @@ def test_what_a_rank_does_before_its_steps_is_passed_on() -> None:
     assert before.ranks[1].progress == loading
     assert (before.ranks[1].step, before.tokens_per_s, before.bubble) == (None, None, None)
     assert summary(node2=[loading, *pipeline(1, compute_s=0.4)]).ranks[1].progress is None
+
+
+@pytest.mark.parametrize(("ahead_s", "word"), [(3600.0, "ahead of"), (-3600.0, "behind"), (1, "")])
+def test_a_job_runs_by_its_own_clock_whatever_that_of_the_machine_that_shows_it_says(
+    ahead_s: float, word: str
+) -> None:
+    told = history(view("running", "running", started_s=900.0), {})
+    told = replace(told, clock_ahead_s=-ahead_s)
+    got = summarize(told, now_s=NOW_S + ahead_s)
+    assert got.elapsed_s == 100.0
+    console = Console(file=io.StringIO(), width=160, record=True)
+    console.print(status_view(got, now_s=NOW_S + ahead_s))
+    text = console.export_text()
+    assert ("this machine's clock" in text) == bool(word)
+    assert says(f"{word} the job's" if word else "elapsed", text)

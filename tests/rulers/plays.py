@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ class Turn:
         tokens, loss: by rank.
         evaluation_s, saving_s: after it.
         compute: share of the step in which ranks compute.
+        slept_s: of it, that the second rank's machine slept: its clock stood.
     """
 
     seconds: float
@@ -39,12 +41,21 @@ class Turn:
     saving_s: float = 0.0
     compute: float = 0.5
     step: int | None = None
+    slept_s: float = 0.0
 
     @property
     def counted(self) -> float:
         """Its tokens, of all ranks."""
         told = [nan if one is None or one < 0 else one for one in self.tokens]
         return float(sum(told))
+
+
+@dataclass(frozen=True)
+class Link:
+    """What each node's interface carries, and what was measured of it, in bytes per second."""
+
+    carries: float = 1e6
+    capacity: float = 2e6
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,8 @@ class Play:
             that it began from; the last one ends the job.
         gap_s: from the end of an attempt to the first step's begin of the next.
         stages: that each rank says it has; empty for replicas.
+        apart_s: clock of the second rank's node beside the first one's, of the same attempt.
+        driver_ahead_s: clock of who looks, beside the job's.
     """
 
     name: str
@@ -67,6 +80,9 @@ class Play:
     attempts: tuple[tuple[int, int], ...] = ((10**9, 0),)
     gap_s: float = 30.0
     stages: tuple[tuple[int, ...], ...] = ((), ())
+    apart_s: float = 0.0
+    driver_ahead_s: float = 0.0
+    link: Link = Link()
 
 
 @dataclass
@@ -90,16 +106,18 @@ class Played:
     directory: Path
     done: list[Done] = field(default_factory=list)
     now_s: float = BEGIN_S
+    slept_s: float = 0.0
+    begun: dict[int, float] = field(default_factory=dict)
+    """When each attempt began."""
 
     def lines(self) -> Iterator[tuple[int, int, bytes]]:
-        """What the ranks wrote: attempt, rank and line, in the order of time."""
+        """What the ranks wrote: attempt, rank and line, in the order in which they did."""
         found = []
         for path in self.directory.glob("*/*.ndjson"):
             attempt = int(path.parent.name)
             for number, line in enumerate(path.read_bytes().splitlines()):
-                told = json.loads(line)
-                found.append((attempt, told["time_s"], number, told["rank"], line))
-        for attempt, _, _, rank, line in sorted(found, key=lambda one: one[:4]):
+                found.append((attempt, number, json.loads(line)["rank"], line))
+        for attempt, _, rank, line in sorted(found, key=lambda one: one[:3]):
             yield attempt, rank, line
 
 
@@ -114,11 +132,11 @@ def acts(play: Play, directory: Path) -> Iterator[Played]:
 def _attempt(played: Played, number: int, most: int, begins: int) -> Iterator[Played]:
     play = played.play
     directory = played.directory / str(number)
-    now = lambda: played.now_s  # noqa: E731
+    played.begun[number] = played.now_s
     recorders = [
         Recorder(
-            clock=now,
-            stopwatch=now,
+            clock=partial(_clock, played, rank),
+            stopwatch=partial(_clock, played, rank),
             group=lambda: None,
             environment={
                 "RANK": str(rank),
@@ -141,6 +159,7 @@ def _attempt(played: Played, number: int, most: int, begins: int) -> Iterator[Pl
     for made, step in enumerate(range(begins + 1, play.total + 1), 1):
         turn, begun_s = play.turn(step), played.now_s
         played.now_s += turn.seconds
+        played.slept_s += turn.slept_s
         told_step = step if turn.step is None else turn.step
         for rank, recorder in enumerate(recorders):
             recorder.step(
@@ -168,6 +187,10 @@ def _attempt(played: Played, number: int, most: int, begins: int) -> Iterator[Pl
         recorder.close()
 
 
+def _clock(played: Played, rank: int) -> float:
+    return played.now_s + rank * (played.play.apart_s - played.slept_s)
+
+
 def _lengths(step: int) -> Turn:
     return Turn(1.5 if step % 5 == 0 else 0.1)
 
@@ -183,6 +206,10 @@ def _pauses(step: int) -> Turn:
 
 def _ranks(_: int) -> Turn:
     return Turn(0.2, (1000, 3000), (2.0, 6.0))
+
+
+def _sleeps(step: int) -> Turn:
+    return Turn(40.2, slept_s=40.0) if step == 5 else Turn(0.2)
 
 
 def _padded(step: int) -> Turn:
@@ -206,6 +233,13 @@ PLAYS = (
     Play("tokens NaN", lambda s: Turn(0.2, (nan if s > 20 else 10,) * 2)),
     Play("tokens negative", lambda _: Turn(0.2, (-5, 10))),
     Play("tokens of one rank", lambda _: Turn(0.2, (10, None))),
+    Play("a node's clock is off", lambda _: Turn(0.5), apart_s=0.05),
+    Play("the driver's clock is off", _pauses, driver_ahead_s=3600.0),
+    Play("the driver's clock is behind", lambda _: Turn(0.2), driver_ahead_s=-86400.0),
+    Play("a machine sleeps", _sleeps, total=40),
+    Play("a link of 0.5 Mbit/s", lambda _: Turn(2.0), link=Link(59_000.0, 62_500.0)),
+    Play("a link of 25 Gbit/s", lambda _: Turn(0.2), link=Link(2.9e9, 3.1e9)),
+    Play("a link faster than measured", lambda _: Turn(0.5), link=Link(8e6, 1e6)),
     Play("wrong total", lambda _: Turn(0.2), total=60, told=20),
     Play("steps go back", lambda s: Turn(0.2, step=s if s < 30 else s - 10), told=50),
     Play("steps skip", lambda s: Turn(0.2, step=2 * s), told=120),

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from tests.rulers.plays import PLAYS, Play, acts
-from tests.rulers.reading import Agent, read_all
+from tests.rulers.reading import Scraped, Watched, read_all
 from tests.rulers.truth import time_left, truth
 
 MOMENTS = (0.05, 1 / 3, 0.5, 0.77, 1.0)
@@ -59,20 +59,24 @@ def measure(plays: Iterable[Play] = PLAYS) -> Iterator[Row]:
 
 
 def _rows(play: Play, directory: Path) -> Iterator[Row]:
-    agent = Agent(directory / "agent")
+    watched = Watched(play, directory / "agents")
+    scraped: Scraped | None = None
     most = sum(min(steps, play.total - begins) for steps, begins in play.attempts)
     at = {max(1, round(share * most)): share for share in MOMENTS}
     for number, played in enumerate(acts(play, directory / "ranks"), 1):
+        scraped = scraped or Scraped(played)
+        scraped.take()
         share = at.get(number)
         if share is None:
             continue
-        agent.take(played)
+        watched.take(played)
         is_over = number == most
-        told = truth(played, is_over=is_over)
+        told, recently = truth(played, is_over=is_over), truth(played, is_over=False)
         judges_left = share >= LEFT_FROM and not is_over and play.told is None
-        for surface, figures in read_all(agent, played, is_over=is_over).items():
+        for surface, figures in read_all(watched, scraped, played, is_over=is_over).items():
             for figure, shown in figures.items():
-                true = told.get(figure, ...)
+                # A trainer's own reports know no end, and each attempt counts for itself.
+                true = (recently if surface == "Prometheus" else told).get(figure, ...)
                 if figure == "time left":
                     if not judges_left or shown is None:
                         continue

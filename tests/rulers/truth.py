@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import isfinite
 from statistics import mean, median
 
-from tests.rulers.plays import RANKS, Done, Played
+from tests.rulers.plays import BEGIN_S, RANKS, Done, Played
 
 MINUTE_S = 60.0
 WARM_UP = 2
+HEARD_S = 4.0
+"""Clocks and links are known after some samples."""
 
 
 def kept(played: Played) -> list[Done]:
@@ -34,7 +36,12 @@ def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:
     found: dict[str, float | None] = {
         "lost steps": float(len(played.done) - len(steps)),
         "parts, sum": 1.0,
+        "step": float(steps[-1].step),
     }
+    if ended_s - BEGIN_S > HEARD_S:
+        link = played.play.link
+        found["elapsed"] = ended_s - BEGIN_S
+        found["busiest link"] = min(1.0, link.carries / link.capacity)
     is_known = isfinite(tokens)
     whole = tokens / (ended_s - begun_s)
     found["loss"] = mean(played.play.turn(steps[-1].step).loss)
@@ -52,6 +59,8 @@ def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:
         rate = sum(one.tokens for one in recent) / each / seconds
         found["tok/s"] = rate if isfinite(rate) and rate > 0 else None
         found |= {f"tok/s, rank {rank}": found["tok/s"] for rank in (0, 1)}
+        if played.slept_s:  # its own clock stood
+            del found["tok/s, rank 1"]
         found["step time"] = median(one.ended_s - one.begun_s for one in recent)
         window = recent
     else:

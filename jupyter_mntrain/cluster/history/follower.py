@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.loop import end_tasks
+from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
 from jupyter_mntrain.metrics.thinned.attempt_lines import most_blocks
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.lifecycle.clock import HeardClock
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, Placement
-from jupyter_mntrain.model.records.metrics import JournalLine, PartChange
+from jupyter_mntrain.model.records.metrics import JournalLine, LinkSample, PartChange
 
 FIRST_RETRY_S = tunables.seconds("cluster.journal_first_retry_s")
 LAST_RETRY_S = tunables.seconds("cluster.journal_last_retry_s")
@@ -29,17 +32,20 @@ class JournalFollower:
         view: the job as it is now.
         client: makes a client for a participant, at the address it has now.
         on_change: called after new lines, and when a journal has been read to its end.
+        clock: this driver's; the job's may differ.
     """
 
     job_id: JobId
     view: Callable[[], JobView]
     client: Callable[[Placement], AgentClient]
     on_change: Callable[[], None]
+    clock: Clock = time
     _builder: HistoryBuilder = field(default_factory=HistoryBuilder)
     _tasks: dict[NodeId, asyncio.Task[None]] = field(default_factory=dict)
     _complete: dict[NodeId, int] = field(default_factory=dict)
     """The last attempt whose journal has been read to its end, by node."""
     _followed: int = 0
+    _heard: dict[NodeId, HeardClock] = field(default_factory=dict)
 
     def follow(self) -> None:
         """Follow every participant that is not followed yet; call again after a new attempt."""
@@ -67,7 +73,13 @@ class JournalFollower:
             self._complete.get(placement.node_id, 0) >= view.attempt.number
             for placement in view.attempt.placements
         )
-        return self._builder.snapshot(view, is_complete=is_complete)
+        return self._builder.snapshot(view, is_complete=is_complete, clock_ahead_s=self._ahead_s())
+
+    def _ahead_s(self) -> float:
+        """The job's clock beside this driver's: by the node that is heard best."""
+        now = self.clock.time(), self.clock.monotonic()
+        known = [ahead_s for one in tuple(self._heard.values()) if (ahead_s := one.ahead_s(*now))]
+        return max(known, default=0.0)
 
     async def _follow_node(self, placement: Placement, attempt: int) -> None:
         retry_s = FIRST_RETRY_S
@@ -106,11 +118,15 @@ class JournalFollower:
         node_id = placement.node_id
         since = self._builder.last_seq(node_id)
         has_ended = False
+        heard = self._heard.setdefault(node_id, HeardClock())
+        heard.begin()
         async with aclosing(
             self.client(placement).journal(self.job_id, since=since, follow=True)
         ) as lines:
             async for line in lines:
                 self._builder.add(node_id, placement.node, line)
+                if isinstance(line.body, LinkSample):  # agents write one each second
+                    heard.hear(line.body.time_s, self.clock.monotonic())
                 has_ended = _is_end(line, attempt) or has_ended
                 self.on_change()
         # The end may have been read before the connection broke, or was never written.

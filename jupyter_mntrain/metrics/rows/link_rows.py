@@ -255,6 +255,7 @@ class LinkRows:
             capacity = self._capacity(one, capacities[one], lasting)
             if rate is not None and capacity is not None:
                 used = formulas.link_utilization(rate, capacity.bytes_per_s)
+                used = None if used is None else min(1.0, used)
             yield LinkSummary(
                 node=self.placement.node,
                 interface=self.placement.interface,

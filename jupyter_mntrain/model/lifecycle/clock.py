@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
 
@@ -33,3 +34,45 @@ def clock_of(environment: Mapping[str, str]) -> Clock:
     except (KeyError, ValueError):
         return time.time
     return lambda: begun_s + time.monotonic()
+
+
+class HeardClock:
+    """Another machine's clock, by what it sends as soon as it is written.
+
+    What arrives at the pace at which it was written was not waiting anywhere: its time is that
+    clock's, less the way here, and the latest of these is the nearest.
+    """
+
+    PACE = 0.25
+    """By which part of the time between two lines their arrivals may differ from it."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, float] | None = None
+        self._epoch_s = -inf
+        """Its Unix time when this process's monotonic clock was zero."""
+
+    def hear(self, time_s: float, arrived_s: float) -> None:
+        """Take a line.
+
+        Args:
+            time_s: by that clock, when it was written.
+            arrived_s: monotonic seconds here.
+        """
+        before, self._before = self._before, (time_s, arrived_s)
+        if before is None:
+            return
+        wrote_s, took_s = time_s - before[0], arrived_s - before[1]
+        if wrote_s > 0 and abs(took_s - wrote_s) <= self.PACE * wrote_s:
+            self._epoch_s = max(self._epoch_s, time_s - arrived_s)
+
+    def begin(self) -> None:
+        """What comes next may have waited."""
+        self._before = None
+
+    def ahead_s(self, time_s: float, monotonic_s: float) -> float:
+        """How far it is ahead of this machine's clock; 0 while that is not known.
+
+        Args:
+            time_s, monotonic_s: now, by this machine's clocks.
+        """
+        return 0.0 if self._epoch_s == -inf else self._epoch_s + monotonic_s - time_s

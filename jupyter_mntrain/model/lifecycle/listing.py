@@ -82,9 +82,31 @@ def sorted_jobs(jobs: Iterable[JobView], sort: JobSort, now_s: float = 0.0) -> l
 
 
 def duration_s(job: JobView, now_s: float) -> float:
-    """Seconds from the start of the newest attempt to its end, or until now."""
+    """Seconds that it has run, over all of its attempts; that it waited, if it never began."""
+    if (ran_s := elapsed_s(job, now_s)) is not None:
+        return ran_s
     end_s = ended_s(job)
     return max(0.0, (now_s if end_s is None else end_s) - job.attempt.submitted_s)
+
+
+def elapsed_s(view: JobView, now_s: float) -> float | None:
+    """Seconds since the first attempt started, until the last part ended; ``None`` before."""
+    started = [part.started_s for part in view.parts if part.started_s is not None]
+    earlier = view.attempt.earlier
+    begun_s = earlier.begun_s if earlier else None
+    if not started:
+        return None if begun_s is None else max(0.0, now_s - begun_s)
+    before_s = 0.0 if begun_s is None else max(0.0, min(started) - begun_s)
+    if view.state in TERMINAL:
+        # Each part by its own node's clock: clocks of two nodes are never subtracted.
+        ran = (
+            part.ended_s - part.started_s
+            for part in view.parts
+            if part.started_s is not None and part.ended_s is not None
+        )
+        longest = max(ran, default=None)
+        return None if longest is None else before_s + longest
+    return before_s + max(0.0, now_s - min(started))
 
 
 def ended_s(job: JobView) -> float | None:

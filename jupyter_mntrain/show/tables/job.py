@@ -89,9 +89,10 @@ def status_view(
         silences: why nodes cannot be reached, by their names.
     """
     now_s = time.time() if now_s is None else now_s
+    theirs_s = now_s + summary.clock_ahead_s
     parts: list[RenderableType] = []
     for told in what_hurts(summary):
-        parts += _told_lines(told, summary, program, now_s, with_detail=with_detail)
+        parts += _told_lines(told, summary, program, theirs_s, with_detail=with_detail)
     parts += [silence_line(node, silences.get(node)) for node in silent_nodes(summary)]
     parts += [over_line(mark) for mark in summary.marks if mark.end_s is not None][-MOST_OVER:]
     parts.append(state_line(summary))
@@ -99,7 +100,7 @@ def status_view(
         parts.append(times_line(summary, summary.elapsed_s, now_s))
     parts += [Text(f"  {changed_words(one)}") for one in summary.events if one.kind == "changed"]
     if summary.restart is not None:
-        parts.append(restart_line(summary.restart, now_s))
+        parts.append(restart_line(summary.restart, theirs_s))
     doing = ranks_progress(summary.ranks)
     if doing is not None and summary.restart is None:
         parts.append(Text(f"  {doing}"))
@@ -235,6 +236,9 @@ def times_line(summary: JobSummary, elapsed_s: float, now_s: float) -> Text:
         facts.append(formats.finish(now_s, summary))
     elif (why := summary.missing.get("remaining_s")) is not None:
         facts.append(f"time left {formats.ABSENT}: {why}")
+    if ahead_s := summary.clock_ahead_s:
+        word = "behind" if ahead_s > 0 else "ahead of"
+        facts.append(f"this machine's clock is {formats.duration(abs(ahead_s))} {word} the job's")
     return Text(f"  {', '.join(facts)}")
 
 
@@ -262,7 +266,7 @@ def progress_line(summary: JobSummary, now_s: float) -> str:
         facts.append(doing)
     facts += [_told_words(one) for one in hurts if one.hurt == "warned"]
     if summary.restart is not None:
-        facts.append(restart_line(summary.restart, now_s).plain)
+        facts.append(restart_line(summary.restart, now_s + summary.clock_ahead_s).plain)
     return ", ".join(facts)
 
 

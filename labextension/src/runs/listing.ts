@@ -74,7 +74,7 @@ export class RunListing implements IDisposable {
   private merge(): void {
     const all = new Map(this.listed);
     for (const job of this.known) {
-      all.set(job.job_id, withFigures(job, this.listed.get(job.job_id)));
+      all.set(job.job_id, job);
     }
     this.runs = runsOf(all.values());
     if (!this.isDisposed) {
@@ -87,11 +87,4 @@ export class RunListing implements IDisposable {
   private wasLive = false;
   private isReading = false;
   private isOutdated = false;
-}
-
-/** An entry whose journals the server has not read has no figures of its own. */
-function withFigures(job: JobEntry, listed?: JobEntry): JobEntry {
-  return listed && job.numbers.step === null
-    ? { ...job, numbers: listed.numbers }
-    : job;
 }

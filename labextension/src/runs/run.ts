@@ -52,8 +52,8 @@ export function durationOf(
 ): number | null {
   const each = jobs.map(job => {
     const { elapsed_s } = job.numbers;
-    if (OVER.has(job.state) && typeof elapsed_s === 'number') {
-      return elapsed_s; // over all of its attempts
+    if (typeof elapsed_s === 'number') {
+      return elapsed_s; // over all of its attempts, by the job's clock
     }
     const end = OVER.has(job.state) ? endedAt(job) : now;
     return end === null ? null : Math.max(0, end - startedAt(job));

@@ -94,6 +94,27 @@ async def test_lines_come_as_they_are_written(running: Running) -> None:
     assert not running.follower.snapshot().is_complete
 
 
+async def test_it_hears_how_far_the_jobs_clock_is_from_its_own(running: Running) -> None:
+    running.follower.follow()
+    begun_s = time.monotonic()
+
+    def write() -> bool:
+        """As an agent does, of a job whose clock is an hour behind."""
+        sample = LinkSample(
+            time_s=time.time() - 3600.0,
+            interface="lo",
+            interval_s=0.05,
+            sent_bytes=1,
+            received_bytes=1,
+        )
+        running.one.write(JOB, sample)
+        return running.follower.snapshot().clock_ahead_s < 0.0
+
+    await coming(write)
+    ahead_s = running.follower.snapshot().clock_ahead_s
+    assert ahead_s == pytest.approx(-3600.0, abs=1.0 + time.monotonic() - begun_s)
+
+
 async def test_it_is_complete_when_every_part_has_ended_and_every_line_is_read(
     running: Running,
 ) -> None:

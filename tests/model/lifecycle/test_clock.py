@@ -7,7 +7,7 @@ import time
 import pytest
 
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
-from jupyter_mntrain.model.lifecycle.clock import clock_of, epoch_s
+from jupyter_mntrain.model.lifecycle.clock import HeardClock, clock_of, epoch_s
 from jupyter_mntrain.telemetry import Recorder
 
 
@@ -37,3 +37,26 @@ def test_ranks_tell_the_time_of_their_attempt(tmp_path) -> None:
     assert all(
         b'"time_s":50' in line for line in (tmp_path / "rank-0.ndjson").read_bytes().splitlines()
     )
+
+
+def heard(*lines: tuple[float, float]) -> HeardClock:
+    clock = HeardClock()
+    for time_s, arrived_s in lines:
+        clock.hear(time_s, arrived_s)
+    return clock
+
+
+def test_another_clock_is_known_by_what_arrives_as_it_is_written() -> None:
+    clock = heard((5000.0, 10.3), (5001.0, 11.1), (5002.0, 12.2))
+    assert clock.ahead_s(time_s=1000.0, monotonic_s=20.0) == pytest.approx(4009.9)
+    assert clock.ahead_s(time_s=1100.0, monotonic_s=120.0) == pytest.approx(4009.9)
+
+
+def test_lines_that_waited_say_nothing_of_a_clock() -> None:
+    backlog = [(5000.0 + number, 10.0 + 0.01 * number) for number in range(100)]
+    assert heard(*backlog).ahead_s(1000.0, 20.0) == 0.0
+    late = heard(*backlog, (5100.0, 400.0), (5101.0, 401.0))
+    assert late.ahead_s(1000.0, 401.0) == pytest.approx(4101.0)
+    late.begin()
+    late.hear(5102.0, 900.0)
+    assert late.ahead_s(1000.0, 401.0) == pytest.approx(4101.0)
