@@ -1,14 +1,15 @@
 """Formulas: every derived number that mntrain shows, with its source. Pure; fractions are 0..1.
 
 Model FLOPs follow PaLM (arXiv 2204.02311, appendix B): a multiply-add is 2 FLOPs, backward costs
-twice forward, attention counts the full T x T square, recomputation counts nothing. PaLM's
+twice forward, attention counts the full T x T square, or T x W where a layer sees W tokens back
+(sliding windows), recomputation counts nothing. PaLM's
 ``6N + 12·L·H·Q·T`` is the sum of ours over a model's layers and head, with N without the
 embedding lookup and the norms; ours is split by layer so that a pipeline stage has its own number.
 """
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from jupyter_mntrain.model._record import Record, UserRecord
 
@@ -55,13 +56,30 @@ class ModelShape(Record, frozen=True):
 
 
 def layer_flops_per_token(shape: ModelShape, sequence_length: float) -> float:
-    """FLOPs of one decoder layer for one token, forward and backward (PaLM appendix B)."""
+    """FLOPs of one decoder layer for one token, forward and backward (PaLM appendix B).
+
+    Args:
+        sequence_length: that the layer sees; of several layers, their mean.
+    """
     query_and_output = 2 * shape.hidden_size * shape.heads * shape.head_dim
     key_and_value = 2 * shape.hidden_size * shape.key_value_heads * shape.head_dim
     mlp = shape.hidden_size * (shape.mlp_outputs + shape.intermediate_size)
     attention = 2 * shape.heads * shape.head_dim * sequence_length
     multiply_adds = query_and_output + key_and_value + mlp + attention
     return float(2 * FORWARD_AND_BACKWARD * multiply_adds)
+
+
+def layer_windows(config: Any) -> tuple[int | None, ...]:
+    """How many tokens back each layer sees, itself included; ``None`` is all of them.
+
+    Args:
+        config: of a transformers decoder.
+    """
+    window, kinds = getattr(config, "sliding_window", None), getattr(config, "layer_types", None)
+    if kinds:
+        return tuple(window if one == "sliding_attention" else None for one in kinds)
+    is_used = getattr(config, "use_sliding_window", None) is not False
+    return (window if is_used else None,) * int(config.num_hidden_layers)
 
 
 def head_flops_per_token(shape: ModelShape) -> float:
@@ -98,7 +116,7 @@ def stage_flops_per_token(
 
 
 def dense_flops_per_token(
-    weights: int, *, layers: int, heads: int, head_dim: int, sequence_length: int
+    weights: int, *, layers: int, heads: int, head_dim: int, sequence_length: float
 ) -> float:
     """FLOPs of a whole dense decoder for one token: ``6N + 12·L·H·Q·T`` (PaLM appendix B).
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from jupyter_mntrain.recipe.memory import adapter_values, shown_adapters, shown_
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
+from jupyter_mntrain.telemetry.formulas import layer_windows, stage_flops_per_token
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.batches import Batch, Batches, sample_of
 from jupyter_mntrain.train.data.corpus import Corpus, read_corpus
@@ -71,8 +72,9 @@ class Prepared:
     held_out: Batch | None
     """Sequences to evaluate on."""
     prompts: tuple[Prompt, ...]
-    seen_tokens: float
-    """Average length, over tokens, of a token's document in its sequence."""
+    seen_tokens: tuple[float, ...]
+    """Of each layer: average length, over tokens, of a token's document in its sequence, or of the
+    window in which the layer sees it."""
     corpus: Corpus
     tokens: Tokens
     data: DataPreview
@@ -113,10 +115,11 @@ class Prepared:
 
     def flops_per_token(self, place: int) -> float:
         """Model FLOPs of the stages at this place in a pipeline."""
+        layers = self.layout.layers_of(place)
         return stage_flops_per_token(
             model_shape(self.config),
-            self.seen_tokens,
-            layers=len(self.layout.layers_of(place)),
+            fmean(self.seen_tokens[layer] for layer in layers) if layers else 0.0,
+            layers=len(layers),
             has_head=place == self.layout.last_rank,
             adapter_values=adapter_values(self.recipe, self.config.to_dict()),
             trains_head=trains_head(self.recipe, self.config.to_dict()),
@@ -234,6 +237,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
     if reads:
         # Those of 131,072 tokens take two seconds, and only one rank shows them.
         shown = data.preview(SHOWN if world.is_head else 0)
+    rows = JoinedRows([one.rows for one in data.sources])
     weights: list[str] = []
     if reads and recipe.model.path is not None and world.local_rank == 0:
         directory = model_directory(recipe.model)
@@ -251,7 +255,7 @@ def _build(recipe: Recipe, world: World, progress: ProgressWriter, *, reads: boo
         batches=data.batches,
         held_out=data.held_out,
         prompts=prompts,
-        seen_tokens=JoinedRows([one.rows for one in data.sources]).seen_tokens,
+        seen_tokens=tuple(map(rows.seen_tokens, layer_windows(config))),
         corpus=data.corpus,
         tokens=tokens,
         data=shown,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from torch import Tensor, nn
 
-from jupyter_mntrain.telemetry.formulas import dense_flops_per_token
+from jupyter_mntrain.telemetry.formulas import dense_flops_per_token, layer_windows
 
 FlopsPerToken = Callable[[int], float]
 """Sequence length in tokens → model FLOPs per token, forward and backward."""
@@ -16,6 +17,8 @@ _TOKENS = ("input_ids", "attention_mask", "decoder_input_ids", "inputs_embeds")
 """Fields of a batch whose first two dimensions are sequences and positions."""
 
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+
+_ATTENTIONS = {"full_attention", "sliding_attention"}
 
 
 class BatchMeter:
@@ -88,7 +91,7 @@ def model_flops(model: nn.Module) -> FlopsPerToken | None:
     config = decoder.config
     layers, heads = config.num_hidden_layers, config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
-    window = getattr(config, "sliding_window", None)
+    windows = layer_windows(config)
     weights = sum(_matrix_weights(module) for module in decoder.modules())
 
     def flops_per_token(sequence_length: int) -> float:
@@ -97,7 +100,7 @@ def model_flops(model: nn.Module) -> FlopsPerToken | None:
             layers=layers,
             heads=heads,
             head_dim=head_dim,
-            sequence_length=min(sequence_length, window or sequence_length),
+            sequence_length=fmean(min(sequence_length, one or sequence_length) for one in windows),
         )
 
     return flops_per_token
@@ -118,7 +121,7 @@ def _is_plain(config: Any) -> bool:
         return False
     if any(getattr(config, name, None) for name in _EXPERTS):
         return False
-    return set(getattr(config, "layer_types", None) or ()) <= {"full_attention"}
+    return set(getattr(config, "layer_types", None) or ()) <= _ATTENTIONS
 
 
 def _matrix_weights(module: nn.Module) -> int:

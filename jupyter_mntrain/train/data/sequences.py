@@ -79,9 +79,12 @@ class Rows(Protocol):
 
     def row(self, place: int) -> PackedRow: ...
 
-    @property
-    def seen_tokens(self) -> float:
-        """Average length, over tokens, of a token's document in its sequence: attention's cost."""
+    def seen_tokens(self, window: int | None = None) -> float:
+        """Average length, over tokens, of a token's document in its sequence: attention's cost.
+
+        Args:
+            window: no token sees more.
+        """
 
     @property
     def filled_tokens(self) -> int:
@@ -99,9 +102,8 @@ class WrappedRows:
     def __len__(self) -> int:
         return max(0, (len(self._tokens.ids) - 1) // self._length)
 
-    @property
-    def seen_tokens(self) -> float:
-        return self._length
+    def seen_tokens(self, window: int | None = None) -> float:
+        return min(self._length, window or self._length)
 
     @property
     def filled_tokens(self) -> int:
@@ -144,10 +146,11 @@ class PackedRows:
     def __len__(self) -> int:
         return len(self._rows)
 
-    @property
-    def seen_tokens(self) -> float:
-        total = float(self._lengths.sum())
-        return float(np.square(self._lengths.astype(np.float64)).sum()) / total if total else 0.0
+    def seen_tokens(self, window: int | None = None) -> float:
+        lengths = self._lengths.astype(np.float64)
+        total = float(lengths.sum())
+        seen = np.minimum(lengths, window or np.inf)
+        return float((lengths * seen).sum()) / total if total else 0.0
 
     @property
     def filled_tokens(self) -> int:
@@ -271,11 +274,10 @@ class JoinedRows:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    @property
-    def seen_tokens(self) -> float:
+    def seen_tokens(self, window: int | None = None) -> float:
         return float(
             np.average(
-                [rows.seen_tokens for rows in self._sources],
+                [rows.seen_tokens(window) for rows in self._sources],
                 weights=[rows.filled_tokens for rows in self._sources],
             )
         )

@@ -19,7 +19,7 @@ from jupyter_mntrain.telemetry.callbacks.batches import (
     parameter_count,
     token_shape,
 )
-from jupyter_mntrain.telemetry.formulas import stage_flops_per_token
+from jupyter_mntrain.telemetry.formulas import layer_windows, stage_flops_per_token
 from jupyter_mntrain.train.model.decoder import model_shape
 from tests.telemetry.callbacks.conftest import TINY
 
@@ -69,6 +69,32 @@ def test_gpt2s_own_linear_layers_count() -> None:
     assert flops is not None
     matrices = 2 * (16 * 48 + 16 * 16 + 16 * 64 + 64 * 16) + 16 * 64
     assert flops(10) == 6 * matrices + 12 * 2 * 16 * 10
+
+
+@pytest.mark.parametrize(
+    ("windows", "seen"),
+    [
+        ({}, (128, 128)),
+        ({"sliding_window": 64}, (64, 64)),
+        ({"sliding_window": 64, "use_sliding_window": False}, (128, 128)),
+        (
+            {"sliding_window": 64, "layer_types": ["sliding_attention", "full_attention"]},
+            (64, 128),
+        ),
+        ({"sliding_window": 4096}, (128, 128)),
+    ],
+)
+def test_a_layer_that_sees_a_window_has_the_flops_of_that(
+    decoder: LlamaForCausalLM, windows: dict[str, object], seen: tuple[int, ...]
+) -> None:
+    config = decoder.config
+    for name, value in windows.items():
+        setattr(config, name, value)
+    assert [min(128, one or 128) for one in layer_windows(config)] == list(seen)
+    flops, mean = model_flops(decoder), sum(seen) / 2
+    assert flops is not None
+    expected = stage_flops_per_token(model_shape(config), mean, layers=2, has_head=True)
+    assert flops(128) == expected
 
 
 def test_a_formula_that_would_be_wrong_is_not_used(decoder: LlamaForCausalLM) -> None:

@@ -127,10 +127,12 @@ def test_every_answered_token_is_learned_once(lengths: list[int], answers: set[i
 
 def test_what_attention_costs_is_counted_by_document() -> None:
     wrapped = rows_of(tokens_in(50, 50), DataSection(sequence_length=10))
-    assert wrapped.seen_tokens == 10
+    assert wrapped.seen_tokens() == 10
     section = DataSection(sequence_length=10, packing="best-fit")
-    assert rows_of(tokens_in(11), section).seen_tokens == 10
-    assert rows_of(tokens_in(3, 9), section).seen_tokens == pytest.approx((4 + 64) / 10)
+    assert rows_of(tokens_in(11), section).seen_tokens() == 10
+    assert rows_of(tokens_in(3, 9), section).seen_tokens() == pytest.approx((4 + 64) / 10)
+    assert rows_of(tokens_in(3, 9), section).seen_tokens(3) == pytest.approx((4 + 8 * 3) / 10)
+    assert wrapped.seen_tokens(3) == 3
 
 
 @pytest.mark.parametrize("packing", ["wrapped", "best-fit"])
