@@ -46,7 +46,8 @@ def test_every_node_is_asked_for_what_it_would_run() -> None:
         Participant(node="c", nproc=2, gpus=(0, 3)),
     ]
     heard = Heard()
-    work = measure_devices(participants, agents, python="conda:lm", progress=heard)  # type: ignore[arg-type]
+    machines = ["one", "", "another"]
+    work = measure_devices(participants, agents, machines, python="conda:lm", progress=heard)  # type: ignore[arg-type]
     found = asyncio.run(work)
     assert [one.asked for one in agents] == [
         [MeasureDevices(ranks=2, python="conda:lm")],
@@ -57,3 +58,24 @@ def test_every_node_is_asked_for_what_it_would_run() -> None:
     assert found[1].problem is not None
     assert found[1].problem.node == "b"
     assert heard.done == [0, 1, 2, 3]
+
+
+def test_nodes_of_one_machine_measure_in_turn_and_machines_at_once() -> None:
+    running: list[str] = []
+    beside: set[tuple[str, ...]] = set()
+
+    class Busy(Agent):
+        async def measure_devices(self, request: MeasureDevices) -> list[DeviceMeasurement]:
+            running.append(self.node)
+            beside.add(tuple(sorted(running)))
+            await asyncio.sleep(0)
+            running.remove(self.node)
+            return await super().measure_devices(request)
+
+    agents = [Busy("a"), Busy("b"), Busy("c")]
+    participants = [Participant(node=one.node) for one in agents]
+    work = measure_devices(participants, agents, ["one", "one", "another"])  # type: ignore[arg-type]
+    found = asyncio.run(work)
+    assert [len(one.devices) for one in found] == [1, 1, 1]
+    assert not any({"a", "b"} <= set(one) for one in beside)
+    assert ("a", "c") in beside

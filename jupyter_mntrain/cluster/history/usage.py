@@ -66,7 +66,8 @@ class ClusterUsage:
         progress: Progress = SILENT,
     ) -> tuple[NodeDevices, ...]:
         """Measure what each node's CPU or GPUs do, with as many ranks at once as its participant
-        has: about 10 s for each dtype. All nodes measure at once; their agents keep the results.
+        has: about 10 s for each dtype. All machines measure at once, the nodes of one machine in
+        turn; their agents keep the results.
 
         Args:
             participants: nodes with numbers of processes, and GPUs.
@@ -80,5 +81,6 @@ class ClusterUsage:
             NodeError: one has not answered yet.
         """
         clients = [self._search.client(one.node) for one in participants]
-        work = measure_devices(participants, clients, python=python, progress=progress)
+        machines = [self._search.info(one.node).boot_id for one in participants]
+        work = measure_devices(participants, clients, machines, python=python, progress=progress)
         return self._driver.loop.run(work)

@@ -1,4 +1,4 @@
-"""Device measurement: what the CPUs and GPUs of nodes do, all nodes at once, as in a job."""
+"""Device measurement: what the CPUs and GPUs of nodes do, all machines at once, as in a job."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class NodeDevices(Record, frozen=True):
 async def measure_devices(
     participants: Sequence[Participant],
     clients: Sequence[AgentClient],
+    machines: Sequence[str],
     *,
     python: str | None = None,
     progress: Progress = SILENT,
@@ -39,10 +40,17 @@ async def measure_devices(
 
     Args:
         clients: their agents, in the same order.
+        machines: that they run on: agents of one machine measure in turn, as one slows the other.
+            Empty names are machines of their own.
         python: of the job, as in a launch; ``None``: the agents' own.
         progress: counts the nodes that are done.
     """
     count = Count(progress, DOING, len(participants))
+    turns = {machine: asyncio.Lock() for machine in machines if machine}
+
+    async def in_turn(machine: str, participant: Participant, client: AgentClient) -> NodeDevices:
+        async with turns.get(machine) or asyncio.Lock():
+            return await measured(participant, client)
 
     async def measured(participant: Participant, client: AgentClient) -> NodeDevices:
         request = MeasureDevices(ranks=participant.nproc, gpus=participant.gpus, python=python)
@@ -53,5 +61,5 @@ async def measure_devices(
         finally:
             count.more()
 
-    pairs = zip(participants, clients, strict=True)
-    return tuple(await asyncio.gather(*(measured(*pair) for pair in pairs)))
+    each = zip(machines, participants, clients, strict=True)
+    return tuple(await asyncio.gather(*(in_turn(*one) for one in each)))

@@ -77,10 +77,14 @@ class NodeSearch:
             SpecError: it is unknown.
             NodeError: it does not answer.
         """
-        self.refuse_awaited([node])
-        info = find_node(node, [view.info for view in self._live.nodes if view.info])
+        info = self.info(node)
         address = next(view.address for view in self._live.nodes if view.info is info)
         return self._live.desk.client(address, info.node_id, info.name)
+
+    def info(self, node: str) -> NodeInfo:
+        """What such a node has told; raises as :meth:`client`."""
+        self.refuse_awaited([node])
+        return find_node(node, [view.info for view in self._live.nodes if view.info])
 
     def awaited(self) -> str:
         """Which nodes have not answered yet, and for how long; empty if all have."""

@@ -52,7 +52,7 @@ class DeviceSpeed(Record, frozen=True):
         flops_per_s: of large matrix products.
         bytes_per_s: of its memory; ``None`` if unknown, which counts as infinitely fast.
         source: where the figures come from, in words.
-        is_measured: and not taken from a data sheet.
+        is_measured: by a job, or while nothing else ran; not taken from a data sheet.
         overhead_s: fixed seconds of a layer's forward pass, however few its tokens; twice as much
             of its backward pass, as much of either half.
         layer_bytes_per_s: at which what a layer saves for its backward pass is written and read, so

@@ -29,8 +29,8 @@ HEAD_DIM = 64
 FREE_BYTES_PER_S = 1e15
 """Of memory that took no time beside the products; JSON knows no infinity."""
 
-MOST_FASTER, MOST_SLOWER = 0.5, 1.25
-"""A job whose ranks computed this much longer than expected corrects what was measured."""
+MOST_SLOWER = 1.25
+"""A job whose ranks computed up to this much longer than expected corrects what was measured."""
 
 BOTH_PASSES = 5
 """Times that what is saved passes through memory in both passes, as in a stage's cost."""
@@ -80,6 +80,7 @@ def speed_by(
     speed = _speed(found, hidden_size, tokens)
     if is_corrected and (slower := correction(found)) is not None and found.achieved is not None:
         speed = _slowed(speed, slower, f"corrected by job {found.achieved.job_id}")
+        speed = msgspec.structs.replace(speed, is_measured=True)
     share = 1.0 if found.gpu is not None else ranks / found.ranks
     if share == 1.0:
         return speed
@@ -93,7 +94,7 @@ def correction(one: DeviceMeasurement) -> float | None:
     rate = one.achieved
     if rate is None or rate.time_s <= one.time_s:
         return None
-    return rate.slower if MOST_FASTER <= rate.slower <= MOST_SLOWER else None
+    return rate.slower if 0 < rate.slower <= MOST_SLOWER else None
 
 
 def _slowed(speed: DeviceSpeed, times: float, why: str) -> DeviceSpeed:
@@ -150,7 +151,7 @@ def _speed(one: DeviceMeasurement, hidden_size: int | None, tokens: int | None) 
             bytes_per_s=one.bytes_per_s,
             overhead_s=0.0,
             source=source,
-            is_measured=True,
+            is_measured=not one.disturbed,
         )
     alike = _most_alike(one.layers, hidden_size)
     overhead_s, layer_bytes_per_s = _fitted(one.dtype, near, alike)
@@ -160,7 +161,7 @@ def _speed(one: DeviceMeasurement, hidden_size: int | None, tokens: int | None) 
         overhead_s=overhead_s,
         layer_bytes_per_s=layer_bytes_per_s,
         source=source,
-        is_measured=True,
+        is_measured=not one.disturbed,
     )
 
 

@@ -28,6 +28,7 @@ from jupyter_mntrain.telemetry.gpus import GpuReader
 
 PIECE_S = tunables.seconds("devices.piece_s")
 LONGEST_ROUND_S = tunables.seconds("devices.longest_round_s")
+LAYERS_S = tunables.seconds("devices.layers_s")
 
 _WIDTHS = {"cpu": (256, 1024), "cuda": (1024, 4096)}
 _TOKENS = {"cpu": (32, 256, 1024), "cuda": (128, 1024, 4096)}
@@ -71,12 +72,17 @@ def measure(device: torch.device, dtype: torch.dtype) -> DeviceMeasurement:
 
 
 def _layers(timer: WorkTimer, device: torch.device, dtype: torch.dtype) -> Iterator[MeasuredLayer]:
-    """Measure layers, the fast ones first, and none that would take long on this device."""
+    """Measure layers, the fast ones first, and none that would take long on this device; none more
+    once they have taken :data:`LAYERS_S`, on a machine that is busy with something else.
+    """
+    begun_s = time.perf_counter()
     for width in _WIDTHS[device.type]:
         for tokens in _TOKENS[device.type]:
             size = LayerSize(width, tokens)
             one = _layer(timer, Layer(size, device, dtype))
             yield one
+            if time.perf_counter() - begun_s > LAYERS_S:
+                return
             if _MORE * (one.forward_s + one.backward_s) > LONGEST_ROUND_S:
                 break
 

@@ -50,7 +50,7 @@ def devices_outcome(
     Raises:
         MntrainError: none of them could be measured, and nothing else was: the first one's reason.
     """
-    context.screen.say(Text("measuring devices, about half a minute", style="dim"))
+    context.screen.say(Text("measuring devices, up to a minute for each node", style="dim"))
     with context.screen.progress() as progress:
         found = cluster.usage.measure_devices(participants, python=args.python, progress=progress)
     problems = [one.problem for one in found if one.problem is not None]

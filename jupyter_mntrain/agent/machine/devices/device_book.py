@@ -11,6 +11,7 @@ import msgspec
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.records.plan import AchievedRate, DeviceMeasurement
+from jupyter_mntrain.plan.prediction.device_speeds import correction
 
 log = logging.getLogger("mntrain.agent")
 
@@ -54,7 +55,8 @@ class DeviceBook:
 
     def keep(self, new: DeviceMeasurement) -> None:
         """Store a measurement. A disturbed one is only a lower bound: it does not replace a faster
-        one that was undisturbed, of the same torch and limit of CPU time.
+        one that was undisturbed, nor one that a job has corrected since, of the same torch and
+        limit of CPU time.
         """
         old = self._measured.get(_key(new))
         if old is not None and (old.torch, old.cpus, old.device) == (
@@ -62,7 +64,8 @@ class DeviceBook:
             new.cpus,
             new.device,
         ):
-            if new.disturbed and not old.disturbed and new.flops_per_s < old.flops_per_s:
+            is_faster = not old.disturbed and new.flops_per_s < old.flops_per_s
+            if new.disturbed and (is_faster or correction(old) is not None):
                 return
             new = msgspec.structs.replace(new, achieved=old.achieved)
         self._write({**self._measured, _key(new): new})

@@ -191,7 +191,22 @@ def test_the_steps_that_nothing_disturbed_count_and_not_the_warm_up(tmp_path: Pa
     assert here.slower == [pytest.approx(1.1)]
 
 
-@pytest.mark.parametrize("times", [0.1, 3.0])
+def test_a_job_that_was_much_faster_corrects_a_measurement_that_something_disturbed(
+    tmp_path: Path,
+) -> None:
+    """Two agents of one machine measured at once, or others computed: 4.2 times too slow."""
+    here = Node(tmp_path, (device(layers=LAYERS, disturbed="beside other processes"),))
+    before = expected_s(here.info(), 1)
+    assert not speed_of(here.info(), None, "float32").is_measured, "a guess"
+    here.run([[before[0] / 4.2] * 20])
+    assert here.slower == [pytest.approx(1 / 4.2)]
+    assert expected_s(here.info(), 1) == pytest.approx([one / 4.2 for one in before])
+    assert speed_of(here.info(), None, "float32").is_measured
+    here.devices.book.keep(device(layers=LAYERS, time_s=200.0, disturbed="beside a job"))
+    assert expected_s(here.info(), 1) == pytest.approx([one / 4.2 for one in before])
+
+
+@pytest.mark.parametrize("times", [1.3, 3.0])
 def test_what_something_else_held_up_is_kept_and_corrects_nothing(
     tmp_path: Path, times: float
 ) -> None:
