@@ -72,7 +72,7 @@ class Table:
         extremes: Sequence[str] = (),
         room: float = 1.0,
     ) -> None:
-        self._extremes = tuple(extremes)
+        self._extremes = tuple((name, LOW + name, HIGH + name) for name in extremes)
         self._names = (*names, *(end + name for end in (LOW, HIGH) for name in extremes))
         self._chunk = max(LEAST_CHUNK, int(CHUNK * room))
         self._most_older = max(LEAST_OLDER, int(MOST_OLDER * room))
@@ -91,6 +91,7 @@ class Table:
         self._sums: dict[str, float | None] = {}
         """Of the recent rows, as long as none is added: of many ranks, each has several figures."""
         self._counts = tuple(name for name in names if name in _COUNTS)
+        self._others = tuple(name for name in names if name not in _COUNTS)
         self._totals = dict.fromkeys(self._counts, 0.0)
         """Of all rows."""
         self.rows = 0
@@ -143,19 +144,22 @@ class Table:
         self._forget()
         self.rows += 1
         totals, get = self._totals, row.get
-        for name, column in columns.items():
+        for name in self._others:
             value = get(name)
-            column.append(UNKNOWN if value is None else value)
+            columns[name].append(UNKNOWN if value is None else value)
         for name in self._counts:
-            value, total = get(name), totals[name]
-            if total != UNKNOWN:
-                totals[name] = UNKNOWN if value is None else total + value
-        for name in self._extremes:
+            value = get(name)
+            if value is None:
+                totals[name] = value = UNKNOWN
+            elif (total := totals[name]) != UNKNOWN:
+                totals[name] = total + value
+            columns[name].append(value)
+        for name, *ends in self._extremes:
             value = get(name)
             known = value if value is not None and isfinite(value) else UNKNOWN
-            for end in (LOW, HIGH):
-                if end + name not in row:
-                    columns[end + name][-1] = known
+            for end in ends:
+                told = get(end, known)
+                columns[end].append(UNKNOWN if told is None else told)
 
     def _forget(self) -> None:
         self._begin = None
@@ -193,8 +197,10 @@ class Table:
             values = self._newest[name][max(0, begin - len(older)) :]
             if begin < len(older):
                 values = older[begin:] + values
-            is_known = len(values) > 0 and UNKNOWN not in values
-            self._sums[name] = sum(values) if is_known else None
+            total = sum(values)
+            # What is not known is less than all sums of what is: looked for only where it is NaN.
+            lacks = total < UNKNOWN / 2 or (total != total and UNKNOWN in values)
+            self._sums[name] = None if lacks or not values else total
         return self._sums[name]
 
     def total(self, name: str) -> float | None:

@@ -11,7 +11,7 @@ import msgspec
 
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.rows.columns import Table
-from jupyter_mntrain.metrics.rows.rank_rows import WARM_UP, all_tell, short, take_rows
+from jupyter_mntrain.metrics.rows.rank_rows import WARM_UP, all_tell, exchanges, short, take_rows
 from jupyter_mntrain.metrics.summary import Basis, Direction, LinkSummary
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
 from jupyter_mntrain.model import tunables
@@ -160,15 +160,31 @@ class LinkRows:
             known = self._accounts[key] = by_peer, across
         return known[1]
 
-    def _all_across(self, steps: Sequence[RankStep], direction: Direction) -> int:
-        total = size = 0
-        known: object = None
-        for step in steps:
-            by_peer = step.sent_bytes if direction == "sent" else step.received_bytes
-            if by_peer is not known:
-                size, known = self._across(step, direction), by_peer
-            total += size
-        return total
+    def _mean_payload(self, ranks: Sequence[Sequence[RankStep]]) -> Rates:
+        """Bytes per second that ranks exchange with other nodes, in several steps of each; not
+        known unless all of them say.
+        """
+        seconds, all_sent, all_received = 0.0, 0, 0
+        for steps in ranks:
+            # Most are like the one before, and share its accounts.
+            sent_by: object = None
+            received_by: object = None
+            sent = received = 0
+            for step in steps:
+                if step.sent_bytes is not sent_by or step.received_bytes is not received_by:
+                    if not exchanges(step):
+                        return NO_RATES
+                    sent_by, received_by = step.sent_bytes, step.received_bytes
+                    sent, received = (self._across(step, one) for one in DIRECTIONS)
+                all_sent += sent
+                all_received += received
+                seconds += step.step_s
+        if seconds <= 0:
+            return NO_RATES
+        return {
+            "sent": len(ranks) * all_sent / seconds,
+            "received": len(ranks) * all_received / seconds,
+        }
 
     def _count(self, sample: LinkSample) -> None:
         if not self._times:
@@ -239,11 +255,9 @@ class LinkRows:
             peers: nodes that they exchange activations with.
             capacities: of each direction.
         """
-        steps = [step for series in ranks for step in (series.within(*span) if span else ())]
         payload = NO_RATES
-        if len(ranks) == self.placement.nproc and all_tell(steps) and steps:
-            seconds = sum(step.step_s for step in steps) / len(ranks)
-            payload = {one: self._all_across(steps, one) / seconds for one in DIRECTIONS}
+        if span and len(ranks) == self.placement.nproc:
+            payload = self._mean_payload([series.within(*span) for series in ranks])
         rates, own, over_s = payload, payload, span[1] - span[0] if span else 0.0
         if self.basis == "interface":
             rates, over_s = self._rates(*span) if span else (NO_RATES, 0.0)
