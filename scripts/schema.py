@@ -7,6 +7,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.launch.record_changes import JobRemoval
 from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer
+from jupyter_mntrain.metrics.definitions import definitions as figures
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.page_entries import JobBundle
 from jupyter_mntrain.model.api import CheckpointChange
@@ -61,12 +62,21 @@ RECORDS = (
     NodeHistory,
 )
 
+OF_FIGURES = ("JobNumbers", "JobSummary", "LinkSummary", "RankSummary", "Window")
+"""Records whose fields jupyter_mntrain/metrics/figures.toml defines."""
+
 
 def definitions() -> dict[str, Any]:
     """The schema of each record, by name."""
     (server_message, *_), found = msgspec.json.schema_components(
         RECORDS, ref_template="#/definitions/{name}"
     )
+    meanings = {field: one for one in figures().values() for field in one.fields}
+    for record in OF_FIGURES:
+        for name, field in found[record]["properties"].items():
+            if name in meanings:
+                one = meanings[name]
+                field["description"] = f"{one.meaning}. Unit: {one.unit}; over: {one.over}"
     found["ServerMessage"] = {"anyOf": server_message["anyOf"]}
     return found
 

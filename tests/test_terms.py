@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.metrics.definitions import definitions
-from jupyter_mntrain.metrics.summary import JobNumbers, RankSummary
+from jupyter_mntrain.metrics.definitions import definitions, meaning_of
+from jupyter_mntrain.metrics.summary import JobNumbers, LinkSummary, RankSummary, Window
+from jupyter_mntrain.train.reports.base import NUMBERS
 
 ROOT = Path(__file__).resolve().parents[1]
 TERM = re.compile(r"^    (?:'([^']+)'|(\w+)): trans\.__\(\s*'([^']*)'\s*\)", re.MULTILINE)
@@ -50,6 +51,30 @@ def test_the_glossary_says_what_a_figure_is_defined_as(word: str) -> None:
     assert row == re.sub(r"[`*]", "", definitions()[word].meaning).replace("'", "’")
 
 
-def test_every_defined_figure_is_one_that_a_job_has() -> None:
-    fields = {*JobNumbers.__struct_fields__, *RankSummary.__struct_fields__}
-    assert {one.field for one in definitions().values()} <= fields
+SAID_WITH_ANOTHER = {
+    "counts_padding", "first_not_finite_step", "missing", "not_finite", "skipped", "skipped_step",
+    "slowest_rank",
+}  # fmt: skip
+"""Fields of JSON that are no figures of their own."""
+
+OF_REPORTS = {"learning_rate", "grad_norm"}
+
+
+def test_every_figure_of_a_job_is_defined_and_only_once() -> None:
+    defined = [field for one in definitions().values() for field in one.fields]
+    assert len(defined) == len(set(defined)), "a name means one thing"
+    of_job = {*JobNumbers.__struct_fields__, *Window.__struct_fields__}
+    assert of_job - set(defined) == SAID_WITH_ANOTHER
+    others = {*RankSummary.__struct_fields__, *LinkSummary.__struct_fields__}
+    assert set(defined) <= of_job | others | OF_REPORTS
+    figures = {name for name in others if name.endswith(("_s", "_bytes"))}
+    assert figures <= set(defined)
+
+
+def test_reports_and_the_schema_say_what_the_definition_says() -> None:
+    assert NUMBERS["train/tokens_per_s"] == meaning_of("tokens_per_s")
+    assert NUMBERS["evaluation/loss"] == meaning_of("evaluation_loss")
+    schema = (ROOT / "labextension/src/schema.ts").read_text(encoding="utf-8")
+    for one in definitions().values():
+        if not set(one.fields) <= OF_REPORTS:
+            assert f"{one.meaning}. Unit: {one.unit}; over: {one.over}" in schema

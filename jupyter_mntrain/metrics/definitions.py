@@ -15,13 +15,13 @@ class Definition(UserRecord, frozen=True):
     """One figure.
 
     Args:
-        field: its name in JSON.
+        fields: its names in JSON.
         over: which steps, or which time.
         clock: whose.
         meaning: what is counted, in a sentence; Markdown.
     """
 
-    field: str
+    fields: tuple[str, ...]
     unit: str
     over: str
     clock: str
@@ -37,5 +37,5 @@ def definitions() -> dict[str, Definition]:
 
 def meaning_of(field: str) -> str:
     """What a figure is, in one line of plain text, by its name in JSON."""
-    found = next(one for one in definitions().values() if one.field == field)
+    found = next(one for one in definitions().values() if field in one.fields)
     return found.meaning.replace("`", "").replace("*", "")

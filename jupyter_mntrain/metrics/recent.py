@@ -14,4 +14,6 @@ from jupyter_mntrain.model import tunables
 
 RECENT_S: Final = tunables.seconds("figures.recent_s")
 LONG_STEP: Final = tunables.ratio("figures.long_step")
+STALL_S: Final = tunables.seconds("watchdog.least_s")
+"""A long step that takes more is a stall."""
 WARM_UP_STEPS: Final = tunables.count("figures.warm_up_steps")

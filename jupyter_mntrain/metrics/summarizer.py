@@ -238,6 +238,7 @@ def _mean_step_s(job: JobRows) -> float | None:
 PARTS = {
     "data": "data_s",
     "long steps": "long_s",
+    "stall": "stall_s",
     "evaluation": "evaluation_s",
     "sampling": "sampling_s",
     "saving": "saving_s",
@@ -254,7 +255,8 @@ def _window(job: JobRows, *, is_whole: bool) -> Window | None:
     if not seconds or not steps:
         return None
     parts = {part: count(name) or 0.0 for part, name in PARTS.items()}
-    of_steps = (count("steps_s") or 0.0) - parts["data"] - parts["long steps"]
+    within = ("data", "long steps", "stall")
+    of_steps = (count("steps_s") or 0.0) - sum(parts[one] for one in within)
     named = sum(parts.values()) + of_steps
     parts |= {"steps": max(0.0, of_steps), "other": max(0.0, seconds - named)}
     tokens = count("made")

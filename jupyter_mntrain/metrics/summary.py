@@ -41,7 +41,8 @@ class Window(Record, frozen=True):
         tokens: of these steps, of all replicas.
         tokens_per_s: tokens over seconds.
         parts_s: seconds by what they were spent on: ``steps``; ``data``, waiting for batches;
-            ``long steps``, that took several times as long as usual; ``evaluation``; ``sampling``;
+            ``long steps``, that took several times as long as usual; ``stall``, those of them that
+            took longer than a step reasonably can; ``evaluation``; ``sampling``;
             ``saving``; ``lost steps``, which a restart made again; ``restarting``; ``other``.
     """
 

@@ -74,14 +74,14 @@ class Recurring:
             self._usual[0] += steps_s
             self._usual[1] += count
             for kind in KINDS:
-                self._sums[kind] += row[kind] or 0.0
+                self._sums[kind] += _seconds(row, kind)
             return
         self._single += 1
         for kind in KINDS:
-            if took_s := row[kind] or 0.0:
+            if took_s := _seconds(row, kind):
                 # What stands before a step was after the one before.
                 self._found[kind].append((step if kind == "long_s" else step - 1, took_s))
-        if not row["long_s"] and (self._usual[1] or self._single > WARM_UP_STEPS):
+        if not _seconds(row, "long_s") and (self._usual[1] or self._single > WARM_UP_STEPS):
             self._steps.append(steps_s)
 
     def time_left(self, step: int, total: int, *, age_s: float = 0.0) -> TimeLeft | None:
@@ -164,3 +164,9 @@ class Recurring:
         spread = varies * number * (1 + number / seen)
         spread += (doubt * mean_s * number) ** 2 / max(1, len(gaps))
         return number, mean_s, spread
+
+
+def _seconds(row: Mapping[str, float | None], kind: str) -> float:
+    """Of a row; a stall is a long step that may recur, too."""
+    stalled_s = row.get("stall_s") if kind == "long_s" else 0.0
+    return (row[kind] or 0.0) + (stalled_s or 0.0)

@@ -1311,32 +1311,98 @@ export interface ChangedValue {
  * via the `definition` "JobNumbers".
  */
 export interface JobNumbers {
+  /**
+   * the last optimizer step that a rank has finished, counted from 1; of a job, that every rank that reports has finished. Unit: steps; over: the run
+   */
   step: number | null;
+  /**
+   * the last step that the job is to make, as its ranks told or somebody has changed it. They may tell a wrong one. Unit: steps; over: the run
+   */
   total_steps?: number | null;
+  /**
+   * seconds per optimizer step, the median of the recent steps, without what stands between two steps. Unit: s; over: recent steps
+   */
   step_s?: number | null;
+  /**
+   * the step time that a tenth of the steps is below, the median, and the one that a tenth is above. Unit: s; over: recent steps; of an ended job all, if they are many the newest
+   */
   step_spread?: Spread | null;
+  /**
+   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. Unit: s; tokens/s; over: one step
+   */
   predicted_step_s?: number | null;
+  /**
+   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. Unit: s; tokens/s; over: one step
+   */
   predicted_tokens_per_s?: number | null;
+  /**
+   * seconds since the first attempt started, until the last part ended, with what lay between attempts. While the machines of all ranks sleep, the job's clock stands. Unit: s; over: all attempts
+   */
   elapsed_s?: number | null;
+  /**
+   * seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known to a quarter of itself. Unit: s; over: steps to come
+   */
   remaining_s?: number | null;
+  /**
+   * seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known to a quarter of itself. Unit: s; over: steps to come
+   */
   remaining_low_s?: number | null;
+  /**
+   * seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known to a quarter of itself. Unit: s; over: steps to come
+   */
   remaining_high_s?: number | null;
+  /**
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   */
   tokens_per_s?: number | null;
+  /**
+   * model FLOPs utilization: model FLOPs per second (`6N + 12·L·H·Q·T` per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages over its own device's. Unit: 0..1; over: recent steps; of an ended job all
+   */
   mfu?: number | null;
+  /**
+   * the share of a step in which ranks run neither forward nor backward, measured: not computing, and the optimizer. Unit: 0..1; over: recent steps; of an ended job all
+   */
   bubble?: number | null;
+  /**
+   * the bubble that the schedule alone predicts, for equal stages and infinitely fast links. Unit: 0..1; over: one step
+   */
   schedule_bubble?: number | null;
+  /**
+   * mean cross-entropy per token of a step's batch, as the script reports it; where ranks report different ones, the mean of theirs; of an evaluation, on text that is not trained on. Unit: nats per token; over: the last step; the first one; the last evaluation
+   */
   loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
+  /**
+   * mean cross-entropy per token of a step's batch, as the script reports it; where ranks report different ones, the mean of theirs; of an evaluation, on text that is not trained on. Unit: nats per token; over: the last step; the first one; the last evaluation
+   */
   first_loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
+  /**
+   * mean cross-entropy per token of a step's batch, as the script reports it; where ranks report different ones, the mean of theirs; of an evaluation, on text that is not trained on. Unit: nats per token; over: the last step; the first one; the last evaluation
+   */
   evaluation_loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
   slowest_rank?: number | null;
+  /**
+   * bytes per second, of all programs, over the capacity of that direction. 100 % is what the interface counted while a probe filled the link. What a node receives is divided by what its peers can send to it. *busiest link*: the fullest one of the job. Unit: 0..1; over: recent steps
+   */
   busiest_link?: number | null;
+  /**
+   * bytes per second in one direction: of all programs, by the counters of the interface that the node trains over; where nodes share it, the payload that its ranks report. *own*: of this job. Unit: bytes/s; over: recent steps
+   */
   busiest_bytes_per_s?: number | null;
   not_finite?: number;
   first_not_finite_step?: number | null;
   skipped?: number;
   skipped_step?: number | null;
+  /**
+   * the time that rates are of, from the begin of its first step to the end of its last one, and the steps that ended in it. Unit: s; steps; over: recent steps; all
+   */
   window?: Window | null;
+  /**
+   * the time that rates are of, from the begin of its first step to the end of its last one, and the steps that ended in it. Unit: s; steps; over: recent steps; all
+   */
   whole?: Window | null;
+  /**
+   * steps that were made twice, because an attempt went on from an earlier checkpoint. They are counted once, and the time of the first ones is told apart. Unit: steps; over: all attempts
+   */
   lost_steps?: number;
   counts_padding?: boolean | null;
   missing?: {
@@ -1363,17 +1429,33 @@ export interface Spread {
  *         tokens: of these steps, of all replicas.
  *         tokens_per_s: tokens over seconds.
  *         parts_s: seconds by what they were spent on: ``steps``; ``data``, waiting for batches;
- *             ``long steps``, that took several times as long as usual; ``evaluation``; ``sampling``;
+ *             ``long steps``, that took several times as long as usual; ``stall``, those of them that
+ *             took longer than a step reasonably can; ``evaluation``; ``sampling``;
  *             ``saving``; ``lost steps``, which a restart made again; ``restarting``; ``other``.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Window".
  */
 export interface Window {
+  /**
+   * the time that rates are of, from the begin of its first step to the end of its last one, and the steps that ended in it. Unit: s; steps; over: recent steps; all
+   */
   seconds: number;
+  /**
+   * the time that rates are of, from the begin of its first step to the end of its last one, and the steps that ended in it. Unit: s; steps; over: recent steps; all
+   */
   steps: number;
+  /**
+   * tokens of a window's steps, of all replicas, as the script counts them: the trainer without padding, callbacks of other libraries with it. Unit: tokens; over: recent steps; all
+   */
   tokens?: number | null;
+  /**
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   */
   tokens_per_s?: number | null;
+  /**
+   * seconds of a window by what they were spent on, which add up to it: *steps*; *data*, waiting for batches; *long steps*, that took more than three times the median; *stall*, those of them that took more than 10 s; *evaluation*, *sampling* and *saving*, between steps; *lost steps*; *restarting*, from the end of an attempt to the begin of the next one's first step; *other*, what nobody has told of. Unit: s; over: recent steps; all
+   */
   parts_s?: {
     [k: string]: number;
   };
@@ -1607,32 +1689,98 @@ export interface JobSeries {
  * via the `definition` "JobSummary".
  */
 export interface JobSummary {
+  /**
+   * the last optimizer step that a rank has finished, counted from 1; of a job, that every rank that reports has finished. Unit: steps; over: the run
+   */
   step: number | null;
+  /**
+   * the last step that the job is to make, as its ranks told or somebody has changed it. They may tell a wrong one. Unit: steps; over: the run
+   */
   total_steps?: number | null;
+  /**
+   * seconds per optimizer step, the median of the recent steps, without what stands between two steps. Unit: s; over: recent steps
+   */
   step_s?: number | null;
+  /**
+   * the step time that a tenth of the steps is below, the median, and the one that a tenth is above. Unit: s; over: recent steps; of an ended job all, if they are many the newest
+   */
   step_spread?: Spread | null;
+  /**
+   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. Unit: s; tokens/s; over: one step
+   */
   predicted_step_s?: number | null;
+  /**
+   * seconds per step, and tokens per second, that the job's plan predicted from measured or guessed speeds of devices and links, without what stands between steps. Unit: s; tokens/s; over: one step
+   */
   predicted_tokens_per_s?: number | null;
+  /**
+   * seconds since the first attempt started, until the last part ended, with what lay between attempts. While the machines of all ranks sleep, the job's clock stands. Unit: s; over: all attempts
+   */
   elapsed_s?: number | null;
+  /**
+   * seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known to a quarter of itself. Unit: s; over: steps to come
+   */
   remaining_s?: number | null;
+  /**
+   * seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known to a quarter of itself. Unit: s; over: steps to come
+   */
   remaining_low_s?: number | null;
+  /**
+   * seconds until the last step, with the evaluations, samples, saves and long steps that are still to come if they recur as they did, and the range in which it is in 19 of 20 cases. n/a before it is known to a quarter of itself. Unit: s; over: steps to come
+   */
   remaining_high_s?: number | null;
+  /**
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   */
   tokens_per_s?: number | null;
+  /**
+   * model FLOPs utilization: model FLOPs per second (`6N + 12·L·H·Q·T` per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages over its own device's. Unit: 0..1; over: recent steps; of an ended job all
+   */
   mfu?: number | null;
+  /**
+   * the share of a step in which ranks run neither forward nor backward, measured: not computing, and the optimizer. Unit: 0..1; over: recent steps; of an ended job all
+   */
   bubble?: number | null;
+  /**
+   * the bubble that the schedule alone predicts, for equal stages and infinitely fast links. Unit: 0..1; over: one step
+   */
   schedule_bubble?: number | null;
+  /**
+   * mean cross-entropy per token of a step's batch, as the script reports it; where ranks report different ones, the mean of theirs; of an evaluation, on text that is not trained on. Unit: nats per token; over: the last step; the first one; the last evaluation
+   */
   loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
+  /**
+   * mean cross-entropy per token of a step's batch, as the script reports it; where ranks report different ones, the mean of theirs; of an evaluation, on text that is not trained on. Unit: nats per token; over: the last step; the first one; the last evaluation
+   */
   first_loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
+  /**
+   * mean cross-entropy per token of a step's batch, as the script reports it; where ranks report different ones, the mean of theirs; of an evaluation, on text that is not trained on. Unit: nats per token; over: the last step; the first one; the last evaluation
+   */
   evaluation_loss?: number | ("-Infinity" | "Infinity" | "NaN") | null;
   slowest_rank?: number | null;
+  /**
+   * bytes per second, of all programs, over the capacity of that direction. 100 % is what the interface counted while a probe filled the link. What a node receives is divided by what its peers can send to it. *busiest link*: the fullest one of the job. Unit: 0..1; over: recent steps
+   */
   busiest_link?: number | null;
+  /**
+   * bytes per second in one direction: of all programs, by the counters of the interface that the node trains over; where nodes share it, the payload that its ranks report. *own*: of this job. Unit: bytes/s; over: recent steps
+   */
   busiest_bytes_per_s?: number | null;
   not_finite?: number;
   first_not_finite_step?: number | null;
   skipped?: number;
   skipped_step?: number | null;
+  /**
+   * the time that rates are of, from the begin of its first step to the end of its last one, and the steps that ended in it. Unit: s; steps; over: recent steps; all
+   */
   window?: Window | null;
+  /**
+   * the time that rates are of, from the begin of its first step to the end of its last one, and the steps that ended in it. Unit: s; steps; over: recent steps; all
+   */
   whole?: Window | null;
+  /**
+   * steps that were made twice, because an attempt went on from an earlier checkpoint. They are counted once, and the time of the first ones is told apart. Unit: steps; over: all attempts
+   */
   lost_steps?: number;
   counts_padding?: boolean | null;
   missing?: {
@@ -1694,16 +1842,46 @@ export interface RankSummary {
   stages?: number[];
   layers?: number[];
   device?: string | null;
+  /**
+   * the last optimizer step that a rank has finished, counted from 1; of a job, that every rank that reports has finished. Unit: steps; over: the run
+   */
   step?: number | null;
+  /**
+   * tokens per second of the whole job, `tok/s`: tokens of the recent steps, those of all replicas, over the wall time that they took. In a rank's row: the same tokens over the time that this rank took for them. Padding counts where the script's own numbers count it. n/a while a rank reports nothing: it may be a replica with tokens of its own. Unit: tokens/s; over: recent steps; of an ended job all
+   */
   tokens_per_s?: number | null;
+  /**
+   * tokens of the recent steps, those of all replicas, over the time one rank computes, without the optimizer: the throughput of the job if this rank never waited. The slowest pace is the bottleneck. Unit: tokens/s; over: recent steps
+   */
   pace_tokens_per_s?: number | null;
+  /**
+   * model FLOPs utilization: model FLOPs per second (`6N + 12·L·H·Q·T` per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages over its own device's. Unit: 0..1; over: recent steps; of an ended job all
+   */
   mfu?: number | null;
   peak_source?: string | null;
+  /**
+   * the share of a step in forward, backward and the optimizer. Unit: 0..1; over: recent steps
+   */
   compute?: number | null;
+  /**
+   * the share of a step that its bytes to other nodes need at the payload that the links carry. Unit: 0..1; over: recent steps
+   */
   send?: number | null;
+  /**
+   * the part of a step that is neither computing, sending nor the schedule's own bubble. Unit: 0..1; over: recent steps
+   */
   wait?: number | null;
+  /**
+   * the bubble that the schedule alone predicts, for equal stages and infinitely fast links. Unit: 0..1; over: one step
+   */
   schedule_bubble?: number | null;
+  /**
+   * the most that a rank ever reported: on a GPU what torch's tensors took, on a CPU the whole process with Python and libraries. A plan's memory is that of tensors. Unit: bytes; over: all steps
+   */
   memory_bytes?: number | null;
+  /**
+   * what torch's allocator held of the GPU, tensors and what it keeps for the next ones. Unit: bytes; over: the last step
+   */
   reserved_bytes?: number | null;
   missing?: {
     [k: string]: string;
@@ -1732,8 +1910,17 @@ export interface LinkSummary {
   interface: string;
   direction: "received" | "sent";
   basis: "interface" | "ranks";
+  /**
+   * bytes per second in one direction: of all programs, by the counters of the interface that the node trains over; where nodes share it, the payload that its ranks report. *own*: of this job. Unit: bytes/s; over: recent steps
+   */
   bytes_per_s?: number | null;
+  /**
+   * bytes per second in one direction: of all programs, by the counters of the interface that the node trains over; where nodes share it, the payload that its ranks report. *own*: of this job. Unit: bytes/s; over: recent steps
+   */
   own_bytes_per_s?: number | null;
+  /**
+   * bytes per second, of all programs, over the capacity of that direction. 100 % is what the interface counted while a probe filled the link. What a node receives is divided by what its peers can send to it. *busiest link*: the fullest one of the job. Unit: 0..1; over: recent steps
+   */
   utilization?: number | null;
   capacity?: Capacity | null;
   peers?: string[];

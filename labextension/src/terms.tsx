@@ -29,14 +29,16 @@ export function meanings() {
       'tokens of the recent steps, those of all replicas, over the time one rank computes, without the optimizer: the throughput of the job if this rank never waited. The slowest pace is the bottleneck'
     ),
     MFU: trans.__(
-      'model FLOPs utilization: model FLOPs per second (6N + 12·L·H·Q·T per token, PaLM appendix B) over the peak FLOPs per second of the devices used'
+      'model FLOPs utilization: model FLOPs per second (6N + 12·L·H·Q·T per token, PaLM appendix B, with T no longer than the window that a layer sees) over the peak FLOPs per second of the devices used; of a rank, of its own stages over its own device’s'
     ),
-    computing: trans.__('forward, backward and the optimizer'),
+    computing: trans.__(
+      'the share of a step in forward, backward and the optimizer'
+    ),
     bubble: trans.__(
       'the share of a step in which ranks run neither forward nor backward, measured: not computing, and the optimizer'
     ),
     'link utilization': trans.__(
-      'bytes per second over the capacity of that direction. 100 % is what the interface counted while a probe filled the link. What a node receives is divided by what its peers can send to it'
+      'bytes per second, of all programs, over the capacity of that direction. 100 % is what the interface counted while a probe filled the link. What a node receives is divided by what its peers can send to it. busiest link: the fullest one of the job'
     ),
     capacity: trans.__(
       'bytes per second that a link carried when it was measured, or that the user gave, counted as the interface counts them: with headers. The share that is payload is kept with it. Kept by the sender per receiver and interface, with its time and condition. If the counters show more for 3 s or longer, the highest rate seen takes its place, marked best seen'

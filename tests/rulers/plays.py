@@ -233,6 +233,7 @@ PLAYS = (
     Play("tokens NaN", lambda s: Turn(0.2, (nan if s > 20 else 10,) * 2)),
     Play("tokens negative", lambda _: Turn(0.2, (-5, 10))),
     Play("tokens of one rank", lambda _: Turn(0.2, (10, None))),
+    Play("stalls", lambda s: Turn(25.0 if s % 20 == 19 else 0.3), total=90),
     Play("a node's clock is off", lambda _: Turn(0.5), apart_s=0.05),
     Play("the driver's clock is off", _pauses, driver_ahead_s=3600.0),
     Play("the driver's clock is behind", lambda _: Turn(0.2), driver_ahead_s=-86400.0),

@@ -249,7 +249,7 @@ def _of_json(told: dict[str, Any]) -> Figures:
     }
     if window:
         found["parts, sum"] = sum(window["parts_s"].values()) / window["seconds"]
-        for part in ("evaluation", "saving"):
+        for part in ("evaluation", "saving", "stall"):
             found[part] = window["parts_s"].get(part, 0.0)
     if ranks := told.get("ranks"):
         found |= {f"tok/s, rank {one['rank']}": one.get("tokens_per_s") for one in ranks}

@@ -9,6 +9,7 @@ from tests.rulers.plays import BEGIN_S, RANKS, Done, Played
 
 MINUTE_S = 60.0
 WARM_UP = 2
+STALL_S = 10.0
 HEARD_S = 4.0
 """Clocks and links are known after some samples."""
 
@@ -67,6 +68,9 @@ def truth(played: Played, *, is_over: bool) -> dict[str, float | None]:
         return {}
     for what in ("evaluation", "saving"):
         found[what] = sum(one.paused.get(what, 0.0) for one in window)
+    usual_s = median(one.ended_s - one.begun_s for one in played.done)
+    took = [one.ended_s - one.begun_s for one in window]
+    found["stall"] = sum(one for one in took if one > max(STALL_S, 3 * usual_s))
     return found
 
 

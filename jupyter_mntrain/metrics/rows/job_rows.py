@@ -9,7 +9,7 @@ from math import isfinite
 from statistics import fmean, median
 
 from jupyter_mntrain.metrics.history import JobHistory
-from jupyter_mntrain.metrics.recent import LONG_STEP, WARM_UP_STEPS
+from jupyter_mntrain.metrics.recent import LONG_STEP, STALL_S, WARM_UP_STEPS
 from jupyter_mntrain.metrics.rows.columns import COUNTS, HIGH, LOW, Table, divided
 from jupyter_mntrain.metrics.rows.rank_rows import round_of, take_rows
 from jupyter_mntrain.metrics.thinned.blocks import AT, Row, extremes
@@ -23,8 +23,8 @@ FIRST_LOSS, FIRST_BAD = AT["first_loss"], AT["first_not_finite_step"]
 NOT_FINITE = AT["not_finite"]
 
 COUNTED = (
-    "steps", "steps_s", "wall_s", "made", "flops", "idle_s", *PAUSES, "long_s", "lost_s",
-    "restart_s",
+    "steps", "steps_s", "wall_s", "made", "flops", "idle_s", *PAUSES, "long_s", "stall_s",
+    "lost_s", "restart_s",
 )  # fmt: skip
 COLUMNS = ("time_s", "step", "tokens", *COUNTED, "loss")
 
@@ -220,7 +220,9 @@ class JobRows:
             row["wall_s"] = (row["wall_s"] or 0.0) + (row[name] or 0.0)
         each_s = (steps_s - (row["data_s"] or 0.0)) / count
         is_long = count == 1 and 0 < LONG_STEP * self._usual_s < each_s
-        row["long_s"] = each_s if is_long else 0.0
+        is_stall = is_long and each_s > STALL_S
+        row["long_s"] = each_s if is_long and not is_stall else 0.0
+        row["stall_s"] = each_s if is_stall else 0.0
         self._usual.append(each_s)
         if len(self._usual) < USUAL_EVERY or self.table.rows % USUAL_EVERY == 0:
             self._usual_s = median(self._usual)

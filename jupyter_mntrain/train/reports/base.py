@@ -14,13 +14,13 @@ from jupyter_mntrain.metrics.definitions import meaning_of
 from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe
 
 NUMBERS = {
-    "train/loss": "Mean cross-entropy per token in nats, before the step's update",
-    "train/learning_rate": "Learning rate of the step",
-    "train/grad_norm": "Norm of the whole model's gradient, before clipping",
+    "train/loss": meaning_of("loss"),
+    "train/learning_rate": meaning_of("learning_rate"),
+    "train/grad_norm": meaning_of("grad_norm"),
     "train/tokens_per_s": meaning_of("tokens_per_s"),
-    "train/step_s": "Seconds the step took, without evaluations, samples and saves before it",
-    "train/tokens": "Tokens seen so far",
-    "evaluation/loss": "Mean cross-entropy per token of held-out text",
+    "train/step_s": "seconds that this step alone took, without what stands before it",
+    "train/tokens": "tokens of all steps so far, of all replicas, without padding",
+    "evaluation/loss": meaning_of("evaluation_loss"),
 }
 """Descriptions of the reported numbers, by name."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from jupyter_mntrain.metrics.definitions import meaning_of
 from jupyter_mntrain.train.reports.base import NUMBERS, Run
 
 _UNITS = {"train/step_s": "train/step_seconds", "train/tokens_per_s": "train/tokens_per_second"}
@@ -17,7 +18,7 @@ class Prometheus:
         from prometheus_client import CollectorRegistry, Gauge, Info, start_http_server
 
         registry = CollectorRegistry()
-        known = NUMBERS | {"train/step": "Optimizer steps finished"}
+        known = NUMBERS | {"train/step": meaning_of("step")}
         self._labels = labels = {"run": run.name or "", "project": run.project}
 
         def gauge(name: str, help_text: str) -> Gauge:

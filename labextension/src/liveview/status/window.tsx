@@ -75,6 +75,7 @@ function partWord(part: string): string {
     steps: trans.__('steps'),
     data: trans.__('waiting for data'),
     'long steps': trans.__('long steps'),
+    stall: trans.__('stall'),
     evaluation: trans.__('evaluation'),
     sampling: trans.__('sampling'),
     saving: trans.__('saving'),
