@@ -2598,7 +2598,12 @@ export interface Ranking {
   refused?: string | null;
 }
 /**
- * A job and its throughput over all of it; ``times`` is the fastest one's over this one's.
+ * A job and its throughput over all of it.
+ *
+ *     Args:
+ *         times: the fastest one's throughput over this one's.
+ *         low, high: the range in which that is in 19 of 20 cases, as steps differ by chance; few
+ *             steps that differ much tell little.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "RankedJob".
@@ -2607,6 +2612,8 @@ export interface RankedJob {
   job_id: string;
   tokens_per_s: number;
   times: number;
+  low: number;
+  high: number;
 }
 /**
  * The last lines of a log; ``is_cut`` if there were more than ``tail``.

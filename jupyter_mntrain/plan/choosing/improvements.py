@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import permutations
 from typing import Final
 
 import msgspec
 
-from jupyter_mntrain.model.records.plan import Improvement, LinkSpeed
+from jupyter_mntrain.model.records.plan import DeviceSpeed, Improvement, LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain, LinkBetween, make_chain
 from jupyter_mntrain.plan.choosing.priced import Choice, Priced, Task
 from jupyter_mntrain.plan.choosing.search import search
@@ -22,6 +23,10 @@ MOST_SEARCHED: Final = 16
 
 MOST_LINKS: Final = 3
 
+OFF: Final = (1 / 4, 1.0, 4.0)
+"""Times that a guessed speed is higher than guessed: data sheets, nominal speeds of links, and
+measurements beside other programs were off by up to 4 where it was compared."""
+
 NOMINAL_BITS_PER_S: Final = (100e6, 1e9, 2.5e9, 10e9, 25e9, 100e9, 400e9)
 """Speeds at which links are sold."""
 
@@ -29,14 +34,75 @@ NOMINAL_BITS_PER_S: Final = (100e6, 1e9, 2.5e9, 10e9, 25e9, 100e9, 400e9)
 def improvements(task: Task, chain: Chain, found: Choice) -> tuple[Improvement, ...]:
     """Return what would help, most helpful first."""
     changes = [*_faster_links(task, chain, found), *_faster_rank(task, chain)]
-    tried = [(what, _replanned(changed, chain, found)) for what, changed in changes]
+    tried = [(what, changed, _replanned(changed, chain, found)) for what, changed in changes]
     tried += _without_recomputation(task, chain, found)
-    helpful = [
-        Improvement(what=what, gain=found.step_s / other.step_s)
-        for what, other in tried
-        if other is not None and found.step_s > LEAST_GAIN * other.step_s
-    ]
+    helpful = []
+    for what, changed, other in tried:
+        if other is None or found.step_s <= LEAST_GAIN * other.step_s:
+            continue
+        gain = found.step_s / other.step_s
+        gains = [gain, *_gains((task, found), (changed, other), chain)]
+        helpful.append(Improvement(what=what, gain=gain, low=min(gains), high=max(gains)))
     return tuple(sorted(helpful, key=lambda one: -one.gain))
+
+
+def _gains(
+    before: tuple[Task, Choice], after: tuple[Task, Choice], chain: Chain
+) -> Iterator[float]:
+    """The gain with these settings if guessed devices, and guessed links, were all slower or all
+    faster than guessed; none where nothing was guessed.
+    """
+    task, _ = before
+    nodes = {device.node: index for index, device in enumerate(task.devices)}
+    has_guessed_devices = not all(one.speed.is_measured for one in task.devices)
+    has_guessed_links = not all(
+        task.links(*pair).is_measured for pair in permutations(nodes.values(), 2)
+    )
+    for times_devices in OFF if has_guessed_devices else (1.0,):
+        for times_links in OFF if has_guessed_links else (1.0,):
+            if (times_devices, times_links) != (1.0, 1.0):
+                first_s, then_s = (
+                    _step_s(_off(one, times_devices, times_links), choice, chain)
+                    for one, choice in (before, after)
+                )
+                yield first_s / then_s
+
+
+def _step_s(task: Task, choice: Choice, chain: Chain) -> float:
+    made = make_chain(task.devices, task.links, task.recipe, chain.order)
+    return Priced(task, made, choice.setup).first(choice.split).step_s
+
+
+def _off(task: Task, times_devices: float, times_links: float) -> Task:
+    """With guessed speeds that are so many times as high."""
+    devices = [
+        one
+        if one.speed.is_measured
+        else msgspec.structs.replace(one, speed=_times(one.speed, times_devices))
+        for one in task.devices
+    ]
+    given: LinkBetween = task.links
+
+    def links(sender: int, receiver: int) -> LinkSpeed:
+        found = given(sender, receiver)
+        if found.is_measured:
+            return found
+        return msgspec.structs.replace(found, bytes_per_s=found.bytes_per_s * times_links)
+
+    return msgspec.structs.replace(_with_devices(task, tuple(devices)), links=links)
+
+
+def _times(speed: DeviceSpeed, times: float) -> DeviceSpeed:
+    def faster(rate: float | None) -> float | None:
+        return None if rate is None else rate * times
+
+    return msgspec.structs.replace(
+        speed,
+        flops_per_s=speed.flops_per_s * times,
+        bytes_per_s=faster(speed.bytes_per_s),
+        layer_bytes_per_s=faster(speed.layer_bytes_per_s),
+        overhead_s=speed.overhead_s / times,
+    )
 
 
 def _replanned(task: Task, chain: Chain, found: Choice) -> Choice | None:
@@ -86,7 +152,7 @@ def _faster_rank(task: Task, chain: Chain) -> Iterator[tuple[str, Task]]:
 
 def _without_recomputation(
     task: Task, chain: Chain, found: Choice
-) -> list[tuple[str, Choice | None]]:
+) -> list[tuple[str, Task, Choice | None]]:
     if found.setup.checkpointing == "none":
         return []
     roomy = tuple(msgspec.structs.replace(one, memory_bytes=None) for one in task.devices)
@@ -102,7 +168,7 @@ def _without_recomputation(
     needed = Priced(changed, chain, other.setup).room.needed(other.split, other.counts)
     most = max(range(len(needed)), key=needed.__getitem__)
     what = f"no recomputation, with {shown_bytes(round(needed[most]))} of memory on rank {most}"
-    return [(what, other)]
+    return [(what, changed, other)]
 
 
 def _with_devices(task: Task, devices: tuple[object, ...]) -> Task:
@@ -117,7 +183,8 @@ def _with_links(task: Task, changed: set[tuple[str, str]], bits_per_s: float) ->
         pair = names[sender], names[receiver]
         found = given(sender, receiver)
         if pair in changed or (pair[1], pair[0]) in changed:
-            return msgspec.structs.replace(found, bytes_per_s=bits_per_s * PAYLOAD_SHARE / 8)
+            rate = bits_per_s * PAYLOAD_SHARE / 8
+            return msgspec.structs.replace(found, bytes_per_s=rate, is_measured=True)
         return found
 
     return msgspec.structs.replace(task, links=links)

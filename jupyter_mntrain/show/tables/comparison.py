@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-from jupyter_mntrain.metrics.ranking import ALIKE, Ranking, whole_rate
+from jupyter_mntrain.metrics.ranking import ALIKE, RankedJob, Ranking, whole_rate
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.recipe.changes.comparison import DifferentSetting
@@ -16,7 +16,7 @@ from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.job import headline
-from jupyter_mntrain.show.tables.plans.plan import times
+from jupyter_mntrain.show.tables.plans.plan import SURE, times
 from jupyter_mntrain.show.tables.ranks.rank_table import state_text
 from jupyter_mntrain.show.tables.settings import setting_words
 
@@ -84,8 +84,17 @@ def ranking_line(ranking: Ranking) -> Text:
     first, *others = ranking.jobs
     if all(one.times <= 1 + ALIKE for one in others):
         return Text(f"By {ranking.figure} they are alike, within {formats.percent(ALIKE, 0)}.")
-    told = ", ".join(f"{times(one.times)} as fast as {one.job_id}" for one in others)
+    if all(one.low <= 1 for one in others):
+        return Text(f"By {ranking.figure} they cannot be told apart: their steps differ too much.")
+    told = ", ".join(f"{_times(one)} as fast as {one.job_id}" for one in others)
     return Text(f"By {ranking.figure} {first.job_id} is the fastest: {told}.")
+
+
+def _times(one: RankedJob) -> str:
+    """With its range, where that is wide."""
+    if one.high <= SURE * one.low:
+        return times(one.times)
+    return f"{formats.fixed(one.low, 1)} to {formats.fixed(one.high, 1)}{formats.SPACE}×"
 
 
 def difference_table(settings: Sequence[DifferentSetting], jobs: Sequence[str]) -> RenderableType:

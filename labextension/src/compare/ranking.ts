@@ -2,11 +2,14 @@
 
 import * as formats from '../formats';
 import type { IRun } from '../runs/run';
-import type { Ranking } from '../schema';
+import type { RankedJob, Ranking } from '../schema';
 import { trans } from '../trans';
 
 /** Figures that differ by no more are not in an order. */
 const ALIKE = 0.02;
+
+/** A range that is wider than this is told. */
+const SURE = 1.1;
 
 export function rankingWords(
   { figure, jobs = [], refused }: Ranking,
@@ -22,18 +25,28 @@ export function rankingWords(
   if (others.every(one => one.times <= 1 + ALIKE)) {
     return trans.__('By %1 they are alike.', figure);
   }
+  if (others.every(one => one.low <= 1)) {
+    return trans.__(
+      'By %1 they cannot be told apart: their steps differ too much.',
+      figure
+    );
+  }
   return trans.__(
     'By %1 %2 is the fastest: %3.',
     figure,
     letter(first.job_id),
     others
       .map(one =>
-        trans.__(
-          '%1 as fast as %2',
-          `${one.times.toFixed(2)}${formats.NBSP}×`,
-          letter(one.job_id)
-        )
+        trans.__('%1 as fast as %2', timesText(one), letter(one.job_id))
       )
       .join(', ')
   );
+}
+
+function timesText({ times, low, high }: RankedJob): string {
+  const told =
+    high <= SURE * low
+      ? times.toFixed(2)
+      : trans.__('%1 to %2', low.toFixed(1), high.toFixed(1));
+  return `${told}${formats.NBSP}×`;
 }

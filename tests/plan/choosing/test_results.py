@@ -78,6 +78,21 @@ def test_a_slow_device_would_help_if_it_were_faster() -> None:
     assert 1.2 < only.gain < 2.5
 
 
+def test_a_promise_on_guessed_speeds_says_how_far_it_may_be_off() -> None:
+    """15.7 times were promised once, and doing it gave 4.7."""
+    link = LinkSpeed(1e5, 1e-3, is_measured=True)
+    sure = planned(*job(), devices([1e10, 1e10]), link, advises=True).improvements[0]
+    assert (sure.low, sure.high) == (sure.gain, sure.gain)
+    guessed = [
+        msgspec.structs.replace(one, speed=msgspec.structs.replace(one.speed, is_measured=False))
+        for one in devices([1e10, 1e10])
+    ]
+    unsure = planned(*job(), guessed, link, advises=True).improvements[0]
+    assert unsure.what == sure.what
+    assert unsure.low < 0.8 * unsure.gain
+    assert unsure.high > 1.2 * unsure.gain
+
+
 def test_recomputation_for_lack_of_memory_is_named() -> None:
     fixed = ["pipeline.schedule", "pipeline.microbatches"]
     free = planned(*job(), devices([1e10, 1e10]), fixed=fixed)

@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.model.records.plan import OtherPlan, Plan, PlannedRank
+from jupyter_mntrain.model.records.plan import Improvement, OtherPlan, Plan, PlannedRank
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import folding, plain_table
@@ -17,6 +17,9 @@ from jupyter_mntrain.show.tables._plain import folding, plain_table
 MOST_RANKS: Final = 16
 MOST_GUESSES: Final = 6
 MOST_COUNTS: Final = 8
+SURE: Final = 1.1
+"""A gain whose range is wider than this is told with it."""
+
 EQUAL_SPLIT: Final = "equal split"
 FSDP: Final = "FSDP"
 WORTH_SAYING: Final = 1.25
@@ -199,8 +202,17 @@ def _figures(plan: Plan, other: OtherPlan) -> tuple[str, str, str]:
 def _improvement_table(plan: Plan) -> RenderableType:
     table = plain_table("what would help most", "gain", right=("gain",))
     for one in plan.improvements:
-        table.add_row(Text(shown_line(one.what)), times(one.gain))
+        table.add_row(Text(shown_line(one.what)), _gain(one))
     return table
+
+
+def _gain(one: Improvement) -> Text:
+    """With the range that guessed speeds give it."""
+    text = Text(times(one.gain))
+    if one.high > SURE * one.low:
+        low, high = (formats.fixed(gain, 1) for gain in (one.low, one.high))
+        text.append(f" guessed: {low} to {high}", "yellow")
+    return text
 
 
 def _guess_lines(guesses: Sequence[str], program: str) -> Iterator[Text]:
