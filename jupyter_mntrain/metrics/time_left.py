@@ -36,6 +36,9 @@ ONCE = 0.24
 
 ROUNDING = 1e-6
 
+MOST_LEAP = 2.0
+"""Times the mean by which the number of a step is above that of the one before, at most."""
+
 KINDS = ("evaluation_s", "sampling_s", "saving_s", "long_s")
 
 
@@ -60,6 +63,8 @@ class Recurring:
             kind: deque(maxlen=KEPT_PAUSES) for kind in KINDS
         }
         """After which steps each kind was, and how long; of the newest ones."""
+        self._numbers: deque[int] = deque(maxlen=KEPT_STEPS)
+        """Of the newest single steps, as the script counts them."""
         self._single = 0
         self._first: int | None = None
         self._last = 0
@@ -77,6 +82,7 @@ class Recurring:
                 self._sums[kind] += _seconds(row, kind)
             return
         self._single += 1
+        self._numbers.append(step)
         for kind in KINDS:
             if took_s := _seconds(row, kind):
                 # What stands before a step was after the one before.
@@ -90,9 +96,9 @@ class Recurring:
         Args:
             age_s: since the last step ended, by clocks that may differ: it counts for the next one.
         """
-        left = total - step
+        left, pace = total - step, self._pace()
         known = len(self._steps) + int(self._usual[1])
-        if left <= 0 or known < LEAST_STEPS or not self._steps:
+        if left <= 0 or known < LEAST_STEPS or not self._steps or pace is None:
             return None
         seconds, variance, to_come = 0.0, 0.0, 0.0
         for kind in KINDS:
@@ -101,7 +107,7 @@ class Recurring:
             variance += spread
             if kind == "long_s":
                 to_come = number
-        usual = max(0.0, left - to_come)
+        usual = max(0.0, left / pace - to_come)
         seconds += usual * self._usual_s()
         variance += self._drift(usual) ** 2
         seconds -= min(max(0.0, age_s), self._usual_s() if usual else 0.0)
@@ -109,6 +115,17 @@ class Recurring:
         if margin > LEAST_CERTAINTY * seconds:
             return None
         return TimeLeft(seconds, seconds - margin, seconds + margin)
+
+    def _pace(self) -> float | None:
+        """By how much a step's number is above that of the one before, which is 1 unless a script
+        counts otherwise; ``None`` where numbers go back, stand still, or go by leaps.
+        """
+        leaps = [after - before for before, after in pairwise(self._numbers)]
+        if not leaps or all(one == 1 for one in leaps):
+            return 1.0
+        mean = fmean(leaps)
+        is_even = min(leaps) >= 0 and 0 < max(leaps) <= max(1.0, MOST_LEAP * mean)
+        return mean if is_even else None
 
     def _usual_s(self) -> float:
         return fmean(self._newest())
