@@ -54,6 +54,9 @@ DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
 
 CHECKPOINTS_S = tunables.seconds("connection.checkpoints_timeout_s")
 
+PROBE_S = 2 * tunables.seconds("links.io_timeout_s")
+"""Round trips, a warm-up, and what a slow link needs for the rest of what was sent."""
+
 DEVICES_S = tunables.seconds("connection.devices_timeout_s")
 
 FACTS_S = tunables.seconds("doctor.facts_timeout_s")
@@ -281,7 +284,8 @@ class AgentCalls(ABC):
 
     async def probe_send(self, request: ProbeSend) -> LinkMeasurement:
         path = Route.PROBE_SEND
-        return await self._ask("POST", path, LinkMeasurement, request, extra_s=request.seconds)
+        extra_s = request.seconds + PROBE_S
+        return await self._ask("POST", path, LinkMeasurement, request, extra_s=extra_s)
 
     async def measure_devices(self, request: MeasureDevices) -> list[DeviceMeasurement]:
         path = Route.PROBE_DEVICES

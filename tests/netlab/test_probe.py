@@ -34,7 +34,7 @@ def lab() -> Iterator[Lab]:
         yield made
 
 
-@pytest.mark.parametrize("mbit_per_s", [40, 100])
+@pytest.mark.parametrize("mbit_per_s", [2, 40, 100])
 def test_a_known_rate_is_measured(lab: Lab, mbit_per_s: int) -> None:
     lab.reshape(DATA, f"rate {mbit_per_s}mbit burst 32kb latency 50ms")
     one, two = lab.hosts

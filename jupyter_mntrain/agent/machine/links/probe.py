@@ -38,6 +38,10 @@ LEAST_CHUNK_BYTES = 16 << 10
 SHORT_S, LONG_S = 0.002, 0.02
 """Time in which a chunk is sent: if it is shorter, the next one is larger, so that a fast link is
 not limited by calls; if it is longer, smaller, so that the end is not missed on a slow one."""
+QUEUED_S = tunables.seconds("links.queued_s")
+LEAST_QUEUED_BYTES, MOST_QUEUED_BYTES = 64 << 10, 64 << 20
+TCP_NOTSENT_LOWAT = 25
+"""Bytes that may wait unsent, ``linux/tcp.h``; the socket module does not name it."""
 SIOCOUTQ = 0x5411
 """Bytes accepted by the kernel but not yet acknowledged, ``linux/sockios.h``."""
 
@@ -241,9 +245,13 @@ def _send(
 def _chunks(connections: Sequence[socket.socket]) -> Iterator[int]:
     """Fill all connections without end; yields the number of bytes of each piece."""
     chunk, size = memoryview(bytes(CHUNK_BYTES)), LEAST_CHUNK_BYTES
+    begun_s, sent = time.monotonic(), 0
     while len(connections) == 1:  # where one thread fills a link, the kernel waits best
         begin_s = time.monotonic()
-        yield connections[0].send(chunk[:size])
+        _bound_queue(connections[0], sent, begin_s - begun_s)
+        count = connections[0].send(chunk[:size])
+        sent += count
+        yield count
         took_s = time.monotonic() - begin_s
         if took_s < SHORT_S:
             size = min(2 * size, CHUNK_BYTES)
@@ -255,12 +263,30 @@ def _chunks(connections: Sequence[socket.socket]) -> Iterator[int]:
             connection.settimeout(0.0)
             ready.register(connection, selectors.EVENT_WRITE)
         try:
+            of_each = dict.fromkeys(of_file, 0)
             while events := ready.select(IO_TIMEOUT_S):
-                yield sum(of_file[key.fd].send(chunk) for key, _ in events)
+                count, passed_s = 0, time.monotonic() - begun_s
+                for key, _ in events:
+                    _bound_queue(of_file[key.fd], of_each[key.fd], passed_s)
+                    took = of_file[key.fd].send(chunk)
+                    of_each[key.fd] += took
+                    count += took
+                yield count
             raise TimeoutError("timed out")
         finally:
             for connection in connections:
                 connection.settimeout(IO_TIMEOUT_S)
+
+
+def _bound_queue(connection: socket.socket, sent: int, passed_s: float) -> None:
+    """Let no more wait in the kernel than the link carries in :data:`QUEUED_S`, by what arrived so
+    far: several megabytes wait else, which a slow link needs a quarter of a minute for.
+    """
+    arrived = max(0, sent - unacknowledged(connection))
+    most = int(arrived / max(passed_s, QUEUED_S) * QUEUED_S)
+    connection.setsockopt(
+        socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT, min(max(most, LEAST_QUEUED_BYTES), MOST_QUEUED_BYTES)
+    )
 
 
 def _rates(begin: _Reading, end: _Reading, segment_bytes: int) -> tuple[float, float]:

@@ -6,7 +6,14 @@ import pytest
 
 from jupyter_mntrain.agent.machine.links import round_trips
 from jupyter_mntrain.agent.machine.links.condition import ConditionWatch
-from jupyter_mntrain.agent.machine.links.probe import measure, open_sink
+from jupyter_mntrain.agent.machine.links.probe import (
+    LEAST_QUEUED_BYTES,
+    QUEUED_S,
+    TCP_NOTSENT_LOWAT,
+    _bound_queue,
+    measure,
+    open_sink,
+)
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.probes import LinkEnd, ProbeSend, ProbeTicket
 from tests.wording import says, wording
@@ -142,3 +149,21 @@ def test_the_sender_s_address_decides_the_interface():
         ticket = ProbeTicket(port=sink.getsockname()[1], token="x")
         with pytest.raises(RefusedError):
             measure(request(ticket, source_address="192.0.2.1"), "node1", idle)
+
+
+@pytest.mark.parametrize(
+    ("arrived", "passed_s", "most"),
+    [
+        (0, 0.0, LEAST_QUEUED_BYTES),
+        (100_000, 2.0, LEAST_QUEUED_BYTES),  # 0.4 Mbit/s
+        (500_000, 2.0, int(250_000 * QUEUED_S)),  # 2 Mbit/s
+        (1 << 34, 2.0, 64 << 20),
+    ],
+)
+def test_what_waits_for_a_slow_link_is_what_it_carries_soon(arrived, passed_s, most):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as connection,
+    ):
+        _bound_queue(connection, arrived, passed_s)
+        assert connection.getsockopt(socket.IPPROTO_TCP, TCP_NOTSENT_LOWAT) == most
