@@ -22,6 +22,8 @@ from jupyter_mntrain.verbs.table import TABLE
 from jupyter_mntrain.verbs.verb import Outcome
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from IPython.core.interactiveshell import InteractiveShell
 
     from jupyter_mntrain.cluster import Job
@@ -52,7 +54,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
         self._hand_out = hand_out
 
     @line_cell_magic  # type: ignore[untyped-decorator]
-    def mntrain(self, line: str, cell: str | None = None) -> Job | None:
+    def mntrain(self, line: str, cell: str | None = None) -> Job | Path | None:
         """Train one model across several machines: ``%mntrain --help``."""
         try:
             command = parse(split_line(line), program=PROGRAM)
@@ -67,7 +69,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             raise
         return None
 
-    def _do(self, command: Command, cell: str | None) -> Job | None:
+    def _do(self, command: Command, cell: str | None) -> Job | Path | None:
         context = Context(
             clusters=self._clusters,
             screen=self._screen,
@@ -83,7 +85,7 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             # Stops "run all": the cells below depend on this one.
             raise _job_error(outcome)
         if command.verb.name not in ("launch", "attach"):
-            return None
+            return outcome.path
         return self._hand_out(outcome.job)
 
     def _present(self, command: Command, outcome: Outcome) -> None:

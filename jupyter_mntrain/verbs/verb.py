@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from rich.console import RenderableType
@@ -26,6 +27,7 @@ class Outcome(Record, frozen=True):
         exit_code: of the command line: 0 done, 1 the job failed or was canceled, 130 detached
             by Ctrl-C, 124 not over after ``--timeout``; errors carry their own.
         job: the job concerned, if there is one.
+        path: of what it brought here; a notebook's ``%mntrain`` returns it.
         picture: a PNG to show, below what is said.
         picture_text: instead of it, where no pictures are shown.
     """
@@ -34,6 +36,7 @@ class Outcome(Record, frozen=True):
     data: Any = None
     exit_code: int = 0
     job: Job | None = None
+    path: Path | None = None
     picture: bytes | None = None
     picture_text: str = ""
 

@@ -29,6 +29,7 @@ class StandInFiles:
         self.failed: dict[str, Problem] = {}
         self.written = WrittenFiles({})
         """What every job wrote."""
+        self.job_looks: list[tuple[JobId, str, str | None, int | None]] = []
         self.job_pulls: list[tuple[JobId, Path, str, str | None, int | None]] = []
 
     def push(
@@ -58,7 +59,16 @@ class StandInFiles:
         progress.report(f"pulling {name}", 0, 1)
         return Pulled(str(name), node, str(to), SIZE_BYTES, 60.0)
 
-    def of_job(self, view: JobView, *, progress: Progress = SILENT) -> WrittenFiles:
+    def of_job(
+        self,
+        view: JobView,
+        path: str = "",
+        *,
+        node: str | None = None,
+        rank: int | None = None,
+        progress: Progress = SILENT,
+    ) -> WrittenFiles:
+        self.job_looks.append((view.job_id, path, node, rank))
         progress.report(f"looking for files of {view.job_id}", 0, 1)
         return self.written
 

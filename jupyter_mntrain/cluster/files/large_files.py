@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from jupyter_mntrain.cluster.files.job_files import PulledFiles, WrittenFiles, fetch_job_files
+from jupyter_mntrain.cluster.files.job_files import (
+    PulledFiles,
+    WrittenFiles,
+    fetch_job_files,
+    read_job_file,
+)
 from jupyter_mntrain.cluster.files.pushing import (
     FileSeat,
     Pushed,
@@ -111,14 +116,29 @@ class ClusterFiles:
         (seat,) = self._seats([node], progress)
         return self._driver.loop.run(self._pull(seat, name, to.absolute(), progress))
 
-    def of_job(self, view: JobView, *, progress: Progress = SILENT) -> WrittenFiles:
-        """What a job wrote on its nodes, apart from what was sent there; also while it runs."""
-        seats = self._job_seats(view)
+    def of_job(
+        self,
+        view: JobView,
+        path: str = "",
+        *,
+        node: str | None = None,
+        rank: int | None = None,
+        progress: Progress = SILENT,
+    ) -> WrittenFiles:
+        """What a job wrote on its nodes, apart from what was sent there; also while it runs.
+
+        Args:
+            path, node, rank: only what :meth:`pull_job` would fetch.
+
+        Raises:
+            SpecError: the job does not run on that node, or has no such rank.
+        """
+        seats = self._job_seats(view, node, rank)
         count = Count(progress, "looking for files", len(seats))
 
         async def ask(calls: FileCalls) -> JobFiles | Problem:
             try:
-                return await calls.job_files(view.job_id)
+                return await calls.job_files(view.job_id, path)
             except MntrainError as error:
                 return error.problem
             finally:
@@ -165,6 +185,27 @@ class ClusterFiles:
         fetching = fetch_job_files(view.job_id, seats, path, to.absolute(), progress)
         pulled = self._driver.loop.run(fetching)
         return msgspec.structs.replace(pulled, took_s=self._clock.time() - begun_s)
+
+    def read_job_file(
+        self, view: JobView, path: str, node: str
+    ) -> tuple[int, Generator[bytes, None, None]]:
+        """The size of a file that a job wrote on a node, and its content, a piece at a time.
+
+        Raises:
+            SpecError, RefusedError, NodeError: as for :meth:`pull_job`; also while it is read.
+        """
+        self._driver.refuse_read_only()
+        (seat,) = self._job_seats(view, node)
+        size, pieces = self._driver.loop.run(read_job_file(view.job_id, seat, path))
+
+        async def following() -> bytes | None:
+            return await anext(pieces, None)
+
+        def read() -> Generator[bytes, None, None]:
+            while (piece := self._driver.loop.run(following())) is not None:
+                yield piece
+
+        return size, read()
 
     def _job_seats(
         self, view: JobView, node: str | None = None, rank: int | None = None

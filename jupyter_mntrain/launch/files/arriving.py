@@ -60,18 +60,23 @@ class Arriving:
     def is_whole(self) -> bool:
         return len(self.held) == len(self.manifest.pieces)
 
-    def prepare(self, about: str, on_bytes: Callable[[int], object] = bool) -> None:
+    def prepare(
+        self, about: str, on_bytes: Callable[[int], object] = bool, *, others_bytes: int = 0
+    ) -> None:
         """Check free space, make the files, and read again what came before.
 
         Args:
             about: what it is, for people who find the folder.
+            others_bytes: what others that fill the folder bring.
 
         Raises:
-            RefusedError: the disk has no room, or cannot be written.
+            RefusedError: the disk has no room, cannot be written, or takes two names for one.
         """
         try:
-            listed = self._listed()
-            self._refuse_full(self._held_bytes(listed))
+            holes = self._holes()
+            listed = self._listed() | holes
+            self._refuse_full(self._held_bytes(listed, holes) - others_bytes)
+            made: dict[tuple[int, int], str] = {}
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / NAME).write_text(about)
             for one in self.manifest.files:
@@ -81,6 +86,10 @@ class Arriving:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
                 descriptor = os.open(path, flags, mode)
                 try:
+                    told = os.fstat(descriptor)
+                    same = made.setdefault((told.st_dev, told.st_ino), one.path)
+                    if same != one.path:
+                        raise _one_name(same, one.path)
                     os.ftruncate(descriptor, one.size_bytes)
                 finally:
                     os.close(descriptor)
@@ -189,12 +198,20 @@ class Arriving:
         last = len(self.manifest.pieces)
         return {int(one) for one in words if one.isdecimal() and int(one) < last}
 
-    def _held_bytes(self, listed: Collection[int]) -> int:
+    def _holes(self) -> set[int]:
+        """Pieces of nothing but zeros, as a file that is made has them: they need not come."""
+        count = len(self.manifest.pieces)
+        sizes = {self.manifest.size_of(piece) for piece in (0, count - 1) if count}
+        zeros = {sha256_of(bytes(size)) for size in sizes}
+        return {piece for piece, digest in enumerate(self.manifest.pieces) if digest in zeros}
+
+    def _held_bytes(self, listed: Collection[int], holes: Collection[int]) -> int:
         """What need not find room any more."""
         if not self._is_shared:
             return len(listed) * self.manifest.piece_bytes
         paths = (self._tree / one.path for one in self.manifest.files)
-        return sum(one.stat().st_blocks * 512 for one in paths if one.is_file())
+        written = sum(one.stat().st_blocks * 512 for one in paths if one.is_file())
+        return written + len(holes) * self.manifest.piece_bytes
 
     def _refuse_full(self, held_bytes: int) -> None:
         free = shutil.disk_usage(self._base).free
@@ -206,6 +223,13 @@ class Arriving:
                 kind=Kind.DISK_FULL,
                 fix="free space there: mntrain du says what lies on it, mntrain gc deletes",
             )
+
+
+def _one_name(first: str, other: str) -> RefusedError:
+    return RefusedError(
+        f"{first} and {other} are one name on this disk",
+        fix="fetch each of them by its own name, or into a folder of another disk",
+    )
 
 
 def taken(goal: Path) -> RefusedError:

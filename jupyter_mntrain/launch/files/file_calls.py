@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -39,9 +40,10 @@ class FileCalls:
         """Begin to read what the node has under a name, or ask how far it is."""
         return await self._ask("POST", Route.MANIFEST, Hashing, name)
 
-    async def job_files(self, job_id: JobId) -> JobFiles:
-        """What a job wrote there."""
-        return await self._ask("GET", Route.JOB_FILES.format(job_id=job_id), JobFiles)
+    async def job_files(self, job_id: JobId, path: str = "") -> JobFiles:
+        """What a job wrote there, or in one folder of it."""
+        query = f"?path={quote(path, safe='')}" if path else ""
+        return await self._ask("GET", Route.JOB_FILES.format(job_id=job_id) + query, JobFiles)
 
     async def offered(self, job_id: JobId, wanted: WantedFiles) -> Hashing:
         """Begin to read files of a job there, or ask how far it is; then pieces may be read."""

@@ -14,7 +14,7 @@ from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.failures import ended_alike
 from jupyter_mntrain.show.tables.job import status_view
-from jupyter_mntrain.show.tables.kept.files import written_text
+from jupyter_mntrain.show.tables.kept.files import written_data, written_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history
 from jupyter_mntrain.verbs.verb import Outcome
@@ -72,13 +72,14 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
         every_rank=getattr(args, "ranks", False),
         silences=silences,
     )
-    written = context.cluster(args).files.of_job(history.view)
-    if line := written_text(job.id, written, context.program):
-        report = Group(report, line)
     # Never left out: programs compare it with what a plan predicts.
-    data = {"step_s": None, **msgspec.to_builtins(summary)}
-    files = {"count": written.count, "size_bytes": written.size_bytes, "paths": written.paths}
-    return Outcome(report, {**data, "files": files}, job=job)
+    data = {"step_s": None, **msgspec.to_builtins(summary), "files": None}
+    if history.view.state in TERMINAL:  # of one that runs it changes, and costs its nodes a look
+        written = context.cluster(args).files.of_job(history.view)
+        if line := written_text(job.id, written, context.program):
+            report = Group(report, line)
+        data["files"] = written_data(written)
+    return Outcome(report, data, job=job)
 
 
 def timeout_option(parser: Parser) -> None:

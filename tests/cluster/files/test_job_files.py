@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,15 +16,17 @@ from jupyter_mntrain.agent.machine.files.job_files import job_files, wanted_file
 from jupyter_mntrain.agent.machine.files.roots import LargeRoots
 from jupyter_mntrain.agent.machine.files.transfers import TransferBook
 from jupyter_mntrain.cluster.files import job_files as module
-from jupyter_mntrain.cluster.files.job_files import PulledFiles, fetch_job_files
+from jupyter_mntrain.cluster.files.job_files import PulledFiles, fetch_job_files, read_job_file
 from jupyter_mntrain.launch.files import arriving
 from jupyter_mntrain.launch.files.arriving import PARTIAL
 from jupyter_mntrain.launch.files.file_calls import FileCalls
-from jupyter_mntrain.launch.files.records import Hashing, JobFiles, WantedFiles
+from jupyter_mntrain.launch.files.records import Hashing, JobFiles, LargeFile, WantedFiles
 from jupyter_mntrain.launch.progress import SILENT
-from jupyter_mntrain.model.errors import MntrainError, RefusedError
+from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError, SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from tests.standin.jobs import JOB, record
+from tests.waiting import until
 from tests.wording import says
 
 MIB = 1 << 20
@@ -45,12 +50,13 @@ class Node(FileCalls):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
-    async def job_files(self, job_id: JobId) -> JobFiles:
+    async def job_files(self, job_id: JobId, path: str = "") -> JobFiles:
         assert job_id == JOB
-        return job_files(self._record, self._directory)
+        return job_files(self._record, self._directory, path)
 
     async def offered(self, job_id: JobId, wanted: WantedFiles) -> Hashing:
-        return self._book.offer(job_id, *wanted_files(self._record, self._directory, wanted))
+        find = partial(wanted_files, self._record, self._directory, wanted)
+        return self._book.offer(job_id, wanted, find)
 
     async def piece(self, transfer: str, piece: int) -> bytes:
         self.before_piece()
@@ -91,7 +97,9 @@ def test_parts_of_a_checkpoint_on_two_nodes_come_into_one_folder(
         "ckpt/config": b"{}",
         "empty": b"",
     }
-    assert (pulled.count, pulled.nodes) == (4, {"node1": 3 * MIB + 2, "node2": 100})
+    assert (pulled.count, pulled.size_bytes) == (4, 3 * MIB + 102)
+    assert sum(pulled.nodes.values()) == pulled.size_bytes
+    assert pulled.nodes["node2"] >= 100
     assert not (tmp_path / PARTIAL).exists()
 
 
@@ -125,7 +133,7 @@ def test_what_was_cut_off_goes_on_where_it_was(
     nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AT_ONCE", 1)  # else a cut loses what is on its way
-    node, content = nodes[0], [bytes([number]) * MIB for number in range(12)]
+    node, content = nodes[0], [bytes([number]) * MIB for number in range(1, 13)]
     for number, one in enumerate(content):
         node.write(**{f"part{number}": one})
 
@@ -168,6 +176,111 @@ def test_a_full_disk_here_is_said_before_anything_comes(
 def test_a_hole_stays_one(nodes: list[Node], tmp_path: Path) -> None:
     with (nodes[0].work / "sparse").open("wb") as file:
         file.truncate(64 * MIB)
+        file.seek(70 * MIB)
+        file.write(b"end")
     fetch(nodes, tmp_path / "home")
     came = (tmp_path / "home" / "sparse").stat()
-    assert (came.st_size, came.st_blocks) == (64 * MIB, 0)
+    assert came.st_size == 70 * MIB + 3
+    assert came.st_blocks * 512 <= 4 * MIB
+    assert nodes[0].pieces_read == 1
+
+
+def away(node: Node, after: int) -> None:
+    """The node does not answer any more once it has given so many pieces."""
+
+    def answer() -> None:
+        if node.pieces_read >= after:
+            raise NodeError("no answer", kind=Kind.UNREACHABLE)  # not one that is tried again
+
+    node.before_piece = answer
+
+
+def test_a_node_that_goes_away_is_said_and_a_second_call_goes_on(
+    nodes: list[Node], tmp_path: Path
+) -> None:
+    for number in range(12):
+        nodes[0].write(**{f"one{number}": os.urandom(MIB)})
+    nodes[1].write(other=os.urandom(3 * MIB))
+    away(nodes[0], 5)
+    error = refused(nodes, tmp_path / "home")
+    assert isinstance(error, NodeError)
+    assert says("8 of 15 pieces are here", error.cause)
+    nodes[0].before_piece = bool
+    pulled = fetch(nodes, tmp_path / "home")
+    assert (nodes[0].pieces_read, nodes[1].pieces_read) == (12, 3)
+    assert pulled.nodes == {"node1": 7 * MIB, "node2": 0}
+    assert len(tree(tmp_path / "home")) == 13
+
+
+def test_what_another_node_has_too_comes_from_there(nodes: list[Node], tmp_path: Path) -> None:
+    content = {f"part{number}": os.urandom(MIB) for number in range(8)}
+    for node in nodes:
+        node.write(**content)
+    away(nodes[0], 2)
+    fetch(nodes, tmp_path / "home")
+    assert tree(tmp_path / "home") == content
+    assert (nodes[0].pieces_read, nodes[1].pieces_read) == (2, 6)
+
+
+@pytest.mark.parametrize("name", ["../out", "/etc/passwd", "a/../../b", "a//b", "."])
+def test_names_that_leave_the_folder_are_refused(
+    nodes: list[Node], tmp_path: Path, name: str
+) -> None:
+    async def hostile(job_id: JobId, path: str = "") -> JobFiles:
+        return JobFiles("/", (LargeFile(name, 1), LargeFile("ok", 1)), 2, 2)
+
+    nodes[0].job_files = hostile  # type: ignore[method-assign]
+    assert isinstance(refused(nodes, tmp_path / "home"), SpecError)
+    assert {one.name for one in tmp_path.iterdir()} == {"node1", "node2"}
+
+
+def test_two_names_that_are_one_here_are_refused(nodes: list[Node], tmp_path: Path) -> None:
+    nodes[0].write(Log=b"1", log=b"2")
+    away(nodes[0], 0)
+    refused(nodes, tmp_path / "home")
+    # As on a disk for which large and small letters are the same.
+    (here,) = (tmp_path / PARTIAL).iterdir()
+    (here / "tree" / "log").unlink()
+    (here / "tree" / "log").hardlink_to(here / "tree" / "Log")
+    assert says("Log and log", refused(nodes, tmp_path / "home").cause)
+
+
+def test_a_file_that_always_grows_is_read_once(nodes: list[Node], tmp_path: Path) -> None:
+    node, begun = nodes[0], threading.Event()
+    node.write(log=b"1" * MIB, model=b"2" * MIB)
+    book, looks = node._book, []
+
+    def find() -> tuple[Path, tuple[LargeFile, ...]]:
+        node.write(log=b"1" * (MIB + len(looks)))
+        looks.append(1)
+        return wanted_files(node._record, node._directory, WantedFiles())
+
+    # Another reading is on its way, so that nothing is read before somebody asks again.
+    book._thread.submit(begun.wait)
+    try:
+        for _ in range(3):
+            assert book.offer(JOB, WantedFiles(), find).manifest is None
+    finally:
+        begun.set()
+    until(lambda: book.offer(JOB, WantedFiles(), find).manifest is not None, "it to be read")
+    assert len(looks) == 1
+
+
+def test_one_file_is_read_from_its_beginning(nodes: list[Node]) -> None:
+    nodes[0].write(out__a=os.urandom(3 * MIB), out__b=b"")
+
+    async def read(path: str) -> bytes:
+        size, pieces = await read_job_file(JOB, nodes[0], path)
+        content = b"".join([piece async for piece in pieces])
+        assert len(content) == size
+        return content
+
+    assert asyncio.run(read("out/a")) == (nodes[0].work / "out" / "a").read_bytes()
+    assert asyncio.run(read("out/b")) == b""
+    for path in ("out", "none", "../work/out/a"):
+        with pytest.raises(RefusedError):
+            asyncio.run(read(path))
+    nodes[0].before_piece = lambda: nodes[0].write(out__a=os.urandom(3 * MIB))
+    with pytest.raises(RefusedError) as caught:
+        asyncio.run(read("out/a"))
+    assert "out/a" in caught.value.cause

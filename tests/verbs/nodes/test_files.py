@@ -98,12 +98,38 @@ def test_what_a_job_wrote_is_pulled_into_this_folder(do, text, as_json, cluster,
     assert "3 files, 3.2 GB from wopr" in shown
     assert says("socket is left out: not a file", shown)
     assert as_json(outcome)["nodes"] == {"wopr": 3 << 30}
-    with pytest.raises(SpecError):
-        do("pull", "wopr:models:llama", "--rank", "1")
+    assert outcome.path == folder / "here"
+    for option in (("--rank", "1"), ("--list",)):
+        with pytest.raises(SpecError):
+            do("pull", "wopr:models:llama", *option)
 
 
-def test_status_says_what_a_job_wrote_and_how_to_fetch_it(do, text, as_json, cluster):
+def test_a_list_fetches_nothing_and_says_what_is_where(do, text, as_json, cluster):
     job = cluster.jobs()[0].job_id
+    both, one = LargeFile("out/both.pt", 110_000), LargeFile("log.txt", 10)
+    cluster.files.written = WrittenFiles(
+        {
+            "wopr": JobFiles("/w", (both, one), 2, 110_010, {"out/socket": "not a file"}),
+            "muthur": JobFiles("/w", (both,), 30_000, 110_000),
+        },
+        {"hal": FULL},
+    )
+    outcome = do("pull", f"{job}:out", "--list", "--rank", "1")
+    assert cluster.files.job_looks == [(job, "out", None, 1)]
+    assert not cluster.files.job_pulls
+    shown = " ".join(text(outcome.renderable).split())
+    assert says("out/both.pt 110 kB wopr, muthur", shown)
+    assert says("wopr: out/socket is left out: not a file", shown)
+    assert says("muthur has 29,999 more files", shown)
+    assert "hal: the disk has 1 GB free" in shown
+    assert as_json(outcome)["nodes"]["muthur"]["count"] == 30_000
+
+
+def test_status_says_what_a_job_that_has_ended_wrote(do, text, as_json, cluster):
+    job = cluster.jobs()[0].job_id
+    assert as_json(do("status", job))["files"] is None  # it runs
+    assert not cluster.files.job_looks
+    cluster.job(job).become("succeeded")
     files = tuple(LargeFile(f"out/{number}.pt", 110_000) for number in range(5))
     held = JobFiles("/jobs/work", files, count=5, size_bytes=550_000)
     cluster.files.written = WrittenFiles({"wopr": held, "muthur": held})

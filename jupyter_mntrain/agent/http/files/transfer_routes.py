@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 import msgspec
 from tornado.web import HTTPError, stream_request_body
@@ -171,14 +172,15 @@ class JobFilesHandler(_TransferBase):
 
     async def get(self, job_id: str) -> None:
         job = self.node.jobs.get(self.job_id(job_id))
-        self.answer(await self.slowly(job_files, job.record, job.directory))
+        path = self.get_query_argument("path", "")
+        self.answer(await self.slowly(job_files, job.record, job.directory, path))
 
     async def post(self, job_id: str) -> None:
         wanted = self.body_as(WantedFiles)
         job = self.node.jobs.get(self.job_id(job_id))
         with self.audited("fetch", job=job_id, of=wanted.path):
-            base, files = await self.slowly(wanted_files, job.record, job.directory, wanted)
-            self.answer(await self.slowly(self.transfers.offer, job_id, base, files))
+            find = partial(wanted_files, job.record, job.directory, wanted)
+            self.answer(await self.slowly(self.transfers.offer, job_id, wanted, find))
 
 
 class SpaceHandler(_TransferBase):

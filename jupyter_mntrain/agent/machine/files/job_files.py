@@ -21,6 +21,8 @@ _ATTEMPT = re.compile(r"attempt-(\d+)")
 _CACHES = frozenset({"__pycache__"})
 """Folders that Python writes by itself."""
 MOST_LEFT_OUT = 20
+SHORT = 200
+"""Paths of fewer letters than this are never too long."""
 
 
 def work_folder(directory: Path) -> Path:
@@ -34,16 +36,17 @@ def work_folder(directory: Path) -> Path:
     return directory / f"attempt-{max(numbers, default=0)}" / WORK
 
 
-def job_files(record: JobRecord, directory: Path) -> JobFiles:
-    """What a job wrote here. Reads the disk.
+def job_files(record: JobRecord, directory: Path, path: str = "") -> JobFiles:
+    """What a job wrote here. Reads the disk: 200,000 files take seconds.
 
     Args:
         directory: of the job, ``jobs/ID``.
+        path: only this file, or what is in this folder.
     """
     work = work_folder(directory)
     sent, left_out = _sent(record, work), dict[str, str]()
     files, count, size = [], 0, 0
-    for name, told in _walk(work, left_out):
+    for name, told in _walk(work, path, left_out):
         if name in sent and _is_as_sent(work / name, sent[name], told.st_size):
             continue
         count, size = count + 1, size + told.st_size
@@ -67,65 +70,97 @@ def wanted_files(
     Raises:
         RefusedError: there are none, or too many.
     """
-    held = job_files(record, directory)
+    held = job_files(record, directory, wanted.path)
     if held.count > len(held.files):
+        there = f" in {wanted.path}" if wanted.path else ""
         raise RefusedError(
-            f"job {record.job_id} wrote {held.count} files, more than {MOST_FILES}",
+            f"job {record.job_id} wrote {held.count} files{there}, more than {MOST_FILES}",
             kind=Kind.TOO_LARGE,
-            fix="have it pack them into archives, or raise the setting files.files",
+            fix=f"fetch folder by folder: mntrain pull {record.job_id}:FOLDER; have it pack them "
+            "into archives, or raise the setting files.files",
         )
     without = frozenset(wanted.without)
-    files = tuple(
-        one for one in held.files if one.path not in without and wanted.includes(one.path)
-    )
+    files = tuple(one for one in held.files if one.path not in without)
     if not files:
         raise RefusedError(
             f"job {record.job_id} wrote no {wanted.path or 'file'}",
             kind=Kind.NO_FILE,
-            fix=f"see what it wrote: mntrain status {record.job_id}",
+            fix=f"see what it wrote: mntrain pull {record.job_id} --list",
         )
     return Path(held.path), files
 
 
-def _walk(work: Path, left_out: dict[str, str]) -> Iterator[tuple[str, os.stat_result]]:
+def _walk(work: Path, path: str, left_out: dict[str, str]) -> Iterator[tuple[str, os.stat_result]]:
     """Every file with its path below the folder, links to others in it included.
 
     Args:
+        path: only this file, or what is in this folder.
         left_out: gets what is no file.
     """
     top = work.resolve()
-    for parent, folders, names in os.walk(work):
-        for one in [*names, *(f for f in folders if (Path(parent) / f).is_symlink())]:
-            path = Path(parent) / one
-            name = os.path.relpath(path, work)
-            why = _why_not(path, name, top)
-            if not why:
-                try:
-                    yield name, path.stat()
-                except OSError:  # deleted meanwhile
-                    continue
-            elif len(left_out) < MOST_LEFT_OUT:
-                left_out[ascii(name)[1:-1]] = why
-        folders[:] = [one for one in folders if one not in _CACHES]
+    start = work / path
+    # No folder of a path is a link: nothing is looked at twice, or elsewhere.
+    if path and (not _can_be_sent(path) or start.parent.resolve() != (top / path).parent):
+        return
+    folders = []
+    if start.is_dir() and not start.is_symlink():
+        folders.append(path)
+    elif path:
+        yield from _file(str(start), path, top, left_out)
+    while folders:
+        folder = folders.pop()
+        try:
+            with os.scandir(work / folder) as found:
+                entries = list(found)
+        except OSError as error:
+            if folder:
+                _leave_out(left_out, folder, f"a folder that cannot be read: {error.strerror}")
+            continue
+        for entry in entries:
+            name = f"{folder}/{entry.name}" if folder else entry.name
+            if not entry.is_dir(follow_symlinks=False):
+                yield from _file(entry.path, name, top, left_out)
+            elif entry.name not in _CACHES:
+                folders.append(name)
 
 
-def _why_not(path: Path, name: str, top: Path) -> str:
-    """Why something cannot be fetched; empty if it can."""
+def _file(
+    path: str, name: str, top: Path, left_out: dict[str, str]
+) -> Iterator[tuple[str, os.stat_result]]:
+    """A file, if it is one."""
+    try:
+        told = os.lstat(path)
+        if stat.S_ISLNK(told.st_mode):
+            if not Path(path).resolve(strict=True).is_relative_to(top):
+                _leave_out(left_out, name, "a link out of the job's folder")
+                return
+            told = os.stat(path)  # noqa: PTH116 - a Path for each of 200,000 files takes seconds
+            if stat.S_ISDIR(told.st_mode):
+                _leave_out(left_out, name, "a link to a folder")
+                return
+    except (OSError, RuntimeError):
+        if os.path.lexists(path):  # else it was deleted meanwhile
+            _leave_out(left_out, name, "a link to nothing")
+        return
+    if not stat.S_ISREG(told.st_mode):
+        _leave_out(left_out, name, "not a file")
+    elif not (name.isascii() and len(name) < SHORT) and not _can_be_sent(name):
+        _leave_out(left_out, name, "a name that cannot be sent")
+    else:
+        yield name, told
+
+
+def _leave_out(left_out: dict[str, str], name: str, why: str) -> None:
+    if len(left_out) < MOST_LEFT_OUT:
+        left_out[ascii(name)[1:-1]] = why
+
+
+def _can_be_sent(name: str) -> bool:
     try:
         check_paths([name])
-        kind = path.lstat().st_mode
-        if stat.S_ISLNK(kind):
-            real = path.resolve()
-            if not real.is_relative_to(top):
-                return "a link out of the job's folder"
-            kind = path.stat().st_mode
-            if stat.S_ISDIR(kind):
-                return "a link to a folder"
     except SpecError:
-        return "a name that cannot be sent"
-    except (OSError, RuntimeError):
-        return "a link to nothing"
-    return "" if stat.S_ISREG(kind) else "not a file"
+        return False
+    return True
 
 
 def _sent(record: JobRecord, work: Path) -> dict[str, str]:

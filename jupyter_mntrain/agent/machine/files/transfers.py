@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ from jupyter_mntrain.launch.files.records import (
     LargeFile,
     PieceManifest,
     TransferState,
+    WantedFiles,
 )
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
@@ -44,15 +46,20 @@ IDLE_S = tunables.seconds("files.transfer_idle_s")
 
 @dataclass
 class _HashedThing:
-    """What is under a name, being read in a thread.
+    """Files that are being read in a thread.
 
     Args:
+        base: of the files.
         stamp: sizes and times of its files: the result is good as long as they are the same.
+        is_told: somebody has got the result.
     """
 
+    base: Path
     stamp: object
     total_bytes: int
+    used_s: float
     done_bytes: int = 0
+    is_told: bool = False
     result: Future[PieceManifest] = field(default_factory=Future)
 
     def tell(self, done_bytes: int) -> None:
@@ -81,7 +88,7 @@ class TransferBook:
         self.roots = roots
         self._lock = threading.Lock()
         self._transfers: dict[str, _Transfer] = {}
-        self._readings: dict[tuple[Path, int], _HashedThing] = {}
+        self._readings: dict[Hashable, _HashedThing] = {}
         # One thread: two that hash read the same disk.
         self._thread = ThreadPoolExecutor(1, "mntrain hashing")
 
@@ -92,45 +99,64 @@ class TransferBook:
             RefusedError, SpecError: it is not there, or cannot be read.
         """
         path, root = self.roots.existing(name), self.roots.base(name.root)
-        return self._hashing(path, root, list_files(path, root), piece_bytes)
+        key = path, piece_bytes
+        return self._told(key, self._begin(key, path, root, list_files(path, root), piece_bytes))
 
-    def offer(self, job_id: str, base: Path, files: tuple[LargeFile, ...]) -> Hashing:
+    def offer(
+        self,
+        job_id: str,
+        wanted: WantedFiles,
+        find: Callable[[], tuple[Path, tuple[LargeFile, ...]]],
+    ) -> Hashing:
         """Begin to read what a job wrote, or say how far that is. Once all of it is read, its
         pieces may be read under :func:`transfer_of` the job's id, no name and the manifest.
 
         Args:
-            base: of the files; no link leads out of it.
+            find: the folder, which no link leads out of, and its files; takes seconds, and is not
+                called again while they are read: a job that still runs changes them all the time.
         """
-        hashing = self._hashing(base, base, files, 0)
+        key = job_id, wanted
+        reading = self._readings.get(key)
+        if reading is None or reading.is_told:
+            base, files = find()
+            reading = self._begin(key, base, base, files, 0)
+        hashing = self._told(key, reading)
         if (manifest := hashing.manifest) is not None:
             deposit = Deposit(root=job_id, name="", manifest=manifest)
-            whole = PieceFiles(base, manifest, base)
+            whole = PieceFiles(reading.base, manifest, reading.base)
             with self._lock:
                 self._forget_idle()
                 offered = _Transfer(deposit, time.monotonic(), whole=whole)
                 self._transfers[transfer_of(job_id, "", manifest)] = offered
         return hashing
 
-    def _hashing(
-        self, path: Path, root: Path, files: tuple[LargeFile, ...], piece_bytes: int
-    ) -> Hashing:
+    def _begin(
+        self, key: Hashable, path: Path, root: Path, files: tuple[LargeFile, ...], piece_bytes: int
+    ) -> _HashedThing:
         stamp = tuple((one, _time_of(path, one)) for one in files)
         with self._lock:
-            reading = self._readings.get((path, piece_bytes))
+            self._forget_idle()
+            reading = self._readings.get(key)
             if reading is None or reading.stamp != stamp:
-                reading = _HashedThing(stamp, sum(one.size_bytes for one in files))
-                self._readings[path, piece_bytes] = reading
+                size = sum(one.size_bytes for one in files)
+                reading = _HashedThing(path, stamp, size, time.monotonic())
+                self._readings[key] = reading
                 tell = reading.tell
                 reading.result = self._thread.submit(
                     lambda: read_manifest(
                         path, root, on_bytes=tell, files=files, piece_bytes=piece_bytes
                     )
                 )
+        return reading
+
+    def _told(self, key: Hashable, reading: _HashedThing) -> Hashing:
+        reading.used_s = time.monotonic()
         wait([reading.result], ASK_S)
         if not reading.result.done():
             return Hashing(reading.done_bytes, reading.total_bytes)
+        reading.is_told = True
         if reading.result.exception() is not None:
-            self._readings.pop((path, piece_bytes), None)  # the next question begins anew
+            self._readings.pop(key, None)  # the next question begins anew
         return Hashing(reading.total_bytes, reading.total_bytes, reading.result.result())
 
     def deposit(self, deposit: Deposit) -> TransferState:
@@ -293,6 +319,9 @@ class TransferBook:
         for key, one in list(self._transfers.items()):
             if now_s - one.used_s > IDLE_S:
                 del self._transfers[key]
+        for thing, reading in list(self._readings.items()):
+            if reading.result.done() and now_s - reading.used_s > IDLE_S:
+                del self._readings[thing]
 
 
 def _time_of(path: Path, one: LargeFile) -> int:

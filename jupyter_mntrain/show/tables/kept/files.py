@@ -60,19 +60,42 @@ def written_text(job_id: str, written: WrittenFiles, program: str) -> Text:
     return Text(f"wrote {count}, {size}: {named}{more}; to fetch: {program} pull {job_id}", "dim")
 
 
+def written_data(written: WrittenFiles) -> dict[str, object]:
+    return {"count": written.count, "size_bytes": written.size_bytes, "paths": written.paths}
+
+
+def written_table(written: WrittenFiles) -> RenderableType:
+    """Each file with its size and the nodes that have it, and what else lies there."""
+    table = plain_table("file", "size", "node", right=("size",))
+    of: dict[tuple[str, int], list[str]] = {}
+    for node, held in written.nodes.items():
+        for one in held.files:
+            of.setdefault((one.path, one.size_bytes), []).append(node)
+    for (path, size), nodes in sorted(of.items()):
+        table.add_row(shown_name(path), rough_size(size), _names(nodes))
+    below = [_silence(node, problem) for node, problem in written.silent.items()]
+    for node, held in written.nodes.items():
+        below += [_left_out(f"{node}: {name}", why) for name, why in held.left_out.items()]
+        if held.count > len(held.files):
+            count = formats.plural(held.count - len(held.files), "more file")
+            below.append(Text(f"{shown_name(node)} has {count}", "yellow"))
+    total = f"{formats.plural(written.count, 'file')}, {rough_size(written.size_bytes)}"
+    return Group(table, folding([Text(total, "dim"), *below]))
+
+
 def pulled_files_text(pulled: PulledFiles) -> RenderableType:
     """Where it is now, from where it came, and what did not come."""
     count, nodes = formats.plural(pulled.count, "file"), _names(list(pulled.nodes))
     size = rough_size(pulled.size_bytes)
-    speed = formats.byte_rate(pulled.size_bytes / max(pulled.took_s, 1e-3))
+    speed = formats.byte_rate(sum(pulled.nodes.values()) / max(pulled.took_s, 1e-3))
     path = Text.assemble(
         (shown_name(pulled.path), "bold"), f": {count}, {size} from {nodes}, {speed}"
     )
-    left_out = [
-        Text(f"  {shown_line(name)} is left out: {shown_line(why)}", "yellow")
-        for name, why in pulled.left_out.items()
-    ]
-    return folding([path, *left_out])
+    return folding([path, *(_left_out(name, why) for name, why in pulled.left_out.items())])
+
+
+def _left_out(name: str, why: str) -> Text:
+    return Text(f"  {shown_line(name)} is left out: {shown_line(why)}", "yellow")
 
 
 def space_table(found: Mapping[str, NodeSpace | Problem], *, now_s: float) -> RenderableType:

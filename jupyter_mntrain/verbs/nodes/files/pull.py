@@ -11,7 +11,12 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.show.tables.kept.files import pulled_files_text, pulled_text
+from jupyter_mntrain.show.tables.kept.files import (
+    pulled_files_text,
+    pulled_text,
+    written_data,
+    written_table,
+)
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import RANK, joined_cluster, named_job
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -39,13 +44,14 @@ class PullVerb(Verb):
         parser.option(
             "--rank", metavar="N", type=RANK, help="of a job, only what the node of this rank has"
         )
+        parser.flag("--list", help="fetch nothing; say what the job wrote, and where")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         node, colon, text = args.what.partition(":")
         if node.startswith("j-") or not colon:
             return _pulled_of_job(context, args, node, text)
-        if args.node or args.rank is not None:
-            raise SpecError("--node and --rank are for a job's files", fix="leave them out")
+        if args.node or args.rank is not None or args.list:
+            raise SpecError("--node, --rank and --list are for a job's files", fix="leave them out")
         if not (node and colon and ":" in text):
             raise SpecError(
                 f"{args.what!r} does not name something of a node",
@@ -57,7 +63,7 @@ class PullVerb(Verb):
         files = joined_cluster(context, args).files
         with context.screen.progress() as progress:
             pulled = files.pull(node, name, to, progress=progress)
-        return Outcome(pulled_text(pulled), msgspec.to_builtins(pulled))
+        return Outcome(pulled_text(pulled), msgspec.to_builtins(pulled), path=Path(pulled.path))
 
 
 def _pulled_of_job(context: Context, args: Namespace, job_id: str, path: str) -> Outcome:
@@ -68,10 +74,18 @@ def _pulled_of_job(context: Context, args: Namespace, job_id: str, path: str) ->
     """
     job = named_job(context, args, job_id)
     path = path.rstrip("/").removeprefix("./")
-    to = context.directory / in_home(args.to or PurePosixPath(path).name or job.id)
     files = joined_cluster(context, args).files
+    if args.list:
+        with context.screen.progress() as progress:
+            written = files.of_job(
+                job.view(), path, node=args.node, rank=args.rank, progress=progress
+            )
+        data = {**written_data(written), **msgspec.to_builtins(written)}
+        return Outcome(written_table(written), data, job=job)
+    to = context.directory / in_home(args.to or PurePosixPath(path).name or job.id)
     with context.screen.progress() as progress:
         pulled = files.pull_job(
             job.view(), to, path, node=args.node, rank=args.rank, progress=progress
         )
-    return Outcome(pulled_files_text(pulled), msgspec.to_builtins(pulled), job=job)
+    text, data = pulled_files_text(pulled), msgspec.to_builtins(pulled)
+    return Outcome(text, data, job=job, path=Path(pulled.path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,9 @@ def test_a_sent_project_does_not_count(job: JobRecord, work: Path, tmp_path: Pat
     assert written(job, work) == ["lib/data.bin"]
 
 
-def test_links_pipes_and_names_that_cannot_be_sent_are_said(job: JobRecord, work: Path) -> None:
+def test_links_pipes_and_names_that_cannot_be_sent_are_said(
+    job: JobRecord, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (work / "model.pt").write_bytes(b"12")
     (work / "latest.pt").symlink_to("model.pt")
     (work / "away").symlink_to("/etc/hostname")
@@ -78,9 +81,15 @@ def test_links_pipes_and_names_that_cannot_be_sent_are_said(job: JobRecord, work
     (work / "gone").symlink_to("nowhere")
     Path(os.fsdecode(os.fsencode(work) + b"/\xff")).write_text("x")
     os.mkfifo(work / "pipe")
+    with socket.socket(socket.AF_UNIX) as made:
+        monkeypatch.chdir(work)  # a socket's path may have 108 letters
+        made.bind("socket")
+    (work / ("d" * 200)).mkdir()
+    (work / ("d" * 200) / ("ä" * 120)).write_text("a name of 240 bytes is none too long")
     found = job_files(job, work.parents[1])
-    assert [one.path for one in found.files] == ["latest.pt", "model.pt"]
-    assert found.left_out.keys() == {"away", "folder", "gone", "pipe", r"\udcff"}
+    long = f"{'d' * 200}/{'ä' * 120}"
+    assert [one.path for one in found.files] == [long, "latest.pt", "model.pt"]
+    assert found.left_out.keys() == {"away", "folder", "gone", "pipe", "socket", r"\udcff"}
     assert all(found.left_out.values())
 
 
@@ -101,6 +110,9 @@ def test_too_many_files_are_counted_and_not_listed(
         (work / f"{number}.npy").write_bytes(b"1")
     found = job_files(job, work.parents[1])
     assert (len(found.files), found.count, found.size_bytes) == (3, 5, 5)
+    (work / "one").mkdir()
+    (work / "one" / "few").write_bytes(b"1")
+    assert len(wanted_files(job, work.parents[1], WantedFiles("one"))[1]) == 1
     with pytest.raises(RefusedError) as caught:
         wanted_files(job, work.parents[1], WantedFiles())
     assert says("files.files", caught.value.fix)
@@ -112,8 +124,10 @@ def test_a_folder_is_wanted_without_its_namesakes(job: JobRecord, work: Path) ->
         (work / name).write_text("x")
     base, files = wanted_files(job, work.parents[1], WantedFiles("out", without=("out/b",)))
     assert (base, [one.path for one in files]) == (work, ["out/a"])
-    with pytest.raises(RefusedError):
-        wanted_files(job, work.parents[1], WantedFiles("../work"))
+    (work / "link").symlink_to("out")
+    for path in ("../work", "link/a", "out/../out", str(work / "out")):
+        with pytest.raises(RefusedError):
+            wanted_files(job, work.parents[1], WantedFiles(path))
 
 
 def test_files_of_jobs_are_measured_and_freed_by_job(work: Path, tmp_path: Path) -> None:
