@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from jupyter_mntrain.cluster.files.job_files import WrittenFiles
 from jupyter_mntrain.cluster.launch.record_changes import JobRemoval
 from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer
 from jupyter_mntrain.metrics.definitions import definitions as figures
@@ -57,6 +58,7 @@ RECORDS = (
     messages.SaveJob,
     messages.SpecFile,
     ShownStacks,
+    WrittenFiles,
     JobBundle,
     LinkMeasurement,
     NodeHistory,

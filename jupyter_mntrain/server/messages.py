@@ -27,6 +27,8 @@ GET     /jobs/{job}/metrics?stream=&since=   → JobSeries; ``points=``; ``begin
 GET     /jobs/{job}/output                   → SavedOutput
 GET     /jobs/{job}/logs?rank=&node=&tail=   → JobLog; ``search=`` keeps lines that contain it
 GET     /jobs/{job}/log-file?rank=&node=      → all lines, as one text
+GET     /jobs/{job}/files                    → WrittenFiles: what it wrote on its nodes
+GET     /jobs/{job}/file?path=&node=         → that file; ``most=`` bytes of its beginning
 POST    /jobs/{job}/stacks                   AskStacks → ShownStacks
 GET     /jobs/{job}/spec                     → SpecFile
 GET     /jobs/{job}/settings                 → JobSettings

@@ -31,7 +31,8 @@ import type {
   ServerStatus,
   ShownStacks,
   SpecFile,
-  WorkState
+  WorkState,
+  WrittenFiles
 } from './schema';
 import { RequestError } from './tokens';
 
@@ -42,6 +43,13 @@ export interface ILogQuery {
   rank?: number;
   tail?: number;
   search?: string;
+}
+
+/** A file that a job wrote on a node; `most` bytes of its beginning. */
+export interface IFileQuery {
+  path: string;
+  node: string;
+  most?: number;
 }
 
 /** What a person acknowledges of one launch. */
@@ -215,6 +223,25 @@ export class Api {
     );
   }
 
+  /** What a job wrote on its nodes. */
+  files(jobId: string): Promise<WrittenFiles> {
+    return this.request('GET', jobPath(jobId, 'files'));
+  }
+
+  /** The content of a file that a job wrote. */
+  async file(jobId: string, query: IFileQuery): Promise<ArrayBuffer> {
+    const path = jobPath(jobId, 'file') + fileQuery(query);
+    return (await this.answer('GET', path)).arrayBuffer();
+  }
+
+  /** Where the browser gets such a file. */
+  fileUrl(jobId: string, query: IFileQuery): string {
+    return (
+      URLExt.join(this.settings.baseUrl, PREFIX, jobPath(jobId, 'file')) +
+      fileQuery(query, this.token())
+    );
+  }
+
   /** A range of steps, both ends included, as finely as the nodes have it. */
   steps(jobId: string, from: number, to: number): Promise<JobSeries> {
     const query = { begin: String(from), end: String(to), points: '1200' };
@@ -272,6 +299,15 @@ export class Api {
     path: string,
     body?: unknown
   ): Promise<T> {
+    const response = await this.answer(method, path, body);
+    return parse(await response.text()) as T;
+  }
+
+  private async answer(
+    method: string,
+    path: string,
+    body?: unknown
+  ): Promise<Response> {
     let response: Response;
     try {
       response = await ServerConnection.makeRequest(
@@ -285,13 +321,20 @@ export class Api {
         0
       );
     }
-    const text = await response.text();
-    const data = parse(text);
     if (!response.ok) {
+      const data = parse(await response.text());
       throw new RequestError(asProblem(data, response), response.status);
     }
-    return data as T;
+    return response;
   }
+}
+
+function fileQuery(
+  { path, node, most }: IFileQuery,
+  token: { token?: string } = {}
+): string {
+  const part = most === undefined ? {} : { most: String(most) };
+  return URLExt.objectToQueryString({ path, node, ...part, ...token });
 }
 
 function jobPath(jobId: string, what: string): string {

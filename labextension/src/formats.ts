@@ -274,6 +274,17 @@ export function memory(bytes: Maybe): string {
     : gibibytes(bytes);
 }
 
+/** Size of a file: 250 B, 1.2 MB. */
+export function fileSize(bytes: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  let power = 0;
+  while (bytes >= 1000 && power < units.length - 1) {
+    bytes /= 1000;
+    power += 1;
+  }
+  return `${fixed(bytes, power && bytes < 100 ? 1 : 0)}${NBSP}${units[power]}`;
+}
+
 /** How long ago something was, in its largest unit: 12 s, 5 min, 3 h, 2 days. */
 function age(secondsAgo: number): string {
   const total = Math.max(0, Math.round(secondsAgo));

@@ -40,6 +40,7 @@ const PATHS = {
   table: 'M2.5 3.5h11v9h-11zM2.5 6.5h11M6 6.5v6',
   pause: 'M5.5 3.5v9M10.5 3.5v9',
   resume: 'M5 3.5 12.5 8 5 12.5z',
+  download: 'M8 3v7M4.5 7 8 10.5 11.5 7M3 13h10',
   tab: 'M7 3H3v10h10V9M9 3h4v4M13 3 7.5 8.5'
 } satisfies Partial<Record<string, string>> &
   Record<JobState | Liveness, string>;

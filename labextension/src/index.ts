@@ -15,6 +15,7 @@ import { noticesPlugin } from './plugins/notices';
 import { runsPlugin } from './plugins/runs';
 import { savingPlugin } from './plugins/saving';
 import { sidebarPlugin } from './plugins/sidebar';
+import { jobFilesPlugin } from './plugins/job_files';
 import { stacksPlugin } from './plugins/stacks';
 import { statusPlugin } from './plugins/status';
 
@@ -25,6 +26,7 @@ const plugins: JupyterFrontEndPlugin<any>[] = [
   sidebarPlugin,
   commandsPlugin,
   logsPlugin,
+  jobFilesPlugin,
   stacksPlugin,
   historyPlugin,
   doctorPlugin,

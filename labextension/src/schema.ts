@@ -303,6 +303,9 @@ export interface Everything {
   SpecFile?: SpecFile;
   ShownStacks?: ShownStacks;
   ShownStack?: ShownStack;
+  WrittenFiles?: WrittenFiles;
+  JobFiles?: JobFiles;
+  LargeFile?: LargeFile;
   NodeHistory?: NodeHistory;
   HistoryPart?: HistoryPart;
   HistoryLine?: HistoryLine;
@@ -3014,6 +3017,56 @@ export interface ShownStack {
   said: string;
   text: string;
   threads?: string;
+}
+/**
+ * What a job wrote.
+ *
+ *     Args:
+ *         nodes: by name: what it wrote there.
+ *         silent: by name: why a node does not say it.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "WrittenFiles".
+ */
+export interface WrittenFiles {
+  nodes: {
+    [k: string]: JobFiles;
+  };
+  silent?: {
+    [k: string]: Problem;
+  };
+}
+/**
+ * What a job wrote on a node: in the folder that it runs in, but what was sent there.
+ *
+ *     Args:
+ *         path: of that folder.
+ *         files: sorted by path; not all of them if there are more than the setting files.files.
+ *         count: of all.
+ *         left_out: links and other things that are no files: what each is, by its path.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "JobFiles".
+ */
+export interface JobFiles {
+  path: string;
+  files?: LargeFile[];
+  count?: number;
+  size_bytes?: number;
+  left_out?: {
+    [k: string]: string;
+  };
+}
+/**
+ * One file: its path from the folder that is sent, with ``/``; empty for a single file.
+ *
+ * This interface was referenced by `Everything`'s JSON-Schema
+ * via the `definition` "LargeFile".
+ */
+export interface LargeFile {
+  path: string;
+  size_bytes: number;
+  is_executable?: boolean;
 }
 /**
  * A node over a time.

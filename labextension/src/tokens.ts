@@ -97,6 +97,8 @@ export namespace CommandIDs {
   export const attach = 'mntrain:attach';
   /** Args: jobId, rank?. Open its log as a tab. */
   export const logs = 'mntrain:logs';
+  /** Args: jobId. What it wrote on its nodes, as a tab. */
+  export const files = 'mntrain:files';
   /** Args: jobId, rank?. Where its ranks are now, as a tab. */
   export const stacks = 'mntrain:stacks';
   /** Args: jobId. After a confirmation. */

@@ -5,6 +5,7 @@ import './liveview.css';
 import './charts.css';
 import './logs.css';
 import './stacks.css';
+import './files.css';
 import './resume.css';
 import './runs.css';
 import './compare.css';

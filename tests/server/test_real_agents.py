@@ -16,9 +16,10 @@ from tests.server.live_server import LiveServer
 pytestmark = [pytest.mark.slow, pytest.mark.anyio]
 
 SCRIPT = """
-import time
+import pathlib, sys, time
 from jupyter_mntrain.telemetry import Recorder
 
+pathlib.Path(sys.argv[1], "näme.bin").write_bytes(b"0123456789" * 500_000)
 with Recorder() as recorder:
     step = 0
     while True:
@@ -65,7 +66,7 @@ async def test_a_job_from_launch_to_stop(
     file = {
         "mntrain_job": 1,
         "name": "from a page",
-        "entry": ["script.py"],
+        "entry": ["script.py", "{out}"],
         "participants": [{"node": agent.name, "nproc": 2}],
         "files": {"script.py": SCRIPT},
         "environment": {"OMP_NUM_THREADS": "1"},
@@ -85,6 +86,16 @@ async def test_a_job_from_launch_to_stop(
     assert steps == [float(step) for step in range(1, len(steps) + 1)]
     log = server.get(f"/jobs/{job_id}/logs?rank=1&search=did step 5")
     assert {line["rank"] for line in log["lines"]} == {1}
+    written = server.get(f"/jobs/{job_id}/files")["nodes"][agent.name]
+    assert "outputs/näme.bin" in [one["path"] for one in written["files"]]
+    of = f"path=outputs/näme.bin&node={agent.name}"
+    answer = server.ask("GET", f"/jobs/{job_id}/file?{of}")
+    assert answer.content == b"0123456789" * 500_000
+    assert "attachment" in answer.headers["Content-Disposition"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert server.ask("GET", f"/jobs/{job_id}/file?{of}&most=12").content == b"012345678901"
+    elsewhere = server.ask("GET", f"/jobs/{job_id}/file?path=../log&node={agent.name}")
+    assert (elsewhere.status_code, elsewhere.json()["kind"]) == (409, "no-file")
     assert server.ask("POST", f"/jobs/{job_id}/stop", {"grace_s": 1.0}).status_code == 202
     while (message := await page.next("job"))["job"]["state"] != "canceled":
         assert message["job"]["state"] in {"running", "stopping"}

@@ -29,6 +29,8 @@ export class RunActions {
 
   showLog = (job: JobEntry) => this.execute(CommandIDs.logs, job);
 
+  showFiles = (job: JobEntry) => this.execute(CommandIDs.files, job);
+
   resume = (job: JobEntry) => this.execute(CommandIDs.resume, job);
 
   showCheckpoints = (job: JobEntry) =>

@@ -158,6 +158,7 @@ function menuItems({ run, job }: IRow, actions: RunActions): MenuItem[] {
     items.push([trans.__('Resume…'), () => actions.resume(one)]);
   }
   items.push(
+    [trans.__('Show the files'), () => actions.showFiles(one)],
     [trans.__('Checkpoints…'), () => actions.showCheckpoints(one)],
     [trans.__('Rename…'), () => actions.rename(one)],
     [trans.__('Edit note…'), () => actions.editNote(one)]

@@ -210,6 +210,9 @@ function Buttons(props: IJobProps): JSX.Element {
     <div className="mnt-buttons">
       <Button label={trans.__('Attach')} run={run(CommandIDs.attach)} />
       <Button label={trans.__('Logs')} run={run(CommandIDs.logs)} />
+      {!isReadOnly(props) && (
+        <Button label={trans.__('Files')} run={run(CommandIDs.files)} />
+      )}
       {actions.map(action => (
         <Button key={action.label} {...action} run={run(action.command)} />
       ))}

@@ -37,7 +37,12 @@ export function Header(props: IHeaderProps): JSX.Element {
   const args = { jobId: job.job_id };
   const logs = { command: CommandIDs.logs, label: trans.__('Logs') };
   const stacks = { command: CommandIDs.stacks, label: trans.__('Stacks') };
-  const reads = OVER.has(job.state) ? [logs] : [logs, stacks];
+  const files = { command: CommandIDs.files, label: trans.__('Files') };
+  const reads = [
+    logs,
+    ...(OVER.has(job.state) ? [] : [stacks]),
+    ...(isReadOnly ? [] : [files])
+  ];
   const notLive = trans.__(
     'Not live: the Jupyter server does not know this job.'
   );

@@ -28,6 +28,7 @@ const LISTED = [
   CommandIDs.launch,
   CommandIDs.attach,
   CommandIDs.logs,
+  CommandIDs.files,
   CommandIDs.stacks,
   CommandIDs.save,
   CommandIDs.stop,
