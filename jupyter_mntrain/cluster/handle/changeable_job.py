@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from jupyter_mntrain.cluster.handle.answering_job import AnsweringJob
 from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
 from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.launch.project.tree import PART_BYTES, Tree, read_tree
 from jupyter_mntrain.model.errors import SpecError, bad_argument, error_of
 from jupyter_mntrain.model.lifecycle.running_changes import MOST_SETTINGS, changes_of
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
 from jupyter_mntrain.model.records.origin import RunningChange
 
 if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.agents.client import AgentClient
     from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
     from jupyter_mntrain.recipe.changes.settings import Setting
 
@@ -42,6 +44,19 @@ class ChangeableJob(AnsweringJob):
             NodeError: none of them answers.
         """
         return self._driver.loop.run(whole_spec(self._driver.live, self.view()))
+
+    def project(self) -> Tree | None:
+        """The files of its project, by their hashes; ``None`` without one. Asks its head.
+
+        Raises:
+            NodeError: it does not answer.
+            RefusedError: it has deleted them.
+        """
+        sha256, client = self.view().spec.project, self._driver.live.client_of
+        if sha256 is None:
+            return None
+        head = client(self.view().attempt.head)
+        return self._driver.loop.run(_whole_tree(head, sha256))
 
     def set(
         self,
@@ -96,3 +111,10 @@ def _checked(settings: Sequence[str]) -> tuple[str, ...]:
     if not settings:
         raise SpecError("no setting was given", fix="give one, like train.steps=5000")
     return tuple(settings)
+
+
+async def _whole_tree(client: AgentClient, sha256: str) -> Tree:
+    content = b""
+    while part := await client.blob(sha256, offset=len(content), limit=PART_BYTES):
+        content += part
+    return read_tree(content)

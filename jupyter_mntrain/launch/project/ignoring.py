@@ -18,7 +18,7 @@ ignores. As in git, ``.gitignore`` says nothing of files that are tracked.
 _GIT_PATIENCE_S = tunables.seconds("projects.git_patience_s")
 
 _USUAL = GitIgnoreSpec.from_lines(
-    [".git", ".hg", ".svn", "__pycache__/", "*.pyc", ".ipynb_checkpoints/", ".DS_Store"]
+    [".git", ".hg", ".svn", "__pycache__/", "*.pyc", ".ipynb_checkpoints/", ".DS_Store", "._*"]
 )
 VIRTUAL_ENVIRONMENT = "pyvenv.cfg"
 """File that makes a folder a virtual environment: its programs run only where it was made."""

@@ -27,6 +27,10 @@ from jupyter_mntrain.verbs.launching.allocations.remembered import remember_laun
 from jupyter_mntrain.verbs.launching.dry_run import dry_run_outcome
 from jupyter_mntrain.verbs.launching.foreign_job import agreement_option, ask_about_job_file
 from jupyter_mntrain.verbs.launching.job_options import job_options
+from jupyter_mntrain.verbs.launching.running_already import (
+    running_already,
+    running_already_text,
+)
 from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -57,6 +61,11 @@ class LaunchVerb(Verb):
             "step-… folder of one, whichever run saved it; a later restart goes on from its own",
         )
         start_options(parser)
+        parser.flag(
+            "--another",
+            help="in a notebook: one more, although the same runs on these nodes already; else "
+            "that one is shown",
+        )
         agreement_option(parser)
         on_option(parser)
 
@@ -161,6 +170,12 @@ def launch_built(
         notes: to say first.
         more: data of the outcome.
     """
+    if not getattr(args, "another", True):
+        running = running_already(context, built, submitter(context))
+        if running is not None:
+            context.screen.say(running_already_text(running, now_s=context.clock()))
+            data = {**started_data(running, ()), "already_running": True}
+            return _shown(context, args, running, data)
     memory = memory_notes(built.memory(built.expected()) or ())
     sent = built.project.notes if built.project else ()
     hardware = hardware_notes(built, context.clock())
@@ -192,11 +207,18 @@ def launch_built(
         context.screen.say(line)
     if fit is not None and plan is not None:
         context.screen.say(plan_line(plan, fit.recipe.schedule))
-    if args.wait:
-        return follow(context, args, job)
     data = {**started_data(job, said), **built.project_data, **more}
     data |= {"auto": fit.said} if fit is not None and fit.said else {}
     data |= {} if plan is None else {"plan": msgspec.to_builtins(plan)}
+    return _shown(context, args, job, data)
+
+
+def _shown(context: Context, args: Namespace, job: Job, data: Mapping[str, object]) -> Outcome:
+    """A job that has been launched, as the options say: waited for, shown live, or named."""
+    if args.wait:
+        outcome = follow(context, args, job)
+        kept = {name: data[name] for name in ("already_running",) if name in data}
+        return msgspec.structs.replace(outcome, data={**outcome.data, **kept})
     if not args.detach and context.screen.in_background:
         context.screen.show(job)
         return Outcome(data=data, job=job)

@@ -156,6 +156,28 @@ describe('the chart of a link', () => {
     expect(chart.limit).toBeCloseTo(1.02);
     expect(chart.subtitle).toContain('100\u202f% = 8\u00a0kbit/s, as given');
   });
+
+  it('gives the reason where no sample has a value, instead of an empty frame', () => {
+    const none = { sent: [null], received: [null] } as any;
+    const links = ['wopr', 'muthur'].map(node => ({
+      ...{ node, time_s: [1001], own_sent: [null], own_received: [null] },
+      ...none
+    }));
+    const missing = { busiest_link: 'lo is not counted' };
+    const told = ['wopr', 'muthur'].map(node => linkSummary(node, 'sent', {}));
+    const store = stored({
+      links,
+      summary: summary(undefined, { links: told, missing })
+    });
+    const placements = ['wopr', 'muthur'].map(node => ({ node })) as any;
+    const chart = charts({
+      store,
+      job: job({ placements }),
+      theme: THEME,
+      choice: ALL
+    }).find(one => one.key === 'links')!;
+    expect(chart.note).toBe('n/a: lo is not counted');
+  });
 });
 
 describe('the label of a line', () => {

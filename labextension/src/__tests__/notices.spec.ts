@@ -1,4 +1,4 @@
-import { noticesOf, seenOf } from '../notices/notice';
+import { failuresText, noticesOf, seenOf } from '../notices/notice';
 import { TitleMark } from '../notices/title';
 import type { JobEntry } from '../schema';
 import { job } from './samples';
@@ -40,6 +40,17 @@ it('a stall that ended with the job is told as its end only', () => {
   expect(news([job({ stall: problem, hurt: 'stalled' })], [ended])).toEqual([
     ['failed', true]
   ]);
+});
+
+it('failures are told as one, which counts and names the newest', () => {
+  const failed = ['one', 'two', 'three'].map(name => ({
+    jobId: name,
+    kind: 'failed' as const,
+    text: `${name} failed`,
+    isBad: true
+  }));
+  expect(failuresText(failed.slice(0, 1))).toBe('one failed');
+  expect(failuresText(failed)).toBe('3 jobs failed. The newest: three failed');
 });
 
 it('what is seen for the first time is no news', () => {

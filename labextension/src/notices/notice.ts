@@ -16,6 +16,15 @@ export interface INotice {
   isBad: boolean;
 }
 
+/** One sentence for jobs that failed while nobody has closed the notice of the first; newest last. */
+export function failuresText(failures: ReadonlyArray<INotice>): string {
+  const { length } = failures;
+  const newest = failures[length - 1].text;
+  return length === 1
+    ? newest
+    : trans.__('%1 jobs failed. The newest: %2', length, newest);
+}
+
 /** What a job was when it was looked at last. */
 export interface ISeen {
   state: JobEntry['state'];

@@ -9,6 +9,7 @@ import { ISettingRegistry } from '@jupyterlab/settingregistry';
 import { ITranslator } from '@jupyterlab/translation';
 
 import {
+  failuresText,
   type INotice,
   type ISeen,
   type NoticeKind,
@@ -49,6 +50,9 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
     const onDesktop = setting(settings, PLUGIN, 'desktop', false, ask);
     const title = new TitleMark(document);
     const shown = new Map<string, string>();
+    // Those that stay are told as one: five would cover a third of the page.
+    let failures: INotice[] = [];
+    let ofFailures = '';
     let seen: ReadonlyMap<string, ISeen> = new Map();
 
     const show = (notice: INotice) => {
@@ -62,17 +66,35 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
       if (before) {
         Notification.dismiss(before);
       }
+      const open = {
+        label: trans.__('Show'),
+        callback: () => void app.commands.execute(CommandIDs.attach, { jobId })
+      };
+      if (kind === 'failed') {
+        showFailure(notice, open);
+        shown.delete(jobId);
+        return;
+      }
       const id = Notification.emit(text, TYPES[kind], {
         autoClose: isBad ? false : GOOD_NEWS_MS,
-        actions: [
-          {
-            label: trans.__('Show'),
-            callback: () =>
-              void app.commands.execute(CommandIDs.attach, { jobId })
-          }
-        ]
+        actions: [open]
       });
       shown.set(jobId, id);
+    };
+
+    const showFailure = (notice: INotice, open: Notification.IAction) => {
+      const isOpen = Notification.manager.has(ofFailures);
+      failures = isOpen ? [...failures, notice] : [notice];
+      const all = {
+        label: trans.__('All runs'),
+        callback: () => void app.commands.execute(CommandIDs.runs)
+      };
+      // A new one, not an update: a notice that changes in its place is not seen.
+      Notification.dismiss(ofFailures);
+      ofFailures = Notification.emit(failuresText(failures), 'error', {
+        autoClose: false,
+        actions: failures.length > 1 ? [open, all] : [open]
+      });
     };
 
     model.changed.connect(() => {

@@ -88,6 +88,16 @@ export function hasValues(values: Float64Array): boolean {
 }
 
 /** Said instead of lines: why a figure of the job is not known. */
+/** Why nothing is drawn, if nothing is: an empty frame says less than a sentence. */
+export function emptyNote(
+  lines: ReadonlyArray<ILine>,
+  store: SeriesStore,
+  figure: string
+): string | undefined {
+  const isDrawn = lines.some(line => line.y.some(Number.isFinite));
+  return isDrawn ? undefined : absentNote(store, figure);
+}
+
 export function absentNote(store: SeriesStore, figure: string): string {
   const reason = store.summary?.missing?.[figure];
   return reason ? `${ABSENT}: ${reason}` : ABSENT;

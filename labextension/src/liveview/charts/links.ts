@@ -4,7 +4,7 @@ import * as formats from '../../formats';
 import { type LinkSummary, ZOOM_BELOW } from '../../schema';
 import { type ILinkRows } from '../../series/store';
 import {
-  absentNote,
+  emptyNote,
   type IChart,
   type IChartInput,
   type ILine,
@@ -81,9 +81,7 @@ export function linkChart(input: IChartInput): IChart | null {
     lines,
     ...linkScale(isShare, top, scales),
     isMirrored: true,
-    note: lines.some(line => line.y.length)
-      ? undefined
-      : absentNote(store, 'busiest_link'),
+    note: emptyNote(lines, store, 'busiest_link'),
     height: 108
   };
 }

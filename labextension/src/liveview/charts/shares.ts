@@ -2,7 +2,7 @@
 
 import * as formats from '../../formats';
 import {
-  absentNote,
+  emptyNote,
   type IChart,
   type IChartInput,
   type ILine,
@@ -19,7 +19,7 @@ export function mfuChart(input: IChartInput): IChart {
     key: 'mfu',
     title: trans.__('MFU'),
     subtitle: trans.__('per rank, of its own peak'),
-    note: lines.length ? undefined : absentNote(store, 'mfu')
+    note: emptyNote(lines, store, 'mfu')
   };
 }
 
@@ -39,7 +39,7 @@ export function computeChart(input: IChartInput): IChart {
     key: 'compute',
     title: trans.__('Computing'),
     subtitle: words.join('; '),
-    note: lines.length ? undefined : absentNote(store, 'bubble')
+    note: emptyNote(lines, store, 'bubble')
   };
 }
 

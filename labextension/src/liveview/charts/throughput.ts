@@ -2,7 +2,7 @@
 
 import * as formats from '../../formats';
 import {
-  absentNote,
+  emptyNote,
   hasValues,
   type IChart,
   type IChartInput,
@@ -41,7 +41,7 @@ export function throughputChart(input: IChartInput): IChart {
     levels: predicted(store.summary?.predicted_tokens_per_s, lines),
     format: formats.rate,
     tick: formats.shortCount,
-    note: lines.length ? undefined : absentNote(store, 'tokens_per_s'),
+    note: emptyNote(lines, store, 'tokens_per_s'),
     height: 108
   };
 }

@@ -1,0 +1,90 @@
+"""A job that a notebook has launched already: "Run all" a second time makes no second one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from jupyter_mntrain.launch.project.tree import Tree
+from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobView
+from jupyter_mntrain.show import formats
+from jupyter_mntrain.show.bundles import PROGRAM
+from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.workload.built import Built
+
+if TYPE_CHECKING:
+    from jupyter_mntrain.cluster import Job
+
+_NOTEBOOK = ".ipynb"
+"""It changes with each run of its cells."""
+
+
+def running_already(context: Context, built: Built, submitted_by: str) -> Job | None:
+    """The newest job that does the same on the same nodes, has not ended, and was launched from a
+    notebook by the same person on this machine.
+
+    A command line is asked for what it says: only a notebook is run again from its beginning.
+    """
+    if context.program != PROGRAM:
+        return None
+    alike = [
+        view
+        for view in built.cluster.jobs()
+        if view.state not in TERMINAL
+        and view.submitted_by == submitted_by
+        and _is_alike(built.spec, view)
+    ]
+    for view in sorted(alike, key=lambda one: one.attempt.submitted_s, reverse=True):
+        job = built.cluster.job(view.job_id)
+        try:
+            if job.spec().files == built.spec.files and _has_same_project(job, built):
+                return job
+        except MntrainError:  # it cannot be told: it is launched as it was asked for
+            continue
+    return None
+
+
+def running_already_text(job: Job, *, now_s: float) -> Text:
+    """What runs, and how to have another one."""
+    since = formats.duration(max(0.0, now_s - job.view().attempt.submitted_s))
+    return Text.assemble(
+        ("▶ ", "green"),
+        (job.id, "bold"),
+        f" runs this already, launched here {since} ago: it is shown, and nothing was started. "
+        "Wait for it: --wait. Launch another one: --another. "
+        f"Stop it: {PROGRAM} stop {job.id}",
+    )
+
+
+def _is_alike(mine: JobSpec, view: JobView) -> bool:
+    theirs = view.spec
+    return _asked(mine) == _asked(theirs) and _nodes(mine) == _nodes(theirs)
+
+
+def _asked(spec: JobSpec) -> tuple[object, ...]:
+    own = {
+        name: value for name, value in spec.environment.items() if name not in spec.from_environment
+    }
+    begin = spec.origin and (spec.origin.job, spec.origin.path)
+    words = (spec.entry, spec.name, spec.torchrun_arguments, spec.from_environment)
+    return (*words, spec.workdir, spec.python, own, begin)
+
+
+def _nodes(spec: JobSpec) -> list[tuple[str, int]]:
+    """Without their order, which a plan may change."""
+    return sorted((one.node, one.nproc) for one in spec.participants)
+
+
+def _has_same_project(job: Job, built: Built) -> bool:
+    theirs, staged = job.view().spec.project, built.project
+    if staged is None:
+        return theirs == built.spec.project
+    if theirs is None or theirs == staged.sha256:
+        return theirs is not None
+    return _without_notebooks(job.project()) == _without_notebooks(staged.tree)
+
+
+def _without_notebooks(tree: Tree | None) -> object:
+    return tree and tuple(one for one in tree.files if not one.path.endswith(_NOTEBOOK))

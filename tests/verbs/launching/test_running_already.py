@@ -1,0 +1,136 @@
+"""What a notebook runs already is not launched a second time, unless that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from jupyter_mntrain.launch.project.tree import Tree, TreeFile
+from jupyter_mntrain.model.errors import NodeError
+from jupyter_mntrain.show.bundles import PROGRAM
+from tests.standin.job_handle import StandInJob
+from tests.standin.screen import Paper
+from tests.wording import says
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("print(1)")
+    return tmp_path
+
+
+@pytest.fixture
+def launch(do: Any, script: Path) -> Any:
+    """Run a cell that launches the script."""
+
+    def run(*words: str, **changes: Any) -> Any:
+        changes = {"program": PROGRAM, "screen": Paper(in_background=True), **changes}
+        return do("launch", "train.py", "--member", "wopr:1", *words, directory=script, **changes)
+
+    return run
+
+
+@pytest.fixture
+def running(launch: Any, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> StandInJob:
+    """The job of the cell, which has been launched once."""
+    submitters: list[str] = []
+    begin = cluster.launch
+
+    def note(spec: Any, **how: Any) -> StandInJob:
+        submitters.append(how["submitted_by"])
+        return begin(spec, **how)
+
+    monkeypatch.setattr(cluster, "launch", note)
+    launch()
+    job = cluster.job(cluster.jobs()[0].job_id)
+    (spec,) = cluster.launches
+    change(job, spec=spec, submitted_by=submitters[0])
+    cluster.launches.clear()
+    return job
+
+
+def change(job: StandInJob, **changes: Any) -> None:
+    job.change_view(msgspec.structs.replace(job.view(), **changes))
+
+
+def test_the_second_run_shows_the_job_and_says_what_else_can_be_done(
+    launch: Any, text: Any, as_json: Any, cluster: Any, running: StandInJob
+) -> None:
+    screen = Paper(in_background=True)
+    outcome = launch(screen=screen)
+    assert cluster.launches == []
+    assert screen.shown == [running]
+    assert outcome.job is running
+    said = text(screen.said[-1])
+    assert running.id in said
+    assert says("--wait", said)
+    assert says("--another", said)
+    assert as_json(outcome)["already_running"] is True
+
+
+def test_who_waits_waits_for_that_one(
+    launch: Any, as_json: Any, cluster: Any, running: StandInJob
+) -> None:
+    outcome = launch("--wait")
+    assert cluster.launches == []
+    assert outcome.exit_code == 0
+    assert as_json(outcome)["already_running"] is True
+
+
+@pytest.mark.parametrize(
+    "words", [("--another",), ("--name", "b"), ("--env", "A=1"), ("--member", "hal:1")]
+)
+def test_another_one_is_launched(
+    launch: Any, cluster: Any, running: StandInJob, words: tuple[str, ...]
+) -> None:
+    launch(*words)
+    assert len(cluster.launches) == 1
+
+
+def test_a_command_line_is_asked_for_what_it_says(
+    launch: Any, cluster: Any, running: StandInJob
+) -> None:
+    launch(program="mntrain")
+    assert len(cluster.launches) == 1
+
+
+def test_what_has_ended_is_somebody_elses_or_has_changed_is_launched(
+    launch: Any, script: Path, cluster: Any, running: StandInJob
+) -> None:
+    mine = running.view().submitted_by
+    change(running, submitted_by="somebody@elsewhere")
+    launch()
+    change(running, submitted_by=mine)
+    (script / "train.py").write_text("print(2)")
+    launch()
+    (script / "train.py").write_text("print(1)")
+    running.become("failed")
+    launch()
+    assert len(cluster.launches) == 3
+
+
+def test_of_a_project_only_notebooks_may_have_changed(
+    launch: Any, script: Path, cluster: Any, running: StandInJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (script / "run.ipynb").write_text("first")
+    launch("--project", ".")
+    ((spec, staged),) = zip(cluster.launches, cluster.projects[-1:], strict=True)
+    change(running, spec=msgspec.structs.replace(spec, project=staged.sha256))
+    monkeypatch.setattr(StandInJob, "project", lambda _: staged.tree, raising=False)
+    cluster.launches.clear()
+    (script / "run.ipynb").write_text("with outputs")
+    launch("--project", ".")
+    assert cluster.launches == []
+    other = Tree((*staged.tree.files, TreeFile("z.py", "0" * 64, 1)))
+    monkeypatch.setattr(StandInJob, "project", lambda _: other)
+    launch("--project", ".")
+
+    def silent(_: object) -> Tree:
+        raise NodeError("no answer")
+
+    monkeypatch.setattr(StandInJob, "project", silent)
+    launch("--project", ".")
+    assert len(cluster.launches) == 2
