@@ -79,12 +79,13 @@ class HistoryGap(Record, frozen=True):
     """A time without values.
 
     Args:
-        state: the agent did not run; or the node was suspended, or its agent could not run.
+        state: the agent did not run; the node was suspended, or its agent could not run; or it is
+            before the first value that was ever taken.
     """
 
     begin_s: float
     end_s: float
-    state: Literal["off", "suspended"]
+    state: Literal["off", "suspended", "before"]
 
 
 class HistoryJob(Record, frozen=True):

@@ -61,11 +61,14 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             return self._do(command, cell)
         except HelpWanted as wanted:
             show_bundle(text_bundle(Text(str(wanted))))
+        except KeyboardInterrupt as stop:
+            say_in_one_line(stop, f"interrupted. What runs is shown by: {PROGRAM} jobs")
+            raise
         except MntrainError as error:
             if WANTS_TRACEBACK.search(line):
                 say_with_traceback(error, self.shell)
             else:
-                say_in_one_line(error)
+                say_in_one_line(error, _for_cells(str(error)))
             raise
         return None
 
@@ -99,12 +102,12 @@ class MntrainMagics(Magics):  # type: ignore[misc]  # IPython has no types
             from jupyter_mntrain.show.picture import WIDTH_PX
 
             bundle = picture_bundle(outcome.picture, outcome.picture_text)
-            show_bundle(bundle, metadata=picture_metadata(WIDTH_PX))
+            show_bundle(bundle, metadata=picture_metadata(WIDTH_PX, outcome.picture_text))
 
 
-def say_in_one_line(error: MntrainError) -> None:
+def say_in_one_line(error: BaseException, text: str) -> None:
     """Have IPython show one line instead of a traceback; ``except`` still gets the error."""
-    line = f"\x1b[31mmntrain:\x1b[0m {_for_cells(str(error))}"
+    line = f"\x1b[31mmntrain:\x1b[0m {text}"
     # IPython's own hook, looked up on the exception.
     error.__dict__["_render_traceback_"] = lambda: [line]
 

@@ -81,9 +81,11 @@ def job_bundle(bundle: JobBundle, text: str, png: bytes | None) -> Bundle:
     return {JOB_MIME: _safe_data(bundle), **pictures}
 
 
-def picture_metadata(width_px: int) -> dict[str, Any]:
-    """Displayed width; the PNG has more pixels, for high-density screens."""
-    return {"image/png": {"width": width_px}}
+def picture_metadata(width_px: int, text: str) -> dict[str, Any]:
+    """Of a PNG: its displayed width, since it has more pixels, for high-density screens; and its
+    text for who cannot see it, as nbconvert reads it.
+    """
+    return {"image/png": {"width": width_px, "alt": text}}
 
 
 def _safe_data(bundle: JobBundle) -> Any:

@@ -32,6 +32,7 @@ LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
 
 ALL_POINTS = tunables.count("notebook.saved_points")
 LEAST_POINTS = tunables.count("notebook.saved_least_points")
+ALTERNATIVE_LINES = 3
 MOST_POINTS = tunables.count("notebook.saved_most_points")
 
 
@@ -67,6 +68,12 @@ def without_forecast(numbers: Any) -> Any:
     return msgspec.structs.replace(numbers, remaining_s=None)
 
 
+def _alternative(text: str) -> str:
+    """What the picture of a job says, in one line: its state and headline figures."""
+    lines = (" ".join(line.split()) for line in text.splitlines()[:ALTERNATIVE_LINES])
+    return f"Charts of {'; '.join(filter(None, lines))}"
+
+
 class JobOutput:
     """Outputs of one job, none of which says when it will be done: a notebook may be saved at any
     moment, and nobody knows what became of the job. Not safe for several threads at once.
@@ -100,7 +107,7 @@ class JobOutput:
             return bundle, {}
         from jupyter_mntrain.show.picture import WIDTH_PX
 
-        return bundle, picture_metadata(WIDTH_PX)
+        return bundle, picture_metadata(WIDTH_PX, _alternative(text))
 
     def _draw(self, series: JobSeries, view: JobView, now_s: float, note: str) -> bytes:
         if self._picture is None:

@@ -3141,7 +3141,8 @@ export interface HistoryLine {
  * A time without values.
  *
  *     Args:
- *         state: the agent did not run; or the node was suspended, or its agent could not run.
+ *         state: the agent did not run; the node was suspended, or its agent could not run; or it is
+ *             before the first value that was ever taken.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "HistoryGap".
@@ -3149,7 +3150,7 @@ export interface HistoryLine {
 export interface HistoryGap {
   begin_s: number;
   end_s: number;
-  state: "off" | "suspended";
+  state: "before" | "off" | "suspended";
 }
 /**
  * The part of a job that ran here.

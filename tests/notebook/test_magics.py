@@ -76,6 +76,17 @@ def test_a_traceback_quotes_other_exceptions_safely(notebook, monkeypatch):
 
 
 @pytest.mark.wording
+def test_an_interrupt_is_one_line(notebook, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("jupyter_mntrain.notebook.magics.run", stopped)
+    result = notebook.run("%mntrain nodes")
+    shown = STYLING.sub("", result.stdout + result.stderr).strip()
+    assert len(shown.splitlines()) == 1
+    assert "%mntrain jobs" in shown
+
+
 @pytest.mark.parametrize("line", ["agent", "agent join", "agent run --port 1", "agent --help"])
 def test_an_agent_is_started_in_a_terminal(notebook, line):
     error = notebook.run(f"%mntrain {line}").error_in_exec
@@ -230,6 +241,7 @@ def test_waiting_for_a_job_that_failed_stops_run_all(cluster, failed_cluster, mo
 def test_plot_is_a_picture_under_the_cell(notebook):
     (output,) = notebook.run("%mntrain plot").outputs
     assert "image/png" in output.data
+    assert output.metadata["image/png"]["alt"]
 
 
 @pytest.mark.slow

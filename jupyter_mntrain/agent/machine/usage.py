@@ -440,7 +440,7 @@ def part_over(part: HistoryPart, series: UsageSeries, span: Span) -> HistoryPart
 
 
 def gaps(node: UsageSeries, span: Span) -> tuple[HistoryGap, ...]:
-    """When nothing was taken, between two times when something was.
+    """When nothing was taken, until something was.
 
     Raises:
         OSError: the disk fails.
@@ -456,6 +456,9 @@ def gaps(node: UsageSeries, span: Span) -> tuple[HistoryGap, ...]:
             began[span.begin - 1] = older[max(older)][0]
     numbers = sorted(began)
     found = []
+    if numbers and (numbers[0] - span.begin) * step_s >= GAP_S:
+        begin_s, end_s = float(span.begin * step_s), float(numbers[0] * step_s)
+        found.append(HistoryGap(begin_s=begin_s, end_s=end_s, state="before"))
     for before, after in pairwise(numbers):
         if (after - before - 1) * step_s >= GAP_S:
             found.append(

@@ -41,6 +41,7 @@ _NAMES: Final[dict[Figure, str]] = {
 _STATES: Final = {
     "off": "the agent did not run",
     "suspended": "the node was suspended, or its agent could not run",
+    "before": "the node took none yet",
 }
 
 

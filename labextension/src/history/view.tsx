@@ -243,8 +243,10 @@ export function gapText({ begin_s, end_s, state }: HistoryGap): string {
     '%1 to %2: no values, %3.',
     formats.clock(begin_s, withSeconds),
     formats.clock(end_s, withSeconds),
-    state === 'off'
-      ? trans.__('the agent did not run')
-      : trans.__('the node was suspended, or its agent could not run')
+    {
+      off: trans.__('the agent did not run'),
+      suspended: trans.__('the node was suspended, or its agent could not run'),
+      before: trans.__('the node took none yet')
+    }[state]
   );
 }

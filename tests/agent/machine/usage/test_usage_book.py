@@ -143,9 +143,11 @@ def test_a_gap_that_began_before_the_time_asked_for_is_told(machine: Machine) ->
     assert (gap.end_s, gap.state) == (BEGIN_S + 2 * HOUR_S, "off")
 
 
-def test_a_new_node_has_no_gap_before_its_first_second(machine: Machine) -> None:
+def test_a_new_node_took_nothing_before_its_first_second(machine: Machine) -> None:
     machine.live(range(BEGIN_S, BEGIN_S + 60))
-    assert machine.gaps(HOUR_S) == ()
+    (gap,) = machine.gaps(HOUR_S)
+    assert (gap.end_s, gap.state) == (BEGIN_S, "before")
+    assert machine.gaps(30) == ()
 
 
 def test_a_clock_that_is_set_back_loses_nothing_else(machine: Machine) -> None:
