@@ -85,6 +85,7 @@ class JobAhead(Record, frozen=True):
         placed: where on the nodes those are that it reads by a relative path, if it runs in a
             folder of theirs.
         given: relative paths among its arguments, and where they are there.
+        unsent_arguments: those that name something here which is not sent, and what sends it.
     """
 
     head: str
@@ -97,6 +98,7 @@ class JobAhead(Record, frozen=True):
     hides: tuple[str, ...] = ()
     placed: dict[str, str] = {}
     given: dict[str, str] = {}
+    unsent_arguments: dict[str, str] = {}
 
 
 class Case(Record, frozen=True):

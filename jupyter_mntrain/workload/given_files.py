@@ -47,7 +47,7 @@ def given_files(given: Sequence[str], directory: Path) -> GivenFiles:
         path = directory / in_home(text)
         name = _name_of(text, path, directory)
         if path.is_dir():
-            listing = list_folder(path)
+            listing = list_folder(path, is_whole=True)  # it was named
             prefix = "" if name == "." else f"{name}/"
             folders += [prefix + one for one in listing.folders]
             notes += listing.notes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
@@ -12,7 +13,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.doctor.check import JobAhead, Unsent
-from jupyter_mntrain.doctor.script.given_paths import given_paths
+from jupyter_mntrain.doctor.script.given_paths import given_paths, named_paths
 from jupyter_mntrain.doctor.script.hidden_modules import hidden_modules
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, may_make, read_script
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
@@ -90,9 +91,12 @@ def job_ahead(
         mixed_versions=spec.mixed_versions,
         name=name,
     )
+    arguments = spec.entry[2 if spec.entry[:1] == ("-m",) else 1 :]
+    if spec.workdir is None and name:
+        named = _unsent_arguments(arguments, _sent(spec, project), project)
+        job = msgspec.structs.replace(job, unsent_arguments=named)
     if text is None:
         return job
-    arguments = spec.entry[2 if spec.entry[0] == "-m" else 1 :]
     script = read_script(text, arguments, spec.environment, name=name)
     sent = _sent(spec, project) | {*there.beside}
     foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project))
@@ -159,7 +163,13 @@ def _foreign(
     imported: Iterable[Need], sent: Iterable[str], spec: JobSpec, project: StagedProject | None
 ) -> Iterator[Need]:
     """The modules that are not sent with the job, and names in them; also of what is sent."""
-    own = {one.partition("/")[0].removesuffix(".py") for one in sent}
+    roots = _import_roots(spec)
+    own = {
+        one.removeprefix(root).partition("/")[0].removesuffix(".py")
+        for root in roots
+        for one in sent
+        if one.startswith(root)
+    }
     # What every rank comes to first: one that is read as that is not read again.
     todo = sorted(imported, key=lambda one: not one.is_certain)
     known: set[str] = set()
@@ -173,7 +183,8 @@ def _foreign(
             continue
         if ":" in one.what:
             continue
-        names = (f"{one.what}.py", f"{one.what}/__init__.py")
+        ends = (f"{one.what}.py", f"{one.what}/__init__.py")
+        names = (root + end for root in roots for end in ends)
         read = read_script(
             next(filter(None, (_text(name, spec, project) for name in names)), ""), is_main=False
         )
@@ -182,6 +193,14 @@ def _foreign(
             for each in (*read.modules, *read.names)
         ]
         todo = sorted([*todo, *inner], key=lambda each: not each.is_certain)
+
+
+def _import_roots(spec: JobSpec) -> list[str]:
+    """Folders of what is sent, each with a ``/`` at its end, that Python finds modules in."""
+    script = "" if spec.entry[0] == "-m" else spec.entry[0]
+    folders = [PurePosixPath(script).parent, *spec.environment.get("PYTHONPATH", "").split(":")]
+    plain = (os.path.normpath(one) for one in map(str, folders) if one and not one.startswith("/"))
+    return list(dict.fromkeys(["", *(f"{one}/" for one in plain if one != ".")]))
 
 
 def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | None]:
@@ -252,6 +271,21 @@ def _unsent(
             found[name] = Unsent(how)
         elif _how_to_send(f"{name}/__init__.py", project):
             found[name] = Unsent(_how_to_send(name, project))
+    return found
+
+
+def _unsent_arguments(
+    arguments: Sequence[str], sent: Collection[str], project: StagedProject | None
+) -> dict[str, str]:
+    """Arguments that name something in this folder, or below it, which no node will have."""
+    here = current_folder()
+    folders = {str(parent) for one in sent for parent in PurePosixPath(one).parents}
+    found = {}
+    for given in named_paths(arguments):
+        path = os.path.normpath(given)
+        is_here = not path.startswith("..") and path != "." and (here / path).exists()
+        if is_here and path not in {*sent, *folders}:
+            found[given] = _how_to_send(path, project)
     return found
 
 

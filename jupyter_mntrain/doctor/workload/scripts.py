@@ -182,12 +182,15 @@ class ScriptFiles(Check):
     title = "Script's files"
     looks_at = (
         "whether the files that a job's script opens by a path in its text are there, and those "
-        "that its arguments name in the folder of --workdir"
+        "that its arguments name, here or in the folder of --workdir"
     )
 
     def findings(self, case: Case) -> Iterable[Finding]:
         job, script = case.job, case.job.script if case.job else None
-        if job is None or script is None or not (script.reads or job.given):
+        if job is None:
+            return
+        script = script or ScriptNeeds()
+        if not (script.reads or job.given or job.unsent_arguments):
             return
         for node in case.nodes:
             found = _kinds(node)
@@ -200,6 +203,8 @@ class ScriptFiles(Check):
                 yield self._unsent(node, job, unsent)
             elif lost:
                 yield self._lost(node, job, lost, is_there=kinds[lost[0].what] != "missing")
+            elif job.unsent_arguments:
+                yield self._unsent_argument(node, job)
             elif (lack := _lacks_given(case, node, job)) is not None:
                 yield self._not_given(node, job, *lack)
             elif node.facts is not None:
@@ -225,6 +230,17 @@ class ScriptFiles(Check):
         )
         # It may make it itself, or change to another folder.
         return self.found("slows", node, shown_line(first.what), problem)
+
+    def _unsent_argument(self, node: Examined, job: JobAhead) -> Finding:
+        given, how = next(iter(job.unsent_arguments.items()))
+        path = shown_line(given)
+        problem = Problem(
+            kind=Kind.NO_FILE,
+            cause=f"{path}, which {_name(job)} is given as an argument, is here, but is not sent",
+            fix=f"send it: {shown_line(how)}; or give the absolute path that it has on the nodes",
+        )
+        # It may be no path, or one that the script makes.
+        return self.found("slows", node, path, problem)
 
     def _lost(
         self, node: Examined, job: JobAhead, lost: Sequence[Need], *, is_there: bool

@@ -29,10 +29,12 @@ class IgnoreRules:
 
     Args:
         root: of the project; patterns of a git repository around it hold, too.
+        is_whole: git's patterns do not hold at all.
     """
 
-    def __init__(self, root: Path) -> None:
-        outer = tuple(_outer_rules(root))
+    def __init__(self, root: Path, *, is_whole: bool = False) -> None:
+        self._is_whole = is_whole
+        outer = () if is_whole else tuple(_outer_rules(root))
         # A folder that is named is meant, also one that git ignores whole, such as runs/.
         self._git = () if _said(outer, root, is_folder=True) else outer
         self._tracked = _tracked(root)
@@ -43,8 +45,8 @@ class IgnoreRules:
     def entered(self, folder: Path) -> IgnoreRules:
         """The rules within a folder, with those of its own files."""
         inner = object.__new__(IgnoreRules)
-        inner._tracked = self._tracked
-        inner._git = (*self._git, *_rules_in(folder, GIT))
+        inner._is_whole, inner._tracked = self._is_whole, self._tracked
+        inner._git = () if self._is_whole else (*self._git, *_rules_in(folder, GIT))
         inner._own = (*self._own, *_rules_in(folder, OWN))
         inner._wanted = self._wanted | _wanted_in(folder)
         return inner

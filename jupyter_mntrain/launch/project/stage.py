@@ -131,10 +131,13 @@ def with_project(
     return spec, project
 
 
-def list_folder(root: Path) -> Listing:
+def list_folder(root: Path, *, is_whole: bool = False) -> Listing:
     """List the files below a folder, without those that are ignored. Nothing is read yet.
 
     Symbolic links within it become copies; those that lead elsewhere are left out.
+
+    Args:
+        is_whole: also what ``.gitignore`` names.
 
     Raises:
         SpecError: it is not a folder, cannot be read, or has too many files.
@@ -143,7 +146,7 @@ def list_folder(root: Path) -> Listing:
     if not root.is_dir():
         raise SpecError(f"{root}: not a folder", fix="name the folder of the project")
     reader = _FolderReader(root)
-    reader.read(root, "", IgnoreRules(root), frozenset())
+    reader.read(root, "", IgnoreRules(root, is_whole=is_whole), frozenset())
     left_out = tuple(reader.left_out)
     return Listing(tuple(reader.files), tuple(reader.folders), tuple(reader.notes()), left_out)
 

@@ -193,6 +193,41 @@ def test_what_is_ignored_here_and_may_be_read_is_named(
     assert all(one.part in ("", "data/small/train.bin") for one in found.values())
 
 
+def test_arguments_that_name_what_is_here_and_not_sent_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("conf/a.yaml", "conf/sent.yaml", "data/x.bin", "out/old.pt", "ds.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    arguments = (
+        *("--config", "conf/a.yaml", "--data=./data", "--ds", "ds.json", "--output_dir", "./out"),
+        *("--other", "conf/sent.yaml", "--folder", "conf", "--hub", "org/model", "--lr", "0.1"),
+        *("--url", "https://data/x.bin", "../conf", "/data/x.bin", "data"),
+    )
+    sent = {"train.py": "", "conf/sent.yaml": ""}
+    for entry in (("train.py",), ("-m", "pkg.train")):
+        job = msgspec.structs.replace(spec(sent), entry=(*entry, *arguments))
+        assert job_ahead(job, "node1").unsent_arguments == {
+            "conf/a.yaml": "--file conf/a.yaml",
+            "./data": "--file data",
+            "ds.json": "--file ds.json",
+        }
+        shared = msgspec.structs.replace(job, workdir="/shared")
+        assert job_ahead(shared, "node1").unsent_arguments == {}
+
+
+@pytest.mark.parametrize("path", ["src", "./src/", "/opt:src"])
+def test_what_lies_on_the_path_of_python_is_sent(path: str, tmp_path: Path):
+    (tmp_path / "src" / "inner").mkdir(parents=True)
+    (tmp_path / "src" / "inner" / "__init__.py").write_text("import pandas")
+    (tmp_path / "train.py").write_text("from inner import x\nimport numpy")
+    job = msgspec.structs.replace(spec({}), environment={"PYTHONPATH": path})
+    script = job_ahead(job, "node1", stage_project(tmp_path)).script
+    assert script is not None
+    assert [one.what for one in (*script.modules, *script.names)] == ["numpy", "pandas"]
+
+
 @pytest.mark.parametrize(
     ("entry", "hides"),
     [

@@ -220,6 +220,14 @@ SCRIPTS = (
         ),
     ),
     Fault(
+        "script-files",
+        "an argument of the script, which runs on it alone, names a file that is not sent with it",
+        "slows",
+        lambda case: only_on_second(
+            launching(case, "", unsent_arguments={"conf/a.yaml": "--file conf/a.yaml"})
+        ),
+    ),
+    Fault(
         "torch-import",
         "the launch gives it a PYTHONHOME that is not there",
         "stops",

@@ -78,6 +78,22 @@ def test_a_cell_may_import_what_lies_beside_the_notebook(launched, cluster, proj
         launched(cell="import pkg.run\n")
 
 
+def test_a_folder_that_is_named_is_sent_with_what_git_ignores(launched, cluster, project) -> None:
+    (project / ".git").mkdir()
+    (project / ".gitignore").write_text("*.bin\nprepared/\n")
+    for name in ("prepared/train.bin", "prepared/sub/val.bin", "prepared/__pycache__/a.pyc"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_bytes(b"\xff" * 9)
+    (project / "prepared" / "._train.bin").write_bytes(b"of macOS")
+    (project / "prepared" / ".gitignore").write_text("*")
+    launched("alone.py", "--no-project", "--file", "prepared")
+    (sent,) = cluster.projects
+    prepared = {"prepared/train.bin", "prepared/sub/val.bin"}
+    assert sent.names - {"prepared/.gitignore"} == prepared
+    launched("alone.py", "--project", ".", "--file", "prepared/")
+    assert cluster.projects[-1].names >= prepared
+
+
 def test_a_folder_of_the_nodes_is_where_it_runs(launched, project) -> None:
     spec, _ = launched("train.py", "--workdir", "/shared/lm")
     assert (spec.workdir, spec.entry, list(spec.files)) == (

@@ -63,6 +63,20 @@ def lacks(asked):
 print(json.dumps({"lacking": [one for one in ASKED if lacks(one)]}))
 """
 
+_CONFIRMATION = r"""
+import contextlib, importlib, json, sys
+def is_there(asked):
+    module, _, name = asked.partition(":")
+    try:
+        if not hasattr(importlib.import_module(module), name):
+            importlib.import_module(module + "." + name)
+        return True
+    except ImportError: return False
+    except BaseException: return True
+with contextlib.redirect_stdout(sys.stderr): found = [one for one in ASKED if not is_there(one)]
+print(json.dumps({"lacking": found}))
+"""
+
 _NAME = re.compile(r"\w+|[\w.]+:\w+")
 
 
@@ -92,9 +106,10 @@ class ModuleSearch:
 def lacking_modules(
     python: str, names: Sequence[str], loaders: Mapping[str, str]
 ) -> tuple[str, ...] | None:
-    """Find them without importing anything; ``None`` if the interpreter does not run. Blocks.
+    """Find them; ``None`` if the interpreter does not run. Blocks.
 
-    A module lacks a name that its text does not have, where that does not make names as it runs.
+    Nothing is imported, unless the text of a module does not have a name: packages make names, and
+    whole modules, in many ways, so only its import can say that it lacks one.
 
     Args:
         names: modules by their first names, and names in modules: ``torch.distributed:all_reduce``.
@@ -102,13 +117,21 @@ def lacking_modules(
     """
     # To look for what lies in a package, Python would import that.
     names = [name for name in names if _NAME.fullmatch(name)]
+    environment = {**os.environ, **loaders}
     try:
-        found = ask_python(
-            python, _MODULES_QUERY.replace("ASKED", repr(names)), {**os.environ, **loaders}
-        )
+        found = ask_python(python, _MODULES_QUERY.replace("ASKED", repr(names)), environment)
     except SpecError:
         return None
-    return tuple(found["lacking"])
+    lacking = tuple(found["lacking"])
+    maybe = [one for one in lacking if ":" in one]
+    if not maybe:
+        return lacking
+    try:
+        told = ask_python(python, _CONFIRMATION.replace("ASKED", repr(maybe)), environment)
+        lost = set(told["lacking"])
+    except SpecError:  # it takes too long, or ends the interpreter: nobody knows
+        lost = set()
+    return tuple(one for one in lacking if one in lost or ":" not in one)
 
 
 # Torch question: asks an interpreter of jobs what it has once it imports torch; takes seconds.

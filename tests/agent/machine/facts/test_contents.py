@@ -87,7 +87,9 @@ def test_modules_that_are_not_found_are_told():
 
 WITH_NAMES = """
 from .inner import old
+from .maker import alias
 def made(): ...
+alias(__name__ + ".moved", Thing=1)
 """
 
 
@@ -103,6 +105,8 @@ def made(): ...
         ("mine.inner:new", True),
         ("mine.later:anything", False),
         ("mine.gone:anything", True),
+        ("mine.moved:Thing", False),
+        ("mine.moved:Gone", True),
         ("mine.inner.gone:anything", True),
         ("mine.compiled:anything", False),
         ("no_such_module:anything", False),
@@ -117,7 +121,12 @@ def test_names_that_a_module_lacks_are_told(name: str, is_lacking: bool, tmp_pat
     package = tmp_path / "mine"
     package.mkdir()
     (package / "__init__.py").write_text(WITH_NAMES)
+    # Which modules that makes, no text tells.
     (package / "inner.py").write_text("old = 1")
+    (package / "maker.py").write_text(
+        "import sys, types\nprint('imported')\ndef alias(name, **names):\n"
+        "    made = sys.modules[name] = types.ModuleType(name)\n    vars(made).update(names)\n"
+    )
     (package / "later.py").write_text("def __getattr__(name): return 1")
     (package / "compiled.cpython-311-x86_64-linux-gnu.so").touch()
     found = lacking_modules(sys.executable, (name,), {"PYTHONPATH": str(tmp_path)})
