@@ -6,9 +6,11 @@ lists these connections, so the script need not cooperate.
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import psutil
@@ -22,6 +24,10 @@ from jupyter_mntrain.model.records.job import Attempt, Placement, RankStatus
 INTERVAL_S = tunables.seconds("failure.meeting_interval_s")
 LEAST_LOOKS = tunables.count("failure.meeting_looks")
 PATIENCE_S = tunables.seconds("failure.meeting_patience_s")
+
+_TORCHRUN = re.compile(
+    r"(.*/)?torchrun|torch\.distributed\.(run|launch)|.*/torch/distributed/run\.py"
+)
 
 Address = tuple[str, int]
 
@@ -51,12 +57,29 @@ def connections_of(pid: int) -> list[Connection] | None:
     return found
 
 
+def torchrun_below(pid: int) -> str:
+    """The script or module that a torchrun below a process starts; empty if there is none."""
+    for each in descendants(pid):
+        try:
+            words = psutil.Process(each).cmdline()
+        except (psutil.Error, OSError):
+            continue
+        begin = next((at for at, word in enumerate(words) if _TORCHRUN.fullmatch(word)), None)
+        if begin is None:
+            continue
+        rest = words[begin + 1 :]
+        script = next((word for word in rest if word.endswith(".py")), "")
+        return script or next((after for word, after in pairwise(rest) if word == "-m"), "")
+    return ""
+
+
 class Meeting:
     """Watches the ranks of one attempt on one node, until each has met another.
 
     Args:
         own: this node's placement.
         read: connections of a rank's process.
+        below: what a torchrun below a rank's process starts.
     """
 
     def __init__(
@@ -65,13 +88,15 @@ class Meeting:
         own: Placement,
         read: Callable[[int], list[Connection] | None] = connections_of,
         clock: Callable[[], float] = time.monotonic,
+        below: Callable[[int], str] = torchrun_below,
     ) -> None:
         self._size = attempt.world_size
         self._store = (attempt.master_address, attempt.master_port)
         places = attempt.placements
         self._others = {place.address for place in places if place.node_id != own.node_id}
         self._read = read
-        self._clock = clock
+        self._clock, self._below = clock, below
+        self._inner: dict[Rank, str] = {}
         self._looks: Counter[Rank] = Counter()
         self._begun_s: float | None = None
         self._next_s = 0.0
@@ -89,19 +114,23 @@ class Meeting:
             if own is None:
                 continue
             self._looks[rank] += 1
+            self._inner[rank] = self._below(unmet[rank]) or self._inner.get(rank, "")
             beside = {
                 one.own for other, theirs in known.items() if other != rank for one in theirs or ()
             }
             if any(self._is_to_another(one, beside) for one in own):
                 yield RankJoined(rank=rank, size=self._size)
             elif now_s - self._begun_s >= PATIENCE_S:
-                yield RankJoined(rank=rank, size=0)
+                yield self._alone(rank)
 
     def end(self, ranks: Iterable[RankStatus]) -> Iterator[RankJoined]:
         """Judge the ranks that have ended without a connection."""
         for one in ranks:
             if one.group_size is None and self._looks[one.rank] >= LEAST_LOOKS:
-                yield RankJoined(rank=one.rank, size=0)
+                yield self._alone(one.rank)
+
+    def _alone(self, rank: Rank) -> RankJoined:
+        return RankJoined(rank=rank, size=0, own_torchrun=self._inner.get(rank, ""))
 
     def _is_to_another(self, one: Connection, beside: set[Address]) -> bool:
         return one.peer == self._store or one.peer[0] in self._others or one.peer in beside

@@ -96,7 +96,7 @@ def job_ahead(
         named = _unsent_arguments(arguments, _sent(spec, project), project)
         job = msgspec.structs.replace(job, unsent_arguments=named)
     if text is None:
-        return job
+        return msgspec.structs.replace(job, script=_installed(spec))
     script = read_script(text, arguments, spec.environment, name=name)
     sent = _sent(spec, project) | {*there.beside}
     foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project))
@@ -193,6 +193,14 @@ def _foreign(
             for each in (*read.modules, *read.names)
         ]
         todo = sorted([*todo, *inner], key=lambda each: not each.is_certain)
+
+
+def _installed(spec: JobSpec) -> ScriptNeeds | None:
+    """What is known of a module that is not sent: the nodes must have its package."""
+    if spec.entry[:1] != ("-m",) or len(spec.entry) < 2 or spec.needs_package:
+        return None
+    first = Need(spec.entry[1].partition(".")[0], 0, is_certain=spec.workdir is None)
+    return ScriptNeeds(modules=(first,))
 
 
 def _import_roots(spec: JobSpec) -> list[str]:

@@ -63,7 +63,7 @@ class ImportedModules(Check):
                 node,
                 f"no {name}",
                 Kind.NO_MODULE,
-                cause=f"{module} of {python} has no {name}, which the script imports: its {first} "
+                cause=f"{module} of {python} has no {name}, which the job imports: its {first} "
                 "is of another version",
                 fix=f"on {node.name}: {python if facts.loaded else 'python'} -m pip install "
                 f"--upgrade the package that has {first}, or have the script import what this "
@@ -75,7 +75,7 @@ class ImportedModules(Check):
             node,
             f"no {names}",
             Kind.NO_MODULE,
-            cause=f"{python} does not find {names}, which the script imports",
+            cause=f"{python} does not find {names}, which the job imports",
             fix=f"send {shown_line(here)}, which is here: {shown_line(unsent[here].how)}"
             if here is not None
             else f"on {node.name}: {python if facts.loaded else 'python'} -m pip install the "

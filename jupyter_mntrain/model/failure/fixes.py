@@ -140,6 +140,8 @@ FIXES: dict[Kind, str] = {
 :mod:`model.failure.sites` says of the place where ranks wait."""
 
 SPECIAL: dict[tuple[Kind, str], str] = {
+    (Kind.RANKS_NEVER_MET, "own torchrun"): "launch {script} itself, with its own arguments: this "
+    "job starts torchrun on every node, and each rank starts another one",
     (Kind.GPU_OUT_OF_MEMORY, "shared"): "end that process on {node}, or choose other GPUs: "
     "--member NODE:gpu0,2",
     (Kind.OUT_OF_MEMORY, "limited"): "raise it on that node: ulimit -v unlimited in the shell that "

@@ -11,6 +11,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.job import PartStatus
+from jupyter_mntrain.model.text.foreign import shown_line
 
 _EXPLAINED_BY: dict[Kind, Kind] = {
     Kind.LOSS_CONSTANT: Kind.ZERO_GRADIENTS,
@@ -72,8 +73,12 @@ def never_met(parts: Sequence[PartStatus], world_size: int) -> Problem | None:
     if all(known):
         count = max(2, round(sum(1 / size for size in known)))
         cause = f"the ranks never met: {count} separate trainings"
+    started = (rank.own_torchrun for part in parts for rank in part.ranks)
+    inner = next(filter(None, started), "")
     return Problem(
         kind=Kind.RANKS_NEVER_MET,
         cause=cause,
-        fix=fix_of(Kind.RANKS_NEVER_MET),
+        fix=fix_of(Kind.RANKS_NEVER_MET, "own torchrun", script=shown_line(inner))
+        if inner
+        else fix_of(Kind.RANKS_NEVER_MET),
     )

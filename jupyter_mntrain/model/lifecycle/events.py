@@ -52,6 +52,7 @@ class RankJoined(Record, frozen=True, tag=True):
 
     rank: Rank
     size: int
+    own_torchrun: str = ""
 
 
 class Warned(Record, frozen=True, tag=True):

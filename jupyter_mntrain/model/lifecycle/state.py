@@ -112,9 +112,9 @@ def _apply_to_rank(
     event: RankUp | RankStepped | RankDown | RankDone | RankGone | RankJoined | RankKilled,
 ) -> PartStatus:
     match event:
-        case RankJoined(rank=rank, size=size):
+        case RankJoined(rank=rank, size=size, own_torchrun=inner):
             # Whom a rank has met is known for sure only once it has ended.
-            return _met(part, rank, size)
+            return _met(part, rank, size, inner)
         case RankGone(rank=rank, time_s=time_s, exit_code=code, problem=problem):
             why = _as_wished(part, problem)
             return _set_rank(part, rank, ended_s=time_s, exit_code=code, problem=why)
@@ -222,10 +222,11 @@ def _stepped(part: PartStatus, rank: Rank, step: int) -> PartStatus:
     return _set_rank(part, rank, state="running", step=max(step, before or 0))
 
 
-def _met(part: PartStatus, rank: Rank, size: int) -> PartStatus:
+def _met(part: PartStatus, rank: Rank, size: int, inner: str) -> PartStatus:
     def change(status: RankStatus) -> RankStatus:
-        is_it = status.rank == rank
-        return msgspec.structs.replace(status, group_size=size) if is_it else status
+        if status.rank != rank:
+            return status
+        return msgspec.structs.replace(status, group_size=size, own_torchrun=inner)
 
     return _changed(part, ranks=tuple(change(status) for status in part.ranks))
 

@@ -196,6 +196,7 @@ class RankStatus(Record, frozen=True):
     which the rank reached its normal end, ``ended_s`` that at which its process was missed first.
     ``kill_reason`` is set if somebody had it killed. ``group_size`` is the number of ranks in its
     process group: 1 = only itself; 0 = it never connected to another rank; ``None`` = not known.
+    ``own_torchrun`` is the script that a torchrun below it starts, if there is one.
     ``killed_in`` is set if it did not end within a stop's grace: where it was then, like
     ``save (train.py:5)``; empty if it did not tell.
     """
@@ -211,6 +212,7 @@ class RankStatus(Record, frozen=True):
     ended_s: float | None = None
     kill_reason: str = ""
     killed_in: str | None = None
+    own_torchrun: str = ""
 
 
 class PartStatus(Record, frozen=True):

@@ -14,6 +14,15 @@ _PYTHON: Final = re.compile(r"(.*/)?python(3(\.\d+)?)?")
 _LAUNCHERS: Final = frozenset(
     {"torchrun", "accelerate", "deepspeed", "mpirun", "mpiexec", "srun", "horovodrun", "composer"}
 )
+_PROGRAMS: Final = {
+    "llamafactory-cli train": "llamafactory.launcher",
+    "axolotl train": "axolotl.cli.train",
+    "litgpt": "litgpt",
+}
+"""Programs that start ranks themselves, and the module that each rank runs."""
+_OWN_STARTERS: Final = frozenset({"tune", "yolo", "lightning", "fabric", "torchx", "ray"})
+"""Programs that start ranks themselves; which module a rank runs depends on what they are told."""
+_SHELLS: Final = frozenset({"bash", "sh", "zsh", "fish"})
 _MODULES: Final = ("torch.distributed.", "accelerate.", "deepspeed.")
 _PROCESSES: Final = re.compile(
     r"--(nproc[-_]per[-_]node|num[-_]processes|num[-_]gpus|ntasks-per-node)|-np|-n|--nproc"
@@ -45,6 +54,7 @@ def refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], progra
     Raises:
         SpecError: they do.
     """
+    _refuse_program([one for one in (*words, *arguments) if one != "--"], program)
     meant = meant_by([*words, *arguments])
     if meant is None:
         return
@@ -58,6 +68,33 @@ def refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], progra
         fix=f"{shlex.join(line)}{number}",
         kind=Kind.BAD_COMMAND,
     )
+
+
+def _refuse_program(words: Sequence[str], program: str) -> None:
+    """Raises SpecError: they begin with a program that starts ranks itself, or with a shell."""
+    first = words[0] if words else ""
+    is_shell_script = first.endswith((".sh", ".bash"))
+    if is_shell_script or first in _SHELLS:
+        script = first if is_shell_script else " ".join(words[:2])
+        raise SpecError(
+            f"{script}: launch runs Python on every rank, not a shell",
+            fix=f"launch the Python script that it starts: {program} launch SCRIPT.py -- ARGUMENTS",
+            kind=Kind.BAD_COMMAND,
+        )
+    name = next((one for one in (" ".join(words[:2]), first) if one in _PROGRAMS), None)
+    if name is not None:
+        line = shlex.join(
+            [program, "launch", "--module", _PROGRAMS[name], "--", *words[len(name.split()) :]]
+        )
+        raise _starts_itself(name, line)
+    if first in _OWN_STARTERS:
+        line = f"{program} launch --module MODULE -- ARGUMENTS"
+        raise _starts_itself(first, f"launch the script or module that it starts: {line}")
+
+
+def _starts_itself(name: str, fix: str) -> SpecError:
+    cause = f"{name} starts ranks itself, as launch does on every node"
+    return SpecError(cause, fix=fix, kind=Kind.BAD_COMMAND)
 
 
 def meant_by(words: Sequence[str]) -> Meant | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -52,11 +53,11 @@ class DoctorVerb(Verb):
         parser.option(
             "--for",
             dest="wanted",
-            metavar="FILE|JOB",
+            metavar="FILE|MODULE|JOB",
             completes="recipe",
-            help="look at the launch of this recipe, script or job, with the options that it is to "
-            "have: what it would use, read and write on the nodes; arguments of a script go "
-            "after --",
+            help="look at the launch of this recipe, script, module or job, with the options that "
+            "it is to have: what it would use, read and write on the nodes; arguments of a script "
+            "go after --",
         )
         parser.flag(
             "--apply",
@@ -101,11 +102,21 @@ def _job(context: Context, args: Namespace) -> Built | None:
     Raises:
         SpecError, RecipeError, NodeError, JobNotFoundError: as a launch with them.
     """
+    if args.wanted and _is_module(context, args.wanted):
+        args.module, args.wanted = args.wanted, None
     is_job = any(getattr(args, name) for name in _OF_JOB) or context.cell is not None
     if not is_job and not any(":" in node for node in args.nodes):
         return None
     args.target, args.member = args.wanted, [*args.nodes, *args.member]
     return build_spec(context, args, needs_target=False, asks_hub=False)  # it does so itself
+
+
+def _is_module(context: Context, wanted: str) -> bool:
+    """Whether it is the name of a module, like ``pkg.train``, and of no file here."""
+    first, *inner = wanted.split(".")
+    is_name = first.isidentifier() and all(one.isidentifier() for one in inner)
+    is_file = PurePath(wanted).suffix in (".py", ".toml") or (context.directory / wanted).is_file()
+    return is_name and bool(inner) and not is_file
 
 
 def _look(args: Namespace, cluster: Cluster, built: Built | None) -> Callable[..., DoctorReport]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
+import psutil
 import pytest
 
 from jupyter_mntrain.agent.doubts.meeting import (
@@ -17,10 +21,12 @@ from jupyter_mntrain.agent.doubts.meeting import (
     Connection,
     Meeting,
     connections_of,
+    torchrun_below,
 )
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.lifecycle.events import RankJoined
 from jupyter_mntrain.model.records.job import Attempt, Placement, RankStatus
+from tests.waiting import until
 
 STORE = ("10.0.0.1", 29400)
 OWN, OTHER = "10.0.0.1", "10.0.0.2"
@@ -117,6 +123,26 @@ def test_a_long_run_is_judged_before_its_end_and_judged_anew_when_they_meet() ->
     node.ranks = [RankStatus(rank=Rank(0), state="running", pid=100, group_size=0)]
     node.opens(0, STORE)
     assert size(node.looks(1)) == {0: 2}
+
+
+def test_a_torchrun_below_a_rank_is_seen(tmp_path: Path) -> None:
+    sleeps = tmp_path / "sleeps"
+    sleeps.write_text("import time; time.sleep(600)")
+    # A process with the words of torchrun, below one that a rank would be.
+    words = [sys.executable, str(sleeps), "torchrun", "--nnodes", "1", "child.py", "--lr", "1"]
+    inner = f"import subprocess; subprocess.run({words!r})"
+    with subprocess.Popen([sys.executable, "-c", inner]) as rank:
+        try:
+            until(lambda: torchrun_below(rank.pid) == "child.py", "it to be seen")
+            node = Node()
+            node.ranks = [RankStatus(rank=Rank(0), state="running", pid=rank.pid)]
+            node.looks()
+        finally:
+            for process in psutil.Process(rank.pid).children(recursive=True):
+                process.kill()
+    (joined,) = node.meeting.end(node.ranks)
+    assert (joined.size, joined.own_torchrun) == (0, "child.py")
+    assert torchrun_below(rank.pid) == ""
 
 
 def test_who_tells_of_its_group_is_not_looked_at() -> None:

@@ -217,6 +217,13 @@ def test_arguments_that_name_what_is_here_and_not_sent_are_told(
         assert job_ahead(shared, "node1").unsent_arguments == {}
 
 
+def test_a_module_that_is_not_sent_is_asked_for():
+    job = msgspec.structs.replace(spec({}), entry=("-m", "pkg.train", "--lr", "1"))
+    assert question_of(job_ahead(job, "node1"), job).modules == ("pkg",)
+    own = msgspec.structs.replace(job, entry=("-m", "jupyter_mntrain.train", "recipe.toml"))
+    assert job_ahead(own, "node1").script is None
+
+
 @pytest.mark.parametrize("path", ["src", "./src/", "/opt:src"])
 def test_what_lies_on_the_path_of_python_is_sent(path: str, tmp_path: Path):
     (tmp_path / "src" / "inner").mkdir(parents=True)

@@ -93,6 +93,14 @@ def test_ranks_that_train_apart(
     assert job_warnings(parts, size) == (found,)
 
 
+def test_ranks_that_start_another_torchrun_are_told_to_launch_what_it_starts() -> None:
+    one, other = part(1, sizes=(0,)), part(2, sizes=(0,))
+    ranks = (msgspec.structs.replace(one.ranks[0], own_torchrun="child.py"),)
+    found = never_met([msgspec.structs.replace(one, ranks=ranks), other], 2)
+    assert found is not None
+    assert "child.py" in found.fix
+
+
 @pytest.mark.parametrize(
     ("sizes", "size"),
     [

@@ -60,3 +60,21 @@ def test_what_is_meant_is_written_out(program: str):
     assert caught.value.fix == (
         f"{program} launch train.py -- --n 'a b', with --member HOST:2 for each node"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("llamafactory-cli train a.yaml", "--module llamafactory.launcher -- a.yaml"),
+        ("llamafactory-cli -- train a.yaml", "--module llamafactory.launcher -- a.yaml"),
+        ("axolotl train a.yaml --lr 1", "--module axolotl.cli.train -- a.yaml --lr 1"),
+        ("tune run full_finetune_distributed", "--module MODULE"),
+        ("bash run.sh", "SCRIPT.py"),
+        ("./run.sh --lr 1", "SCRIPT.py"),
+    ],
+)
+def test_programs_that_start_ranks_lead_to_what_a_rank_runs(line: str, fix: str):
+    with pytest.raises(SpecError) as caught:
+        parse(["launch", *shlex.split(line)], program="mntrain")
+    assert caught.value.kind is Kind.BAD_COMMAND
+    assert fix in caught.value.fix

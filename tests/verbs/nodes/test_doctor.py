@@ -70,6 +70,11 @@ def test_the_hub_keeps_no_node_from_being_examined(do, text, tmp_path):
     assert "passed on" in text(outcome.renderable, 80)
 
 
+def test_a_module_is_examined_by_its_name(do, cluster, tmp_path):
+    do("doctor", "--for", "pkg.train", "--", "--lr", "1", directory=tmp_path)
+    assert cluster.doctor.spec.entry == ("-m", "pkg.train", "--lr", "1")
+
+
 def test_a_silent_node_is_named(do, text, cluster):
     problem = Problem(kind=Kind.NO_ANSWER, cause="no answer for 9 s", fix="start its agent")
     cluster.doctor.silent = {"nostromo": problem}
