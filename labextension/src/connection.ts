@@ -12,6 +12,12 @@ const LAST_RETRY_MS = 30_000;
 /** Until the next check for a missing server extension. */
 const MISSING_RETRY_MS = 60_000;
 
+/**
+ * A page that is hidden for this long lets its socket go: while it is open, a Hub takes the server for
+ * one that somebody uses, and never stops it.
+ */
+const HIDDEN_MS = 5 * 60_000;
+
 /** Without a message for this long the connection is dead: nodes send heartbeats every second. */
 const SILENT_MS = 45_000;
 
@@ -22,6 +28,8 @@ export interface IConnectionHandlers {
   /** The socket is open: send all watches again. */
   opened(): void;
   changed(): void;
+  /** Whether it is to stay connected while nobody sees the page. */
+  staysWhileHidden(): boolean;
 }
 
 export class EventsConnection {
@@ -35,7 +43,16 @@ export class EventsConnection {
   lastHeard: number | null = null;
 
   start(): void {
+    document.addEventListener('visibilitychange', this.look);
     void this.connect();
+    this.look();
+  }
+
+  dispose(): void {
+    document.removeEventListener('visibilitychange', this.look);
+    window.clearTimeout(this.hidden);
+    window.clearTimeout(this.timer);
+    this.letGo();
   }
 
   /** Try to connect now instead of at the next try. */
@@ -90,7 +107,7 @@ export class EventsConnection {
     window.clearTimeout(this.silence);
     const waitMs = status === 404 ? MISSING_RETRY_MS : this.waitMs;
     this.waitMs = Math.min(2 * this.waitMs, LAST_RETRY_MS);
-    this.timer = window.setTimeout(() => void this.whenVisible(), waitMs);
+    this.timer = window.setTimeout(this.reconnect, waitMs);
     this.setState(
       status === 404 ? 'missing' : status === 403 ? 'forbidden' : 'retrying'
     );
@@ -98,20 +115,36 @@ export class EventsConnection {
   }
 
   /** A hidden page reconnects once it is visible again. */
-  private whenVisible(): void {
-    if (!document.hidden) {
+  private reconnect = (): void => {
+    if (!document.hidden && !this.isTrying && this.socket === null) {
+      window.clearTimeout(this.timer);
       void this.connect();
-      return;
     }
-    const look = () => {
-      if (!document.hidden) {
-        document.removeEventListener('visibilitychange', look);
-        if (!this.isTrying && this.socket === null) {
-          void this.connect();
+  };
+
+  /** Called as the page is hidden or shown. */
+  private look = (): void => {
+    window.clearTimeout(this.hidden);
+    if (document.hidden) {
+      this.hidden = window.setTimeout(() => {
+        if (!this.handlers.staysWhileHidden()) {
+          this.letGo();
         }
-      }
-    };
-    document.addEventListener('visibilitychange', look);
+        this.look();
+      }, HIDDEN_MS);
+    } else {
+      this.reconnect();
+    }
+  };
+
+  /** What is shown stays, and is brought up to date once somebody sees it. */
+  private letGo(): void {
+    if (this.socket) {
+      const { socket } = this;
+      this.socket = null;
+      window.clearTimeout(this.silence);
+      socket.close();
+    }
   }
 
   private expectMore(): void {
@@ -127,6 +160,7 @@ export class EventsConnection {
   }
 
   private socket: WebSocket | null = null;
+  private hidden = 0;
   private timer = 0;
   private silence = 0;
   private waitMs = FIRST_RETRY_MS;

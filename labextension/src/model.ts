@@ -30,12 +30,14 @@ export class ClusterModel implements IClusterModel {
       position: () => ({ stream: this.state.stream, seq: this.state.seq }),
       message: message => this.take(message),
       opened: () => this.watchAll(),
-      changed: () => this.tell()
+      changed: () => this.tell(),
+      staysWhileHidden: () => this.staysWhileHidden
     });
   }
 
   readonly api: Api;
   readonly changed: Signal<IClusterModel, void> = new Signal(this);
+  staysWhileHidden = false;
   status: ServerStatus | null = null;
   nodes: ReadonlyArray<NodeEntry> = [];
   jobs: ReadonlyArray<JobEntry> = [];

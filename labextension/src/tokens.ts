@@ -55,6 +55,8 @@ export function problemOf(error: unknown): IProblem {
 export interface IClusterModel {
   readonly api: Api;
   readonly connection: Connection;
+  /** Whether to stay connected, for notices, while the page is hidden for minutes. */
+  staysWhileHidden: boolean;
   /** Unix time of the last message from the server. */
   readonly lastHeard: number | null;
   readonly status: ServerStatus | null;

@@ -51,9 +51,14 @@ class ClusterDiscovery:
 
     @property
     def strangers(self) -> tuple[str, ...]:
-        """Names of announced nodes of other clusters, each with its cluster's name."""
-        found = self._session.live.desk.strangers.values()
-        return tuple(sorted({f"{one.name} of {one.cluster}" for one in found}))
+        """Names of announced nodes of other clusters, each with its cluster's name: of another
+        person's cluster that has the name of this one, that it is another one.
+        """
+        live = self._session.live
+        found = live.desk.strangers.values()
+        other = f"another cluster called {live.cluster}"
+        named = ((one.name, other if one.cluster == live.cluster else one.cluster) for one in found)
+        return tuple(sorted({f"{name} of {cluster}" for name, cluster in named}))
 
     def add(self, address: str) -> NodeView:
         """Contact an agent at ``host[:port]`` and, if it is a node of this cluster, remember it.

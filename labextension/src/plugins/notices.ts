@@ -47,7 +47,10 @@ export const noticesPlugin: JupyterFrontEndPlugin<void> = {
   ) => {
     useLanguage(translator);
     const wanted = setting<Wanted>(settings, PLUGIN, 'jobs', 'all');
-    const onDesktop = setting(settings, PLUGIN, 'desktop', false, ask);
+    const onDesktop = setting(settings, PLUGIN, 'desktop', false, isWanted => {
+      model.staysWhileHidden = isWanted;
+      ask(isWanted);
+    });
     const title = new TitleMark(document);
     const shown = new Map<string, string>();
     // Those that stay are told as one: five would cover a third of the page.

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from jupyter_mntrain import cli
+from jupyter_mntrain.cluster.discovery.cluster_discovery import ClusterDiscovery
 from jupyter_mntrain.cluster.discovery.discovery import (
     FoundAgent,
     MdnsDiscovery,
@@ -196,3 +197,14 @@ async def test_nodes_shows_no_announcement_as_it_is(
             assert "EVIL\\x1b]52;c;" in captured.out.replace("\\\\", "\\")
     finally:
         await announcer.async_close()
+
+
+def test_nodes_of_another_cluster_of_the_same_name_are_told_as_such() -> None:
+    strangers = {
+        "a": FoundAgent(("10.0.0.1:8765",), cluster="default", name="vm"),
+        "b": FoundAgent(("10.0.0.2:8765",), cluster="lab", name="hal"),
+    }
+    live = SimpleNamespace(desk=SimpleNamespace(strangers=strangers), cluster="default")
+    session = SimpleNamespace(live=live, on_close=lambda _: None)
+    found = ClusterDiscovery(session, None).strangers  # type: ignore[arg-type]
+    assert found == ("hal of lab", "vm of another cluster called default")
