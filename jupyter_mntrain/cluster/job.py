@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from jupyter_mntrain.cluster.handle.changeable_job import ChangeableJob
-from jupyter_mntrain.cluster.handle.guard import guarded
+import msgspec
+
+from jupyter_mntrain.cluster.guard import guarded
 from jupyter_mntrain.cluster.history.follower import JournalFollower
+from jupyter_mntrain.cluster.history.logs import LogLine, LogSource, tail_log
 from jupyter_mntrain.cluster.history.placements import placements_with
+from jupyter_mntrain.cluster.history.whole_logs import LogReader, LogSearch, merge, merged
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
+from jupyter_mntrain.cluster.launch.chat import Chat
+from jupyter_mntrain.cluster.launch.record_changes import (
+    JobRemoval,
+    plan_removal,
+    put_label,
+    remove,
+)
 from jupyter_mntrain.cluster.session import DriverSession
+from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
 from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.launch.project.tree import PART_BYTES, Tree, read_tree
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.series_builder import POINTS, SeriesBuilder
@@ -24,20 +36,30 @@ from jupyter_mntrain.model.api import (
     CheckpointAction,
     CheckpointChange,
 )
-from jupyter_mntrain.model.errors import MntrainError, bad_argument
+from jupyter_mntrain.model.errors import MntrainError, SpecError, bad_argument, error_of
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.lifecycle.running_changes import MOST_SETTINGS, changes_of
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
 from jupyter_mntrain.model.records.node import MachineDescription
+from jupyter_mntrain.model.records.origin import RunningChange
 from jupyter_mntrain.model.records.stall import RankStack
+from jupyter_mntrain.model.text.label import JobLabel
+from jupyter_mntrain.model.text.serving_address import SERVER, address_in
+from jupyter_mntrain.plan.spec_check import check_label
 
 if TYPE_CHECKING:
+    from jupyter_mntrain.cluster.agents.client import AgentClient
     from jupyter_mntrain.cluster.history.comparison import ComparedJobs
     from jupyter_mntrain.cluster.launch.resume import ResumePlan
     from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer
+    from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
+    from jupyter_mntrain.recipe.changes.settings import Setting
+
+WAITING = "waiting for the ranks to take it"
 
 
-class Job(ChangeableJob):
+class Job:
     """A job of any driver, from :meth:`Cluster.launch` or :meth:`Cluster.job`. It does not depend
     on this object, its process or its machine.
 
@@ -331,6 +353,209 @@ class Job(ChangeableJob):
             launcher.kill_rank(self.id, rank, reason="killed by user (kill --rank)")
         )
 
+    def logs(
+        self, *, rank: int | None = None, node: str | None = None, tail: int = 200
+    ) -> tuple[LogLine, ...]:
+        """The last lines, of all nodes together and in order of time.
+
+        A node that does not answer adds one line at the end that says so.
+
+        Args:
+            rank: only lines of this global rank.
+            node: only this node, by name or id.
+            tail: number of lines.
+
+        Raises:
+            SpecError: the job has no such rank or node, or ``tail`` is negative.
+        """
+        if tail < 0:
+            raise bad_argument("tail", tail, "a number of lines, 0 or more")
+        sources = self._sources(rank, node)
+        return self._driver.loop.run(_last_lines(sources, rank, tail))
+
+    def whole_log(
+        self, *, rank: int | None = None, node: str | None = None
+    ) -> Generator[list[LogLine], None, None]:
+        """All lines that the nodes have kept, in order of time, a piece at a time: of any length.
+
+        A node that does not answer, or no longer, adds one line that says so.
+
+        Raises:
+            SpecError: the job has no such rank or node.
+        """
+        readers = [LogReader(source, rank=rank) for source in self._sources(rank, node)]
+        pieces = merged([reader.pieces_or_trouble() for reader in readers])
+
+        async def following() -> list[LogLine] | None:
+            return await anext(pieces, None)
+
+        def read() -> Generator[list[LogLine], None, None]:
+            try:
+                while (piece := self._driver.loop.run(following())) is not None:
+                    yield piece
+            finally:
+                self._driver.loop.run(pieces.aclose())
+
+        return read()
+
+    def log_search(
+        self, text: str, *, rank: int | None = None, node: str | None = None, most: int
+    ) -> LogSearch:
+        """A search for the newest lines that contain a text, in all that the nodes have kept.
+
+        Raises:
+            SpecError: the job has no such rank or node.
+        """
+        return LogSearch(self._sources(rank, node), text, rank=rank, most=most)
+
+    def search_log(self, search: LogSearch) -> list[LogLine]:
+        """Run a search of :meth:`log_search`, or go on with it."""
+        return self._driver.loop.run(search.find())
+
+    def settings(self) -> tuple[Setting, ...]:
+        """Every setting of the job, with where it came from: default, recipe, panel, ``--set``, an
+        option of the launch, or chosen by mntrain (``auto``). What was changed while the job ran is
+        in effect. Asks its nodes.
+
+        Raises:
+            NodeError: none of them answers.
+        """
+        from jupyter_mntrain.recipe.changes.settings import settings_of_job
+
+        return settings_of_job(self.spec(), self.view().run)
+
+    def spec(self) -> JobSpec:
+        """What it runs, with all files: :meth:`view` has it without. Asks its nodes.
+
+        Raises:
+            NodeError: none of them answers.
+        """
+        return self._driver.loop.run(whole_spec(self._driver.live, self.view()))
+
+    def project(self) -> Tree | None:
+        """The files of its project, by their hashes; ``None`` without one. Asks its head.
+
+        Raises:
+            NodeError: it does not answer.
+            RefusedError: it has deleted them.
+        """
+        sha256, client = self.view().spec.project, self._driver.live.client_of
+        if sha256 is None:
+            return None
+        head = client(self.view().attempt.head)
+        return self._driver.loop.run(_whole_tree(head, sha256))
+
+    def set(
+        self,
+        settings: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        progress: Progress = SILENT,
+    ) -> SettingsChanged:
+        """Change settings of the running job: all ranks take them after the same step, and restarts
+        and resumed jobs go on with them. Returns once they have, or after ``timeout_s`` seconds.
+
+        Args:
+            settings: like ``["train.steps=5000", "optimizer.learning_rate=1e-4"]``; what may be
+                changed is in docs/recipe.md.
+
+        Raises:
+            SpecError: the job runs a script, or a setting does not change while it runs.
+            RecipeError: a field or value is wrong, or does not go with the others.
+            RefusedError: the job has ended, does not run yet, or has gone on too far meanwhile; or
+                this driver is read-only.
+            NodeError: the head does not answer.
+        """
+        from jupyter_mntrain.cluster.launch.running_settings import ask_to_change, outcome_of
+
+        given = _checked(settings)
+        launcher, live, view = self._driver.launcher(), self._driver.live, self.view()
+        asking = ask_to_change(live, view, given, launcher.submitted_by)
+        plan = self._driver.loop.run(asking)
+        progress.report(WAITING, 0, 1)
+
+        def taken() -> RunningChange | None:
+            changes = changes_of(self.view())
+            return next((one for one in changes if one.key == plan.request.key), None)
+
+        def is_over() -> bool:
+            now = self.view()
+            return now.state in TERMINAL or now.attempt.number != plan.request.attempt
+
+        live.changes.wait_until(lambda: taken() is not None or is_over(), timeout_s)
+        progress.report(WAITING, 1, 1)
+        change = taken()
+        if change is not None and change.refused is not None:
+            raise error_of(change.refused)
+        return outcome_of(plan, change)
+
+    def chat(self) -> Chat:
+        """Talk with the model that it has loaded: of a job that ``mntrain chat`` has started.
+
+        Raises:
+            RefusedError: this driver is read-only.
+        """
+        self._driver.refuse_read_only()
+        return Chat(self._driver, self.id, self.view)
+
+    def serving_url(self, timeout_s: float | None = None) -> str | None:
+        """Where a job of ``mntrain serve`` answers OpenAI clients, once it does.
+
+        Of 127.0.0.1, only programs on its node reach it.
+
+        Returns:
+            ``None`` if it has ended, serves nothing, or still loads after ``timeout_s`` seconds.
+        """
+        if self.view().spec.entry[:2] != ("-m", SERVER):
+            return None
+
+        def has_ended() -> bool:
+            return self.view().state in TERMINAL
+
+        changes = self._driver.live.changes
+        changes.wait_until(lambda: has_ended() or self._told_url() is not None, timeout_s)
+        return None if has_ended() else self._told_url()
+
+    def rename(self, name: str) -> tuple[str, ...]:
+        """Give the job another name, on every node that has it; empty = the first one again.
+
+        Returns:
+            names of participants that do not answer: repeat it once they do.
+
+        Raises:
+            SpecError: the name is too long, or cannot be shown.
+            NodeError: no node answers.
+        """
+        return self._put_label(name=name)
+
+    def note(self, text: str) -> tuple[str, ...]:
+        """Keep a note with the job; empty = none. Otherwise like :meth:`rename`."""
+        return self._put_label(note=text)
+
+    def plan_removal(self) -> JobRemoval:
+        """What :meth:`remove` would delete. Asks its nodes, and deletes nothing.
+
+        Raises:
+            RefusedError: the job has not ended.
+            NodeError: no node answers.
+        """
+        return self._driver.loop.run(plan_removal(self._driver.live, self.view()))
+
+    def remove(self, *, with_checkpoints: bool = False) -> JobRemoval:
+        """Delete the job's record, samples and logs on every node that answers.
+
+        Args:
+            with_checkpoints: also those of its run, in the nodes' own directories, on each node
+                where it is the last job of the run. Otherwise they stay.
+
+        Raises:
+            RefusedError: the job has not ended, or this driver is read-only.
+            NodeError: no node answers.
+        """
+        self._driver.refuse_read_only()
+        live = self._driver.live
+        return self._driver.loop.run(remove(live, self.view(), with_checkpoints=with_checkpoints))
+
     async def _describe(
         self, placements: Sequence[Placement]
     ) -> dict[str, MachineDescription | MntrainError]:
@@ -355,3 +580,61 @@ class Job(ChangeableJob):
 
         found = await asyncio.gather(*(read(placement) for placement in placements))
         return {one.node: said for one, said in zip(placements, found, strict=True)}
+
+    def _sources(self, rank: int | None, node: str | None) -> list[LogSource]:
+        return [self._source(placement) for placement in placements_with(self.view(), rank, node)]
+
+    def _source(self, placement: Placement) -> LogSource:
+        client = self._driver.live.client_of(placement)
+        return LogSource(
+            node=placement.node,
+            read=lambda offset, limit: client.log(self.id, offset, limit),
+            times=lambda begin, end: client.log_times(self.id, begin, end),
+        )
+
+    def _told_url(self) -> str | None:
+        head = self.view().attempt.head
+        told = [one.progress.what for one in self.summary().ranks if one.progress is not None]
+        found = (address_in(what, head.address) for what in told)
+        return next((one for one in found if one is not None), None)
+
+    def _put_label(self, **change: str) -> tuple[str, ...]:
+        self._driver.refuse_read_only()
+        view, now_s = self.view(), self._driver.clock.time()
+        # Newer than any it replaces, also if another driver's clock is ahead.
+        time_s = max(now_s, view.label.time_s + 1e-3)
+        label: JobLabel = msgspec.structs.replace(view.label, time_s=time_s, **change)
+        check_label(label)
+        return self._driver.loop.run(put_label(self._driver.live, view, label))
+
+
+async def _last_lines(
+    sources: Sequence[LogSource], rank: int | None, tail: int
+) -> tuple[LogLine, ...]:
+    async def read(source: LogSource) -> list[LogLine] | LogLine:
+        try:
+            return await tail_log(source, rank=rank, tail=tail)
+        except MntrainError as error:
+            return LogReader(source).trouble(error)
+
+    found = await asyncio.gather(*map(read, sources))
+    lines = merge([one for one in found if isinstance(one, list)])
+    troubles = [one for one in found if isinstance(one, LogLine)]
+    return (*lines[len(lines) - min(tail, len(lines)) :], *troubles)
+
+
+def _checked(settings: Sequence[str]) -> tuple[str, ...]:
+    """Raises SpecError: it is no list of settings, or has none."""
+    is_list = not isinstance(settings, str) and all(isinstance(one, str) for one in settings)
+    if not is_list or len(settings) > MOST_SETTINGS:
+        raise bad_argument("settings", settings, 'a list like ["train.steps=5000"]')
+    if not settings:
+        raise SpecError("no setting was given", fix="give one, like train.steps=5000")
+    return tuple(settings)
+
+
+async def _whole_tree(client: AgentClient, sha256: str) -> Tree:
+    content = b""
+    while part := await client.blob(sha256, offset=len(content), limit=PART_BYTES):
+        content += part
+    return read_tree(content)

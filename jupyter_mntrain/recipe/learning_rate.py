@@ -9,8 +9,9 @@ from math import ceil
 from msgspec.structs import replace
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.recipe.combinations import check_duration
-from jupyter_mntrain.recipe.sections import MOST_STEPS, LearningRateSchedule, Recipe
+from jupyter_mntrain.recipe.sections import LearningRateSchedule, Recipe
 
 # Duration: how many optimizer steps the epochs of a recipe are. Pure.
 

@@ -13,6 +13,7 @@ from msgspec import Meta
 from jupyter_mntrain.model._record import UserRecord
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 
@@ -318,9 +319,6 @@ def _unknown(module: str, linears: Mapping[str, LinearShape]) -> RecipeError:
 
 REPORT_PROJECT = "mntrain"
 """Of a report whose recipe names none."""
-
-
-MOST_STEPS = 100_000_000
 
 
 class CheckpointSection(UserRecord, frozen=True):

@@ -10,7 +10,7 @@ from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.recipe.sections import MOST_STEPS
+from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 
 
 class LaunchJob(Record, frozen=True, forbid_unknown_fields=True):

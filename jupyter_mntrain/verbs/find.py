@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, not_answered
-from jupyter_mntrain.model.records.checkpoint import BEST, WantedStep
+from jupyter_mntrain.model.records.checkpoint import BEST, MOST_STEPS, WantedStep
 from jupyter_mntrain.model.records.job import JobView
-from jupyter_mntrain.recipe.sections import MOST_STEPS
 from jupyter_mntrain.verbs.context import Context
 
 if TYPE_CHECKING:

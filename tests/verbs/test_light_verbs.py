@@ -30,7 +30,6 @@ OF_LISTS = OF_HELP | {
     "cluster.cluster",
     "cluster.default",
     "cluster.discovery",
-    "cluster.launch.launching_cluster",
     "cluster.loop",
     "cluster.session",
     "cluster.view",
@@ -43,7 +42,6 @@ OF_LISTS = OF_HELP | {
     "metrics.thinned.samples",
     "model",
     "plan.lookup",
-    "recipe.parts.results",
     "show",
     "sources.allocation_book",
     "sources.reaching",
@@ -58,7 +56,7 @@ OF_LISTS = OF_HELP | {
     "verbs.verb",
 }
 OF_STATUS = OF_LISTS | {
-    "cluster.handle",
+    "cluster.guard",
     "cluster.history",
     "cluster.job",
     "cluster.launch.chat",

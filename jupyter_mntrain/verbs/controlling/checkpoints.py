@@ -11,7 +11,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.api import CheckpointAction
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.recipe.sections import MOST_STEPS
+from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables.kept.checkpoints import checkpoint_table
 from jupyter_mntrain.verbs.context import Context

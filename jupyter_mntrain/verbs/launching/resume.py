@@ -10,8 +10,8 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.checkpoint import MOST_STEPS
 from jupyter_mntrain.plan.software.versions import unacknowledged
-from jupyter_mntrain.recipe.sections import MOST_STEPS
 from jupyter_mntrain.recipe.stored import overrides_of
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.context import Context
