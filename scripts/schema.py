@@ -7,7 +7,7 @@ import msgspec
 
 from jupyter_mntrain.cluster.files.job_files import WrittenFiles
 from jupyter_mntrain.cluster.launch.record_changes import JobRemoval
-from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer
+from jupyter_mntrain.cluster.launch.resume import ResumeOffer
 from jupyter_mntrain.metrics.definitions import definitions as figures
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.page_entries import JobBundle

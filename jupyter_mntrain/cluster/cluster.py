@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster.files.large_files import ClusterFiles
     from jupyter_mntrain.cluster.history.usage import ClusterUsage
     from jupyter_mntrain.cluster.job import Job
-    from jupyter_mntrain.cluster.launch.begin import BeginPlan
+    from jupyter_mntrain.cluster.launch.resume import BeginPlan
     from jupyter_mntrain.launch import NodeCommand
     from jupyter_mntrain.launch.project.stage import StagedProject
     from jupyter_mntrain.model.api import PortStatus
@@ -430,7 +430,7 @@ class Cluster:
 
     def plan_launch(self, spec: JobSpec, begin: str) -> BeginPlan:
         """What :meth:`launch` would begin with; raises the same errors, and starts nothing."""
-        from jupyter_mntrain.cluster.launch.begin import plan_beginning
+        from jupyter_mntrain.cluster.launch.resume import plan_beginning
 
         self._settle([one.node for one in spec.participants], SILENT)
         return self._driver.loop.run(plan_beginning(self._driver.live, spec, begin))

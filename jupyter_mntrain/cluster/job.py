@@ -12,9 +12,16 @@ import msgspec
 
 from jupyter_mntrain.cluster.guard import guarded
 from jupyter_mntrain.cluster.history.follower import JournalFollower
-from jupyter_mntrain.cluster.history.logs import LogLine, LogSource, tail_log
-from jupyter_mntrain.cluster.history.placements import placements_with
-from jupyter_mntrain.cluster.history.whole_logs import LogReader, LogSearch, merge, merged
+from jupyter_mntrain.cluster.history.logs import (
+    LogLine,
+    LogReader,
+    LogSearch,
+    LogSource,
+    merge,
+    merged,
+    placements_with,
+    tail_log,
+)
 from jupyter_mntrain.cluster.history.zoom import Axis, read_zoom, zoomed
 from jupyter_mntrain.cluster.launch.chat import Chat
 from jupyter_mntrain.cluster.launch.record_changes import (
@@ -51,8 +58,7 @@ from jupyter_mntrain.plan.spec_check import check_label
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster.agents.client import AgentClient
     from jupyter_mntrain.cluster.history.comparison import ComparedJobs
-    from jupyter_mntrain.cluster.launch.resume import ResumePlan
-    from jupyter_mntrain.cluster.launch.resume_offer import ResumeOffer
+    from jupyter_mntrain.cluster.launch.resume import ResumeOffer, ResumePlan
     from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
     from jupyter_mntrain.recipe.changes.settings import Setting
 
@@ -306,7 +312,7 @@ class Job:
 
     def resume_offer(self) -> ResumeOffer:
         """What :meth:`Cluster.resume` would go on from, or what is in the way. Starts nothing."""
-        from jupyter_mntrain.cluster.launch.resume_offer import offer_resume
+        from jupyter_mntrain.cluster.launch.resume import offer_resume
 
         return self._driver.loop.run(offer_resume(self._driver.live, self.id))
 

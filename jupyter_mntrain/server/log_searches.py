@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 
 from jupyter_mntrain.cluster import Job, LogLine
-from jupyter_mntrain.cluster.history.whole_logs import LogSearch
+from jupyter_mntrain.cluster.history.logs import LogSearch
 from jupyter_mntrain.model import tunables
 
 MOST_KEPT = tunables.count("server.log_searches")

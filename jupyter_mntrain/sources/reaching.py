@@ -17,7 +17,7 @@ def reach_slots(
 ) -> None:
     """Watch its agents where the source says, from now on."""
     # Loaded with what drivers need.
-    from jupyter_mntrain.cluster.discovery.slot_reaching import SlotAddresses
+    from jupyter_mntrain.cluster.discovery.slot_discovery import SlotAddresses
 
     class OfSource(SlotAddresses):
         async def ask(self) -> Mapping[str, str]:

@@ -14,7 +14,7 @@ import jupyter_mntrain
 from jupyter_mntrain import cluster as room
 from jupyter_mntrain.cluster import Cluster, Job, PeerBook, StaticDiscovery
 from jupyter_mntrain.cluster import cluster as cluster_module
-from jupyter_mntrain.cluster.admission import trust_relay
+from jupyter_mntrain.cluster.admission import desk
 from jupyter_mntrain.cluster.view import grace_period
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.model.errors import (
@@ -165,10 +165,10 @@ def test_a_cluster_just_opened_gives_the_named_nodes_time_to_be_found(
 def test_a_lost_node_cannot_be_chosen_and_says_why(
     near: Cluster, elsewhere: Elsewhere, two: list[FakeAgent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from jupyter_mntrain.cluster.view import liveness
+    from jupyter_mntrain.cluster.view import agent_watch
 
-    monkeypatch.setattr(liveness, "SUSPECT_AFTER_S", 0.2)
-    monkeypatch.setattr(liveness, "LOST_AFTER_S", 0.4)
+    monkeypatch.setattr(agent_watch, "SUSPECT_AFTER_S", 0.2)
+    monkeypatch.setattr(agent_watch, "LOST_AFTER_S", 0.4)
     elsewhere.do(two[1].die)
     wait_for(lambda: near.nodes()[1].liveness == "lost")
     with pytest.raises(NodeError, match=wording("node2: connection refused")):
@@ -346,7 +346,7 @@ def test_a_register_that_cannot_be_read_is_told_and_ends_nothing(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(trust_relay, "RENEW_EVERY_S", 0.0)
+    monkeypatch.setattr(desk, "RENEW_EVERY_S", 0.0)
     made = open_cluster(*two)
     register = clusters_directory() / made.name / "register.json"
     for torn in ("{", "[]"):

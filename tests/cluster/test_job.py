@@ -102,10 +102,10 @@ def test_the_part_of_a_node_that_went_silent_is_unknown_and_never_done(
     two: list[FakeAgent],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from jupyter_mntrain.cluster.view import liveness
+    from jupyter_mntrain.cluster.view import agent_watch
 
-    monkeypatch.setattr(liveness, "SUSPECT_AFTER_S", 0.2)
-    monkeypatch.setattr(liveness, "LOST_AFTER_S", 0.4)
+    monkeypatch.setattr(agent_watch, "SUSPECT_AFTER_S", 0.2)
+    monkeypatch.setattr(agent_watch, "LOST_AFTER_S", 0.4)
     elsewhere.do(two[0].finish, job.id)
     elsewhere.do(two[1].die)
     wait_for(lambda: job.view().parts[1].state == "unknown")

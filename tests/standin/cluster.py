@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.cluster import LinkMeasurement, NodeView
-from jupyter_mntrain.cluster.launch.begin import BeginPlan
+from jupyter_mntrain.cluster.launch.resume import BeginPlan
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.launch.gang_start import workplace_of
 from jupyter_mntrain.launch.progress import SILENT, Progress

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.cluster import JobHistory, JobSummary, LogLine
-from jupyter_mntrain.cluster.history.placements import placements_with
+from jupyter_mntrain.cluster.history.logs import placements_with
 from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.metrics.series import JobSeries

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jupyter_mntrain.cluster.admission.trust_relay import RENEW_EVERY_S, TrustRelay
+from jupyter_mntrain.cluster.admission.desk import RENEW_EVERY_S, TrustRelay
 from jupyter_mntrain.model.errors import SpecError, TrustError
 from jupyter_mntrain.trust.certificates import (
     Subject,

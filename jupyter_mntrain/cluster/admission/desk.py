@@ -3,24 +3,165 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from jupyter_mntrain.cluster.admission.admit import admit
-from jupyter_mntrain.cluster.admission.trust_relay import TrustRelay
+import httpx
+import msgspec
+
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.agents.connector import Connector
+from jupyter_mntrain.cluster.agents.transport import (
+    MOST_BYTES,
+    MOST_STRANGERS_BYTES,
+    TROUBLE,
+    open_http,
+    shown_certificate,
+    transport_error,
+)
 from jupyter_mntrain.cluster.discovery.discovery import MOST_ANNOUNCED, FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
+from jupyter_mntrain.http.agent_calls import not_an_agent, refusal
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import MntrainError, TrustError, no_cluster
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
+from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.trust.certificates import Subject
+from jupyter_mntrain.trust.credentials import blind_context
 from jupyter_mntrain.trust.driver_membership import DriverMembership
+from jupyter_mntrain.trust.joining.messages import Application, Greeting, Sealed, read, seal, unseal
+from jupyter_mntrain.trust.joining.proof import Conversation, new_nonce
+from jupyter_mntrain.trust.member_register import IssuedInvitation
+from jupyter_mntrain.trust.registrar import Registrar
+
+# Trust relay: passes revocations and renewed certificates on to the nodes.
+#
+# Drivers never connect to one another. Each sends its nodes what they do not know yet, and learns
+# from them what other drivers have sent.
+
 
 log = logging.getLogger("mntrain.cluster")
+
+RENEW_EVERY_S = tunables.seconds("trust.renew_interval_s")
+SAME_S = 1.0
+"""Times in certificates are whole seconds."""
+
+
+class TrustRelay:
+    """Relays trust between this driver and the nodes it sees; one per driver process.
+
+    Args:
+        identity: of this driver.
+    """
+
+    def __init__(self, identity: DriverMembership) -> None:
+        self._identity = identity
+        self._renewed_s: float | None = None
+
+    def renew(self, now_s: float) -> None:
+        """Renew certificates past half of their life; checks once a minute."""
+        if self._renewed_s is None or now_s - self._renewed_s >= RENEW_EVERY_S:
+            self._renewed_s = now_s
+            if self._identity.registrar is not None:
+                self._identity.registrar.renew()
+
+    async def settle(self, info: NodeInfo, client: AgentClient) -> None:
+        """Exchange news with a node. After a failure the node's next message triggers a retry."""
+        try:
+            if self._knows_less(info):
+                await client.tell_news(self._identity.news_for(info.node_id))
+            if self._wants_news(info):
+                self._identity.take_news(await client.news())
+        except MntrainError as error:
+            name = shown_name(info.name)
+            log.info("%s: revocations and renewals were not exchanged: %s", name, error)
+
+    def _knows_less(self, info: NodeInfo) -> bool:
+        if info.revocations < self._identity.credentials.revocations:
+            return True
+        registrar = self._identity.registrar
+        newest_s = registrar.expiries().get(info.node_id) if registrar else None
+        return newest_s is not None and info.certificate_expires_s < newest_s - SAME_S
+
+    def _wants_news(self, info: NodeInfo) -> bool:
+        known = self._identity.credentials.revocations
+        cannot_renew_itself = self._identity.registrar is None and self._identity.is_due
+        return cannot_renew_itself or info.revocations > known
+
+
+# Admission: connects to a machine that waits with one of our tokens, and admits it.
+
+
+async def admit(
+    address: str, registrar: Registrar, invites: Sequence[IssuedInvitation]
+) -> Application:
+    """Admit the machine that waits at ``address`` with one of these invitations.
+
+    Raises:
+        NodeError: no machine waits there.
+        TrustError: it has none of these tokens, the connection is intercepted, or the invitation
+            is used up. The other side gets the cause, too.
+    """
+    nonce = new_nonce()
+    async with open_http(blind_context()) as http:
+        body = msgspec.json.encode(Greeting(nonce=nonce))
+        response = await _send(http, address, "POST", body)
+        sealed = _decoded(response, address)
+        shown = hashlib.sha256(shown_certificate(response)).digest()
+        seen = Conversation(shown, nonce, read(sealed, Application).nonce)
+        try:
+            invite, application = _recognize(sealed, invites, seen)
+        except TrustError as error:
+            registrar.note_refused(address, error.cause)
+            raise
+        admission = registrar.admit(invite, application, where=address)
+        sealed = seal(admission, invite.token, seen)
+        await _send(http, address, "PUT", msgspec.json.encode(sealed))
+    if admission.refusal is not None:
+        name = shown_name(application.name)
+        raise TrustError(f"{name}: {admission.refusal}", fix=admission.fix)
+    registrar.note_joined(invite, application.subject)
+    return application
+
+
+def _recognize(
+    sealed: Sealed, invites: Sequence[IssuedInvitation], seen: Conversation
+) -> tuple[IssuedInvitation, Application]:
+    problem = TrustError("there are no open invitations", fix="invite: mntrain invite")
+    for invite in invites:
+        try:
+            return invite, unseal(sealed, Application, invite.token, seen)
+        except TrustError as error:
+            problem = error
+    raise problem
+
+
+async def _send(http: httpx.AsyncClient, address: str, method: str, body: bytes) -> httpx.Response:
+    try:
+        response = await http.request(
+            method,
+            f"https://{address}{Route.JOIN}",
+            content=body,
+            extensions={MOST_BYTES: MOST_STRANGERS_BYTES},
+        )
+    except TROUBLE as error:
+        raise transport_error(error, address, address) from error
+    if not response.is_success:
+        raise refusal(response.content, address, address)
+    return response
+
+
+def _decoded(response: httpx.Response, address: str) -> Sealed:
+    try:
+        return msgspec.json.decode(response.content, type=Sealed)
+    except msgspec.DecodeError as error:
+        raise not_an_agent(address, address) from error
+
 
 ADMIT_PAUSES_S = tunables.pauses("trust.admit_pauses_s")
 

@@ -8,8 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from jupyter_mntrain.cluster.agents.address import parse_address
-from jupyter_mntrain.cluster.discovery.slot_discovery import SlotDiscovery
-from jupyter_mntrain.cluster.discovery.slot_reaching import SlotAddresses, SlotReaching
+from jupyter_mntrain.cluster.discovery.slot_discovery import (
+    SlotAddresses,
+    SlotDiscovery,
+    SlotReaching,
+)
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.model import tunables

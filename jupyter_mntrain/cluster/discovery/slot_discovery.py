@@ -1,26 +1,137 @@
-"""Slot discovery: finds the agents of an allocation by the files that they write.
-
-No multicast, and no address that anybody types: the allocation's directory is on a shared disk.
-"""
+"""Discovery in allocations of a scheduler: by the files that agents there write."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
+from abc import ABC, abstractmethod
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+import msgspec
+
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, FoundAgent
-from jupyter_mntrain.cluster.discovery.slot_reader import speak_for_the_gone
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.slots import (
     AllocationFile,
     SlotFile,
+    SlotSpoken,
     read_allocation,
     read_slots,
 )
+
+# Slot reader: a program of this machine that speaks for agents of an allocation that are gone.
+#
+# An agent's own code reads its directory, so a driver reads records, journals and logs as ever.
+
+
+log = logging.getLogger("mntrain.cluster")
+
+_decoder = msgspec.json.Decoder(SlotSpoken)
+
+
+async def speak_for_the_gone(directory: Path, on_found: Callable[[FoundAgent], None]) -> None:
+    """Run the program until canceled; it ends with this process, too, however that ends.
+
+    Args:
+        on_found: called with each agent that it speaks for.
+    """
+    command = (sys.executable, "-P", "-m", "jupyter_mntrain.agent", "read", str(directory))
+    # Its own session: Ctrl-C is for the command that reads.
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
+    )
+    assert process.stdout is not None  # noqa: S101 - it is a pipe
+    try:
+        async for line in process.stdout:
+            with suppress(msgspec.MsgspecError):
+                told = _decoder.decode(line)
+                on_found(
+                    FoundAgent(addresses=(told.address,), node_id=told.node_id, name=told.slot)
+                )
+        log.warning("the records in %s cannot be read", directory)
+    finally:
+        await _end(process)
+
+
+async def _end(process: Process) -> None:
+    """Wait until it has ended, however often that is canceled; then it is killed."""
+    ending = asyncio.ensure_future(process.wait())
+    end = process.terminate
+    while not ending.done():
+        with suppress(ProcessLookupError):
+            end()
+        end = process.kill
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(ending)
+
+
+# Slot reaching: asks the source of an allocation again and again where its agents are.
+
+
+ASK_EVERY_S = tunables.seconds("discovery.slots_reach_interval_s")
+
+
+class SlotAddresses(ABC):
+    """Where the agents of one allocation are, as its source knows. Used on a driver's loop.
+
+    Args:
+        id: of the allocation.
+    """
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - as everywhere
+        self.id = id
+
+    @abstractmethod
+    async def ask(self) -> Mapping[str, str]:
+        """``host:port`` of those that are reached now, by slot."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End what is held to reach them."""
+
+
+class SlotReaching:
+    """Follows one allocation: its agents move when its pods are replaced."""
+
+    def __init__(self, slots: SlotAddresses) -> None:
+        self._slots = slots
+        self._tasks: list[asyncio.Task[None]] = []
+        self.has_looked = False
+
+    async def start(self, on_found: Callable[[str, str], None]) -> None:
+        """Begin. ``on_found`` is called with each slot and its address, after every look."""
+        self._tasks.append(asyncio.create_task(self._follow(on_found)))
+
+    async def close(self) -> None:
+        await end_tasks(self._tasks)
+        await self._slots.close()
+
+    async def _follow(self, on_found: Callable[[str, str], None]) -> None:
+        told = ""
+        while True:
+            try:
+                for slot, address in (await self._slots.ask()).items():
+                    on_found(slot, address)
+            except MntrainError as error:
+                if str(error) != told:
+                    log.warning("the agents of %s are not reached: %s", self._slots.id, error)
+                told = str(error)
+            self.has_looked = True
+            await asyncio.sleep(ASK_EVERY_S)
+
+
+# Slot discovery: finds the agents of an allocation by the files that they write.
+#
+# No multicast, and no address that anybody types: the allocation's directory is on a shared disk.
+
 
 LOOK_EVERY_S = tunables.seconds("discovery.slots_interval_s")
 AGAIN_EVERY_S = tunables.seconds("discovery.slots_again_s")

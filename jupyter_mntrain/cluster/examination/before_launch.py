@@ -9,10 +9,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.cluster.examination.examiner import AskedNode, Examiner, ToldByNodes
+from jupyter_mntrain.cluster.examination.examiner import (
+    AskedNode,
+    Examiner,
+    NodeAsTried,
+    ToldByNodes,
+    TriedWays,
+    as_tried,
+    ports_of,
+)
 from jupyter_mntrain.cluster.examination.job_ahead import find_script, job_ahead, question_of
-from jupyter_mntrain.cluster.examination.path_trials import ports_of
-from jupyter_mntrain.cluster.examination.tried_ways import NodeAsTried, TriedWays, as_tried
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.doctor.check import Case, JobAhead

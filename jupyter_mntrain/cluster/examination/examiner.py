@@ -1,31 +1,201 @@
-"""Examiner: asks nodes what they know, all at once, tries the ways between them, and judges both.
-
-:class:`~jupyter_mntrain.cluster.examination.doctor.ClusterDoctor` takes all of its steps when
-somebody asks; a launch takes the first one while it asks the nodes for itself.
-"""
+"""Examiner: asks nodes what they know, tries the paths between them, and judges both."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.examination.asking_facts import ask_facts
-from jupyter_mntrain.cluster.examination.path_trials import PathTrials, ports_of
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.doctor.check import Examined
+from jupyter_mntrain.doctor.every import OF_WAYS
+from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
-from jupyter_mntrain.model.records.doctor.paths import PathsFound
-from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.model.records.node import NodeInfo
+from jupyter_mntrain.model.records.doctor.paths import (
+    LEAST_PORT,
+    PathEnd,
+    PathHeard,
+    PathListen,
+    PathsAsked,
+    PathsFound,
+    PathTarget,
+    PathTicket,
+    PathTrial,
+)
+from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
+from jupyter_mntrain.model.records.node import Interface, NodeInfo
+from jupyter_mntrain.plan.networks.trial_ends import TrialEnds, trial_ends
+
+# Asking for facts: what an agent tells the doctor, and how far its clock is off.
+
+
+async def ask_facts(
+    client: AgentClient,
+    info: NodeInfo,
+    question: MachineQuestion,
+    clock: Clock,
+    participant: Participant | None = None,
+) -> Examined:
+    """Ask one agent; an older one does not know the question.
+
+    Raises:
+        MntrainError: it does not answer.
+    """
+    begun_s = clock.time()
+    try:
+        facts = await client.machine_facts(question)
+    except MntrainError as error:
+        if error.problem.kind is Kind.NO_SUCH_ROUTE:
+            return Examined(info=info, participant=participant)
+        raise
+    ended_s = clock.time()
+    return Examined(
+        info=info,
+        facts=facts,
+        # It reads its clock as the last thing but for what it sends.
+        clock_ahead_s=facts.time_s - ended_s,
+        clock_error_s=ended_s - begun_s,
+        participant=participant,
+    )
+
+
+# Path trials: has every node try the ways to all others at once, while those listen.
+
+
+USUAL_PORTS = (29400, 29500)
+"""That torchrun and scripts use for the rendezvous if no other is given."""
+
+
+def ports_of(spec: JobSpec | None) -> tuple[int, ...]:
+    """Those that a job uses for the rendezvous, and were not chosen free; without a job, the usual
+    ones.
+    """
+    if spec is None:
+        return USUAL_PORTS
+    return () if spec.port is None else (spec.port,)
+
+
+class _Listening(Record, frozen=True):
+    node: int
+    address: str
+    ticket: PathTicket
+
+
+class PathTrials:
+    """Tries the ways between some nodes.
+
+    Args:
+        clients: of their agents, by node id.
+        ports: that a job may use for the rendezvous.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeInfo],
+        clients: Mapping[NodeId, AgentClient],
+        ports: Sequence[int] = USUAL_PORTS,
+    ) -> None:
+        self._nodes = nodes
+        self._clients = [clients[node.node_id] for node in nodes]
+        self._ports = tuple(one for one in ports if one >= LEAST_PORT)
+        self._failed: dict[str, str] = {}
+
+    async def run(self, wanted: Sequence[str | None], *, is_loaded: bool = True) -> PathsFound:
+        """Try them all. Takes about three seconds; what fails is said in the result.
+
+        Args:
+            wanted: the named interface of each node, or ``None``.
+            is_loaded: also send as much as goes for a moment, where no job trains.
+        """
+        ends = trial_ends(self._nodes, wanted)
+        places = dict.fromkeys((one.receiver, one.address) for one in ends)
+        opened = await asyncio.gather(*(self._listen(*place) for place in places))
+        listening = {(one.node, one.address): one for one in opened if one is not None}
+        try:
+            found = await asyncio.gather(
+                *(self._try(at, ends, listening, is_loaded) for at in range(len(self._nodes)))
+            )
+        finally:
+            heard = await asyncio.gather(*(self._end(one) for one in listening.values()))
+        return PathsFound(
+            trials=tuple(trial for trials in found for trial in trials),
+            heard={name: one for name, one in heard if one is not None},
+            failed=self._failed,
+            ranges={
+                self._nodes[one.node].name: one.ticket.range
+                for one in listening.values()
+                if one.ticket.range
+            },
+        )
+
+    async def _listen(self, at: int, address: str) -> _Listening | None:
+        try:
+            asked = PathListen(address=address, ports=self._ports)
+            ticket = await self._clients[at].paths_listen(asked)
+        except MntrainError as error:
+            self._note(at, error)
+            return None
+        return _Listening(node=at, address=address, ticket=ticket)
+
+    async def _try(
+        self,
+        at: int,
+        ends: Sequence[TrialEnds],
+        listening: Mapping[tuple[int, str], _Listening],
+        is_loaded: bool,
+    ) -> list[PathTrial]:
+        targets = tuple(
+            PathTarget(
+                peer=self._nodes[one.receiver].name,
+                interface=one.interface,
+                source=one.source,
+                address=one.address,
+                ticket=listening[one.receiver, one.address].ticket,
+            )
+            for one in ends
+            if one.sender == at and (one.receiver, one.address) in listening
+        )
+        if not targets:
+            return []
+        try:
+            asked = PathsAsked(targets=targets, is_loaded=is_loaded)
+            found = await self._clients[at].paths_try(asked)
+        except MntrainError as error:
+            self._note(at, error)
+            return []
+        # It is the driver who knows by which name the node is examined.
+        return [msgspec.structs.replace(one, node=self._nodes[at].name) for one in found]
+
+    async def _end(self, listening: _Listening) -> tuple[str, PathHeard | None]:
+        name = self._nodes[listening.node].name
+        try:
+            asked = PathEnd(token=listening.ticket.token)
+            return name, await self._clients[listening.node].paths_end(asked)
+        except MntrainError:
+            return name, None  # it ends by itself; who drops packets stays unknown
+
+    def _note(self, at: int, error: MntrainError) -> None:
+        is_old = error.problem.kind is Kind.NO_SUCH_ROUTE
+        self._failed[self._nodes[at].name] = (
+            "its agent is older, and cannot try the network" if is_old else error.problem.cause
+        )
+
+
+# Examiner: asks nodes what they know, all at once, tries the ways between them, and judges both.
+#
+# :class:`~jupyter_mntrain.cluster.examination.doctor.ClusterDoctor` takes all of its steps when
+# somebody asks; a launch takes the first one while it asks the nodes for itself.
 
 
 class AskedNode(NamedTuple):
@@ -155,3 +325,148 @@ def _others(wanted: Sequence[AskedNode], own: AskedNode) -> list[str]:
         if interface.is_up and interface.kind == "ethernet"
         for address in interface.addresses
     ]
+
+
+# Tried ways: those between nodes that were found well a short while ago, for the next launch.
+
+
+KEPT_S = tunables.seconds("doctor.kept_s")
+
+
+class NodeAsTried(NamedTuple):
+    """A node as it was tried: a later start of its agent is another one, as are other cards."""
+
+    node_id: str
+    name: str
+    instance: str
+    started_s: float
+    interfaces: tuple[Interface, ...]
+
+    @classmethod
+    def of(cls, info: NodeInfo) -> NodeAsTried:
+        interfaces = (
+            msgspec.structs.replace(one, given=None, links=(), benched=())
+            for one in info.inventory.interfaces
+        )
+        return cls(info.node_id, info.name, info.instance, info.started_s, tuple(interfaces))
+
+
+class _Way(NamedTuple):
+    sender: NodeAsTried
+    receiver: NodeAsTried
+    ends: tuple[str, str, str]
+    """The sender's interface and address, and the receiver's address."""
+
+
+class _Tried(NamedTuple):
+    trial: PathTrial
+    range: tuple[int, int] | None
+    """Of the receiver."""
+    at_s: float
+    troubles: frozenset[tuple[JobId, int]]
+    """That jobs had had."""
+
+
+class KnownWays(NamedTuple):
+    """Ways that need not be tried again.
+
+    Args:
+        age_s: of the one that was tried first.
+    """
+
+    paths: PathsFound
+    age_s: float
+
+
+class TriedWays:
+    """What a driver knows of them. Safe from any thread.
+
+    What is kept is only that a way was well: what is not is tried each time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._tried: dict[_Way, _Tried] = {}
+
+    def keep(
+        self,
+        nodes: Sequence[AskedNode],
+        paths: PathsFound,
+        findings: Iterable[Finding],
+        jobs: Mapping[JobId, JobView],
+    ) -> None:
+        """Keep what was just found of the ways between some nodes, if all of them are well.
+
+        Args:
+            findings: of all checks.
+            jobs: that are known now.
+        """
+        now_s, troubles = self._clock.monotonic(), _troubles(jobs)
+        is_well = all(one.level == "passed" for one in findings if one.check in OF_WAYS)
+        found = {(one.node, one.peer, _ends_of(one)): one for one in paths.trials}
+        kept = {way: one for way, one in self._tried.items() if now_s - one.at_s < KEPT_S}
+        for way in _ways(nodes):
+            trial = found.get((way.sender.name, way.receiver.name, way.ends))
+            kept.pop(way, None)
+            if is_well and trial is not None and _works(trial):
+                ports = paths.ranges.get(way.receiver.name)
+                kept[way] = _Tried(trial, ports, now_s, troubles)
+        self._tried = kept
+
+    def look(
+        self,
+        nodes: Sequence[AskedNode],
+        ports: Iterable[int],
+        jobs: Mapping[JobId, JobView],
+    ) -> KnownWays | None:
+        """What is known of all ways between some nodes; ``None`` if one has to be tried, or a job
+        has failed since: that may have been the network.
+
+        Args:
+            ports: that have to be open besides.
+            jobs: that are known now.
+        """
+        ways, kept = _ways(nodes), self._tried
+        tried = [kept[way] for way in ways if way in kept]
+        if not ways or len(tried) < len(ways):
+            return None
+        age_s = self._clock.monotonic() - min(one.at_s for one in tried)
+        wanted_ports, troubles = frozenset(ports), _troubles(jobs)
+        if age_s >= KEPT_S or any(
+            troubles - one.troubles or wanted_ports - {each.port for each in one.trial.tries}
+            for one in tried
+        ):
+            return None
+        ranges = {one.trial.peer: one.range for one in tried if one.range is not None}
+        return KnownWays(PathsFound(tuple(one.trial for one in tried), ranges=ranges), age_s)
+
+
+def as_tried(nodes: Iterable[AskedNode]) -> frozenset[NodeAsTried]:
+    """What the nodes are, as far as a way between them depends on it."""
+    return frozenset(NodeAsTried.of(one.info) for one in nodes)
+
+
+def _ways(nodes: Sequence[AskedNode]) -> list[_Way]:
+    infos = [one.info for one in nodes]
+    known = [NodeAsTried.of(one) for one in infos]
+    return [
+        _Way(known[one.sender], known[one.receiver], (one.interface, one.source, one.address))
+        for one in trial_ends(infos, [one.interface for one in nodes])
+    ]
+
+
+def _ends_of(trial: PathTrial) -> tuple[str, str, str]:
+    return trial.interface, trial.source, trial.address
+
+
+def _works(trial: PathTrial) -> bool:
+    return trial.flow == "works" and all(one.trouble is None for one in trial.tries)
+
+
+def _troubles(jobs: Mapping[JobId, JobView]) -> frozenset[tuple[JobId, int]]:
+    """Jobs that have failed, and attempts after the first one."""
+    return frozenset(
+        (job_id, view.attempt.number)
+        for job_id, view in jobs.items()
+        if view.state == "failed" or view.attempt.number > 1
+    )

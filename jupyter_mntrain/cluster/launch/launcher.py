@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.examination.before_launch import BeforeLaunch, ToldBefore
-from jupyter_mntrain.cluster.examination.tried_ways import TriedWays
+from jupyter_mntrain.cluster.examination.examiner import TriedWays
 from jupyter_mntrain.cluster.files.hub_models import bring_hub_model, with_hub_commit
 from jupyter_mntrain.cluster.launch.asking import ask_participants, both, find_workplaces
 from jupyter_mntrain.cluster.launch.link_probing import Prober, with_renewed_links

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, get_args
 
 import msgspec
 
 from jupyter_mntrain.cluster.agents.client import AgentClient
-from jupyter_mntrain.cluster.launch.begin import BeginPlan, plan_beginning
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.ended_jobs import jobs_of_run, whole_spec
+from jupyter_mntrain.launch.checkpoints.directory import step_in
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import CheckpointAction, CheckpointChange
 from jupyter_mntrain.model.errors import (
     JobNotFoundError,
+    MntrainError,
     NodeError,
     RefusedError,
     SpecError,
@@ -32,15 +33,19 @@ from jupyter_mntrain.model.records.checkpoint import (
     RunCheckpoints,
 )
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Placement
+from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.resume import (
     choose_checkpoint,
+    choose_in_directory,
+    last_reached,
     origin_of,
     refuse_finished,
     refuse_running,
     reported_step,
     step_of,
     steps_in_all,
+    still_running,
     use_steps,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
@@ -51,9 +56,192 @@ from jupyter_mntrain.recipe.changes.exactness import (
     exactness_notes,
     refuse_unfit,
 )
-from jupyter_mntrain.recipe.fitting import keeping_of
+from jupyter_mntrain.recipe.fitting import keeping, keeping_of
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of
+
+# Begin: what a launch begins with, if a person named a directory of checkpoints on the nodes.
+#
+# No job of the run that saved them needs to be known any more.
+
+
+class BeginPlan(Record, frozen=True):
+    """A launch that begins with a checkpoint, before it starts.
+
+    Args:
+        spec: to launch.
+        path: directory that has the checkpoint.
+        step: finished steps of it; of a script, which reads the directory itself, only if its
+            name says so.
+        checkpoint: ``None`` for a script.
+        changes: what the recipe changes against the settings that it was saved with.
+        notes: what to tell before the start.
+    """
+
+    spec: JobSpec
+    path: str
+    step: int | None
+    checkpoint: RunCheckpoint | None = None
+    changes: tuple[SettingChange, ...] = ()
+    notes: tuple[Problem, ...] = ()
+
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """That saved the checkpoint, and of the launch."""
+        now = self.spec.world_size
+        return (now if self.checkpoint is None else self.checkpoint.world_size), now
+
+
+async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginPlan:
+    """Ask the nodes what is in a directory, and check that the job can begin with it.
+
+    Args:
+        begin: the directory of a run's checkpoints, or one of them, on the nodes.
+
+    Raises:
+        RefusedError: there is no checkpoint, or the job's nodes do not have all of it.
+        SpecError: no steps are left, or a setting does not fit the checkpoint.
+    """
+    path, step = _place_of(begin)
+    recipe = recipe_of(spec)
+    infos = [view.info for view in live.nodes if view.info]
+    names = {info.name for info in find_participants(spec.participants, infos)}
+    by_node = await _look(live, path, names)
+    if recipe is None:
+        return _by_script(spec, path, step, {name: by_node[name] for name in names})
+    listed = RunCheckpoints(
+        run=JobId(""),
+        checkpoints=merge_checkpoints(by_node),
+        directories={name: one.directory for name, one in by_node.items()},
+    )
+    found = choose_in_directory(path, listed, step, names)
+    before = _recipe_in(by_node, found)
+    _refuse_finished(path, recipe, before, found.step)
+    changes: tuple[SettingChange, ...] = ()
+    notes: tuple[Problem, ...] = (_SETTINGS_UNKNOWN,)
+    if before is not None:
+        spec, before = keeping(spec, before)
+        recipe = recipe_of(spec) or recipe
+        changes = changed_settings(before, recipe, step=found.step)
+        refuse_unfit(changes, path)
+        notes = exactness_notes(changes)
+    origin = Origin(
+        is_branch=True,
+        step=found.step,
+        path=path,
+        world_size=found.world_size,
+        reached=found.step,
+    )
+    return BeginPlan(
+        spec=msgspec.structs.replace(spec, origin=origin),
+        path=path,
+        step=found.step,
+        checkpoint=found,
+        changes=changes,
+        notes=notes,
+    )
+
+
+def _refuse_finished(path: str, recipe: Recipe, before: Recipe | None, step: int) -> None:
+    """Refuse a recipe that has no steps left after a checkpoint.
+
+    Args:
+        before: by which it was saved; it has the number of steps of the same epochs.
+    """
+    steps = recipe.train.steps
+    if before is not None and steps is None and before.train.epochs == recipe.train.epochs:
+        steps = before.train.steps
+    if steps is not None and step >= steps:
+        raise SpecError(
+            f"the recipe makes {steps} steps, and the checkpoint in {path} has made {step}",
+            fix=f"say how many it is to make in all: --set train.steps={2 * step}",
+        )
+
+
+def _place_of(begin: str) -> tuple[str, int | None]:
+    """A directory of checkpoints and a step, from what a person gave: that directory, or a
+    checkpoint in it.
+
+    Raises:
+        SpecError: it is not an absolute path.
+    """
+    if not isinstance(begin, str) or not begin.startswith(("/", "~")):
+        raise SpecError(
+            f"--from {begin}: not an absolute path",
+            fix="give the path of a checkpoint directory on the nodes, from / or ~; or begin with "
+            "a step of a known run: resume JOB --from STEP",
+        )
+    directory, _, name = begin.rstrip("/").rpartition("/")
+    step = step_in(name)
+    return (begin.rstrip("/"), None) if step is None else (directory, step)
+
+
+async def _look(live: ClusterView, path: str, names: set[str]) -> dict[str, NodeCheckpoints]:
+    """What each node that answers has there: others than the job's, so that a refusal can say who
+    has the rest. A participant has to answer.
+    """
+    nodes = [info for info in live.reachable if live.client_at(info.node_id) is not None]
+
+    async def ask(node_id: str, name: str) -> NodeCheckpoints | None:
+        client = live.client_at(node_id)  # type: ignore[arg-type]
+        if client is None:
+            return None
+        try:
+            return await client.checkpoints_at(path)
+        except MntrainError:
+            if name in names:
+                raise
+            return None
+
+    answers = await asyncio.gather(*(ask(info.node_id, info.name) for info in nodes))
+    found = {info.name: one for info, one in zip(nodes, answers, strict=True) if one is not None}
+    if silent := sorted(names - found.keys()):
+        raise RefusedError(
+            f"{', '.join(silent)}: does not answer, so what it has in {path} is not known",
+            kind=Kind.SILENT,
+            fix="start it again, or omit it",
+        )
+    return found
+
+
+def _by_script(
+    spec: JobSpec, path: str, step: int | None, by_node: Mapping[str, NodeCheckpoints]
+) -> BeginPlan:
+    """What is in the directory is the script's own affair; only that it is there can be checked."""
+    lacking = sorted(name for name, one in by_node.items() if not one.is_there)
+    if len(lacking) == len(by_node):
+        raise RefusedError(
+            f"there is no directory {path} on {', '.join(lacking)}",
+            kind=Kind.NO_CHECKPOINT,
+            fix="name another with --from, or add the nodes that have it",
+        )
+    notes = tuple(
+        Problem(kind=Kind.NO_CHECKPOINT, cause=f"has no directory {path}", node=name)
+        for name in lacking
+    )
+    origin = Origin(is_branch=True, step=step, path=path, reached=step)
+    begun = msgspec.structs.replace(spec, origin=origin)
+    return BeginPlan(spec=begun, path=path, step=step, notes=notes)
+
+
+def _recipe_in(by_node: Mapping[str, NodeCheckpoints], found: RunCheckpoint) -> Recipe | None:
+    """The settings that a checkpoint was saved with; ``None`` if this version cannot tell."""
+    for listed in by_node.values():
+        for held in listed.checkpoints:
+            if held.manifest.age == found.age and held.manifest.recipe is not None:
+                try:
+                    return msgspec.convert(held.manifest.recipe, Recipe)
+                except msgspec.ValidationError:  # another version's settings
+                    return None
+    return None
+
+
+_SETTINGS_UNKNOWN = Problem(
+    kind=Kind.OTHER_LOSSES,
+    cause="another version saved this checkpoint, so what the recipe changes is not known; the "
+    "ranks check the model and the batches",
+)
+
 
 Losses = Literal["equal", "rounding", "other", "by-script"]
 """Of a resumed run: those of an unbroken one; but for rounding; other ones; or a script's own."""
@@ -323,3 +511,101 @@ _NOTHING_KNOWN = Problem(
     cause="the script has reported no checkpoint, and left nothing in $MNTRAIN_CHECKPOINT_DIR: it "
     "begins at step 1 unless it finds a checkpoint elsewhere",
 )
+
+
+# Resume offer: what an ended job can go on from, or what is in the way. For faces that ask before
+# a person decides.
+
+
+Obstacle = Literal["running", "nothing-saved", "not-whole", "finished", "refused"]
+"""Why a run cannot go on: ``running``: a job of it runs, or will. ``nothing-saved``: it has no
+checkpoint. ``not-whole``: the job's nodes do not have all of the newest. ``finished``: it has made
+all of its steps. ``refused``: anything else, see the problem.
+"""
+
+
+class ResumeOffer(Record, frozen=True):
+    """What an ended job can go on from.
+
+    Args:
+        run: that it belongs to.
+        newest_job: of the run.
+        obstacle: why it cannot; ``None`` if it can.
+        step: finished steps of the newest checkpoint; ``None`` if there is none, or a script's
+            that only the nodes know.
+        steps: that the recipe makes in all; ``None`` for a script, or epochs of which no rank has
+            told yet how many steps they are.
+        reached: the last step that the run finished.
+        losses: of the steps to come.
+        changes: settings and ranks that differ from the run's newest job.
+        checkpoints: of the run.
+        running_job: if one is in the way.
+        problem: if the obstacle needs words.
+    """
+
+    job_id: JobId
+    run: JobId
+    newest_job: JobId
+    checkpoints: RunCheckpoints
+    obstacle: Obstacle | None = None
+    step: int | None = None
+    steps: int | None = None
+    reached: int = 0
+    losses: Losses = "equal"
+    changes: tuple[str, ...] = ()
+    running_job: JobId | None = None
+    problem: Problem | None = None
+
+    @property
+    def has_whole_checkpoint(self) -> bool:
+        return any(one.is_whole for one in self.checkpoints.checkpoints)
+
+
+async def offer_resume(live: ClusterView, job_id: JobId) -> ResumeOffer:
+    """Ask the nodes of a run what it can go on from. Raises only what :meth:`Job.view` raises."""
+    view = live.job(job_id)
+    chain = await jobs_of_run(live, view.run)
+    listed = await list_checkpoints(live, chain)
+    unknown: MntrainError | None = None
+    try:
+        recipe = recipe_of(await whole_spec(live, view))
+    except MntrainError as error:
+        recipe, unknown = None, error
+    newest = max(chain, key=lambda one: one.attempt.submitted_s)
+    saved = listed.checkpoints[0].step if listed.checkpoints else None
+    basis = ResumeOffer(
+        job_id=view.job_id,
+        run=view.run,
+        newest_job=newest.job_id,
+        checkpoints=listed,
+        step=saved,
+        steps=None if recipe is None else steps_in_all(recipe, recipe, view),
+        reached=last_reached(chain),
+    )
+    if unknown is not None:
+        return _hindered(basis, chain, unknown)
+    try:
+        plan = await plan_resume(live, job_id, None, None, listed=listed)
+    except MntrainError as error:
+        return _hindered(basis, chain, error)
+    return _planned(basis, plan, is_script=recipe is None)
+
+
+def _hindered(basis: ResumeOffer, chain: Sequence[JobView], error: MntrainError) -> ResumeOffer:
+    obstacle: Obstacle = "refused"
+    running = next((one.job_id for one in chain if still_running(one)), None)
+    if running is not None:
+        obstacle = "running"
+    elif error.kind is Kind.NO_CHECKPOINT:
+        obstacle = "not-whole" if basis.checkpoints.checkpoints else "nothing-saved"
+    elif basis.steps is not None and basis.step is not None and basis.step >= basis.steps:
+        obstacle = "finished"
+    return msgspec.structs.replace(
+        basis, obstacle=obstacle, running_job=running, problem=error.problem
+    )
+
+
+def _planned(basis: ResumeOffer, plan: ResumePlan, *, is_script: bool) -> ResumeOffer:
+    if is_script and plan.step is None and not any(basis.checkpoints.other_bytes.values()):
+        return msgspec.structs.replace(basis, obstacle="nothing-saved", losses="by-script")
+    return msgspec.structs.replace(basis, step=plan.step, losses=plan.losses, changes=plan.changed)

@@ -17,10 +17,9 @@ from jupyter_mntrain.cluster.admission.desk import AdmissionDesk
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.discovery.discovery import MOST_ANNOUNCED, Discovery, FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
-from jupyter_mntrain.cluster.view.agent_watch import AgentWatch, Clock
+from jupyter_mntrain.cluster.view.agent_watch import AgentWatch, Clock, forgiven
 from jupyter_mntrain.cluster.view.change_bell import Changes
 from jupyter_mntrain.cluster.view.job_ledger import JobLedger
-from jupyter_mntrain.cluster.view.liveness import forgiven
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.cluster.view.record_search import RecordSearch
 from jupyter_mntrain.cluster.view.sightings import merge

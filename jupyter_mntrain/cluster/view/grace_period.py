@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jupyter_mntrain.cluster.view.agent_watch import Clock
+from jupyter_mntrain.cluster.view.agent_watch import CONNECT_S, Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
-from jupyter_mntrain.cluster.view.liveness import CONNECT_S
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.node_view import NodeView

@@ -45,7 +45,7 @@ from jupyter_mntrain.workload.workload import (
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
-    from jupyter_mntrain.cluster.launch.begin import BeginPlan
+    from jupyter_mntrain.cluster.launch.resume import BeginPlan
 
 
 class LaunchVerb(Verb):

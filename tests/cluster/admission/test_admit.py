@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.cluster.admission.admit import admit
+from jupyter_mntrain.cluster.admission.desk import admit
 from jupyter_mntrain.cluster.agents.transport import MOST_STRANGERS_BYTES
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind

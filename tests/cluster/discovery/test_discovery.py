@@ -199,6 +199,7 @@ async def test_nodes_shows_no_announcement_as_it_is(
         await announcer.async_close()
 
 
+@pytest.mark.wording
 def test_nodes_of_another_cluster_of_the_same_name_are_told_as_such() -> None:
     strangers = {
         "a": FoundAgent(("10.0.0.1:8765",), cluster="default", name="vm"),

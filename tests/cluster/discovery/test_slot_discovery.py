@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jupyter_mntrain.cluster import Cluster, StaticDiscovery
-from jupyter_mntrain.cluster.discovery.slot_reaching import SlotAddresses
+from jupyter_mntrain.cluster.discovery.slot_discovery import SlotAddresses
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem

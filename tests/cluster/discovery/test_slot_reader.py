@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from jupyter_mntrain.cluster.discovery.discovery import FoundAgent
-from jupyter_mntrain.cluster.discovery.slot_reader import speak_for_the_gone
+from jupyter_mntrain.cluster.discovery.slot_discovery import speak_for_the_gone
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.sources.slots import SlotSpoken
 from tests.waiting import coming

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.cluster.examination import before_launch, tried_ways
+from jupyter_mntrain.cluster.examination import before_launch, examiner
 from jupyter_mntrain.doctor.finding import DoctorReport
 from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -251,7 +251,7 @@ def test_ways_are_tried_again_once_they_may_have_changed(
             elsewhere.do(agent.finish, job.id, 1)
         wait_for(lambda: job.view().state == "failed")
     else:
-        monkeypatch.setattr(tried_ways, "KEPT_S", 0.0)
+        monkeypatch.setattr(examiner, "KEPT_S", 0.0)
     cluster.launch(spec())
     assert [agent.count("paths") for agent in agents] == [6, 6]
 

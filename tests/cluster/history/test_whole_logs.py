@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.cluster.history.logs import LogLine, LogSource, Marks
-from jupyter_mntrain.cluster.history.whole_logs import (
+from jupyter_mntrain.cluster.history.logs import (
     PIECE_BYTES,
+    LogLine,
     LogReader,
     LogSearch,
+    LogSource,
+    Marks,
     merged,
 )
 from jupyter_mntrain.model.errors import NodeError

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.cluster.view.cluster_view import TICK_S
-from jupyter_mntrain.cluster.view.liveness import (
+from jupyter_mntrain.cluster.view.agent_watch import (
     PROBE_EVERY_S,
     PROBE_TIMEOUT_S,
     forgiven,
     judge,
     wants_probe,
 )
+from jupyter_mntrain.cluster.view.cluster_view import TICK_S
 from jupyter_mntrain.model.api import LOST_AFTER_S, SUSPECT_AFTER_S
 
 
