@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from statistics import median, quantiles
 from typing import Any
+
+import msgspec
 
 from jupyter_mntrain.metrics.events import events_of
 from jupyter_mntrain.metrics.history import JobHistory
@@ -12,6 +14,7 @@ from jupyter_mntrain.metrics.rows.job_rows import JobRows
 from jupyter_mntrain.metrics.rows.link_rows import NO_SAMPLE, LinkRows
 from jupyter_mntrain.metrics.rows.rank_rows import NO_LOSS, WARM_UP, RankRows, rate_of, short
 from jupyter_mntrain.metrics.summary import (
+    Direction,
     EventMark,
     JobEvent,
     JobSummary,
@@ -23,7 +26,7 @@ from jupyter_mntrain.metrics.summary import (
     WrittenText,
 )
 from jupyter_mntrain.metrics.time_left import TimeLeft
-from jupyter_mntrain.metrics.trace.off_plan import measured_of, off_plan
+from jupyter_mntrain.metrics.trace.off_plan import first_pipeline, measured_of, off_plan
 from jupyter_mntrain.metrics.trace.sent_messages import Pair, SentMessages
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
@@ -38,6 +41,9 @@ from jupyter_mntrain.telemetry import formulas
 
 NOISE = 0.03
 """A pace this much below the next one is the slowest; less is noise."""
+
+DOUBTFUL = 2.0
+"""Times that messages take as long as a link's capacity says, from which that is another one."""
 
 LEAST_PART = 1e-4
 """Of a window: less is not named."""
@@ -84,6 +90,9 @@ def summarize(
     )
     rank_summaries = _rank_summaries(view, ranks)
     is_over = view.state in TERMINAL
+    why_off_plan = _off_plan(history, _mean_step_s(job), messages, traffic)
+    slow = set(_slow_links(history, why_off_plan))
+    link_summaries = tuple(_doubted(one, slow) for one in link_summaries)
     figures = _figures(job, link_summaries, peak_flops_per_s, is_over=is_over)
     left = _time_left(view, job, step, total, now_s)
     facts: dict[str, Any] = {**figures, **_of_view(view)}
@@ -122,7 +131,7 @@ def summarize(
         links=link_summaries,
         sample=sample,
         clock_ahead_s=_told_ahead_s(history.clock_ahead_s),
-        off_plan=_off_plan(history, _mean_step_s(job), messages, traffic),
+        off_plan=why_off_plan,
     )
 
 
@@ -148,6 +157,31 @@ def _off_plan(
     if plan is None or step_s is None:
         return None
     return off_plan(plan, measured_of(history, plan, step_s, messages, traffic))
+
+
+def _doubted(one: LinkSummary, slow: Collection[tuple[str, Direction]]) -> LinkSummary:
+    """With its capacity marked, if messages show that it is another one now.
+
+    Args:
+        slow: nodes and directions of links on which they take much longer than planned.
+    """
+    if one.capacity is None or (one.node, one.direction) not in slow:
+        return one
+    capacity = msgspec.structs.replace(one.capacity, is_doubtful=True)
+    return msgspec.structs.replace(one, capacity=capacity)
+
+
+def _slow_links(history: JobHistory, off: OffPlan | None) -> Iterator[tuple[str, Direction]]:
+    """Both ends of each link whose messages take much longer than planned."""
+    plan = history.view.attempt.plan
+    if off is None or plan is None:
+        return
+    first = first_pipeline(history, plan)
+    node_of = {rank: one.node for one in history.view.attempt.placements for rank in one.ranks}
+    for cause in off.causes:
+        if cause.rank is not None and cause.peer is not None and cause.ratio >= DOUBTFUL:
+            yield node_of[first[cause.rank]], "sent"
+            yield node_of[first[cause.peer]], "received"
 
 
 def _of_view(view: JobView) -> dict[str, Any]:

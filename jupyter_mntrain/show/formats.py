@@ -250,7 +250,8 @@ def capacity(*known: Capacity | None, now_s: float | None = None) -> str:
     origins = ["given" if exceeded else "as given"] if len(measured) < len(found) else []
     origin = " or ".join(origins + ([_measured(measured, now_s)] if measured else []))
     some = "some " if exceeded < len(found) else ""
-    return f"{rates}, {f'{some}best seen, more than ' if exceeded else ''}{origin}"
+    told = f"{rates}, {f'{some}best seen, more than ' if exceeded else ''}{origin}"
+    return f"{told}, slower now" if any(one.is_doubtful for one in found) else told
 
 
 def _measured(found: Sequence[Capacity], now_s: float | None) -> str:

@@ -321,7 +321,8 @@ export function capacity(known: ReadonlyArray<Capacity>): string {
       : []),
     ...(measured.length ? [whenMeasured(measured)] : [])
   ];
-  return `${low === high ? high : range}, ${best}${origins.join(' or ')}`;
+  const now = known.some(one => one.is_doubtful) ? ', slower now' : '';
+  return `${low === high ? high : range}, ${best}${origins.join(' or ')}${now}`;
 }
 
 /** When, and what disturbed it: measured up to 3 days ago, some while short of CPU. */

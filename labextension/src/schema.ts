@@ -503,6 +503,7 @@ export interface Interface {
  *         payload_share: the part of it that is payload; 1 if given.
  *         is_exceeded: the counters showed more than was measured or given. The rate is the highest
  *             they showed.
+ *         is_doubtful: messages of the job take much longer now than it says.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "Capacity".
@@ -514,6 +515,7 @@ export interface Capacity {
   condition?: ("alone" | "beside a job" | "starved of CPU") | null;
   payload_share?: number;
   is_exceeded?: boolean;
+  is_doubtful?: boolean;
 }
 /**
  * Measurement of one direction between two nodes. The sender keeps it.

@@ -65,6 +65,7 @@ GIVEN = Capacity(bytes_per_s=1.25e8, source="given")
         ),
         (formats.capacity(STARVED), "1.1 Gbit/s, measured while short of CPU"),
         (formats.capacity(GIVEN), "1 Gbit/s, as given"),
+        (formats.capacity(replace(GIVEN, is_doubtful=True)), "1 Gbit/s, as given, slower now"),
         (formats.capacity(MEASURED, None, GIVEN), "1 Gbit/s, as given or measured"),
         (
             formats.capacity(STARVED, MEASURED, now_s=220),

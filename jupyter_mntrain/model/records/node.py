@@ -38,6 +38,7 @@ class Capacity(Record, frozen=True):
         payload_share: the part of it that is payload; 1 if given.
         is_exceeded: the counters showed more than was measured or given. The rate is the highest
             they showed.
+        is_doubtful: messages of the job take much longer now than it says.
     """
 
     bytes_per_s: float
@@ -46,6 +47,7 @@ class Capacity(Record, frozen=True):
     condition: Condition | None = None
     payload_share: float = 1.0
     is_exceeded: bool = False
+    is_doubtful: bool = False
 
     @property
     def payload_bytes_per_s(self) -> float:

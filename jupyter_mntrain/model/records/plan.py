@@ -245,14 +245,14 @@ class Improvement(Record, frozen=True):
     Args:
         what: in words, such as ``a 2.5 Gbit/s link from node1 to node2``.
         gain: predicted step / predicted step with it; above 1.
-        low, high: the gain, if guessed speeds are off by up to 4; both are ``gain`` where all were
+        low, high: the gain, if guessed speeds are off by up to 4; ``None`` where all were
             measured.
     """
 
     what: str
     gain: float
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
 
 
 class Plan(Record, frozen=True):

@@ -41,8 +41,9 @@ def improvements(task: Task, chain: Chain, found: Choice) -> tuple[Improvement, 
         if other is None or found.step_s <= LEAST_GAIN * other.step_s:
             continue
         gain = found.step_s / other.step_s
-        gains = [gain, *_gains((task, found), (changed, other), chain)]
-        helpful.append(Improvement(what=what, gain=gain, low=min(gains), high=max(gains)))
+        gains = list(_gains((task, found), (changed, other), chain))
+        low, high = (min(gain, *gains), max(gain, *gains)) if gains else (None, None)
+        helpful.append(Improvement(what=what, gain=gain, low=low, high=high))
     return tuple(sorted(helpful, key=lambda one: -one.gain))
 
 

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.metrics.summary import JobEvent, OffPlan, OffPlanCause
+from jupyter_mntrain.metrics.summarizer import _doubted, _slow_links
+from jupyter_mntrain.metrics.summary import JobEvent, LinkSummary, OffPlan, OffPlanCause
 from jupyter_mntrain.metrics.trace.off_plan import TOLERANCE, Measured, measured_of, off_plan
 from jupyter_mntrain.metrics.trace.sent_messages import SentMessages
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.node import Capacity
 from tests.standin.jobs import history, step, view
 from tests.standin.plans import MESSAGES, plan_of
 from tests.standin.traces import LINK
@@ -131,3 +133,21 @@ def test_a_summary_has_the_prediction_and_the_reason() -> None:
     near = sample_job(layout, plan=plan_of(1.2)).summary
     assert (near.predicted_step_s, near.off_plan) == (1.2, None)
     assert sample_job(layout).summary.predicted_step_s is None
+
+
+@pytest.mark.parametrize(("ratio", "marked"), [(1.8, set()), (10.4, {"wopr", "muthur"})])
+def test_a_capacity_that_messages_contradict_is_marked_at_both_ends(
+    ratio: float, marked: set[str]
+) -> None:
+    """88 of 100 Mbit/s were "9.2 %" of the 957 that were measured half an hour before."""
+    job = sample_job({"wopr": 1, "muthur": 1}, plan=PLAN).history
+    off = OffPlan(3.0, (OffPlanCause("link", ratio, rank=R0, peer=R1),))
+    slow = set(_slow_links(job, off))
+    assert slow == ({("wopr", "sent"), ("muthur", "received")} if marked else set())
+    known = Capacity(bytes_per_s=957e6 / 8, source="measured")
+    for node in ("wopr", "muthur"):
+        for direction in ("sent", "received"):
+            link = LinkSummary(node, "eth1", direction, "interface", capacity=known)
+            told = _doubted(link, slow).capacity
+            assert told is not None
+            assert told.is_doubtful == ((node, direction) in slow)

@@ -72,7 +72,7 @@ PLAN = Plan(
         OtherPlan(name="data parallel", obstacle="rank 0 needs 26.1 GB of memory and has 24.0 GB"),
     ),
     improvements=(
-        Improvement("a 10 Gbit/s link between wopr and muthur", 1.21, 1.21, 1.21),
+        Improvement("a 10 Gbit/s link between wopr and muthur", 1.21),
         Improvement("rank 0 as fast as rank 1", 1.1, 1.02, 3.4),
     ),
     guesses=tuple(f"speed of node {number}" for number in range(MOST_GUESSES + 2)),

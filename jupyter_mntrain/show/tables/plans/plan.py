@@ -209,7 +209,7 @@ def _improvement_table(plan: Plan) -> RenderableType:
 def _gain(one: Improvement) -> Text:
     """With the range that guessed speeds give it."""
     text = Text(times(one.gain))
-    if one.high > SURE * one.low:
+    if one.low is not None and one.high is not None and one.high > SURE * one.low:
         low, high = (formats.fixed(gain, 1) for gain in (one.low, one.high))
         text.append(f" guessed: {low} to {high}", "yellow")
     return text
