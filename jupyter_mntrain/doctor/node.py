@@ -12,6 +12,7 @@ from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.lifecycle.clock import MOST_DIFFERENCE_S
 from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.records.doctor.machine import (
     FoundPath,
@@ -331,9 +332,6 @@ class FirstProcess(NodeCheck):
 # The clocks: logs are compared by them, and certificates expire by them.
 
 
-MOST_S = tunables.seconds("doctor.most_clock_difference_s")
-
-
 class ClockCheck(Check):
     id = "clock"
     title = "Clock"
@@ -350,7 +348,7 @@ class ClockCheck(Check):
     def _judged(self, node: Examined, ahead_s: float) -> Finding:
         word = "ahead" if ahead_s > 0 else "behind"
         said = f"{abs(ahead_s):.1f} s {word}"
-        if abs(ahead_s) - node.clock_error_s <= MOST_S:
+        if abs(ahead_s) - node.clock_error_s <= MOST_DIFFERENCE_S:
             return self.passed(node, "agrees")
         return self.slows(
             node,

@@ -45,7 +45,13 @@ from jupyter_mntrain.model.records.node import (
     Workplace,
 )
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, MeasureDevices
-from jupyter_mntrain.model.records.probes import MeasureLease, ProbeListen, ProbeSend, ProbeTicket
+from jupyter_mntrain.model.records.probes import (
+    IO_TIMEOUT_S,
+    MeasureLease,
+    ProbeListen,
+    ProbeSend,
+    ProbeTicket,
+)
 from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
 from jupyter_mntrain.model.text.label import JobLabel
@@ -54,7 +60,7 @@ DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
 
 CHECKPOINTS_S = tunables.seconds("connection.checkpoints_timeout_s")
 
-PROBE_S = 2 * tunables.seconds("links.io_timeout_s")
+PROBE_S = 2 * IO_TIMEOUT_S
 """Round trips, a warm-up, and what a slow link needs for the rest of what was sent."""
 
 DEVICES_S = tunables.seconds("connection.devices_timeout_s")

@@ -28,9 +28,9 @@ from jupyter_mntrain.metrics.summary import (
 from jupyter_mntrain.metrics.time_left import TimeLeft
 from jupyter_mntrain.metrics.trace.off_plan import first_pipeline, measured_of, off_plan
 from jupyter_mntrain.metrics.trace.sent_messages import Pair, SentMessages
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.lifecycle.clock import MOST_DIFFERENCE_S
 from jupyter_mntrain.model.lifecycle.listing import elapsed_s
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
 from jupyter_mntrain.model.quantities import agreeing, numbered
@@ -47,8 +47,6 @@ DOUBTFUL = 2.0
 
 LEAST_PART = 1e-4
 """Of a window: less is not named."""
-
-MOST_AHEAD_S = tunables.seconds("doctor.most_clock_difference_s")
 
 NO_TOTAL = "no number of steps is reported: recorder.start(total_steps=…)"
 ZERO_TOKENS = "every step reports 0 tokens"
@@ -137,7 +135,7 @@ def summarize(
 
 def _told_ahead_s(ahead_s: float) -> float:
     """In whole seconds; 0 where nobody would see it."""
-    return float(round(ahead_s)) if abs(ahead_s) > MOST_AHEAD_S else 0.0
+    return float(round(ahead_s)) if abs(ahead_s) > MOST_DIFFERENCE_S else 0.0
 
 
 def _total_steps(view: JobView, ranks: Ranks) -> int | None:

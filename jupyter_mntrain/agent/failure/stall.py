@@ -9,6 +9,7 @@ from statistics import median
 
 from jupyter_mntrain.agent.failure.exchange_pace import ExchangePace
 from jupyter_mntrain.agent.failure.stacks import ANSWER_S, StackRequest
+from jupyter_mntrain.metrics.recent import STALL_S
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.sites import Site
 from jupyter_mntrain.model.ids import Rank
@@ -16,7 +17,6 @@ from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.lifecycle.events import PartEvent, Resumed, Stalled
 from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
 
-LEAST_S = tunables.seconds("watchdog.least_s")
 TIMES_A_STEP = tunables.ratio("watchdog.steps")
 
 CONFIRMED_AFTER_S = tunables.seconds("watchdog.confirmed_after_s")
@@ -70,7 +70,7 @@ class Watchdog:
     def limit_s(self) -> float:
         if not self._durations:
             return self._exchange_limit_s or FIRST_STEP_S
-        return max(LEAST_S, TIMES_A_STEP * median(self._durations))
+        return max(STALL_S, TIMES_A_STEP * median(self._durations))
 
     @property
     def _exchange_limit_s(self) -> float | None:

@@ -3,7 +3,7 @@
 Diagnosis depends on what happened first. So all parts of an attempt take their times from the clock
 of the machine that started it, continued by each machine's monotonic clock: clocks that are wrong,
 or corrected while a job runs, do not matter. The remaining error is the delay of the start request:
-milliseconds. Imports only the standard library, for the keeper.
+milliseconds. Imports as little as the keeper does.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from math import inf
 
+from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import CLOCK_VARIABLE
+
+MOST_DIFFERENCE_S = tunables.seconds("doctor.most_clock_difference_s")
 
 Clock = Callable[[], float]
 """Unix time in seconds."""

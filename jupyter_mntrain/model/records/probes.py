@@ -11,6 +11,8 @@ from jupyter_mntrain.model._record import Record
 
 MOST_STREAMS = tunables.count("links.most_streams")
 
+IO_TIMEOUT_S = tunables.seconds("links.io_timeout_s")
+
 MEASURE_LEASE_S = tunables.seconds("links.lease_life_s")
 
 Streams = Annotated[int, Meta(ge=1, le=MOST_STREAMS)]

@@ -13,7 +13,7 @@ from jupyter_mntrain.agent.failure.stall import (
     CONFIRMED_AFTER_S,
     EARLY_S,
     FIRST_STEP_S,
-    LEAST_S,
+    STALL_S,
     Watchdog,
 )
 from jupyter_mntrain.model.failure.sites import Site
@@ -102,7 +102,7 @@ def test_ranks_that_report_nothing_and_never_meet_are_stalled_early(
 
 @pytest.mark.parametrize(
     ("steps_s", "limit_s"),
-    [([], FIRST_STEP_S), ([0.1] * 5, LEAST_S), ([1.0, 1.0, 60.0], LEAST_S), ([8.0] * 3, 24.0)],
+    [([], FIRST_STEP_S), ([0.1] * 5, STALL_S), ([1.0, 1.0, 60.0], STALL_S), ([8.0] * 3, 24.0)],
 )
 def test_how_long_nothing_may_happen(dog: Watchdog, steps_s: list[float], limit_s: float) -> None:
     dog.got_on(0.0)
@@ -114,21 +114,21 @@ def test_how_long_nothing_may_happen(dog: Watchdog, steps_s: list[float], limit_
 
 def test_it_asks_once_waits_for_answers_and_says_it(dog: Watchdog, asked: Asked) -> None:
     dog.stepped(ZERO, 7, 0.1, 0.0)
-    assert dog.look(LEAST_S) is None
-    assert dog.look(LEAST_S + 0.1) is None
+    assert dog.look(STALL_S) is None
+    assert dog.look(STALL_S + 0.1) is None
     assert asked.times == 1
     asked.is_answered = True
-    event = dog.look(LEAST_S + 0.2)
+    event = dog.look(STALL_S + 0.2)
     assert isinstance(event, Stalled)
-    assert (event.stall.step, event.stall.limit_s) == (7, LEAST_S)
+    assert (event.stall.step, event.stall.limit_s) == (7, STALL_S)
     assert [stack.doing for stack in event.stall.stacks] == ["busy"]
-    assert dog.look(LEAST_S + 0.3) is None, "said once"
+    assert dog.look(STALL_S + 0.3) is None, "said once"
 
 
 def test_who_does_not_answer_is_not_waited_for_for_ever(dog: Watchdog) -> None:
     dog.stepped(ZERO, 1, 0.1, 0.0)
-    assert dog.look(LEAST_S) is None
-    event = dog.look(LEAST_S + ANSWER_S)
+    assert dog.look(STALL_S) is None
+    event = dog.look(STALL_S + ANSWER_S)
     assert isinstance(event, Stalled)
     assert [stack.doing for stack in event.stall.stacks] == ["not known"]
 
@@ -136,24 +136,24 @@ def test_who_does_not_answer_is_not_waited_for_for_ever(dog: Watchdog) -> None:
 def test_a_hang_that_goes_on_is_looked_at_anew(dog: Watchdog, asked: Asked) -> None:
     asked.is_answered = True
     dog.stepped(ZERO, 1, 0.1, 0.0)
-    dog.look(LEAST_S)
-    assert isinstance(dog.look(LEAST_S), Stalled)
-    assert dog.look(LEAST_S + ASK_AGAIN_S - 0.1) is None
-    dog.look(LEAST_S + ASK_AGAIN_S)
-    assert isinstance(dog.look(LEAST_S + ASK_AGAIN_S), Stalled)
+    dog.look(STALL_S)
+    assert isinstance(dog.look(STALL_S), Stalled)
+    assert dog.look(STALL_S + ASK_AGAIN_S - 0.1) is None
+    dog.look(STALL_S + ASK_AGAIN_S)
+    assert isinstance(dog.look(STALL_S + ASK_AGAIN_S), Stalled)
     assert asked.times == 2
 
 
 def test_when_something_gets_on_it_is_over_and_may_begin_again(dog: Watchdog, asked: Asked) -> None:
     asked.is_answered = True
     dog.stepped(ZERO, 1, 0.1, 0.0)
-    dog.look(LEAST_S)
-    assert isinstance(dog.look(LEAST_S), Stalled)
-    dog.got_on(LEAST_S + 1)
-    assert isinstance(dog.look(LEAST_S + 1), Resumed)
-    assert dog.look(LEAST_S + 2) is None
-    dog.look(2 * LEAST_S + 1)
-    assert isinstance(dog.look(2 * LEAST_S + 1), Stalled)
+    dog.look(STALL_S)
+    assert isinstance(dog.look(STALL_S), Stalled)
+    dog.got_on(STALL_S + 1)
+    assert isinstance(dog.look(STALL_S + 1), Resumed)
+    assert dog.look(STALL_S + 2) is None
+    dog.look(2 * STALL_S + 1)
+    assert isinstance(dog.look(2 * STALL_S + 1), Stalled)
 
 
 @pytest.mark.parametrize(("is_waiting", "is_told"), [(True, True), (False, False)])
@@ -184,6 +184,6 @@ def test_before_the_first_step_a_node_whose_ranks_have_ended_loads_nothing() -> 
 
 def test_progress_while_answers_are_waited_for_is_no_stall(dog: Watchdog) -> None:
     dog.stepped(ZERO, 1, 0.1, 0.0)
-    dog.look(LEAST_S)
-    dog.got_on(LEAST_S)
-    assert dog.look(LEAST_S + ANSWER_S) is None
+    dog.look(STALL_S)
+    dog.got_on(STALL_S)
+    assert dog.look(STALL_S + ANSWER_S) is None

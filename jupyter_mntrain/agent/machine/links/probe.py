@@ -21,11 +21,10 @@ from jupyter_mntrain.agent.machine.links.round_trips import echo, measure_latenc
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.node import Capacity, Condition, LinkMeasurement
-from jupyter_mntrain.model.records.probes import LinkEnd, ProbeSend, ProbeTicket
+from jupyter_mntrain.model.records.probes import IO_TIMEOUT_S, LinkEnd, ProbeSend, ProbeTicket
 from jupyter_mntrain.telemetry import formulas
 
 TICKET_LIFE_S = tunables.seconds("links.ticket_life_s")
-IO_TIMEOUT_S = tunables.seconds("links.io_timeout_s")
 WARM_UP_S = tunables.seconds("links.warm_up_s")
 CHUNK_BYTES = 1 << 20
 TOKEN_BYTES = 16
