@@ -8,6 +8,8 @@ Results go to stdout, errors to stderr; with ``--json`` each is one JSON documen
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -37,10 +39,17 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
+OBJECTS_OF_IMPORTS = 100_000
+"""Made before this program looks for garbage: what imports make stays until its end, and to look at it
+then, and every 700 objects, took a quarter of the 0.4 s of a processor of ``mntrain jobs``."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:  # this process is nobody else's
+        gc.set_threshold(OBJECTS_OF_IMPORTS, 50, 100)
+        atexit.register(gc.freeze)
     replace_unencodable()
     try:
         with _ended_by(signal.SIGTERM, signal.SIGHUP):
