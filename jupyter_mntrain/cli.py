@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 
 OBJECTS_OF_IMPORTS = 100_000
-"""Made before this program looks for garbage: what imports make stays until its end, and to look at it
-then, and every 700 objects, took a quarter of the 0.4 s of a processor of ``mntrain jobs``."""
+"""Made before this program looks for garbage: what imports make stays until its end, and to look at
+it then, and every 700 objects, took a quarter of the 0.4 s of a processor of ``mntrain jobs``."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

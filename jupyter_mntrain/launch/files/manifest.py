@@ -19,6 +19,7 @@ from jupyter_mntrain.launch.project.tree import check_paths, sha256_of
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.text.file_name import is_of_macos
 
 MOST_FILES = tunables.count("files.files")
 PIECE_BYTES = tunables.size("files.piece_bytes")
@@ -199,7 +200,7 @@ class PieceFiles:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """All files. Links to folders are not followed: they may lead in a circle."""
+    """All files, except those of macOS alone. Links to folders are not followed: they may lead in a circle."""
     for parent, folders, names in os.walk(folder, onerror=_raise):
         linked = next((one for one in folders if (Path(parent) / one).is_symlink()), None)
         if linked is not None:
@@ -208,7 +209,7 @@ def _walk(folder: Path) -> Iterator[Path]:
                 fix="replace it by the folder itself",
             )
         folders[:] = [one for one in folders if one != ".mntrain"]
-        yield from (Path(parent) / name for name in names)
+        yield from (Path(parent) / name for name in names if not is_of_macos(name))
 
 
 def _raise(error: OSError) -> None:

@@ -17,6 +17,11 @@ def file_name(name: str) -> str:
     return kept[:LONGEST] or "_"
 
 
+def is_of_macos(name: str) -> bool:
+    """Whether macOS keeps attributes of another file, or of a folder's window, in a file."""
+    return name == ".DS_Store" or name.startswith("._")
+
+
 def is_long(path: str) -> bool:
     """Whether a path within a job's folder, or a part of it, is longer than one can be."""
     parts = PurePosixPath(path).parts

@@ -146,6 +146,12 @@ def test_a_link_that_changes_after_it_was_listed_reads_nothing(tmp_path: Path) -
         PieceFiles(folder, manifest, tmp_path / "root").read(0)
 
 
+def test_what_macos_keeps_beside_files_is_not_sent(folder: Path) -> None:
+    for name in (".DS_Store", "._a.bin", "sub/._b"):
+        (folder / name).write_bytes(b"attributes")
+    assert {one.path for one in list_files(folder)} == CONTENTS.keys()
+
+
 def test_a_file_that_shrinks_is_noticed(folder: Path) -> None:
     manifest = read_manifest(folder)
     (folder / "a.bin").write_bytes(b"short")
