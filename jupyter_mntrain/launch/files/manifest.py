@@ -200,7 +200,10 @@ class PieceFiles:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """All files, except those of macOS alone. Links to folders are not followed: they may lead in a circle."""
+    """All files, except those of macOS alone.
+
+    Links to folders are not followed: they may lead in a circle.
+    """
     for parent, folders, names in os.walk(folder, onerror=_raise):
         linked = next((one for one in folders if (Path(parent) / one).is_symlink()), None)
         if linked is not None:
