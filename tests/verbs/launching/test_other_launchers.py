@@ -62,6 +62,7 @@ def test_what_is_meant_is_written_out(program: str):
     )
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize(
     ("line", "fix"),
     [
