@@ -41,7 +41,7 @@ export function meanings() {
       'bytes per second, of all programs, over the capacity of that direction. 100 % is what the interface counted while a probe filled the link. What a node receives is divided by what its peers can send to it. busiest link: the fullest one of the job'
     ),
     capacity: trans.__(
-      'bytes per second that a link carried when it was measured, or that the user gave, counted as the interface counts them: with headers. The share that is payload is kept with it. Kept by the sender per receiver and interface, with its time and condition. If the counters show more for 3 s or longer, the highest rate seen takes its place, marked best seen'
+      'bytes per second that a link carried when it was measured, or that the user gave, counted as the interface counts them: with headers. The share that is payload is kept with it. Kept by the sender per receiver and interface, with its time and condition. If the counters show more for 3 s or longer, the highest rate seen takes its place, marked best seen. Marked slower now while messages of the job take at least twice as long as it says'
     ),
     loss: trans.__(
       'mean cross-entropy per token of a step’s batch, as the script reports it; where ranks report different ones, the mean of theirs; of an evaluation, on text that is not trained on'
