@@ -87,6 +87,7 @@ def test_an_interrupt_is_one_line(notebook, monkeypatch):
     assert "%mntrain jobs" in shown
 
 
+@pytest.mark.wording
 @pytest.mark.parametrize("line", ["agent", "agent join", "agent run --port 1", "agent --help"])
 def test_an_agent_is_started_in_a_terminal(notebook, line):
     error = notebook.run(f"%mntrain {line}").error_in_exec

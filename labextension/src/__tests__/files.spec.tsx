@@ -1,6 +1,5 @@
 import { cleanup, fireEvent, render, screen } from '@testing-library/react';
 import * as React from 'react';
-import { TextDecoder, TextEncoder } from 'util';
 
 import { textOf } from '../files/preview';
 import { treeOf } from '../files/tree';
@@ -10,7 +9,12 @@ import { context } from './context';
 import { job } from './samples';
 
 // jsdom has neither.
-Object.assign(globalThis, { TextDecoder });
+Object.assign(
+  globalThis,
+  jest.requireActual<Pick<typeof globalThis, 'TextDecoder' | 'TextEncoder'>>(
+    'util'
+  )
+);
 const bytes = (text: string) => new TextEncoder().encode(text);
 
 function held(files: Record<string, number>, more = {}) {
