@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from torch.distributed.pipelining import PipelineStage, schedules
 
-from jupyter_mntrain.plan.prediction.costs import PUTTING_OFF, TORCH_SPLIT
+from jupyter_mntrain.plan.prediction.step import PUTTING_OFF, TORCH_SPLIT
 from jupyter_mntrain.train.__main__ import main as train
 
 

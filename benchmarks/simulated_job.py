@@ -16,7 +16,7 @@ import msgspec
 from benchmarks.schedules import steps_of
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, DeviceSpeed, LinkSpeed
-from jupyter_mntrain.plan.prediction.device_speeds import speed_of
+from jupyter_mntrain.plan.prediction.speeds import speed_of
 from tests.netlab import DATA, Host, HostProcess, Lab
 from tests.standin.nodes import node
 

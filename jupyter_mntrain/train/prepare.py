@@ -15,7 +15,7 @@ import numpy as np
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.sequences import DataPreview
 from jupyter_mntrain.model.text.brief import first_line
-from jupyter_mntrain.plan.prediction.traffic import shard_bytes
+from jupyter_mntrain.plan.prediction.step import shard_bytes
 from jupyter_mntrain.recipe.families import family_of, normal
 from jupyter_mntrain.recipe.families.directories import CONFIG, listed_ends
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid

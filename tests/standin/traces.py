@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankTrace, TracedAction
-from jupyter_mntrain.plan.prediction.simulated import LinkTimes, Simulated, StageTimes
-from jupyter_mntrain.plan.prediction.simulator import simulate
+from jupyter_mntrain.plan.prediction.simulator import LinkTimes, Simulated, StageTimes, simulate
 from jupyter_mntrain.recipe.orders import make_order, stages_of
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 

@@ -25,7 +25,7 @@ from jupyter_mntrain.model.records.node import (
     NodeInfo,
 )
 from jupyter_mntrain.plan.networks.outdated import known_links, link_end
-from jupyter_mntrain.plan.prediction.link_speeds import PAYLOAD_SHARE
+from jupyter_mntrain.plan.prediction.speeds import PAYLOAD_SHARE
 
 NodePair = tuple[str, str]
 

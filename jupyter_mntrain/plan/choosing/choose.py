@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.model.records.plan import Plan
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.plan import LinkSpeed, OtherPlan, Plan, PlannedLink, PlannedRank
+from jupyter_mntrain.plan.choosing.alternatives import other_ways, with_shards
 from jupyter_mntrain.plan.choosing.devices import (
     Chain,
     Device,
@@ -16,14 +20,291 @@ from jupyter_mntrain.plan.choosing.devices import (
     orders,
     participants,
 )
-from jupyter_mntrain.plan.choosing.newest import Newest
-from jupyter_mntrain.plan.choosing.outcome import make_result
-from jupyter_mntrain.plan.choosing.priced import Priced, Task
-from jupyter_mntrain.plan.choosing.refusal import refusal
-from jupyter_mntrain.plan.choosing.search import Searched, fits, search
-from jupyter_mntrain.plan.choosing.setups import Setup, open_settings, replaced
-from jupyter_mntrain.recipe.memory import Config
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.plan.choosing.improvements import improvements
+from jupyter_mntrain.plan.choosing.pricing import (
+    Choice,
+    Priced,
+    Rings,
+    Setup,
+    Shortfall,
+    Task,
+    crossings,
+    open_settings,
+    replaced,
+)
+from jupyter_mntrain.plan.choosing.search import Newest, Searched, fits, search
+from jupyter_mntrain.plan.prediction.step import name_bottleneck
+from jupyter_mntrain.recipe.combinations import check_memory
+from jupyter_mntrain.recipe.layout import lay_out
+from jupyter_mntrain.recipe.memory import Config, shown_bytes
+from jupyter_mntrain.recipe.sections import OptimizerKind, Recipe
+
+# Refusal: what is said of a job that fits nowhere, with the smallest change that fits. Pure.
+
+
+MOST_ADDED: Final = 4
+"""Ranks that are tried besides those there are."""
+
+_OPTIMIZERS: Final[tuple[OptimizerKind, ...]] = ("adamw-8bit", "adamw-4bit", "adafactor")
+
+
+class _Change(NamedTuple):
+    what: str
+    task: Task
+
+
+def refusal(task: Task, chain: Chain, lack: Shortfall | None) -> RecipeError:
+    """Return the error of a job that does not fit: which rank, what it needs and has, and the
+    smallest change that would fit.
+    """
+    if lack is None:
+        cause = "no split of the layers among these ranks is possible"
+        return RecipeError(cause, fix="use fewer ranks, or a model with more layers")
+    rank, device = chain.places[lack.place].smallest
+    needed, limit = (shown_bytes(round(size)) for size in (lack.needed_bytes, lack.limit_bytes))
+    cause = f"rank {rank} needs {needed} of memory and has {limit} ({device.name})"
+    for change in _changes(task, chain):
+        with suppress(RecipeError):
+            tried = change.task
+            order = range(len(participants(tried.devices)))
+            changed = make_chain(tried.devices, tried.links, tried.recipe, order)
+            if fits(change.task, changed):
+                return RecipeError(cause, fix=change.what, node=device.node)
+    fix = "use a smaller model, shorter sequences, or more nodes"
+    return RecipeError(cause, fix=fix, node=device.node)
+
+
+def _changes(task: Task, chain: Chain) -> Iterator[_Change]:
+    """From what costs least to what changes most."""
+    recipe, opened = task.recipe, task.opened
+    for name, what in (
+        ("pipeline.split", "leave pipeline.split out: another split fits"),
+        ("pipeline.in_flight", "leave pipeline.in_flight out: fewer in flight fit"),
+        ("memory.checkpointing", 'use memory.checkpointing = "full"'),
+        ("pipeline.microbatches", "leave pipeline.microbatches out: smaller microbatches fit"),
+        ("pipeline.schedule", "leave pipeline.schedule out: another schedule fits"),
+    ):
+        if name not in opened:
+            yield _Change(what, _opening(task, {name}))
+    everything = _opening(task, {"pipeline.split", "pipeline.microbatches", "memory.checkpointing"})
+    if everything.opened != opened:
+        what = "leave pipeline.split, pipeline.microbatches and memory.checkpointing out"
+        yield _Change(what, everything)
+    # Sharded replicas learn the same; shards in place of a pipeline send much more.
+    has_replicas = recipe.data_parallel.replicas > 1
+    if has_replicas:
+        yield from _sharded(everything, "replicas")
+    if recipe.precision == "float32-master":
+        yield _Change(
+            'use optimizer.precision = "stochastic-rounding"',
+            _with_optimizer(everything, recipe, precision="stochastic-rounding"),
+        )
+    if recipe.optimizer.kind == "adamw":
+        for kind in _OPTIMIZERS:
+            yield _Change(
+                f'use optimizer.kind = "{kind}"', _with_optimizer(everything, recipe, kind=kind)
+            )
+    if not has_replicas:
+        yield from _sharded(everything, "a pipeline")
+    yield from _more_ranks(everything, chain)
+
+
+def _sharded(task: Task, replaced: str) -> Iterator[_Change]:
+    if len(task.devices) < 2:
+        return
+    for tried in with_shards(task):
+        section = tried.recipe.data_parallel
+        what = f"use data_parallel.shards = {section.shards} in place of {replaced}"
+        if section.reshard_after_forward:
+            what += ", with reshard_after_forward = true"
+        with suppress(RecipeError):
+            check_memory(tried.recipe)
+            yield _Change(what, tried)
+
+
+_ANY_LINK = LinkSpeed(bytes_per_s=1e8, source="assumed")
+"""To a node that there is not: how fast it is does not decide whether a job fits."""
+
+
+def _more_ranks(task: Task, chain: Chain) -> Iterator[_Change]:
+    """Like the device with most memory, on nodes of their own."""
+    width = task.recipe.data_parallel.width
+    largest = max(task.devices, key=lambda one: one.memory_bytes or 0.0)
+    known = len(task.devices)
+
+    def links(sender: int, receiver: int) -> LinkSpeed:
+        if max(sender, receiver) < known:
+            return task.links(sender, receiver)
+        return next(iter(chain.links.values()), _ANY_LINK)
+
+    for more in range(1, MOST_ADDED + 1):
+        added = tuple(
+            msgspec.structs.replace(largest, node=f"{largest.node} {number + 1}")
+            for number in range(more)
+            for _ in range(width)
+        )
+        count = more * width
+        what = f"add {count} more rank{'s' * (count > 1)} like that of {largest.node}"
+        yield _Change(
+            what, msgspec.structs.replace(task, devices=(*task.devices, *added), links=links)
+        )
+
+
+def _opening(task: Task, names: set[str]) -> Task:
+    pipeline = task.recipe.pipeline
+    if "pipeline.in_flight" in names:
+        pipeline = msgspec.structs.replace(pipeline, in_flight="auto")
+    recipe = msgspec.structs.replace(task.recipe, pipeline=pipeline)
+    return msgspec.structs.replace(task, recipe=recipe, opened=task.opened | names)
+
+
+def _with_optimizer(task: Task, recipe: Recipe, **changes: str) -> Task:
+    section = msgspec.structs.replace(recipe.optimizer, **changes)
+    return msgspec.structs.replace(
+        task, recipe=msgspec.structs.replace(task.recipe, optimizer=section)
+    )
+
+
+# Outcome: the record of a plan, from what a search found. Pure.
+
+
+MOST_GUESSES = 6
+
+
+def make_result(
+    task: Task, chain: Chain, found: Choice, second: Choice | None, *, advises: bool
+) -> Plan:
+    """Make the plan of the best that was found.
+
+    Args:
+        second: the second best, if there is one.
+        advises: whether to find out what would help.
+    """
+    recipe = found.setup.recipe
+    passes, step_s = recipe.train.accumulation, found.step_s
+    priced = Priced(task, chain, found.setup)
+    price = priced.price
+    computing = [passes * one for one in price.computing_s(found.split, found.counts)]
+    needed = priced.room.needed(found.split, found.counts)
+    layout = lay_out(recipe, len(chain.indices), price.layers)
+    links = tuple(
+        PlannedLink(
+            sender=Rank(chain.places[pair[0]].ranks[0]),
+            receiver=Rank(chain.places[pair[1]].ranks[0]),
+            speed=speed,
+            sent_bytes=messages * price.message_bytes,
+            busy=messages * price.link(*pair).occupied / step_s,
+        )
+        for pair, speed in chain.links.items()
+        if (messages := passes * found.setup.microbatches * price.crossings(pair))
+    )
+    return Plan(
+        step_s=step_s,
+        tokens_per_s=recipe.tokens_per_step / step_s,
+        chosen=found.chosen(task.opened),
+        order=chain.order,
+        ranks=tuple(
+            PlannedRank(
+                node=place.devices[0].node,
+                device=place.devices[0].name,
+                speed=place.speed,
+                layers=tuple(len(layout.stages[one]) for one in layout.stages_of(number)),
+                computing_s=computing[number],
+                bubble=max(0.0, 1.0 - computing[number] / step_s),
+                memory_bytes=needed[number],
+                memory_limit_bytes=place.memory_bytes,
+            )
+            for number, place in enumerate(chain.places)
+        ),
+        links=links,
+        in_flight=() if found.counts is None else found.counts.ahead,
+        kept_back=found.counts.kept_back if found.counts and found.setup.keeps_back else (),
+        update_s=found.end_s,
+        bottleneck=name_bottleneck(
+            {
+                place.ranks[0]: one / step_s
+                for place, one in zip(chain.places, computing, strict=True)
+            },
+            {(one.sender, one.receiver): one.busy for one in links},
+        ),
+        others=tuple(_others(task, chain, found, second)),
+        improvements=improvements(task, chain, found) if advises else (),
+        guesses=_guesses(task, chain, links),
+    )
+
+
+def _others(task: Task, chain: Chain, found: Choice, second: Choice | None) -> Iterator[OtherPlan]:
+    if len(found.split) > 1 and "pipeline.split" in task.opened:
+        yield _equal_split(task, chain, found)
+    if second is not None:
+        yield _other(task, chain, second, "second best")
+    yield from other_ways(task, chain, found)
+
+
+def _equal_split(task: Task, chain: Chain, found: Choice) -> OtherPlan:
+    """The same with as many layers in each stage, as far as they can be divided."""
+    setup = Setup(replaced(found.setup.recipe, split="even"))
+    layout = lay_out(setup.recipe, len(chain.indices), task.config["num_hidden_layers"])
+    split = tuple(map(len, layout.stages))
+    if split == found.split:
+        return _other(task, chain, found, "equal split")
+    priced = Priced(task, chain, setup)
+    even = priced.with_split(split)
+    if even is not None:
+        return _other(task, chain, even, "equal split")
+    lack = priced.lack
+    obstacle = "does not fit into memory"
+    if lack is not None:
+        needed, limit = (shown_bytes(round(one)) for one in (lack.needed_bytes, lack.limit_bytes))
+        rank, _ = chain.places[lack.place].smallest
+        obstacle = f"rank {rank} needs {needed} of memory and has {limit}"
+    return OtherPlan(name="equal split", obstacle=obstacle)
+
+
+def _other(task: Task, chain: Chain, found: Choice, name: str) -> OtherPlan:
+    needed = tuple(Priced(task, chain, found.setup).room.needed(found.split, found.counts))
+    return OtherPlan(
+        name=name, chosen=found.chosen(task.opened), step_s=found.step_s, memory_bytes=needed
+    )
+
+
+def _guesses(task: Task, chain: Chain, links: Iterable[PlannedLink]) -> tuple[str, ...]:
+    """What was not measured."""
+    found: dict[str, None] = {}
+    for device in task.devices:
+        if not device.speed.is_measured:
+            source = device.speed.source or "not measured"
+            found[f"speed of {device.node}'s {device.name}: {source}"] = None
+    nodes = {rank: device.node for place in chain.places for rank, device in place.ranked}
+    for link in links:
+        if not link.speed.is_measured:
+            found[_guessed_link(nodes[link.sender], nodes[link.receiver], link.speed)] = None
+    found |= dict.fromkeys(_guesses_of_rings(task, chain))
+    said = list(found)
+    more = len(said) - MOST_GUESSES
+    return (*said[:MOST_GUESSES], *([f"{more} more"] if more > 0 else []))
+
+
+def _guesses_of_rings(task: Task, chain: Chain) -> Iterator[str]:
+    """Those of what replicas and shards exchange."""
+    section, rings = task.recipe.data_parallel, Rings.of(task.recipe, chain)
+    used = [one for one in (*rings.every, *rings.shards) if len(one) > 1]
+    is_within = False
+    for ring in used:
+        crossing = crossings(task.devices, ring)
+        is_within |= len(crossing) < len(ring)
+        for one, other in crossing:
+            speed = task.links(one, other)
+            if not speed.is_measured:
+                yield _guessed_link(task.devices[one].node, task.devices[other].node, speed)
+    if is_within:
+        what = "sums of gradients" if section.sums_gradients else "meetings of replicas"
+        yield f"{what} within a node: 5 GB/s"
+
+
+def _guessed_link(here: str, there: str, speed: LinkSpeed) -> str:
+    return f"link from {here} to {there}: {speed.source or 'not measured'}"
+
 
 WORTH_ANOTHER_ORDER: Final = 0.05
 """Share of a step that another order must save: the head also keeps the results of the run, and is

@@ -12,19 +12,19 @@ from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.model.records.node import Capacity, NodeInfo
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, Plan, StepSpans
 from jupyter_mntrain.plan.choosing.choose import make_plan
-from jupyter_mntrain.plan.choosing.devices import Device
-from jupyter_mntrain.plan.choosing.equal_devices import MeasuredDevice, with_equal_speeds
+from jupyter_mntrain.plan.choosing.devices import Device, MeasuredDevice, with_equal_speeds
 from jupyter_mntrain.plan.interfaces import choose_interfaces
-from jupyter_mntrain.plan.prediction.device_speeds import (
+from jupyter_mntrain.plan.prediction.simulator import Pair, predicted_spans
+from jupyter_mntrain.plan.prediction.speeds import (
+    NOTHING,
+    KnownSpeeds,
     layer_like,
+    link_speeds,
     measurement_of,
+    nominal_cpu_speed,
+    nominal_gpu_speed,
     speed_by,
 )
-from jupyter_mntrain.plan.prediction.known_speeds import NOTHING, KnownSpeeds
-from jupyter_mntrain.plan.prediction.link_speeds import link_speeds
-from jupyter_mntrain.plan.prediction.nominal_speeds import nominal_cpu_speed, nominal_gpu_speed
-from jupyter_mntrain.plan.prediction.simulated import Pair
-from jupyter_mntrain.plan.prediction.spans import predicted_spans
 from jupyter_mntrain.plan.prediction.step import predict_step
 from jupyter_mntrain.recipe.devices import seats_of
 from jupyter_mntrain.recipe.layout import Grid, make_grid

@@ -1,28 +1,52 @@
-"""Pricing: seconds of one setup on a chain of places, for any split and counts. Pure."""
+"""Pricing: seconds and memory of one setup on a chain of places, with its best split. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
-from math import inf
-from typing import Final
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from itertools import accumulate, combinations, pairwise
+from math import ceil, comb, inf
+from typing import Final, NamedTuple, Self
 
-from jupyter_mntrain.model.records.plan import DeviceSpeed
-from jupyter_mntrain.plan.choosing.devices import Chain
-from jupyter_mntrain.plan.choosing.setups import Setup
-from jupyter_mntrain.plan.prediction.chain import chain_seconds, steady_seconds
-from jupyter_mntrain.plan.prediction.costs import stage_cost, times_under
-from jupyter_mntrain.plan.prediction.simulated import (
+import msgspec
+
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
+from jupyter_mntrain.plan.choosing.devices import Chain, Device, LinkBetween, slowest_link
+from jupyter_mntrain.plan.prediction.simulator import (
     FREE,
     SOCKET_BYTES,
     LinkTimes,
     Pair,
     Simulated,
     StageTimes,
+    simulate,
 )
-from jupyter_mntrain.plan.prediction.simulator import simulate
-from jupyter_mntrain.plan.prediction.split import RankCost, best_split
-from jupyter_mntrain.recipe.memory import WIDTHS, Config
+from jupyter_mntrain.plan.prediction.step import (
+    Passed,
+    RankCost,
+    best_split,
+    chain_seconds,
+    passed_in_step,
+    stage_cost,
+    steady_seconds,
+    times_under,
+)
+from jupyter_mntrain.recipe.combinations import check_memory
+from jupyter_mntrain.recipe.families import parameters
+from jupyter_mntrain.recipe.layout import Layout, lay_out
+from jupyter_mntrain.recipe.memory import (
+    WIDTHS,
+    Config,
+    gpu_overhead,
+    gradient_width,
+    optimizer_bytes,
+    place_forecast,
+    trained_parameters,
+)
 from jupyter_mntrain.recipe.orders import (
     Actions,
     Counts,
@@ -31,7 +55,522 @@ from jupyter_mntrain.recipe.orders import (
     make_order,
     stages_of,
 )
-from jupyter_mntrain.recipe.schedules import KINDS
+from jupyter_mntrain.recipe.parse import check
+from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
+from jupyter_mntrain.recipe.sections import Checkpointing, Recipe
+from jupyter_mntrain.recipe.stored import PLANNED, is_open
+
+# Setups: combinations of schedule, microbatches and recomputation that a recipe allows. Pure.
+
+
+_SIMPLEST_FIRST: Final[tuple[ScheduleName, ...]] = (
+    "eager-1f1b",
+    "1f1b",
+    "eager-zero-bubble",
+    "gpipe",
+    "interleaved-1f1b",
+    "looped-bfs",
+    "zbv",
+    "interleaved-zero-bubble",
+    "dualpipev",
+)
+
+
+class Setup(Record, frozen=True):
+    """One combination.
+
+    Args:
+        recipe: with it; the split and counts are those that were given, or open.
+    """
+
+    recipe: Recipe
+
+    @property
+    def schedule(self) -> ScheduleName:
+        return self.recipe.schedule
+
+    @property
+    def microbatches(self) -> int:
+        return self.recipe.microbatches
+
+    @property
+    def checkpointing(self) -> Checkpointing:
+        return self.recipe.checkpointing
+
+    @property
+    def keeps_back(self) -> bool:
+        """Whether gradients of weights are put off, with one stage per rank."""
+        return KINDS[self.schedule].puts_off
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether microbatches in flight are chosen for each stage."""
+        return KINDS[self.schedule].is_eager
+
+    @property
+    def simplicity(self) -> tuple[int, int, int]:
+        """Lower is simpler: no recomputation, a plain schedule, few microbatches."""
+        again = ("none", "selective", "full").index(self.checkpointing)
+        return again, _SIMPLEST_FIRST.index(self.schedule), self.microbatches
+
+
+def open_settings(recipe: Recipe) -> frozenset[str]:
+    """The settings that a recipe leaves to the plan."""
+    return frozenset(name for name in PLANNED if is_open(recipe, name))
+
+
+def make_setups(
+    recipe: Recipe,
+    ranks: int,
+    layers: int,
+    opened: Collection[str],
+    *,
+    splits_backward: bool = True,
+) -> list[Setup]:
+    """Return every combination that can run on this number of ranks.
+
+    Args:
+        ranks: of all pipelines.
+        layers: of the model.
+        opened: settings to choose, of :data:`PLANNED`.
+        splits_backward: whether torch can split the model's backward pass.
+
+    Raises:
+        RecipeError: none can.
+    """
+    found, refusals = [], []
+    for setup in _combinations(recipe, ranks, opened):
+        is_split = KINDS[setup.schedule].splits_backward
+        if is_split and not splits_backward and "pipeline.schedule" in opened:
+            continue
+        try:
+            check_memory(setup.recipe)
+            check(setup.recipe, ranks, layers=layers)
+        except RecipeError as error:
+            refusals.append(error)
+        else:
+            found.append(setup)
+    if not found:
+        raise refusals[0]
+    return found
+
+
+def replaced(recipe: Recipe, **changes: object) -> Recipe:
+    """A recipe with other fields of its pipeline, or another ``checkpointing``."""
+    again = changes.pop("checkpointing", recipe.memory.checkpointing)
+    return msgspec.structs.replace(
+        recipe,
+        pipeline=msgspec.structs.replace(recipe.pipeline, **changes),
+        memory=msgspec.structs.replace(recipe.memory, checkpointing=again),
+    )
+
+
+def _combinations(recipe: Recipe, ranks: int, opened: Collection[str]) -> Iterator[Setup]:
+    width = recipe.data_parallel.width
+    schedules = [recipe.schedule]
+    if "pipeline.schedule" in opened:
+        schedules = ["eager-1f1b"] if ranks == width else list(KINDS)
+    counts = [recipe.microbatches]
+    if "pipeline.microbatches" in opened:
+        share = recipe.train.batch_size // (width * recipe.train.accumulation)
+        counts = [one for one in range(1, share + 1) if share % one == 0] or [1]
+    kept = [recipe.checkpointing]
+    if "memory.checkpointing" in opened:
+        kept = ["none", "selective", "full"]
+    fixed = {"split": "even"} if "pipeline.split" in opened else {}
+    for schedule in schedules:
+        for count in counts:
+            for checkpointing in kept:
+                settings = {"schedule": schedule, "microbatches": count, **fixed}
+                yield Setup(replaced(recipe, checkpointing=checkpointing, **settings))
+
+
+# Room: what each place of a pipeline needs of its memory, and how many layers fit. Pure.
+
+
+class Shortfall(Record, frozen=True):
+    """A place that is too small.
+
+    Args:
+        place: in the pipeline.
+    """
+
+    place: int
+    needed_bytes: float
+    limit_bytes: float
+
+    @property
+    def missing_bytes(self) -> float:
+        return self.needed_bytes - self.limit_bytes
+
+
+class Room:
+    """Memory of a setup on a chain, for any split and counts.
+
+    Args:
+        setup: whose split and counts are open, or given.
+    """
+
+    def __init__(self, setup: Setup, config: Config, chain: Chain) -> None:
+        self._setup, self._config, self._chain = setup, config, chain
+        self._own: list[tuple[int, ...]] = []
+        self._known: dict[tuple[object, ...], float] = {}
+        self.is_unlimited = all(place.memory_bytes is None for place in chain.places)
+
+    def needed(self, split: Sequence[int], counts: Counts | None) -> list[float]:
+        """Return the bytes that each place needs, by the recipe's estimate.
+
+        Args:
+            counts: where the schedule lets them be chosen.
+        """
+        layout = self._layout(split)
+        return [self._place(layout, place, counts) for place in range(layout.world_size)]
+
+    def on_host(self, split: Sequence[int], counts: Counts | None) -> list[float]:
+        """Return the bytes that each rank of a place keeps in host memory beside its GPU."""
+        layout, recipe = self._layout(split), self._with(counts)
+        return [
+            float(place_forecast(recipe, self._config, layout, number).host)
+            if place.is_gpu
+            else 0.0
+            for number, place in enumerate(self._chain.places)
+        ]
+
+    def lack(self, split: Sequence[int], counts: Counts | None) -> Shortfall | None:
+        """The place that misses most; ``None`` if all is known to fit, or unknown."""
+        if self.is_unlimited:
+            return None
+        lacks = [
+            Shortfall(number, size, place.memory_bytes)
+            for number, (place, size) in enumerate(
+                zip(self._chain.places, self.needed(split, counts), strict=True)
+            )
+            if place.memory_bytes is not None and size > place.memory_bytes
+        ]
+        return max(lacks, key=lambda lack: lack.missing_bytes, default=None)
+
+    def most_layers(self, counts: Counts | None) -> list[float]:
+        """How many layers fit into each place, roughly: memory grows evenly with them.
+
+        May be below 1.
+        """
+        places = len(self._chain.places)
+        if self.is_unlimited:
+            return [inf] * places
+        per_rank = self._setup.recipe.stages_per_rank if places > 1 else 1
+        share = max(1, self._config["num_hidden_layers"] // (places * per_rank))
+        here, more = (
+            self.needed([count] * places * per_rank, counts) for count in (share, share + 1)
+        )
+        return [
+            inf
+            if place.memory_bytes is None
+            else per_rank * share + per_rank * (place.memory_bytes - one) / max(other - one, 1.0)
+            for place, one, other in zip(self._chain.places, here, more, strict=True)
+        ]
+
+    def _layout(self, split: Sequence[int]) -> Layout:
+        recipe = replaced(self._setup.recipe, split=tuple(split))
+        return lay_out(recipe, len(self._chain.indices), sum(split))
+
+    def _place(self, layout: Layout, place: int, counts: Counts | None) -> float:
+        if not self._own:
+            self._own = [layout.stages_of(one) for one in range(layout.world_size)]
+        own = tuple(len(layout.stages[stage]) for stage in self._own[place])
+        held = None if counts is None else (counts.ahead[place], counts.kept_back[place])
+        # With the same counts, places between the first and the last are alike.
+        is_inner = counts is not None and 0 < place < layout.world_size - 1
+        end = None if is_inner else place
+        key = end, own, held, self._chain.places[place].is_gpu
+        if key not in self._known:
+            self._known[key] = self._estimated(layout, place, counts)
+        return self._known[key]
+
+    def _estimated(self, layout: Layout, place: int, counts: Counts | None) -> float:
+        recipe = self._with(counts)
+        estimate = place_forecast(recipe, self._config, layout, place)
+        if not self._chain.places[place].is_gpu:  # its memory is the host's
+            return float(estimate.total + estimate.host)
+        is_tied = bool(self._config.get("tie_word_embeddings"))
+        overhead = gpu_overhead(recipe, layout, place, estimate, is_tied=is_tied)
+        return float(estimate.total + overhead.total)
+
+    def _with(self, counts: Counts | None) -> Recipe:
+        recipe = self._setup.recipe
+        if counts is None:
+            return recipe
+        kept = counts.kept_back if self._setup.keeps_back else "auto"
+        return replaced(recipe, in_flight=counts.ahead, kept_back=kept)
+
+
+# Update: the end of a step, in which gradients are summed and weights updated. Pure.
+#
+# Every byte that is read or written takes its share of the memory's bandwidth; arithmetic is free
+# beside it. Gradients: read for their norm, read and written as they are clipped, read by the
+# optimizer, written as they are cleared. Weights and the optimizer's state: read and written.
+# Replicas sum gradients in a ring (each link carries ``2 (n - 1) / n`` of them); shards gather
+# weights once and scatter gradients once (``(n - 1) / n`` each), layer by layer: each layer waits
+# for its own messages. Over Gloo, shards send gradients to each other directly. Rings that use a
+# node's network card at the same time share it. All ranks wait for the slowest: the norm of the
+# gradient is that of all. They agree on it, on the loss and on what is to be saved in one small
+# all-reduce per step, of which the latency counts; replicas that meet rarely first agree on a norm
+# of their own.
+
+
+WITHIN_A_NODE: Final = LinkSpeed(
+    bytes_per_s=5e9, latency_s=2e-5, source="assumed within a node", is_measured=False
+)
+"""Sums over PCIe or shared memory. NVLink is faster."""
+
+AGREED_BYTES: Final = 8
+"""Of each number in the small all-reduce of a step: float64."""
+
+VOTES: Final = 6
+"""Numbers beside loss and norm: about saving, stopping and changes of the recipe."""
+
+
+def update_seconds(
+    recipe: Recipe, shapes: Sequence[tuple[int, ...]], speed: DeviceSpeed, *, shards: int = 1
+) -> float:
+    """Return the seconds of the optimizer's step for parameters of these shapes."""
+    if not speed.bytes_per_s:
+        return 0.0
+    values = sum(map(math.prod, shapes)) / shards
+    counted = Counter(shapes).items()
+    state = sum(count * optimizer_bytes(recipe, shape) for shape, count in counted) / shards
+    passes = 5 if recipe.optimizer.clip_norm else 2
+    moved = values * passes * gradient_width(recipe)
+    moved += 2 * values * WIDTHS[recipe.dtype] + 2 * state
+    return moved / speed.bytes_per_s
+
+
+class End(NamedTuple):
+    """Seconds of a place from the last backward pass to the end of the step.
+
+    Args:
+        own_s: of what all wait for.
+        meeting_s: of meetings of replicas: the mean of a step, as if none were behind computing.
+    """
+
+    own_s: float
+    meeting_s: float = 0.0
+
+    def beside(self, computing_s: float, recipe: Recipe) -> float:
+        """Return all of them, less what is hidden.
+
+        Args:
+            computing_s: of a step; averages that come later have several to arrive.
+        """
+        section = recipe.data_parallel
+        hidden = section.sync_delay / section.fragment_steps if section.meets_rarely else 0.0
+        return self.own_s + max(0.0, self.meeting_s - hidden * computing_s)
+
+
+def end_seconds(
+    recipe: Recipe,
+    config: Config,
+    layout: Layout,
+    chain: Chain,
+    place: int,
+    devices: Sequence[Device],
+    links: LinkBetween,
+) -> End:
+    """Return what a place takes from the last backward pass to the end of the step."""
+    shapes = place_shapes(recipe, config, layout, place)
+    speed, shards = chain.places[place].speed, recipe.data_parallel.shards
+    update_s = update_seconds(recipe, shapes, speed, shards=shards)
+    summed = sum_seconds(
+        recipe,
+        shapes,
+        passed_in_step(recipe, config, layout, place),
+        place,
+        Rings.of(recipe, chain),
+        devices,
+        links,
+    )
+    return summed._replace(own_s=update_s + summed.own_s)
+
+
+def place_shapes(
+    recipe: Recipe, config: Config, layout: Layout, place: int
+) -> list[tuple[int, ...]]:
+    """Shapes of the parameters of a place that have gradients."""
+    return [
+        shape
+        for stage in layout.stages_of(place)
+        for shape in trained_parameters(
+            recipe,
+            config,
+            len(layout.stages[stage]),
+            is_first=stage == 0,
+            is_last=stage == layout.last_stage,
+        )
+    ]
+
+
+class Rings(NamedTuple):
+    """Who exchanges gradients, weights or what was learned, as indices of devices.
+
+    Args:
+        replicas: rings of each place: one per shard.
+        shards: of each place, those of its first replica.
+    """
+
+    replicas: tuple[tuple[tuple[int, ...], ...], ...]
+    shards: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, recipe: Recipe, chain: Chain) -> Self:
+        """Those of a recipe's places."""
+        shards = recipe.data_parallel.shards
+        held = [tuple(chain.indices[rank] for rank in place.ranks) for place in chain.places]
+        return cls(
+            tuple(tuple(own[first::shards] for first in range(shards)) for own in held),
+            tuple(own[:shards] for own in held),
+        )
+
+    @property
+    def every(self) -> tuple[tuple[int, ...], ...]:
+        """All rings of replicas: they are used at the same time."""
+        return tuple(ring for place in self.replicas for ring in place)
+
+
+def sum_seconds(
+    recipe: Recipe,
+    shapes: Sequence[tuple[int, ...]],
+    passed: Passed,
+    place: int,
+    rings: Rings,
+    devices: Sequence[Device],
+    links: LinkBetween,
+) -> End:
+    """Return the seconds in which replicas and shards exchange gradients and weights.
+
+    Args:
+        shapes: of the parameters that have gradients.
+        passed: what shards gather and scatter.
+        place: that holds these parameters.
+    """
+    replicas, shards = recipe.data_parallel.replicas, recipe.data_parallel.shards
+    values = sum(map(math.prod, shapes))
+    passed_s, replicas_s = 0.0, 0.0
+    if shards > 1:
+        passed_s = shard_seconds(passed, rings.shards[place], devices, links)
+    if replicas > 1:
+        replicas_s = max(
+            replica_seconds(
+                recipe, values / shards, ring_speed(devices, links, ring, beside=rings.every)
+            )
+            for ring in rings.replicas[place]
+        )
+    if recipe.data_parallel.meets_rarely:
+        return End(passed_s, replicas_s)
+    return End(passed_s + replicas_s)
+
+
+def shard_seconds(
+    passed: Passed, ring: Sequence[int], devices: Sequence[Device], links: LinkBetween
+) -> float:
+    """Return the seconds in which shards gather weights and scatter gradients in a step.
+
+    NCCL does both in rings (its performance notes count ``(n - 1) / n`` of the bytes for each). So
+    does our gather over Gloo; our scatter has one round, in which each rank sends to all others:
+    with several ranks on a node, more crosses its interface.
+    """
+    speed, ranks = ring_speed(devices, links, ring), len(ring)
+    seconds = ring_seconds(passed.gathered, ranks, speed, rounds=1)
+    late_s = (passed.gathers - 1) * (ranks - 1) * speed.latency_s
+    if any(devices[one].is_gpu for one in ring):
+        seconds += ring_seconds(passed.scattered, ranks, speed, rounds=1)
+        return seconds + late_s + (passed.scatters - 1) * (ranks - 1) * speed.latency_s
+    on_nodes = Counter(devices[one].node for one in ring).values()
+    # Within a node each rank sends by itself.
+    sent = max(own * (ranks - own) if own < ranks else ranks - 1 for own in on_nodes) / ranks
+    seconds += sent * passed.scattered / speed.bytes_per_s
+    return seconds + late_s + passed.scatters * speed.latency_s
+
+
+def agreement_seconds(
+    recipe: Recipe, config: Config, chain: Chain, devices: Sequence[Device], links: LinkBetween
+) -> float:
+    """Return the seconds in which all ranks agree on a step's loss and gradient norm, in every
+    step: also where replicas meet rarely.
+    """
+    layers = config["num_hidden_layers"]
+    names = len(parameters(config, layers, is_first=True, is_last=True))
+    section = recipe.data_parallel
+    if not section.meets_rarely:
+        return agreed_seconds(1 + names + VOTES, chain.indices, devices, links)
+    replicas = [
+        tuple(
+            chain.indices[rank]
+            for place in chain.places
+            for rank in place.ranks[first : first + section.shards]
+        )
+        for first in range(0, section.width, section.shards)
+    ]
+    within = max(agreed_seconds(names, replica, devices, links) for replica in replicas)
+    return within + agreed_seconds(2 + VOTES, chain.indices, devices, links)
+
+
+def agreed_seconds(
+    values: int, ring: Sequence[int], devices: Sequence[Device], links: LinkBetween
+) -> float:
+    """Return the seconds of an all-reduce of so many numbers in this ring, once per step."""
+    if len(ring) < 2:
+        return 0.0
+    return ring_seconds(AGREED_BYTES * values, len(ring), ring_speed(devices, links, ring))
+
+
+def replica_seconds(recipe: Recipe, values: float, speed: LinkSpeed) -> float:
+    """Return the seconds in which replicas exchange gradients, or where they meet rarely what they
+    learned: the mean of a step.
+    """
+    section = recipe.data_parallel
+    width = section.sent_bytes if section.meets_rarely else gradient_width(recipe)
+    every = max(1, section.sync_every)
+    return ring_seconds(values * width, section.replicas, speed) / every
+
+
+def ring_seconds(size_bytes: float, ranks: int, speed: LinkSpeed, *, rounds: int = 2) -> float:
+    """Return the seconds of a ring: an all-reduce takes two rounds, a gather or scatter one."""
+    if ranks < 2:
+        return 0.0
+    share = (ranks - 1) / ranks
+    return rounds * (share * size_bytes / speed.bytes_per_s + (ranks - 1) * speed.latency_s)
+
+
+def ring_speed(
+    devices: Sequence[Device],
+    links: LinkBetween,
+    own: Sequence[int],
+    *,
+    beside: Sequence[Sequence[int]] = (),
+) -> LinkSpeed:
+    """The slowest link of a ring, in the order given and back to the first.
+
+    Args:
+        beside: all rings that are used at the same time, this one among them; by default, it alone.
+    """
+    crossing = crossings(devices, own)
+    found = [WITHIN_A_NODE] if len(crossing) < len(own) else []
+    if crossing:
+        pairs = [pair for ring in beside or (own,) for pair in crossings(devices, ring)]
+        found.append(slowest_link(devices, links, crossing, beside=pairs))
+    return LinkSpeed(
+        bytes_per_s=min(one.bytes_per_s for one in found),
+        latency_s=max(one.latency_s for one in found),
+    )
+
+
+def crossings(devices: Sequence[Device], ring: Sequence[int]) -> list[tuple[int, int]]:
+    """Senders and receivers of a ring that are on different nodes."""
+    pairs = zip(ring, [*ring[1:], *ring[:1]], strict=True)
+    return [(one, other) for one, other in pairs if devices[one].node != devices[other].node]
+
+
+# Pricing: seconds of one setup on a chain of places, for any split and counts. Pure.
+
 
 IDLE_INTERFACE: Final = 0.5
 """Share of a step up to which messages of an interface hardly meet."""
@@ -284,3 +823,301 @@ class Price:
             self.setup.recipe, self._config, layers, is_first=is_first, is_last=is_last
         )
         return times_under(self.setup.schedule, cost, speed, is_first=is_first)
+
+
+# Priced: a setup on a chain, with the best split and counts that fit. Pure.
+
+
+ALIKE: Final = 0.01
+"""Share of a step by which a simpler choice may be slower."""
+
+SMALL: Final = 1000
+"""Forward passes of a step up to which many counts are tried."""
+
+MOST_WALKED: Final = 10_000
+"""Forward passes that a refinement of one setup walks to find a better split."""
+
+WORTH_MOVING: Final = 0.002
+"""Share of a step that another split must save."""
+
+FEW_SPLITS: Final = 200
+"""Of which all are tried."""
+
+FEW_STAGES: Final = 6
+"""Of which every move of a layer is tried."""
+
+
+class Task(Record, frozen=True):
+    """What is to be planned.
+
+    Args:
+        recipe: with what depends on the devices settled.
+        opened: settings to choose.
+    """
+
+    recipe: Recipe
+    config: Config
+    devices: tuple[Device, ...]
+    links: LinkBetween
+    opened: frozenset[str]
+
+
+class Choice(NamedTuple):
+    """A choice, with its prediction.
+
+    Args:
+        setup: with the split in its recipe.
+        split: layers of each stage.
+        counts: where the schedule lets them be chosen.
+        pass_s: of one pass over the schedule.
+        end_s: from the last backward pass to the end of the step.
+    """
+
+    setup: Setup
+    split: tuple[int, ...]
+    counts: Counts | None
+    pass_s: float
+    end_s: float
+
+    @property
+    def settings(self) -> tuple[ScheduleName, int, Checkpointing]:
+        """Schedule, number of microbatches and recomputation."""
+        return self.setup.schedule, self.setup.microbatches, self.setup.checkpointing
+
+    @property
+    def step_s(self) -> float:
+        return self.setup.recipe.train.accumulation * self.pass_s + self.end_s
+
+    def chosen(self, opened: Collection[str]) -> dict[str, str]:
+        """Values of the settings that were open, in TOML without quotes."""
+        values = {
+            "pipeline.schedule": self.setup.schedule,
+            "pipeline.microbatches": str(self.setup.microbatches),
+            "pipeline.split": json.dumps(self.split),
+            "memory.checkpointing": self.setup.checkpointing,
+        }
+        if self.counts is not None and len(self.split) > 1:
+            values["pipeline.in_flight"] = json.dumps(self.counts.ahead)
+            if self.setup.keeps_back:
+                values["pipeline.kept_back"] = json.dumps(self.counts.kept_back)
+        return {name: value for name, value in values.items() if name in opened}
+
+
+class Priced:
+    """A setup on a chain, with its memory."""
+
+    def __init__(self, task: Task, chain: Chain, setup: Setup) -> None:
+        self._task, self._chain = task, chain
+        self.setup = setup
+        self.price = Price(setup, task.config, chain)
+        self.lack: Shortfall | None = None
+        """Of the last split that did not fit."""
+        self.room = Room(setup, task.config, chain)
+        self._cap = self.price.places
+        self._agreement_s: float | None = None
+        self._ends: dict[tuple[tuple[int, ...], int], End] = {}
+        self._given = self._fixed_split()
+
+    @property
+    def is_small(self) -> bool:
+        return self.price.stages.number * self.setup.microbatches <= SMALL
+
+    def least(self) -> float:
+        """Seconds that no split beats, whatever fits."""
+        split = self._given or self.price.split([inf] * self.price.places)
+        return inf if split is None else self.bound(split)
+
+    def first_split(self) -> tuple[int, ...] | None:
+        """The given split, or that whose slowest place is fastest; ``None`` if none fits.
+
+        With as many microbatches in flight as 1F1B has; fewer only where these do not fit.
+        """
+        self._cap = self.price.places
+        while True:
+            split = self._fitting_split()
+            can_hold_less = self.setup.is_eager and self.setup.recipe.pipeline.in_flight == "auto"
+            if split is not None or not can_hold_less or self._cap == 1:
+                return split
+            self._cap //= 2
+
+    def _fitting_split(self) -> tuple[int, ...] | None:
+        most = self.room.most_layers(self._fewest())
+        for _ in range(2 * self.price.places):
+            split = self._given or self.price.split(most)
+            if split is None:
+                self._note_lack()
+                return None
+            lack = self.room.lack(split, self._fewest())
+            if lack is None:
+                return split
+            self.lack = lack
+            if self._given:
+                return None
+            held = sum(
+                layers
+                for stage, layers in enumerate(split)
+                if self.price.stages.rank_of(stage) == lack.place
+            )
+            most[lack.place] = held - 1
+        return None
+
+    def bound(self, split: Sequence[int]) -> float:
+        """Of the step's duration."""
+        return self.setup.recipe.train.accumulation * self.price.bound(split)
+
+    def first(self, split: tuple[int, ...]) -> Choice:
+        """With counts that the trainer would choose, or fewer that fit."""
+        return self._found(split, self._first_counts(split))
+
+    def refine(self, found: Choice) -> Choice:
+        """Move layers and change counts as long as that shortens the step."""
+        best = self._with_counts(found)
+        if self._given:
+            return best
+        left = MOST_WALKED // (self.price.stages.number * self.setup.microbatches)
+        while left > 0:
+            moved = best
+            for split in self._splits(best.split):
+                if self.price.bound(split) >= moved.pass_s:
+                    continue
+                for counts in {best.counts, self._first_counts(split)}:
+                    if self.room.lack(split, counts) is None:
+                        left -= 1
+                        here = self._found(split, counts)
+                        if here.step_s < moved.step_s * (1 - WORTH_MOVING):
+                            moved = here
+            if moved is best:
+                break
+            best = moved
+        return self._with_counts(best)
+
+    def with_split(self, split: tuple[int, ...]) -> Choice | None:
+        """With another split; ``None`` if it does not fit."""
+        self.lack = self.room.lack(split, self._fewest())
+        if self.lack is not None:
+            return None
+        return self._with_counts(self.first(split))
+
+    def _fixed_split(self) -> tuple[int, ...] | None:
+        if "pipeline.split" in self._task.opened:
+            return None
+        layout = lay_out(self.setup.recipe, len(self._chain.indices), self.price.layers)
+        return tuple(map(len, layout.stages))
+
+    def _fewest(self) -> Counts | None:
+        """Of 1F1B or what fits of it, unless they are given."""
+        if not self.setup.is_eager:
+            return None
+        section, places = self.setup.recipe.pipeline, self.price.places
+        most = min(self.setup.microbatches, self._cap)
+        ahead = tuple(min(most, places - place) for place in range(places))
+        return Counts(
+            ahead if section.in_flight == "auto" else section.in_flight,
+            (0,) * places if section.kept_back == "auto" else section.kept_back,
+        )
+
+    def _first_counts(self, split: tuple[int, ...]) -> Counts | None:
+        """As the trainer would choose them, or fewer that fit."""
+        fewest, wanted = self._fewest(), self.price.counts(split)
+        if fewest is None or wanted is None:
+            return None
+        while self.room.lack(split, wanted) is not None and wanted != fewest:
+            wanted = Counts(
+                _fewer(wanted.ahead, fewest.ahead), _fewer(wanted.kept_back, fewest.kept_back)
+            )
+        return wanted
+
+    def _with_counts(self, found: Choice) -> Choice:
+        """The same split with the best counts."""
+        if found.counts is None:
+            return found
+        tried = {found.counts: found}
+        for counts in self._counts():
+            if counts not in tried and self.room.lack(found.split, counts) is None:
+                tried[counts] = self._found(found.split, counts)
+        best_s = min(one.step_s for one in tried.values())
+        near = [one for one in tried.values() if one.step_s <= best_s * (1 + ALIKE / 4)]
+        return min(near, key=lambda one: (_held(one.counts), one.step_s))
+
+    def _counts(self) -> Iterator[Counts]:
+        """Microbatches in flight and gradients kept back, growing evenly along the chain."""
+        section, most = self.setup.recipe.pipeline, self.setup.microbatches
+        behind = range(self.price.places)
+        steps = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0) if self.is_small else (0.0, 1.0)
+        growths = (0.5, 1.0, 1.5, 2.0, 3.0) if self.is_small else (1.0, 2.0)
+        flying = [
+            tuple(min(most, 1 + ceil(place * (1 + more))) for place in reversed(behind))
+            for more in steps
+        ]
+        kept = [tuple(min(most, ceil(place * each)) for place in behind) for each in growths]
+        if section.in_flight != "auto":
+            flying = [section.in_flight]
+        if section.kept_back != "auto":
+            kept = [section.kept_back]
+        for ahead in flying:
+            for kept_back in kept if self.setup.keeps_back else [(0,) * len(behind)]:
+                yield Counts(ahead, kept_back)
+
+    def _splits(self, split: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """All splits if they are few; otherwise those with one layer moved, and of many stages,
+        only from the slowest ones.
+        """
+        stages, layers = len(split), self.price.layers
+        if comb(layers - 1, stages - 1) <= FEW_SPLITS:
+            for cuts in combinations(range(1, layers), stages - 1):
+                yield tuple(after - cut for cut, after in pairwise((0, *cuts, layers)))
+            return
+        times = [self.price.total(one) for one in self.price.times(split)]
+        slowest = sorted(range(stages), key=lambda stage: -times[stage])
+        givers = slowest if stages <= FEW_STAGES else slowest[:2]
+        for giver in givers:
+            for taker in reversed(slowest):
+                if giver != taker and split[giver] > 1:
+                    moved = list(split)
+                    moved[giver] -= 1
+                    moved[taker] += 1
+                    yield tuple(moved)
+
+    def _found(self, split: tuple[int, ...], counts: Counts | None) -> Choice:
+        recipe = replaced(self.setup.recipe, split=split)
+        pass_s = self.price.seconds(split, counts)
+        return Choice(Setup(recipe), split, counts, pass_s, self._end(recipe, pass_s))
+
+    def _end(self, recipe: Recipe, pass_s: float) -> float:
+        """Seconds after the last backward pass, of the slowest place."""
+        computing_s = recipe.train.accumulation * pass_s
+        if self._agreement_s is None:
+            task = self._task
+            self._agreement_s = agreement_seconds(
+                recipe, task.config, self._chain, task.devices, task.links
+            )
+        layout = lay_out(recipe, len(self._chain.indices), self.price.layers)
+        slowest = 0.0
+        for place in range(layout.world_size):
+            own = tuple(len(layout.stages[stage]) for stage in layout.stages_of(place))
+            if (own, place) not in self._ends:
+                self._ends[own, place] = end_seconds(
+                    recipe,
+                    self._task.config,
+                    layout,
+                    self._chain,
+                    place,
+                    self._task.devices,
+                    self._task.links,
+                )
+            slowest = max(slowest, self._ends[own, place].beside(computing_s, recipe))
+        return slowest + self._agreement_s
+
+    def _note_lack(self) -> None:
+        """Of the split without limits, as nothing fits."""
+        split = self.price.split([inf] * self.price.places)
+        if split is not None:
+            self.lack = self.room.lack(split, self._fewest()) or self.lack
+
+
+def _fewer(counts: Sequence[int], least: Sequence[int]) -> tuple[int, ...]:
+    return tuple(max(few, count - 1) for few, count in zip(least, counts, strict=True))
+
+
+def _held(counts: Counts | None) -> int:
+    return 0 if counts is None else sum(counts.ahead) + sum(counts.kept_back)

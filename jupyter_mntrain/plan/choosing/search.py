@@ -1,23 +1,71 @@
-"""Search: the fastest step on a chain of places that fits into their memory. Pure.
-
-Setups are priced from the lowest bound up, each with the split whose slowest place is fastest, and
-the microbatches in flight of the trainer's formula. What comes near the best is then refined:
-layers are moved and counts changed as long as that shortens the step. Of what is within 1 %, the
-simplest wins.
-"""
+"""Search: the fastest step on a chain of places that fits into their memory. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import permutations
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
+import msgspec
+
+from jupyter_mntrain.model.records.plan import LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain
-from jupyter_mntrain.plan.choosing.newest import Newest
-from jupyter_mntrain.plan.choosing.priced import ALIKE, Choice, Priced, Task
-from jupyter_mntrain.plan.choosing.room import Shortfall
-from jupyter_mntrain.plan.choosing.setups import Setup, make_setups
+from jupyter_mntrain.plan.choosing.pricing import (
+    ALIKE,
+    Choice,
+    Priced,
+    Setup,
+    Shortfall,
+    Task,
+    make_setups,
+)
 from jupyter_mntrain.recipe.families import families
+
+# Newest: what was asked for lately is not computed again.
+#
+# A panel, its launch and the launcher plan the same job.
+
+
+T = TypeVar("T")
+
+KEPT: Final = 64
+MOST_KEPT_RANKS: Final = 32
+"""Between more, links alone would take longer to compare than many searches."""
+
+
+class Newest(Generic[T]):
+    """Results for tasks."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bytes, T] = {}
+
+    def get(self, task: Task, more: object, make: Callable[[], T]) -> T:
+        """The result for a task and what else decides it; an error is not kept."""
+        if len(task.devices) > MOST_KEPT_RANKS:
+            return make()
+        known = (task.recipe, task.config, task.devices, _links(task), sorted(task.opened), more)
+        key = msgspec.msgpack.encode(known)
+        if key not in self._kept:
+            if len(self._kept) >= KEPT:
+                del self._kept[next(iter(self._kept))]
+            self._kept[key] = make()
+        return self._kept[key]
+
+
+def _links(task: Task) -> list[LinkSpeed]:
+    nodes = [device.node for device in task.devices]
+    pairs = permutations(range(len(nodes)), 2)
+    return [task.links(one, other) for one, other in pairs if nodes[one] != nodes[other]]
+
+
+# Search: the fastest step on a chain of places that fits into their memory. Pure.
+#
+# Setups are priced from the lowest bound up, each with the split whose slowest place is fastest,
+# and the microbatches in flight of the trainer's formula. What comes near the best is then refined:
+# layers are moved and counts changed as long as that shortens the step. Of what is within 1 %, the
+# simplest wins.
+
 
 NEAR: Final = 0.05
 """Share of a step by which a setup may be slower before it is refined."""

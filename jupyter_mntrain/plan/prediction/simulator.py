@@ -1,27 +1,270 @@
-"""Simulator: walks the order of every rank over the times of stages and links. Pure.
-
-A message occupies its link, one after another in each direction, and arrives a latency later. It
-begins once its sender has sent it and knows that its receiver has begun to receive. Links of a node
-share its interface.
-"""
+"""Simulator: walks the order of every rank over the times of stages and links. Pure."""
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import count, permutations
+from math import inf
+from typing import Final, Generic, NamedTuple, TypeVar
 
-from jupyter_mntrain.plan.prediction.queues import Queues
-from jupyter_mntrain.plan.prediction.simulated import (
-    BusySpan,
-    LinkTimes,
-    Pair,
-    Simulated,
-    StageTimes,
-)
-from jupyter_mntrain.plan.prediction.wires import Wires
+import msgspec
+
+from jupyter_mntrain.model.ids import Rank
+from jupyter_mntrain.model.records.plan import LinkSpeed, StepSpan, StepSpans
 from jupyter_mntrain.recipe.orders import Actions, StageAction, Stages
+
+# Times of stages and links that a step is simulated with, and the step that results. Pure.
+
+
+class StageTimes(NamedTuple):
+    """Seconds that one stage computes per microbatch.
+
+    Args:
+        forward: with the loss, on the last stage.
+        backward: of inputs and weights together.
+        inputs: of the gradients of inputs alone.
+        weights: of the gradients of weights alone.
+    """
+
+    forward: float
+    backward: float
+    inputs: float
+    weights: float
+
+    def of(self, kind: str) -> float:
+        match kind:
+            case "F":
+                return self.forward
+            case "B":
+                return self.backward
+            case "I":
+                return self.inputs
+            case _:
+                return self.weights
+
+
+SOCKET_BYTES: Final = 512 << 10
+"""What a socket's send buffer holds, roughly: Linux lets it grow with what is under way."""
+
+
+class LinkTimes(NamedTuple):
+    """Seconds of one message on a link, in one direction.
+
+    Args:
+        latency: one way.
+        occupied: bytes / capacity.
+        buffered: of that, what its sender need not wait for: its socket holds it.
+    """
+
+    latency: float = 0.0
+    occupied: float = 0.0
+    buffered: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """From the begin of a message to its arrival."""
+        return self.latency + self.occupied
+
+
+FREE = LinkTimes()
+"""Between ranks of one node."""
+
+
+class BusySpan(NamedTuple):
+    """What a rank or a link is busy with, in seconds from the step's begin."""
+
+    action: StageAction
+    begin_s: float
+    end_s: float
+
+
+class Simulated(NamedTuple):
+    """A simulated step, without the optimizer.
+
+    Args:
+        seconds: until the last action's end.
+        computing: spans per rank, in order.
+        messages: spans per link, in order; its action is the sender's.
+    """
+
+    seconds: float
+    computing: tuple[tuple[BusySpan, ...], ...]
+    messages: Mapping[Pair, tuple[BusySpan, ...]]
+
+    def computing_s(self, rank: int) -> float:
+        return sum(span.end_s - span.begin_s for span in self.computing[rank])
+
+    def bubble(self, rank: int) -> float:
+        """Share of the step in which a rank does not compute."""
+        return 1.0 - self.computing_s(rank) / self.seconds if self.seconds > 0 else 0.0
+
+    def busy(self, link: Pair) -> float:
+        """Share of the step in which a link is occupied."""
+        spans = self.messages.get(link, ())
+        return sum(span.end_s - span.begin_s for span in spans) / self.seconds if spans else 0.0
+
+
+# Wires: messages on their way at once share what their nodes' interfaces carry. Pure.
+#
+# On each link one message follows the other. Messages from one node to several, or from several to
+# one, share its interface evenly, as TCP connections do; what comes in is apart from what goes out.
+
+
+Port = tuple[str, Hashable]
+"""What goes out of a node, or comes in."""
+
+T = TypeVar("T")
+
+
+class Wires(Generic[T]):
+    """Messages that are being sent, and how far they are.
+
+    Args:
+        rates: of each link alone, in whole messages per second.
+        node_of: of a rank, whose links share its interface.
+    """
+
+    def __init__(self, rates: Mapping[Pair, float], node_of: Callable[[int], Hashable]) -> None:
+        self._rates = rates
+        self._ports: dict[Pair, tuple[Port, Port]] = {}
+        self._capacity: dict[Port, float] = {}
+        self._active: dict[Port, set[Pair]] = {}
+        for pair, rate in rates.items():
+            self._ports[pair] = ("out", node_of(pair[0])), ("in", node_of(pair[1]))
+            for port in self._ports[pair]:
+                self._capacity[port] = max(self._capacity.get(port, 0.0), rate)
+                self._active[port] = set()
+        self._queues: dict[Pair, deque[tuple[T, float]]] = {pair: deque() for pair in rates}
+        self._left: dict[Pair, float] = {}
+        """Share of the message in front that is still to be sent."""
+        self._shared: dict[Pair, float] = {}
+        """Rates at present."""
+        self._at_s = 0.0
+
+    def has(self, pair: Pair) -> bool:
+        """Whether messages take time on a link."""
+        return pair in self._rates
+
+    def add(self, pair: Pair, message: T, now: float, size: float = 1.0) -> bool:
+        """Send a message, or this part of one, after those before it on its link. Returns whether
+        there are none.
+        """
+        self._advance(now)
+        self._queues[pair].append((message, size))
+        if len(self._queues[pair]) > 1:
+            return False
+        self._left[pair] = size
+        for port in self._ports[pair]:
+            self._active[port].add(pair)
+        self._share(pair)
+        return True
+
+    def next_end(self) -> tuple[float, Pair] | None:
+        """When and on which link a message ends next, if none is added before."""
+        ends = ((self._at_s + left / self._shared[pair], pair) for pair, left in self._left.items())
+        return min(ends, default=None)
+
+    def end(self, pair: Pair, now: float) -> tuple[T, T | None]:
+        """Take a link's message off it. Returns it and the one that follows."""
+        self._advance(now)
+        queue = self._queues[pair]
+        ended, _ = queue.popleft()
+        if queue:
+            following, self._left[pair] = queue[0]
+            return ended, following
+        del self._left[pair]
+        for port in self._ports[pair]:
+            self._active[port].discard(pair)
+        self._share(pair)
+        return ended, None
+
+    def _advance(self, now: float) -> None:
+        for pair, left in self._left.items():
+            self._left[pair] = max(0.0, left - (now - self._at_s) * self._shared[pair])
+        self._at_s = now
+
+    def _share(self, changed: Pair) -> None:
+        """Set the rates of what shares a port with a link."""
+        out, into = self._ports[changed]
+        for pair in self._active[out] | self._active[into]:
+            levels = (self._level(port) for port in self._ports[pair])
+            self._shared[pair] = min(self._rates[pair], *levels)
+
+    def _level(self, port: Port) -> float:
+        """What each link may take at most, so that all of them have the port's capacity."""
+        room, rates = self._capacity[port], sorted(self._rates[one] for one in self._active[port])
+        for settled, rate in enumerate(rates):
+            level = room / (len(rates) - settled)
+            if rate > level:
+                return level
+            room -= rate
+        return inf
+
+
+# Queues: messages of a rank that begin one after another.
+
+
+Pair = tuple[int, int]
+"""Sender's and receiver's rank."""
+
+
+class Queues:
+    """Tells which messages may begin: those in the first operation of each of their queues.
+
+    Args:
+        queue_of: the queue of a rank's message; ``None`` if it waits for nothing.
+        is_batched: whether messages that follow each other at once are one operation.
+    """
+
+    def __init__(
+        self, queue_of: Callable[[StageAction, Pair], Hashable], *, is_batched: bool
+    ) -> None:
+        self._queue_of = queue_of
+        self._is_batched = is_batched
+        self._operations: dict[Hashable, deque[list[StageAction]]] = defaultdict(deque)
+        self._queues_of: dict[StageAction, list[Hashable]] = defaultdict(list)
+
+    def add(
+        self, rank: int, action: StageAction, received: StageAction, pair: Pair, *, follows: bool
+    ) -> None:
+        """Add a rank's send or receive.
+
+        Args:
+            received: the message's name.
+            follows: right after another message of this rank.
+        """
+        queue = self._queue_of(action, pair)
+        if queue is None:
+            return
+        operations = self._operations[rank, queue]
+        if self._is_batched and follows and operations:
+            operations[-1].append(received)
+        else:
+            operations.append([received])
+        self._queues_of[received].append((rank, queue))
+
+    def may_begin(self, received: StageAction) -> bool:
+        return all(received in self._operations[key][0] for key in self._queues_of[received])
+
+    def end(self, received: StageAction) -> list[StageAction]:
+        """Take out a message, and return those that may begin now."""
+        following: list[StageAction] = []
+        for key in self._queues_of[received]:
+            operations = self._operations[key]
+            operations[0].remove(received)
+            if not operations[0]:
+                operations.popleft()
+                following += operations[0] if operations else ()
+        return following
+
+
+# Simulator: walks the order of every rank over the times of stages and links. Pure.
+#
+# A message occupies its link, one after another in each direction, and arrives a latency later. It
+# begins once its sender has sent it and knows that its receiver has begun to receive. Links of a
+# node share its interface.
 
 
 class DeadlockError(Exception):
@@ -317,3 +560,92 @@ class _Walk:
         rank = self._waiting.pop((received, what), None)
         if rank is not None:
             self._go_on(rank, now)
+
+
+# Spans of a predicted step, as they are recorded of a real one. Pure.
+
+
+def predicted_spans(
+    walked: Simulated,
+    links: Mapping[Pair, LinkSpeed],
+    *,
+    passes: int = 1,
+    microbatches: int = 0,
+    update_s: float = 0.0,
+) -> StepSpans:
+    """The spans of a simulated step.
+
+    Args:
+        links: between nodes: messages within a node take no time and are left out.
+        passes: over the schedule, one after another.
+        microbatches: of each pass, whose numbers go on in the next one.
+        update_s: seconds of the optimizer, after the last pass.
+    """
+    ranks = range(len(walked.computing))
+    computed = passes * walked.seconds
+    end = computed + update_s
+    found: list[tuple[StepSpan, ...]] = []
+    for rank in ranks:
+        once = sorted([*_computing(walked, rank), *_messages(walked, links, rank)], key=_begin)
+        spans = [
+            msgspec.structs.replace(
+                span,
+                begin_s=span.begin_s + number * walked.seconds,
+                end_s=span.end_s + number * walked.seconds,
+                microbatch=(span.microbatch or 0) + number * microbatches,
+            )
+            for number in range(passes)
+            for span in once
+        ]
+        spans += list(_waits(spans, computed))
+        if update_s > 0:
+            spans.append(StepSpan(kind="update", begin_s=computed, end_s=end))
+        found.append(tuple(sorted(spans, key=_begin)))
+    return StepSpans(seconds=end, ranks=tuple(found))
+
+
+def _begin(span: StepSpan) -> float:
+    return span.begin_s
+
+
+def _computing(walked: Simulated, rank: int) -> Iterator[StepSpan]:
+    for action, begin, end in walked.computing[rank]:
+        yield StepSpan(
+            kind=action.kind,  # type: ignore[arg-type]  # it computes
+            begin_s=begin,
+            end_s=end,
+            stage=action.stage,
+            microbatch=action.microbatch,
+        )
+
+
+def _messages(walked: Simulated, links: Mapping[Pair, LinkSpeed], rank: int) -> Iterator[StepSpan]:
+    """What a rank sends, and what it receives a latency later."""
+    for (sender, receiver), spans in walked.messages.items():
+        link = links.get((sender, receiver))
+        if link is None or rank not in (sender, receiver):
+            continue
+        is_sender = rank == sender
+        late = 0.0 if is_sender else link.latency_s
+        for action, begin, end in spans:
+            yield StepSpan(
+                kind="send" if is_sender else "receive",
+                begin_s=begin + late,
+                end_s=end + late,
+                stage=action.stage,
+                microbatch=action.microbatch,
+                peer=Rank(receiver if is_sender else sender),
+            )
+
+
+def _waits(spans: list[StepSpan], end: float) -> Iterator[StepSpan]:
+    """The gaps in what a rank computes."""
+    last = 0.0
+    for span in spans:
+        if span.kind in ("send", "receive"):
+            continue
+        if span.begin_s > last:
+            yield StepSpan(kind="wait", begin_s=last, end_s=span.begin_s)
+        last = span.end_s
+    if end > last:
+        yield StepSpan(kind="wait", begin_s=last, end_s=end)

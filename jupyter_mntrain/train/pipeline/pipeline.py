@@ -12,7 +12,7 @@ from torch import nn
 
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.quantities import by_size
-from jupyter_mntrain.plan.prediction.traffic import shard_bytes
+from jupyter_mntrain.plan.prediction.step import shard_bytes
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.memory import StageShape
 from jupyter_mntrain.recipe.orders import choose_counts, counts_without_links

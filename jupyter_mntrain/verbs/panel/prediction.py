@@ -14,8 +14,13 @@ from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.node import Capacity, NodeInfo
 from jupyter_mntrain.plan.choosing.job_plan import JobPlan
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
-from jupyter_mntrain.plan.prediction.step_time import LeastStep, least_step
-from jupyter_mntrain.plan.prediction.traffic import passed_by, ring_traffic, step_traffic
+from jupyter_mntrain.plan.prediction.step import (
+    LeastStep,
+    least_step,
+    passed_by,
+    ring_traffic,
+    step_traffic,
+)
 from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import make_grid
 from jupyter_mntrain.recipe.memory import WIDTHS, Config, model_config, trained_parameters

@@ -30,7 +30,7 @@ from jupyter_mntrain.model.records.plan import (
     PlannedLink,
     PlannedRank,
 )
-from jupyter_mntrain.plan.prediction.simulated import LinkTimes, Simulated, StageTimes
+from jupyter_mntrain.plan.prediction.simulator import LinkTimes, Simulated, StageTimes
 from jupyter_mntrain.recipe.schedules import ScheduleName
 from tests.standin.jobs import history, view
 from tests.standin.plans import MESSAGES

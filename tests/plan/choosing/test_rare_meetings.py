@@ -10,7 +10,7 @@ import pytest
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import LinkSpeed, OtherPlan, Plan
 from jupyter_mntrain.plan.choosing.devices import make_chain
-from jupyter_mntrain.plan.choosing.update import agreement_seconds
+from jupyter_mntrain.plan.choosing.pricing import agreement_seconds
 from jupyter_mntrain.recipe.memory import forecast
 from jupyter_mntrain.recipe.parse import check
 from tests.plan.choosing.jobs import ETHERNET, FAST, devices, job, planned

@@ -7,7 +7,7 @@ import pytest
 
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, OtherPlan, Plan
-from jupyter_mntrain.plan.choosing.update import ring_seconds, update_seconds
+from jupyter_mntrain.plan.choosing.pricing import ring_seconds, update_seconds
 from jupyter_mntrain.plan.prediction.step import predict_step
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.stored import settled

@@ -18,7 +18,7 @@ from jupyter_mntrain.plan.networks.outdated import (
     old,
     with_measured,
 )
-from jupyter_mntrain.plan.prediction.link_speeds import link_speeds
+from jupyter_mntrain.plan.prediction.speeds import link_speeds
 from tests.standin.nodes import nic, node
 from tests.wording import says
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.plan.prediction.chain import chain_seconds, steady_seconds
-from jupyter_mntrain.plan.prediction.simulated import LinkTimes, StageTimes
-from jupyter_mntrain.plan.prediction.simulator import simulate
+from jupyter_mntrain.plan.prediction.simulator import LinkTimes, StageTimes, simulate
+from jupyter_mntrain.plan.prediction.step import chain_seconds, steady_seconds
 from jupyter_mntrain.recipe.orders import Counts, Stages, eager_zero_bubble
 
 SECONDS = st.floats(0.1, 3.0)

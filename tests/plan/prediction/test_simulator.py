@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.plan.prediction.simulated import LinkTimes, Pair, Simulated, StageTimes
-from jupyter_mntrain.plan.prediction.simulator import DeadlockError, QueueOf, simulate, unordered
+from jupyter_mntrain.plan.prediction.simulator import (
+    DeadlockError,
+    LinkTimes,
+    Pair,
+    QueueOf,
+    Simulated,
+    StageTimes,
+    simulate,
+    unordered,
+)
 from jupyter_mntrain.recipe.orders import (
     StageAction,
     Stages,

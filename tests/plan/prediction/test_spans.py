@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.model.records.plan import LinkSpeed, StepSpan
-from jupyter_mntrain.plan.prediction.simulated import LinkTimes, Simulated, StageTimes
-from jupyter_mntrain.plan.prediction.simulator import simulate
-from jupyter_mntrain.plan.prediction.spans import predicted_spans
+from jupyter_mntrain.plan.prediction.simulator import (
+    LinkTimes,
+    Simulated,
+    StageTimes,
+    predicted_spans,
+    simulate,
+)
 from jupyter_mntrain.recipe.orders import make_order, stages_of
 from jupyter_mntrain.recipe.schedules import ScheduleName
 

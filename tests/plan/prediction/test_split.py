@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jupyter_mntrain.plan.prediction.split import RankCost, best_split
+from jupyter_mntrain.plan.prediction.step import RankCost, best_split
 
 COSTS = st.builds(RankCost, st.floats(0.1, 10.0), st.floats(0.0, 20.0), st.integers(1, 9))
 

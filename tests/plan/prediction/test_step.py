@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
-from jupyter_mntrain.plan.prediction.step import Links, PredictedStep, predict_step
-from jupyter_mntrain.plan.prediction.step_time import least_step
+from jupyter_mntrain.plan.prediction.step import Links, PredictedStep, least_step, predict_step
 from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName

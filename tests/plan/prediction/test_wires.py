@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.plan.prediction.simulated import Pair
-from jupyter_mntrain.plan.prediction.wires import Wires
+from jupyter_mntrain.plan.prediction.simulator import Pair, Wires
 
 
 def ends(rates: dict[Pair, float], messages: list[tuple[Pair, str, float]]) -> dict[str, float]:

@@ -11,8 +11,14 @@ from collections.abc import Hashable, Mapping
 import msgspec
 import pytest
 
-from jupyter_mntrain.plan.prediction.simulated import LinkTimes, Pair, StageTimes
-from jupyter_mntrain.plan.prediction.simulator import DeadlockError, QueueOf, simulate
+from jupyter_mntrain.plan.prediction.simulator import (
+    DeadlockError,
+    LinkTimes,
+    Pair,
+    QueueOf,
+    StageTimes,
+    simulate,
+)
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.orders import Actions, StageAction, Stages
 from jupyter_mntrain.recipe.schedules import BATCHED, KINDS

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.notebook.panel.html import predicted
-from jupyter_mntrain.plan.prediction.traffic import ring_traffic, step_traffic
+from jupyter_mntrain.plan.prediction.step import ring_traffic, step_traffic
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster, node

@@ -18,8 +18,8 @@ from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant, Pla
 from jupyter_mntrain.model.records.metrics import RankStep
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import DeviceMeasurement
-from jupyter_mntrain.plan.prediction.costs import stage_costs
-from jupyter_mntrain.plan.prediction.device_speeds import speed_of
+from jupyter_mntrain.plan.prediction.speeds import speed_of
+from jupyter_mntrain.plan.prediction.step import stage_costs
 from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import model_config
