@@ -86,6 +86,7 @@ class JobAhead(Record, frozen=True):
             folder of theirs.
         given: relative paths among its arguments, and where they are there.
         unsent_arguments: those that name something here which is not sent, and what sends it.
+        has_project: a folder is sent with it.
     """
 
     head: str
@@ -99,6 +100,7 @@ class JobAhead(Record, frozen=True):
     placed: dict[str, str] = {}
     given: dict[str, str] = {}
     unsent_arguments: dict[str, str] = {}
+    has_project: bool = False
 
 
 class Case(Record, frozen=True):

@@ -18,6 +18,7 @@ from jupyter_mntrain.doctor.script.hidden_modules import hidden_modules
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, may_make, read_script
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.launch.project.ignoring import OWN
+from jupyter_mntrain.launch.project.own_imports import LOADED_BEFORE
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.doctor.machine import (
@@ -36,6 +37,9 @@ from jupyter_mntrain.model.whereabouts import current_folder
 
 _CACHE = re.compile(r"\.|__pycache__$")
 """Files and folders that no script means."""
+_MAY_CHANGE = re.compile(r"\b(environb?|putenv|load_dotenv|runpy|exec|sys|site|pip|conda)\b")
+"""In the text of each module that changes the environment, or where Python looks for modules."""
+_FOLDERS_OF_PACKAGES = ("src", "lib")
 
 
 async def find_script(
@@ -90,25 +94,36 @@ def job_ahead(
         port=spec.port,
         mixed_versions=spec.mixed_versions,
         name=name,
+        has_project=project is not None,
     )
     arguments = spec.entry[2 if spec.entry[:1] == ("-m",) else 1 :]
     if spec.workdir is None and name:
         named = _unsent_arguments(arguments, _sent(spec, project), project)
         job = msgspec.structs.replace(job, unsent_arguments=named)
-    if text is None:
-        return msgspec.structs.replace(job, script=_installed(spec))
-    script = read_script(text, arguments, spec.environment, name=name)
     sent = _sent(spec, project) | {*there.beside}
-    foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project))
+    if text is None:
+        installed = _installed(spec)
+        lacks = _unsent_modules(installed.modules, sent, spec, project) if installed else {}
+        return msgspec.structs.replace(
+            job, script=installed, unsent=lacks if spec.workdir is None else {}
+        )
+    script = read_script(text, arguments, spec.environment, name=name)
+    own: set[str] = set()
+    foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project, own))
+    may_set, finds_more = _changed_by(own, sent, spec, project)
+    foreign = tuple(_not_found_later(foreign, script, sent, finds_more=finds_more))
     return msgspec.structs.replace(
         job,
         script=msgspec.structs.replace(
             script,
             modules=tuple(one for one in foreign if ":" not in one.what),
             names=tuple(one for one in foreign if ":" in one.what),
+            variables=tuple(one for one in script.variables if not {one.what, "*"} & may_set),
         ),
         # A folder of the nodes has files of its own.
-        unsent=_unsent(script, sent, foreign, project) if spec.workdir is None else {},
+        unsent=_unsent(script, sent, project) | _unsent_modules(foreign, sent, spec, project)
+        if spec.workdir is None
+        else {},
         hides=hidden_modules("" if spec.entry[0] == "-m" else name, sent),
         placed=_placed(spec.workdir, _relative(script, _sent(spec, project))),
         given=_placed(spec.workdir, given_paths(arguments, script)),
@@ -160,16 +175,24 @@ def question_of(
 
 
 def _foreign(
-    imported: Iterable[Need], sent: Iterable[str], spec: JobSpec, project: StagedProject | None
+    imported: Iterable[Need],
+    sent: Iterable[str],
+    spec: JobSpec,
+    project: StagedProject | None,
+    read_own: set[str],
 ) -> Iterator[Need]:
-    """The modules that are not sent with the job, and names in them; also of what is sent."""
+    """The modules that are not sent with the job, and names in them; also of what is sent.
+
+    Args:
+        read_own: gets those that are.
+    """
     roots = _import_roots(spec)
     own = {
         one.removeprefix(root).partition("/")[0].removesuffix(".py")
         for root in roots
         for one in sent
         if one.startswith(root)
-    }
+    } - LOADED_BEFORE
     # What every rank comes to first: one that is read as that is not read again.
     todo = sorted(imported, key=lambda one: not one.is_certain)
     known: set[str] = set()
@@ -183,6 +206,7 @@ def _foreign(
             continue
         if ":" in one.what:
             continue
+        read_own.add(one.what)
         ends = (f"{one.what}.py", f"{one.what}/__init__.py")
         names = (root + end for root in roots for end in ends)
         read = read_script(
@@ -195,12 +219,51 @@ def _foreign(
         todo = sorted([*todo, *inner], key=lambda each: not each.is_certain)
 
 
+def _changed_by(
+    own: Collection[str], sent: Iterable[str], spec: JobSpec, project: StagedProject | None
+) -> tuple[set[str], bool]:
+    """Variables that modules of the job may set, as in :class:`ScriptNeeds`, and whether they may
+    change where Python looks for others.
+    """
+    may_set, finds_more = set[str](), False
+    roots = _import_roots(spec)
+    for name in sorted(sent):
+        firsts = {name.removeprefix(one).partition("/")[0] for one in roots if name.startswith(one)}
+        if not name.endswith(".py") or not {one.removesuffix(".py") for one in firsts} & {*own}:
+            continue
+        text = _text(name, spec, project)
+        if text is None:  # it lies on the nodes
+            may_set.add("*")
+        elif _MAY_CHANGE.search(text):
+            read = read_script(text, is_main=False)
+            may_set |= read.may_set
+            finds_more |= read.finds_more
+    return may_set, finds_more
+
+
+def _not_found_later(
+    foreign: Iterable[Need], script: ScriptNeeds, sent: Iterable[str], *, finds_more: bool
+) -> Iterator[Need]:
+    """The same, as a script needs it that may change where Python looks, or a module of its own."""
+    if not (script.finds_more or finds_more):
+        yield from foreign
+        return
+    there = {part.removesuffix(".py") for one in sent for part in PurePosixPath(one).parts}
+    for one in foreign:
+        is_certain = one.is_certain and not finds_more
+        if is_certain or one.what.partition(":")[0].partition(".")[0] not in there:
+            yield msgspec.structs.replace(one, is_certain=is_certain)
+
+
 def _installed(spec: JobSpec) -> ScriptNeeds | None:
     """What is known of a module that is not sent: the nodes must have its package."""
     if spec.entry[:1] != ("-m",) or len(spec.entry) < 2 or spec.needs_package:
         return None
-    first = Need(spec.entry[1].partition(".")[0], 0, is_certain=spec.workdir is None)
-    return ScriptNeeds(modules=(first,))
+    is_certain = spec.workdir is None
+    package, _, name = spec.entry[1].rpartition(".")
+    first = Need(spec.entry[1].partition(".")[0], 0, is_certain)
+    inner = (Need(f"{package}:{name}", 0, is_certain),) if package else ()
+    return ScriptNeeds(modules=(first,), names=inner)
 
 
 def _import_roots(spec: JobSpec) -> list[str]:
@@ -216,6 +279,8 @@ def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | No
     names = _script_names(spec)
     if not names:
         return "", None
+    if spec.entry[0] == "-m":
+        names = [root + name for root in _import_roots(spec) for name in names]
     found = ((name, _text(name, spec, project)) for name in names)
     return next((one for one in found if one[1] is not None), (names[0], None))
 
@@ -261,7 +326,6 @@ def _sent(spec: JobSpec, project: StagedProject | None) -> set[str]:
 def _unsent(
     script: ScriptNeeds,
     sent: Collection[str],
-    modules: Iterable[Need],
     project: StagedProject | None,
 ) -> dict[str, Unsent]:
     """What is read and not sent, and which option sends it, if it is on this machine."""
@@ -274,12 +338,45 @@ def _unsent(
         if path not in found and not is_made:
             lack = _left_out(path, project)
             found |= {path: lack} if lack.how else {}
+    return found
+
+
+def _unsent_modules(
+    modules: Iterable[Need], sent: Collection[str], spec: JobSpec, project: StagedProject | None
+) -> dict[str, Unsent]:
+    """Modules that are on this machine, and which option has the job find them."""
+    found = {}
     for name in (one.what for one in modules if ":" not in one.what):
-        if how := _how_to_send(f"{name}.py", project):
+        if folder := _folder_with(name, sent):
+            found[name] = Unsent(f"--env PYTHONPATH={_on_path(folder, spec)}")
+        elif how := _how_to_send(f"{name}.py", project):
             found[name] = Unsent(how)
         elif _how_to_send(f"{name}/__init__.py", project):
             found[name] = Unsent(_how_to_send(name, project))
+        elif project is None and (folder := _folder_here(name)):
+            found[name] = Unsent(f"--project . --env PYTHONPATH={_on_path(folder, spec)}")
     return found
+
+
+def _folder_with(name: str, sent: Collection[str]) -> str:
+    """The folder of what is sent that has a module, but for one in a package; empty if none has."""
+    found = []
+    for one in map(PurePosixPath, sent):
+        places = [one, *one.parents] if one.suffix == ".py" else []
+        found += [str(at.parent) for at in places if at.name in (name, f"{name}.py")]
+    plain = [one for one in found if one != "." and f"{one}/__init__.py" not in sent]
+    return min(plain, key=lambda one: (one.count("/"), one), default="")
+
+
+def _folder_here(name: str) -> str:
+    here = (current_folder() / one for one in _FOLDERS_OF_PACKAGES)
+    ends = (f"{name}.py", f"{name}/__init__.py")
+    return next((one.name for one in here if any((one / end).is_file() for end in ends)), "")
+
+
+def _on_path(folder: str, spec: JobSpec) -> str:
+    """What the job's ``PYTHONPATH`` is to be."""
+    return ":".join(filter(None, (folder, spec.environment.get("PYTHONPATH"))))
 
 
 def _unsent_arguments(

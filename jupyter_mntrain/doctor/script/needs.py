@@ -14,7 +14,7 @@ from jupyter_mntrain.doctor.script.told_paths import PathReader, Told
 from jupyter_mntrain.model._record import Record
 
 SET_FOR_RANKS: Final = re.compile(
-    r"(LOCAL_|GROUP_|ROLE_|NODE_|CROSS_)?(RANK|WORLD_SIZE)|(LOCAL|CROSS)_SIZE|NNODES"
+    r"(LOCAL_|GROUP_|ROLE_|NODE_|CROSS_)?(RANK|WORLD_SIZE)|(LOCAL|CROSS)_SIZE|NNODES|ROLE_NAME"
     r"|MASTER_(ADDR|PORT)|(OMP|MKL|OPENBLAS)_NUM_THREADS|ACCELERATE_USE_CPU"
     r"|PYTHONUNBUFFERED"
     r"|(MNTRAIN|TORCHELASTIC|TORCH|PYTORCH|NCCL|GLOO|TP|CUDA)_\w+"
@@ -58,18 +58,20 @@ _PLAIN_DECORATORS: Final = re.compile(r"(.*\.)?(record|no_grad|inference_mode)(\
 _PLAIN_CONTEXTS: Final = re.compile(r"(torch|np|dist|tempfile)\..*|open\(.*|.*\.open\(.*")
 """Context managers that let every error through, as ``contextlib.suppress`` does not."""
 _MORE_MODULES: Final = re.compile(
-    r"sys\.(path|modules|meta_path)\b.*|site\.\w+|.*\bpip\b.*|.*\bconda\b.*"
+    r"sys\.(path|modules|meta_path|path_hooks)\b.*|site\..*|.*\bpip\b.*|.*\bconda\b.*"
 )
 """Expressions after which Python may find modules that it does not find before the start."""
 _FINDERS: Final = re.compile(
     r"(sys|site|os|subprocess)\..*|(.*\.)?(run|call|check_call|check_output|system|Popen|main)"
 )
 """Calls that may be such."""
-_MORE_VARIABLES: Final = re.compile(
-    r"load_dotenv|.*\.load_dotenv|.*environ\.update|.*putenv|exec|runpy\.\w+"
-)
+_MORE_VARIABLES: Final = re.compile(r"(.*\.)?(load_dotenv|putenv)|exec|runpy\.\w+")
 """Calls after which the environment may have more variables."""
 _ENVIRONMENT: Final = re.compile(r"(os\.)?environ\b")
+_ONLY_READ: Final = frozenset({"get", "pop", "has_key", "keys", "items", "values", "copy"})
+"""Methods of the environment that add no variable."""
+_ONLY_READERS: Final = frozenset({"dict", "len", "list", "print", "set", "sorted"})
+"""Functions that are given the environment, and add none."""
 _GETS: Final = re.compile(r"(os\.)?(getenv|environ\.(get|pop|has_key|setdefault))")
 _OF_GPUS: Final = re.compile(r"gpu|cuda|accelerator|device_count", re.IGNORECASE)
 _ASSERTED: Final = "assert torch.cuda.is_available()"
@@ -104,6 +106,8 @@ class ScriptNeeds(Record, frozen=True):
             functions of which it is not known what they do.
         gpus: what fails where there is no GPU.
         sets: variables of its environment that it sets itself, and to what.
+        may_set: variables that it may set anywhere; ``*`` stands for any.
+        finds_more: it may change where Python looks for modules.
         python: version of the driver's.
         arguments: what its argparse says of the arguments; empty if it takes them, or if its text
             does not tell.
@@ -119,6 +123,8 @@ class ScriptNeeds(Record, frozen=True):
     makes: frozenset[str] = frozenset()
     gpus: tuple[Need, ...] = ()
     sets: dict[str, str] = {}
+    may_set: frozenset[str] = frozenset()
+    finds_more: bool = False
     python: str = ".".join(map(str, sys.version_info[:2]))
     arguments: str = ""
 
@@ -159,6 +165,8 @@ def read_script(
         writes=_first(reading.writes),
         gpus=_first(reading.gpus),
         sets=reading.sets,
+        may_set=frozenset(_set_variables(tree)),
+        finds_more=any(map(_finds_more, ast.walk(tree))),
         makes=frozenset(one for _ in paths.moments() for one in _made(calls, paths))
         | {first_folder(one.what) for one in reading.writes},
         arguments=told.error if told else "",
@@ -202,6 +210,9 @@ class _ScriptReading:
 
     def _statement(self, line: ast.stmt, *, is_certain: bool) -> None:
         self._note_guards(line)
+        # Whatever stands in it, also in a function that is called later.
+        self._has_more_modules |= any(map(_finds_more, ast.walk(line)))
+        self._has_more_variables |= "*" in _set_variables(line)
         match line:
             case ast.Import(names=names):
                 self._import([one.name for one in names], line, is_certain)
@@ -333,8 +344,6 @@ class _ScriptReading:
                     self.sets[name] = value.value
             elif target is not None:
                 self._forget([target])
-                self._has_more_modules |= bool(_MORE_MODULES.fullmatch(ast.unparse(target)))
-                self._has_more_variables |= _is_of_environment(target)
 
     def _expressions(self, line: ast.stmt, is_certain: bool) -> None:
         """Those of this line alone, without the lines below it."""
@@ -344,9 +353,9 @@ class _ScriptReading:
             node = todo.pop(0)
             if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
                 name = None if is_asked else _variable(node)
-                if name is not None and not SET_FOR_RANKS.fullmatch(name):
-                    is_there = is_certain and not self._has_more_variables
-                    self.variables.append(Need(name, node.lineno, is_there))
+                is_set = self._has_more_variables or SET_FOR_RANKS.fullmatch(name or "")
+                if name is not None and not is_set:
+                    self.variables.append(Need(name, node.lineno, is_certain))
             elif isinstance(node, ast.Call):
                 self._call(node, is_certain)
             elif isinstance(node, ast.BoolOp | ast.IfExp | ast.Lambda):
@@ -358,12 +367,12 @@ class _ScriptReading:
         called = ast.unparse(node.func)
         last = called.rpartition(".")[2]
         if called in ("__import__", "importlib.import_module", "import_module"):
-            if node.args and isinstance(node.args[0], ast.Constant):
-                self._import([str(node.args[0].value)], node, is_certain)  # type: ignore[arg-type]
+            if name := imported_name(node):
+                self._import([name], node, is_certain)  # type: ignore[arg-type]
             return
-        if called.endswith("environ.setdefault") and isinstance(node.args[0], ast.Constant):
-            self.made.add(str(node.args[0].value))
-        self._note_unknown(node, called)
+        if _NEW_NAMES.fullmatch(called):
+            self._is_default = True
+            self._paths.forget()
         self._follow(node, called, is_certain)
         of = node.func.value if isinstance(node.func, ast.Attribute) else None
         if is_certain and self._needs_gpu(node, called, last):
@@ -382,16 +391,6 @@ class _ScriptReading:
             if place is not None and len(node.args) > place:
                 is_made = is_written or (last == "memmap" and _is_written((), node.keywords))
                 self._note(node.args[place], is_certain, is_written=is_made)
-
-    def _note_unknown(self, node: ast.Call, called: str) -> None:
-        """What a call may change that is not known here."""
-        if _FINDERS.fullmatch(called):  # its text is long, and seldom needed
-            whole = ast.unparse(node).replace("\n", " ")
-            self._has_more_modules |= bool(_MORE_MODULES.fullmatch(whole))
-        self._has_more_variables |= bool(_MORE_VARIABLES.fullmatch(called))
-        if _NEW_NAMES.fullmatch(called):
-            self._is_default = True
-            self._paths.forget()
 
     def _needs_gpu(self, node: ast.Call, called: str, last: str) -> bool:
         """Whether a call fails where there is no GPU."""
@@ -467,6 +466,94 @@ def _lets_errors_through(item: ast.withitem) -> bool:
 
 def _is_of_environment(node: ast.AST) -> bool:
     return bool(_ENVIRONMENT.match(ast.unparse(node)))
+
+
+def _finds_more(node: ast.AST) -> bool:
+    """Whether Python may find other modules after it."""
+    match node:
+        case ast.Call():
+            if not _FINDERS.fullmatch(ast.unparse(node.func)):
+                return False  # its text is long, and seldom needed
+            return bool(_MORE_MODULES.fullmatch(ast.unparse(node).replace("\n", " ")))
+        case ast.Assign(targets=targets):
+            return any(_MORE_MODULES.fullmatch(ast.unparse(one)) for one in targets)
+        case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+            return bool(_MORE_MODULES.fullmatch(ast.unparse(target)))
+        case ast.ImportFrom(module="sys" | "site", names=names):
+            return any(one.name in ("path", "modules", "addsitedir") for one in names)
+    return False
+
+
+def _set_variables(tree: ast.AST) -> set[str]:
+    """Variables of the environment that are set anywhere in it; ``*`` stands for any: what takes
+    the whole environment may add to it.
+    """
+    found, harmless = set[str](), set[int]()
+    for node in ast.walk(tree):
+        found |= _set_by(node)
+        harmless |= {id(one) for one in _only_read(node)}
+        # What holds it comes before it.
+        if _is_environment(node) and id(node) not in harmless:
+            found.add("*")
+    return found
+
+
+def _set_by(node: ast.AST) -> set[str]:
+    match node:
+        case (
+            ast.Call(
+                func=ast.Attribute(value=of, attr="setdefault"), args=[ast.Constant(value=name), _]
+            )
+            | ast.Subscript(value=of, slice=ast.Constant(value=name), ctx=ast.Store())
+        ) if _is_environment(of):
+            return {str(name)}
+        case ast.Call(func=called) if _MORE_VARIABLES.fullmatch(ast.unparse(called)):
+            return {"*"}
+        case ast.ImportFrom(module="os", names=names):
+            return {"*" for one in names if one.name == "environ" and one.asname}
+    return set()
+
+
+def _only_read(node: ast.AST) -> list[ast.AST]:
+    """Those of the parts of it that may be the environment, and of which no other variable is set:
+    none that the text does not name.
+    """
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=args) if name in _ONLY_READERS:
+            return [*args]
+        case (
+            ast.Call(func=ast.Attribute(value=of, attr="setdefault"), args=[ast.Constant(), *_])
+            | ast.Subscript(value=of, slice=ast.Constant())
+        ):
+            return [of]
+        case ast.Call(func=ast.Attribute(value=of, attr=name)) if name in _ONLY_READ:
+            return [of]
+        case ast.Subscript(value=of, ctx=ast.Load() | ast.Del()):
+            return [of]
+        case ast.Compare(comparators=asked):
+            return [*asked]
+        case ast.Dict(keys=keys, values=values):
+            return [one for key, one in zip(keys, values, strict=True) if key is None]
+        case ast.keyword(arg="env", value=of) | ast.FormattedValue(value=of):
+            return [of]
+        case ast.For(iter=of) | ast.comprehension(iter=of):
+            return [of]
+    return []
+
+
+def _is_environment(node: ast.AST) -> bool:
+    match node:
+        case ast.Attribute(attr="environ" | "environb") | ast.Name(id="environ"):
+            return True
+    return False
+
+
+def imported_name(call: ast.Call) -> str:
+    """The module that ``import_module("…")`` names; empty if its text does not tell."""
+    match call.args:
+        case [ast.Constant(value=str() as name), *_]:
+            return "" if name.startswith(".") else name
+    return ""
 
 
 def _made(calls: Iterable[tuple[ast.Call, str]], paths: PathReader) -> Iterator[str]:

@@ -42,7 +42,8 @@ class ImportedModules(Check):
                 yield self.unknown(node, "its agent did not tell")
             elif node.facts.lacking is not None:
                 unsent = case.job.unsent if case.job else {}
-                yield self._judged(node, node.facts, maybe, unsent)
+                has_project = case.job is not None and case.job.has_project
+                yield self._judged(node, node.facts, maybe, unsent, has_project=has_project)
 
     def _judged(
         self,
@@ -50,6 +51,8 @@ class ImportedModules(Check):
         facts: MachineFacts,
         maybe: Collection[str],
         unsent: Mapping[str, Unsent],
+        *,
+        has_project: bool,
     ) -> Finding:
         if not facts.lacking:
             return self.passed(node, "found")
@@ -70,16 +73,19 @@ class ImportedModules(Check):
                 "version has",
             )
         names = ", ".join(map(shown_line, modules[:MOST_NAMED]))
+        own = "--project DIR"
+        if has_project:
+            own = "put them into the folder that is sent, and name where: --env PYTHONPATH=FOLDER"
         here = next((one for one in modules if one in unsent and unsent[one].how), None)
         return judge(
             node,
             f"no {names}",
             Kind.NO_MODULE,
             cause=f"{python} does not find {names}, which the job imports",
-            fix=f"send {shown_line(here)}, which is here: {shown_line(unsent[here].how)}"
+            fix=f"{shown_line(here)} is here: launch with {shown_line(unsent[here].how)}"
             if here is not None
             else f"on {node.name}: {python if facts.loaded else 'python'} -m pip install the "
-            "packages that have them; or send your own modules: --project DIR",
+            f"packages that have them; or send your own modules: {own}",
         )
 
 

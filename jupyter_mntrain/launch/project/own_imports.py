@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+
+_FROZEN: Final = (
+    "abc codecs encodings genericpath importlib io ntpath os posixpath site stat zipimport "
+    "_collections_abc _sitebuiltins"
+)
+LOADED_BEFORE: Final = frozenset({*sys.builtin_module_names, *_FROZEN.split()})
+"""Modules that Python has, or has loaded, before it looks into any folder."""
 
 
 def own_imports(source: str, folder: Path) -> list[str]:
@@ -13,7 +22,7 @@ def own_imports(source: str, folder: Path) -> list[str]:
         names = set(_imported(ast.parse(source)))
     except (SyntaxError, ValueError):
         return []
-    return sorted(name for name in names if _is_module(folder, name))
+    return sorted(name for name in names - LOADED_BEFORE if _is_module(folder, name))
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:
@@ -22,6 +31,16 @@ def _imported(tree: ast.AST) -> Iterator[str]:
             yield from (one.name.partition(".")[0] for one in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield node.module.partition(".")[0]
+        elif isinstance(node, ast.Call):
+            yield from _named(node)
+
+
+def _named(call: ast.Call) -> Iterator[str]:
+    """What ``import_module("…")`` imports."""
+    called = ast.unparse(call.func).rpartition(".")[2]
+    match call.args:
+        case [ast.Constant(value=str() as name), *_] if called in ("import_module", "__import__"):
+            yield from [] if name.startswith(".") else [name.partition(".")[0]]
 
 
 def _is_module(folder: Path, name: str) -> bool:

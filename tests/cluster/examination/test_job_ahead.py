@@ -219,7 +219,7 @@ def test_arguments_that_name_what_is_here_and_not_sent_are_told(
 
 def test_a_module_that_is_not_sent_is_asked_for():
     job = msgspec.structs.replace(spec({}), entry=("-m", "pkg.train", "--lr", "1"))
-    assert question_of(job_ahead(job, "node1"), job).modules == ("pkg",)
+    assert question_of(job_ahead(job, "node1"), job).modules == ("pkg", "pkg:train")
     own = msgspec.structs.replace(job, entry=("-m", "jupyter_mntrain.train", "recipe.toml"))
     assert job_ahead(own, "node1").script is None
 
@@ -233,6 +233,83 @@ def test_what_lies_on_the_path_of_python_is_sent(path: str, tmp_path: Path):
     script = job_ahead(job, "node1", stage_project(tmp_path)).script
     assert script is not None
     assert [one.what for one in (*script.modules, *script.names)] == ["numpy", "pandas"]
+
+
+def made(root: Path, **texts: str) -> Path:
+    """A folder of modules; ``__`` stands for a folder."""
+    for name, text in texts.items():
+        path = root / f"{name.replace('__', '/')}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+@pytest.mark.parametrize(
+    ("entry", "environment", "how"),
+    [
+        (("run.py",), {}, "src"),
+        (("run.py",), {"PYTHONPATH": "/opt"}, "src:/opt"),
+        (("-m", "mine.train"), {}, "src"),
+        (("run.py",), {"PYTHONPATH": "src"}, None),
+        (("-m", "mine.train"), {"PYTHONPATH": "src"}, None),
+    ],
+)
+def test_a_package_in_a_folder_that_is_sent_is_found_by_the_path_of_python(
+    entry: tuple[str, ...], environment: dict[str, str], how: str | None, tmp_path: Path
+):
+    project = stage_project(made(tmp_path, run="import mine", src__mine__train="import mine"))
+    job = msgspec.structs.replace(spec({}), entry=entry, environment=environment)
+    found = job_ahead(job, "node1", project)
+    assert found.unsent == ({"mine": Unsent(f"--env PYTHONPATH={how}")} if how else {})
+    assert found.script is not None
+    assert [one.what for one in found.script.modules] == (["mine"] if how else [])
+
+
+def test_a_package_of_src_that_is_not_sent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(made(tmp_path, src__mine="", tests__other=""))
+    found = job_ahead(spec({"train.py": "import mine, other"}), "node1").unsent
+    assert found == {"mine": Unsent("--project . --env PYTHONPATH=src")}
+
+
+@pytest.mark.parametrize(
+    ("helper", "is_told"),
+    [
+        ("import os\nos.environ.update(read())", False),
+        ("import os\ndef setup():\n    os.environ['ROOT'] = '/data'", False),
+        ("import os\nroot = os.environ.get('ROOT')", True),
+        ("import os\nos.environ['OTHER'] = '1'", True),
+        ("from dotenv import load_dotenv\nload_dotenv()", False),
+    ],
+)
+@pytest.mark.parametrize("at", ["helper", "helper__deep__inner"])
+def test_variables_that_modules_of_the_job_may_set_are_not_lacking(
+    helper: str, is_told: bool, at: str, tmp_path: Path
+):
+    text = "import os, helper\nos.environ['ROOT']"
+    project = stage_project(made(tmp_path, train=text, **{at: helper}))
+    script = job_ahead(spec({}), "node1", project).script
+    assert script is not None
+    assert [one.what for one in script.variables] == ["ROOT"] * is_told
+
+
+@pytest.mark.parametrize(
+    ("script", "helper"),
+    [
+        ("import sys\nsys.path.insert(0, found())\nimport late, mine", ""),
+        ("import site\nsite.addsitedir(found())\nimport late, mine", ""),
+        ("import helper\nimport late, mine", "import sys\nsys.path.append(found())"),
+    ],
+)
+def test_modules_that_may_be_found_later_are_not_certain(script: str, helper: str, tmp_path: Path):
+    project = stage_project(made(tmp_path, train=script, helper=helper, deps__mine__a=""))
+    found = modules(spec({}), project=project)
+    assert "mine" not in found
+    assert found["late"] is False
+
+
+def test_a_folder_named_like_a_module_that_python_has_is_none_of_the_job(tmp_path: Path):
+    project = stage_project(made(tmp_path, train="import time, os", time__a="", os__a=""))
+    assert modules(spec({}), project=project) == {"time": True, "os": True}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
 import pytest
 
 from jupyter_mntrain.doctor.script.needs import SET_FOR_RANKS, Need, ScriptNeeds, read_script
@@ -50,6 +54,11 @@ def whats(needs: tuple[Need, ...], *, certain: bool | None = None) -> set[str]:
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import x", {"typing"}, set()),
         ("import importlib\nimportlib.import_module('apex.amp')", {"importlib", "apex"}, set()),
         ("__import__('apex')", {"apex"}, set()),
+        ("import importlib\nimportlib.import_module('.mine', 'pkg')", {"importlib"}, set()),
+        ("import site\nsite.addsitedir('deps')\nimport late", {"site"}, {"late"}),
+        ("try:\n    sys.path.append('x')\nfinally:\n    pass\nimport late", set(), {"late"}),
+        ("def f():\n    sys.path[:0] = found()\nrun = f\nrun()\nimport late", set(), {"late"}),
+        ("from sys import path\npath.append('x')\nimport late", set(), {"sys", "late"}),
         ("with torch.device('meta'):\n    import late", {"late"}, set()),
         ("", set(), set()),
     ],
@@ -108,12 +117,43 @@ def test_variables_that_it_takes_without_a_default(text: str, names: set[str]):
         "os.environ.update(read())",
         "os.environ[name] = '1'",
         "os.environ |= read()",
+        "for k, v in read():\n    os.environ.setdefault(k, v)",
+        "env = os.environ\nenv['DATA_ROOT'] = '1'",
+        "from os import environ as env\nenv['DATA_ROOT'] = '1'",
+        "os.environ.update(dict(DATA_ROOT='1'))",
+        "def f():\n    for k in names:\n        os.environ[k] = '1'\ng = f\ng()",
+        "settings.export_to(os.environ)",
+        "try:\n    os.environ.update(read())\nexcept OSError:\n    pass",
         "exec(open('settings.py').read())",
     ],
 )
-def test_a_variable_that_it_may_set_itself_is_not_certain(line: str):
+def test_of_a_variable_that_it_may_set_itself_nothing_is_said(line: str):
     text = f"import os\n{line}\nroot = os.environ['DATA_ROOT']"
-    assert [one.is_certain for one in read_script(text).variables] in ([], [False])
+    assert read_script(text).variables == ()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "print(dict(os.environ), os.environ.copy())",
+        "subprocess.run(command, env={**os.environ, 'A': '1'})",
+        "for name, value in os.environ.items():\n    print(name, os.environ[name])",
+        "os.environ['A'] = os.environ.get('B', '1')",
+    ],
+)
+def test_who_only_reads_the_environment_sets_no_variable(line: str):
+    (found,) = read_script(f"import os\n{line}\nroot = os.environ['DATA_ROOT']").variables
+    assert (found.what, found.is_certain) == ("DATA_ROOT", True)
+
+
+def test_all_variables_that_torchrun_sets_are_there_for_ranks():
+    torch = find_spec("torch")
+    assert torch is not None
+    assert torch.origin is not None
+    agent = Path(torch.origin).parent / "distributed/elastic/agent/server/local_elastic_agent.py"
+    names = {*re.findall(r'"([A-Z][A-Z_]+)": ', agent.read_text())}
+    assert {"RANK", "ROLE_NAME"} <= names
+    assert {one for one in names if not SET_FOR_RANKS.fullmatch(one)} == set()
 
 
 def test_a_variable_that_the_launch_gives_is_there():

@@ -159,5 +159,10 @@ def test_imports_from_the_own_folder_are_seen(tmp_path: Path) -> None:
     write(tmp_path, "utils.py", "pkg/model.py", "data/x.csv", "json.txt")
     source = "import json, data\nfrom pkg.model import Model\ndef f():\n    import utils as u\n"
     assert own_imports(source, tmp_path) == ["pkg", "utils"]
+    (tmp_path / "time").mkdir()
+    (tmp_path / "time" / "a.py").touch()
+    (tmp_path / "os.py").touch()
+    assert own_imports("import os, sys, time", tmp_path) == []
+    assert own_imports("import_module('pkg.sub')\n__import__('.pkg')", tmp_path) == ["pkg"]
     assert own_imports("from . import x\nimport torch\n", tmp_path) == []
     assert own_imports("not python at all(", tmp_path) == []
