@@ -9,12 +9,15 @@ from typing import get_args
 import msgspec
 import pytest
 
-from jupyter_mntrain.doctor.check import Case, Check
+from jupyter_mntrain.doctor.check import Case, Check, Unsent
 from jupyter_mntrain.doctor.every import EVERY, examine
 from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.doctor.node import ClockCheck
+from jupyter_mntrain.doctor.workload.contents import ImportedModules
+from jupyter_mntrain.doctor.workload.scripts import ScriptFiles
 from tests.doctor.faults import FAULTS
 from tests.doctor.faults.fault import Fault
+from tests.doctor.faults.scripts import launching, with_input
 from tests.doctor.healthy import changed, healthy, with_inventory, with_node
 from tests.rows import same_rows
 
@@ -117,3 +120,44 @@ def test_powersave_under_intel_pstate_passes():
 def test_a_small_machine_is_not_short_of_memory():
     case = with_inventory(healthy(), memory_total_bytes=4 << 30, memory_available_bytes=3 << 30)
     assert {one.level for one in examine(case)} == {"passed"}
+
+
+@pytest.mark.parametrize(
+    ("unsent", "fix"),
+    [
+        ({"a.txt": Unsent(), "b.txt": Unsent()}, ("--file a.txt --file b.txt",)),
+        ({"a.txt": Unsent(), "../b.txt": Unsent()}, ("--file a.txt, ",)),
+        (
+            {"a.txt": Unsent("--file a.txt"), "b.txt": Unsent("--project ..")},
+            ("--file a.txt --project ..",),
+        ),
+        ({"a.txt": Unsent("--file a.txt"), "b.txt": Unsent("the line !b.txt")}, ("!b.txt",)),
+    ],
+)
+def test_all_files_that_are_not_sent_are_named_with_what_sends_them(
+    unsent: dict[str, Unsent], fix: tuple[str, ...]
+):
+    text = "\n".join(f"open({one!r})" for one in unsent)
+    found = ScriptFiles().findings(launching(healthy(), text, unsent=unsent))
+    problem = next(one.problem for one in found if one.problem)
+    assert ", ".join(unsent) in problem.cause
+    assert "1, 2" in problem.cause
+    assert all(one in problem.fix for one in fix)
+    assert "--file ../" not in problem.fix
+
+
+def test_all_files_that_a_node_lacks_are_named():
+    case = launching(healthy(), "open('/data/a')\nopen('/data/b')")
+    for path in ("/data/a", "/data/b"):
+        case = with_input(case, path)
+    (problem,) = (one.problem for one in ScriptFiles().findings(case) if one.problem)
+    assert "/data/a, /data/b" in problem.cause
+    assert problem.node == "muthur"
+
+
+@pytest.mark.parametrize("has_project", [True, False])
+def test_who_sends_a_project_is_not_told_to(has_project: bool):
+    case = changed(launching(healthy(), "import mine", has_project=has_project), lacking=("mine",))
+    (problem,) = (one.problem for one in ImportedModules().findings(case) if one.problem)
+    assert ("--project" in problem.fix) is not has_project
+    assert ("--env PYTHONPATH=" in problem.fix) is has_project

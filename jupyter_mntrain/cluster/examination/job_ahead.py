@@ -335,7 +335,7 @@ def _unsent(
         own = PurePosixPath(path)
         is_made = any(own.is_relative_to(one) or one.is_relative_to(own) for one in written)
         # What is here already, and not written by its name, is rather read than made.
-        if path not in found and not is_made:
+        if path not in found and os.path.normpath(path) not in sent and not is_made:
             lack = _left_out(path, project)
             found |= {path: lack} if lack.how else {}
     return found
@@ -407,6 +407,12 @@ def _left_out(path: str, project: StagedProject | None) -> Unsent:
 
 def _how_to_send(path: str, project: StagedProject | None) -> str:
     """The option; empty if it is not here."""
+    path = os.path.normpath(path)
+    if path.startswith("../"):  # only a folder above has it and the script
+        above = "/".join(one for one in PurePosixPath(path).parts if one == "..")
+        root = project.root if project is not None else current_folder()
+        folder = str((root / above).resolve()) if project is not None else above
+        return f"--project {folder}" if (root / path).exists() else ""
     if project is not None and project.tree.leaves_out(path) and (project.root / path).exists():
         return f"the line !{path} in {project.root / OWN}"
     return f"--file {path}" if (current_folder() / path).exists() else ""
@@ -417,7 +423,7 @@ def _relative(script: ScriptNeeds, sent: Iterable[str]) -> Iterator[str]:
     there = {str(PurePosixPath(one)) for one in sent}
     folders = {str(parent) for one in there for parent in PurePosixPath(one).parents}
     for one in script.reads:
-        is_own = one.what in there | folders or may_make(script, one.what)
+        is_own = os.path.normpath(one.what) in there | folders or may_make(script, one.what)
         if not is_own and not one.what.startswith(("/", "~")):
             yield one.what
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from jupyter_mntrain.doctor.check import Case, Check, Examined, JobAhead
+from jupyter_mntrain.doctor.check import Case, Check, Examined, JobAhead, Unsent
 from jupyter_mntrain.doctor.finding import Finding, Level
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds
 from jupyter_mntrain.doctor.workload.contents import THERE
@@ -202,7 +203,8 @@ class ScriptFiles(Check):
             if unsent:
                 yield self._unsent(node, job, unsent)
             elif lost:
-                yield self._lost(node, job, lost, is_there=kinds[lost[0].what] != "missing")
+                alike = [one for one in lost if kinds[one.what] == kinds[lost[0].what]]
+                yield self._lost(node, job, alike, is_there=kinds[lost[0].what] != "missing")
             elif job.unsent_arguments:
                 yield self._unsent_argument(node, job)
             elif (lack := _lacks_given(case, node, job)) is not None:
@@ -212,20 +214,27 @@ class ScriptFiles(Check):
 
     def _unsent(self, node: Examined, job: JobAhead, unsent: Sequence[Need]) -> Finding:
         first = next((one for one in unsent if job.unsent[one.what].how), unsent[0])
-        path, lack = shown_line(first.what), job.unsent[first.what]
-        here = "is here, but is not sent" if lack.how else "is not sent with the job"
+        lack = job.unsent[first.what]
+        alike = [first]
+        if not lack.part:
+            alike = [one for one in unsent if _is_alike(job.unsent[one.what], lack)]
+        paths, are, it = _listed(one.what for one in alike), _are(alike), _it(alike)
+        here = f"{are} here, but {are} not sent" if lack.how else f"{are} not sent with the job"
         if lack.part:
             here = f"is here, but {shown_line(lack.part)} is not sent"
-        fix = (
-            f"send it: {shown_line(lack.how)}"
-            if lack.how
-            else f"send it: --file {path}, or --project for its whole folder; or give the absolute "
-            "path that it has on the nodes"
-        )
+        within = [f"--file {shown_line(one.what)}" for one in alike if not _is_above(one.what)]
+        if within:
+            how = f"{' '.join(within)}, or --project for {_its(alike)} whole folder"
+        else:
+            how = f"--project with a folder that has the script and {it}"
+        has = "it has" if len(alike) == 1 else "they have"
+        fix = f"send {it}: {how}; or give the absolute path that {has} on the nodes"
+        if lack.how:
+            fix = f"send {it}: {_options(job.unsent[one.what].how for one in alike)}"
         reads = "reads" if first.is_certain else "may read"
         problem = Problem(
             kind=Kind.NO_FILE,
-            cause=f"{_name(job)} {reads} {path} in line {first.line}, which {here}",
+            cause=f"{_name(job)} {reads} {paths} in {_lines(alike)}, which {here}",
             fix=fix,
         )
         # It may make it itself, or change to another folder.
@@ -245,18 +254,21 @@ class ScriptFiles(Check):
     def _lost(
         self, node: Examined, job: JobAhead, lost: Sequence[Need], *, is_there: bool
     ) -> Finding:
-        first = lost[0]
-        path = shown_line(job.placed.get(first.what, first.what))
+        places = [job.placed.get(one.what, one.what) for one in lost]
+        paths, it = _listed(places), _it(lost)
         user = node.facts.user if node.facts else "its user"
-        what = f"{user} may not read" if is_there else "does not exist there"
+        lacks = "does not exist there" if len(lost) == 1 else "do not exist there"
+        what = f"{user} may not read" if is_there else lacks
         problem = Problem(
             kind=Kind.NO_PERMISSION if is_there else Kind.NO_FILE,
-            cause=f"{_name(job)} reads {path} in line {first.line}, which {what}",
-            fix=f"on {node.name}: sudo setfacl -R -m u:{user}:rX {path}"
+            cause=f"{_name(job)} reads {paths} in {_lines(lost)}, which {what}",
+            fix=f"on {node.name}: sudo setfacl -R -m u:{user}:rX "
+            + " ".join(map(shown_line, places))
             if is_there
-            else f"copy it to {node.name}, or mount it there, or correct the path",
+            else f"copy {it} to {node.name}, or mount {it} there, or correct "
+            f"the path{'s' * (len(lost) > 1)}",
         )
-        return self.found(_level(lost), node, path, problem)
+        return self.found(_level(lost), node, shown_line(places[0]), problem)
 
     def _not_given(self, node: Examined, job: JobAhead, given: str, has: str) -> Finding:
         path = shown_line(job.given[given])
@@ -267,6 +279,42 @@ class ScriptFiles(Check):
             fix=f"copy it to {node.name}, or mount it there; if only {has} is to read it, go on",
         )
         return self.found("slows", node, shown_line(given), problem)
+
+
+def _is_alike(one: Unsent, other: Unsent) -> bool:
+    """Whether one sentence says both."""
+    return not one.part and bool(one.how) == bool(other.how)
+
+
+def _is_above(path: str) -> bool:
+    """A file there cannot be sent under the path that it is read by."""
+    return os.path.normpath(path).startswith("..")
+
+
+def _options(hows: Iterable[str]) -> str:
+    found = list(dict.fromkeys(map(shown_line, hows)))
+    return (" " if all(one.startswith("--") for one in found) else ", ").join(found)
+
+
+def _listed(paths: Iterable[str]) -> str:
+    return ", ".join(map(shown_line, paths))
+
+
+def _lines(needs: Sequence[Need]) -> str:
+    lines = sorted({one.line for one in needs})
+    return f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))}"
+
+
+def _are(needs: Sequence[Need]) -> str:
+    return "is" if len(needs) == 1 else "are"
+
+
+def _it(needs: Sequence[Need]) -> str:
+    return "it" if len(needs) == 1 else "them"
+
+
+def _its(needs: Sequence[Need]) -> str:
+    return "its" if len(needs) == 1 else "their"
 
 
 def _kinds(node: Examined) -> dict[str, PathKind]:

@@ -158,6 +158,29 @@ def test_what_a_script_reads_and_git_ignores_is_named_with_what_sends_it(
     }
 
 
+def test_a_hidden_file_that_is_sent_beside_a_project_is_not_lacking(tmp_path: Path):
+    (tmp_path / "train.py").write_text("open('.env')")
+    (tmp_path / ".env").write_text("A=1")
+    (tmp_path / ".gitignore").write_text(".env\n")
+    project = stage_project(tmp_path)
+    assert set(job_ahead(spec({}), "node1", project).unsent) == {".env"}
+    assert job_ahead(spec({".env": "A=1"}), "node1", project).unsent == {}
+
+
+def test_what_lies_above_the_script_is_sent_by_a_folder_that_has_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    text = "open(Path(__file__).parent / '../conf.yaml')"
+    (tmp_path / "conf.yaml").touch()
+    monkeypatch.chdir(made(tmp_path, scripts__train=text) / "scripts")
+    alone = job_ahead(spec({"train.py": text}), "node1")
+    assert alone.unsent == {"../conf.yaml": Unsent("--project ..")}
+    below = job_ahead(spec({}), "node1", stage_project(tmp_path / "scripts"))
+    assert below.unsent == {"../conf.yaml": Unsent(f"--project {tmp_path}")}
+    whole = msgspec.structs.replace(spec({}), entry=("scripts/train.py",))
+    assert job_ahead(whole, "node1", stage_project(tmp_path)).unsent == {}
+
+
 NANO_GPT = """
 dataset = "small"
 exec(open("configurator.py").read())

@@ -35,7 +35,7 @@ def launching(
     arguments: Sequence[str] = (),
     *,
     unsent: dict[str, Unsent] | None = None,
-    **fields: dict[str, str],
+    **fields: object,
 ) -> Case:
     """A script is to be launched, with the second node as its head."""
     job = JobAhead(
