@@ -20,6 +20,7 @@ from tests.doctor.faults.fault import Fault
 from tests.doctor.faults.scripts import launching, with_input
 from tests.doctor.healthy import changed, healthy, with_inventory, with_node
 from tests.rows import same_rows
+from tests.wording import says
 
 
 def test_nothing_is_said_of_healthy_nodes():
@@ -155,9 +156,10 @@ def test_all_files_that_a_node_lacks_are_named():
     assert problem.node == "muthur"
 
 
-@pytest.mark.parametrize("has_project", [True, False])
-def test_who_sends_a_project_is_not_told_to(has_project: bool):
+@pytest.mark.parametrize(
+    ("has_project", "fix"), [(True, "--env PYTHONPATH=FOLDER"), (False, "--project DIR")]
+)
+def test_who_sends_a_project_is_not_told_to(has_project: bool, fix: str):
     case = changed(launching(healthy(), "import mine", has_project=has_project), lacking=("mine",))
     (problem,) = (one.problem for one in ImportedModules().findings(case) if one.problem)
-    assert ("--project" in problem.fix) is not has_project
-    assert ("--env PYTHONPATH=" in problem.fix) is has_project
+    assert says(fix, problem.fix)

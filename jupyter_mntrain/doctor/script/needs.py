@@ -165,8 +165,8 @@ def read_script(
         writes=_first(reading.writes),
         gpus=_first(reading.gpus),
         sets=reading.sets,
-        may_set=frozenset(_set_variables(tree)),
-        finds_more=any(map(_finds_more, ast.walk(tree))),
+        may_set=frozenset(reading.may_set),
+        finds_more=bool(reading.finders),
         makes=frozenset(one for _ in paths.moments() for one in _made(calls, paths))
         | {first_folder(one.what) for one in reading.writes},
         arguments=told.error if told else "",
@@ -200,6 +200,13 @@ class _ScriptReading:
         self.sets: dict[str, str] = {}
         """Those of them that it sets in any case, and to what."""
         self._has_more_modules = self._has_more_variables = False
+        self.may_set = _set_variables(tree)
+        self.finders = [
+            one.lineno
+            for one in ast.walk(tree)
+            if isinstance(one, ast.stmt | ast.expr) and _finds_more(one)
+        ]
+        """Lines after which Python may find other modules."""
 
     def block(self, lines: Iterable[ast.stmt], *, is_certain: bool) -> None:
         for line in lines:
@@ -211,8 +218,10 @@ class _ScriptReading:
     def _statement(self, line: ast.stmt, *, is_certain: bool) -> None:
         self._note_guards(line)
         # Whatever stands in it, also in a function that is called later.
-        self._has_more_modules |= any(map(_finds_more, ast.walk(line)))
-        self._has_more_variables |= "*" in _set_variables(line)
+        last = line.end_lineno or line.lineno
+        self._has_more_modules |= any(line.lineno <= at <= last for at in self.finders)
+        anything = self.may_set.get("*", ())
+        self._has_more_variables |= any(line.lineno <= at <= last for at in anything)
         match line:
             case ast.Import(names=names):
                 self._import([one.name for one in names], line, is_certain)
@@ -484,17 +493,19 @@ def _finds_more(node: ast.AST) -> bool:
     return False
 
 
-def _set_variables(tree: ast.AST) -> set[str]:
-    """Variables of the environment that are set anywhere in it; ``*`` stands for any: what takes
-    the whole environment may add to it.
+def _set_variables(tree: ast.AST) -> dict[str, list[int]]:
+    """Variables of the environment that are set anywhere in it, with the lines; ``*`` stands for
+    any: what takes the whole environment may add to it.
     """
-    found, harmless = set[str](), set[int]()
+    found, harmless = dict[str, list[int]](), set[int]()
     for node in ast.walk(tree):
-        found |= _set_by(node)
+        names = _set_by(node)
         harmless |= {id(one) for one in _only_read(node)}
         # What holds it comes before it.
         if _is_environment(node) and id(node) not in harmless:
-            found.add("*")
+            names.add("*")
+        for name in names:
+            found.setdefault(name, []).append(getattr(node, "lineno", 0))
     return found
 
 
