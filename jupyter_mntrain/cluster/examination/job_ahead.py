@@ -18,7 +18,7 @@ from jupyter_mntrain.doctor.script.hidden_modules import hidden_modules
 from jupyter_mntrain.doctor.script.needs import Need, ScriptNeeds, may_make, read_script
 from jupyter_mntrain.doctor.workload.asked_paths import question_of_job
 from jupyter_mntrain.launch.project.ignoring import OWN
-from jupyter_mntrain.launch.project.own_imports import LOADED_BEFORE
+from jupyter_mntrain.launch.project.own_imports import LOADED_BEFORE, is_module
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.doctor.machine import (
@@ -354,7 +354,9 @@ def _unsent_modules(
         elif _how_to_send(f"{name}/__init__.py", project):
             found[name] = Unsent(_how_to_send(name, project))
         elif project is None and (folder := _folder_here(name)):
-            found[name] = Unsent(f"--project . --env PYTHONPATH={_on_path(folder, spec)}")
+            path = f"--project . --env PYTHONPATH={_on_path(folder, spec)}"
+            # A module runs from any folder.
+            found[name] = Unsent(f"--project {folder}" if spec.entry[0] == "-m" else path)
     return found
 
 
@@ -369,9 +371,9 @@ def _folder_with(name: str, sent: Collection[str]) -> str:
 
 
 def _folder_here(name: str) -> str:
+    """One of the usual folders of packages that is here and has a module; empty if none has."""
     here = (current_folder() / one for one in _FOLDERS_OF_PACKAGES)
-    ends = (f"{name}.py", f"{name}/__init__.py")
-    return next((one.name for one in here if any((one / end).is_file() for end in ends)), "")
+    return next((one.name for one in here if is_module(one, name)), "")
 
 
 def _on_path(folder: str, spec: JobSpec) -> str:

@@ -22,7 +22,7 @@ def own_imports(source: str, folder: Path) -> list[str]:
         names = set(_imported(ast.parse(source)))
     except (SyntaxError, ValueError):
         return []
-    return sorted(name for name in names - LOADED_BEFORE if _is_module(folder, name))
+    return sorted(name for name in names - LOADED_BEFORE if is_module(folder, name))
 
 
 def _imported(tree: ast.AST) -> Iterator[str]:
@@ -43,7 +43,8 @@ def _named(call: ast.Call) -> Iterator[str]:
             yield from [] if name.startswith(".") else [name.partition(".")[0]]
 
 
-def _is_module(folder: Path, name: str) -> bool:
+def is_module(folder: Path, name: str) -> bool:
+    """Whether a folder has a module, or a package, of this name."""
     if (folder / f"{name}.py").is_file():
         return True
     package = folder / name

@@ -289,9 +289,11 @@ def test_a_package_in_a_folder_that_is_sent_is_found_by_the_path_of_python(
 
 
 def test_a_package_of_src_that_is_not_sent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(made(tmp_path, src__mine="", tests__other=""))
+    monkeypatch.chdir(made(tmp_path, src__mine__train="", tests__other=""))
     found = job_ahead(spec({"train.py": "import mine, other"}), "node1").unsent
     assert found == {"mine": Unsent("--project . --env PYTHONPATH=src")}
+    module = msgspec.structs.replace(spec({}), entry=("-m", "mine.train"))
+    assert job_ahead(module, "node1").unsent == {"mine": Unsent("--project src")}
 
 
 @pytest.mark.parametrize(

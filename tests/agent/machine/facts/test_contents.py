@@ -112,6 +112,7 @@ alias(__name__ + ".moved", Thing=1)
         ("no_such_module:anything", False),
         ("json:loads", False),
         ("json:lods", True),
+        ("json:tool", False),
         ("os.path:join", False),
         ("time:sleep", False),
     ],
