@@ -108,7 +108,8 @@ def job_ahead(
             job, script=installed, unsent=lacks if spec.workdir is None else {}
         )
     script = read_script(text, arguments, spec.environment, name=name)
-    own: set[str] = set()
+    # Its package comes before a module, and what that imports from it.
+    own = {spec.entry[1].partition(".")[0]} if spec.entry[0] == "-m" else set[str]()
     foreign = tuple(_foreign([*script.modules, *script.names], sent, spec, project, own))
     may_set, finds_more = _changed_by(own, sent, spec, project)
     foreign = tuple(_not_found_later(foreign, script, sent, finds_more=finds_more))

@@ -317,6 +317,16 @@ def test_variables_that_modules_of_the_job_may_set_are_not_lacking(
     assert [one.what for one in script.variables] == ["ROOT"] * is_told
 
 
+def test_the_package_of_a_module_may_set_variables(tmp_path: Path):
+    text = "import os\nfrom . import conf\nos.environ['ROOT']"
+    setting = "import os\nos.environ.update(read())"
+    project = stage_project(made(tmp_path, pkg__train=text, pkg__conf=setting))
+    job = msgspec.structs.replace(spec({}), entry=("-m", "pkg.train"))
+    script = job_ahead(job, "node1", project).script
+    assert script is not None
+    assert script.variables == ()
+
+
 @pytest.mark.parametrize(
     ("script", "helper"),
     [
