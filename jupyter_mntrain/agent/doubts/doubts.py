@@ -35,7 +35,7 @@ class Doubts:
         self._spec = spec
         self._earlier = before_attempt(spec, attempt)
         self._numbers = NumberWatch()
-        self._meeting = Meeting(attempt, own)
+        self._meeting = Meeting(attempt, own, log)
         self._quiet_end = QuietEnd(log)
         self._network = NcclNetwork(log.parent, own)
         self._checkpoints = checkpoints

@@ -11,11 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
 from jupyter_mntrain.agent.attempt.processes import descendants
+from jupyter_mntrain.agent.failure.printed import LOG_TAIL_BYTES
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import RankJoined
@@ -28,6 +30,9 @@ PATIENCE_S = tunables.seconds("failure.meeting_patience_s")
 _TORCHRUN = re.compile(
     r"(.*/)?torchrun|torch\.distributed\.(run|launch)|.*/torch/distributed/run\.py"
 )
+
+_REGISTERED = re.compile(rb"processes registered\. Starting with (\d+) processes")
+"""What Lightning prints once all ranks have met."""
 
 Address = tuple[str, int]
 
@@ -73,11 +78,22 @@ def torchrun_below(pid: int) -> str:
     return ""
 
 
+def registered_in(log: Path) -> int:
+    """How many ranks have met, by what one of them printed at its start; 0 if none said so."""
+    try:
+        with log.open("rb") as file:
+            found = _REGISTERED.findall(file.read(LOG_TAIL_BYTES))
+    except OSError:
+        return 0
+    return max(map(int, found), default=0)
+
+
 class Meeting:
     """Watches the ranks of one attempt on one node, until each has met another.
 
     Args:
         own: this node's placement.
+        log: with the output of its ranks.
         read: connections of a rank's process.
         below: what a torchrun below a rank's process starts.
     """
@@ -86,6 +102,7 @@ class Meeting:
         self,
         attempt: Attempt,
         own: Placement,
+        log: Path,
         read: Callable[[int], list[Connection] | None] = connections_of,
         clock: Callable[[], float] = time.monotonic,
         below: Callable[[int], str] = torchrun_below,
@@ -94,7 +111,7 @@ class Meeting:
         self._store = (attempt.master_address, attempt.master_port)
         places = attempt.placements
         self._others = {place.address for place in places if place.node_id != own.node_id}
-        self._read = read
+        self._log, self._read = log, read
         self._clock, self._below = clock, below
         self._inner: dict[Rank, str] = {}
         self._looks: Counter[Rank] = Counter()
@@ -120,17 +137,24 @@ class Meeting:
             }
             if any(self._is_to_another(one, beside) for one in own):
                 yield RankJoined(rank=rank, size=self._size)
-            elif now_s - self._begun_s >= PATIENCE_S:
+            elif now_s - self._begun_s >= PATIENCE_S and not self._has_registered():
                 yield self._alone(rank)
 
     def end(self, ranks: Iterable[RankStatus]) -> Iterator[RankJoined]:
         """Judge the ranks that have ended without a connection."""
-        for one in ranks:
-            if one.group_size is None and self._looks[one.rank] >= LEAST_LOOKS:
-                yield self._alone(one.rank)
+        looked_at = [
+            one.rank
+            for one in ranks
+            if one.group_size is None and self._looks[one.rank] >= LEAST_LOOKS
+        ]
+        if looked_at and not self._has_registered():
+            yield from map(self._alone, looked_at)
 
     def _alone(self, rank: Rank) -> RankJoined:
         return RankJoined(rank=rank, size=0, own_torchrun=self._inner.get(rank, ""))
+
+    def _has_registered(self) -> bool:
+        return registered_in(self._log) >= self._size
 
     def _is_to_another(self, one: Connection, beside: set[Address]) -> bool:
         return one.peer == self._store or one.peer[0] in self._others or one.peer in beside

@@ -58,7 +58,10 @@ if os.environ["MNTRAIN_ATTEMPT"] == "1":
     raise SystemExit(1)
 """
 
-EAGER = {"MNTRAIN_FAILURE_MEETING_INTERVAL_S": "0.2"}
+EAGER = {
+    "MNTRAIN_FAILURE_MEETING_INTERVAL_S": "0.2",
+    "MNTRAIN_FAILURE_MEETING_LOOKS": "3",
+}
 
 
 @pytest.fixture(scope="module")

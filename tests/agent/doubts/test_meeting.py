@@ -50,7 +50,7 @@ def place(number: int, nproc: int) -> Placement:
 class Node:
     """One node, its ranks' connections and a clock."""
 
-    def __init__(self, nodes: int = 2, nproc: int = 1) -> None:
+    def __init__(self, nodes: int = 2, nproc: int = 1, log: Path = Path("no log")) -> None:
         places = tuple(place(n, nproc) for n in range(nodes))
         self.now_s = 0.0
         self.connections: dict[int, list[Connection] | None] = {}
@@ -64,7 +64,7 @@ class Node:
         )
         read = self.connections.get
         self.meeting = Meeting(
-            attempt, places[0], lambda pid: read(pid, []), clock=lambda: self.now_s
+            attempt, places[0], log, lambda pid: read(pid, []), clock=lambda: self.now_s
         )
 
     def opens(self, rank: int, peer: Address, own: Address = (OWN, 40_000)) -> None:
@@ -107,6 +107,18 @@ def test_a_short_program_is_not_judged() -> None:
     node = Node()
     assert node.looks(LEAST_LOOKS - 1) == []
     assert [*node.meeting.end(node.ranks)] == []
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(2, {}), (1, {0: 0})])
+def test_ranks_that_printed_that_they_have_met_have(
+    count: int, sizes: dict[int, int], tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    said = f"All distributed processes registered. Starting with {count} processes"
+    log.write_text(f"[default rank 0] {said}\n")
+    node = Node(log=log)
+    assert size(node.looks(int(PATIENCE_S / INTERVAL_S) + 1)) == sizes
+    assert size([*node.meeting.end(node.ranks)]) == sizes
 
 
 def test_a_process_that_cannot_be_read_is_not_judged() -> None:
