@@ -14,12 +14,37 @@ from jupyter_mntrain.model.text.foreign import shown_name, visible, without_colo
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import LogLine
 
+LAUNCHER_LINES = 10
+"""Lines of each node's torchrun that are shown beside those of the ranks."""
 
-def log_text(lines: Sequence[LogLine]) -> Group | Text:
-    """Lines for a terminal or a cell. ANSI colors of the ranks are kept."""
+
+def last_lines(lines: Sequence[LogLine], tail: int) -> list[LogLine]:
+    """The last ``tail`` lines of ranks, then torchrun's last ones of each node.
+
+    Its report of a rank that failed would push all that the ranks said out of a tail. Where they
+    said less, it has their room.
+    """
+    if not tail:
+        return []
+    ranks = [line for line in lines if line.rank is not None][-tail:]
+    launchers: dict[str, list[LogLine]] = {}
+    for line in lines:
+        if line.rank is None:
+            launchers.setdefault(line.node, []).append(line)
+    room = max(LAUNCHER_LINES, (tail - len(ranks)) // max(1, len(launchers)))
+    return [*ranks, *(line for own in launchers.values() for line in own[-min(room, tail) :])]
+
+
+def log_text(lines: Sequence[LogLine], *, is_cut: bool = False) -> Group | Text:
+    """Lines for a terminal or a cell. ANSI colors of the ranks are kept.
+
+    Args:
+        is_cut: there are more.
+    """
     if not lines:
         return Text("no output yet", style="dim")
-    parts = []
+    more = "… there are more lines: --tail LINES shows more of them, --output FILE writes all"
+    parts = [Text(more, style="dim")] if is_cut else []
     for line in lines:
         who = f"{shown_name(line.node)} {'torchrun' if line.rank is None else f'r{line.rank}'}"
         when = "" if line.time_s is None else f"{_local(line.time_s):%H:%M:%S} "

@@ -14,7 +14,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.log_follower import LogFollower
-from jupyter_mntrain.show.log_lines import log_text, written_line
+from jupyter_mntrain.show.log_lines import last_lines, log_text, written_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import RANK, find_job, job_argument
 from jupyter_mntrain.verbs.new_file import force_flag, new_file
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 FOLLOW_EVERY_S = tunables.seconds("verbs.follow_interval_s")
 DEFAULT_TAIL = 50
 MOST_LINES = 1_000_000
+LAUNCHER_WINDOW = 200
+"""Lines to ask for beyond, for each node: more than a torchrun prints at its end."""
 
 
 class LogsVerb(Verb):
@@ -39,7 +41,7 @@ class LogsVerb(Verb):
             "-t",
             type=bounded_int(0, MOST_LINES),
             metavar="LINES",
-            help=f"number of last lines; default: {DEFAULT_TAIL}",
+            help=f"number of last lines of ranks; default: {DEFAULT_TAIL}; torchrun's come after",
         )
         parser.flag("--follow", "-f", help="follow until the job has ended")
         parser.option(
@@ -53,8 +55,11 @@ class LogsVerb(Verb):
             return self._write(context, job, args)
         if args.follow:
             return self._follow(context, job, args)
-        lines = job.logs(rank=args.rank, node=args.node, tail=_tail(args))
-        shown = log_text(lines) if lines or _tail(args) else ""
+        tail = _tail(args)
+        window = tail + LAUNCHER_WINDOW * len(job.view().attempt.placements)
+        found = job.logs(rank=args.rank, node=args.node, tail=window if tail else 0)
+        lines = last_lines(found, tail)
+        shown = log_text(lines, is_cut=len(lines) < len(found)) if lines or tail else ""
         return Outcome(shown, [msgspec.to_builtins(line) for line in lines], job=job)
 
     def _write(self, context: Context, job: Job, args: Namespace) -> Outcome:
@@ -81,7 +86,7 @@ class LogsVerb(Verb):
                 has_ended = job.view().state in TERMINAL
                 lines = follower.news(job.logs(rank=args.rank, node=args.node, tail=window))
                 if is_first:
-                    lines, is_first = lines[len(lines) - min(_tail(args), len(lines)) :], False
+                    lines, is_first = last_lines(lines, _tail(args)), False
                 if lines:
                     context.screen.say(log_text(lines))
                 if has_ended:
