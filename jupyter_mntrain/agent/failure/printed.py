@@ -21,6 +21,13 @@ _OF_PYTHON = re.compile(r"^\S*/python[\d.]*: ")
 _NOISE = re.compile(
     r"^(E|W|I)\d{4} |^\[(W|E|I)\d{4} |^=+$|^-+$|^Root Cause|^Failures:|^\s*$|^" + re.escape(LOG_TAG)
 )
+_TRACEBACK = "Traceback (most recent call last):"
+_EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: .*|:)?")
+_OF_HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
+"""What Hydra prints below an exception that it has caught, before it exits with code 1."""
+_HYDRA_BEGINS = re.compile(
+    r"(Could not |Cannot |In '|Primary config|Missing |You must |Key '|Error )"
+)
 _TORCH_TAG = re.compile(r"^\[rank\d+\]: ?")
 """Prefix that torch.distributed adds to an uncaught exception."""
 
@@ -71,6 +78,42 @@ def last_error(lines: Sequence[str]) -> str | None:
     if not said or not _ERROR_LINE.match(said[-1]):
         return None
     return with_place(said[-1], "\n".join(said))
+
+
+def last_traceback_error(lines: Sequence[str]) -> str | None:
+    """Return the exception of the last traceback, whatever was printed after it, and its place.
+
+    What a program has printed before may reach the log after it: its standard output waits in a
+    buffer.
+    """
+    heads = [at for at, line in enumerate(lines) if line == _TRACEBACK]
+    for at in reversed(heads):
+        after = lines[at + 1 :]
+        end = next((n for n, line in enumerate(after) if not line.startswith((" ", "\t"))), None)
+        is_ignored = at > 0 and lines[at - 1].startswith("Exception ignored")
+        if end is not None and not is_ignored and _EXCEPTION.fullmatch(after[end]):
+            return with_place(after[end], "\n".join(after[:end]))
+    return None
+
+
+def hydra_error(lines: Sequence[str]) -> str | None:
+    """Return what Hydra says has ended a program below ``@hydra.main``; ``None`` if it does not.
+
+    It prints the traceback of the script's exceptions, and only the message of its own.
+    """
+    ends = [at for at, line in enumerate(lines) if line.startswith(_OF_HYDRA)]
+    if not ends:
+        return None
+    before = list(lines[: ends[-1]])
+    begins = [at for at, line in enumerate(before) if line.startswith("Error executing job with")]
+    block = before[begins[-1] + 1 :] if begins else before
+    if (error := last_traceback_error(block)) is not None:
+        return error
+    said = [line for line in spoken(block)[-DETAIL_LINES:] if not line.startswith((" ", "\t"))]
+    if not begins:
+        first = next((at for at, line in enumerate(said) if _HYDRA_BEGINS.match(line)), -1)
+        said = said[first:]
+    return " ".join(said)[:LINE_LIMIT] or None
 
 
 def abort_reason(lines: Sequence[str]) -> str:

@@ -20,9 +20,11 @@ from jupyter_mntrain.agent.failure.foreign_messages import (
 from jupyter_mntrain.agent.failure.missing_file import fix_of_missing
 from jupyter_mntrain.agent.failure.printed import (
     abort_reason,
+    hydra_error,
     last_error,
     last_lines,
     last_spoken,
+    last_traceback_error,
     missing_script,
     placed,
     with_place,
@@ -158,6 +160,8 @@ class RankEnding:
                 fix=fix_of(Kind.NO_FILE, "script"),
                 detail=detail,
             )
+        if (error := hydra_error(self._lines)) is not None:
+            return _foreign(error, detail)
         said = last_spoken(self._lines)
         if self._record is None and (error := last_error(self._lines)):
             return _foreign(error, detail)
@@ -170,7 +174,11 @@ class RankEnding:
             cause = f"ended itself at once (os._exit) with exit code {code}"
         if said:
             cause += f"; its last line: {said}"
-        return Problem(kind=Kind.EXIT_CODE, cause=cause, fix=fix_of(Kind.EXIT_CODE), detail=detail)
+        error = last_traceback_error(self._lines)
+        if error is None or error.startswith(said):
+            return _problem(cause, None, Kind.EXIT_CODE, detail)
+        cause += f"; the last exception that it printed: {error}"
+        return _problem(cause, recognize(error), Kind.EXIT_CODE, detail)
 
 
 def of_exception(raised: Raised) -> Problem:

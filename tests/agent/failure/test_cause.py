@@ -106,6 +106,54 @@ def test_a_rank_that_was_killed_says_by_whom_if_that_is_known(attempt, has_run_o
     assert cause.fix
 
 
+RAISED = (
+    "Traceback (most recent call last):\n"
+    '  File "/jobs/work/train.py", line 8, in main\n'
+    '    raise ValueError("no such lr")\n'
+    "ValueError: no such lr\n"
+)
+OF_HYDRA = "\nSet the environment variable HYDRA_FULL_ERROR=1 for a complete stack trace.\n"
+
+
+@pytest.mark.parametrize(
+    ("printed", "cause"),
+    [
+        (
+            f"Error executing job with overrides: ['lr=1']\n{RAISED}{OF_HYDRA}",
+            "ValueError: no such lr (train.py, line 8)",
+        ),
+        (
+            f"Error executing job with overrides: []\n{RAISED}{OF_HYDRA}step 1\nstep 2\n",
+            "ValueError: no such lr (train.py, line 8)",
+        ),
+        (
+            f"step 1\nCould not override 'lr'.\nTo append use +lr=1\n    full_key: lr\n{OF_HYDRA}",
+            "Could not override 'lr'. To append use +lr=1",
+        ),
+        (
+            f"Error executing job with overrides: []\nMissing mandatory value: lr\n{OF_HYDRA}",
+            "Missing mandatory value: lr",
+        ),
+    ],
+)
+def test_an_exception_that_hydra_has_caught_is_the_cause(attempt, printed, cause):
+    tagged = "".join(f"[node2 rank 2] {line}\n" for line in printed.splitlines())
+    directory = attempt(tagged + FAILED.format(code=1, local=0))
+    metrics_of(directory).mkdir()
+    over = ExitRecord(pid=72, monotonic_s=time.monotonic(), is_over=True)
+    (metrics_of(directory) / EXIT_FILE.format(2)).write_bytes(msgspec.json.encode(over))
+    downs, _ = explained(directory, RANKS, 1, now_s=5.0)
+    assert [(down.rank, down.problem.cause) for down in downs] == [(2, cause)]
+    assert "HYDRA" not in downs[0].problem.fix
+
+
+def test_a_traceback_above_what_waited_in_a_buffer_is_told(attempt):
+    tagged = "".join(f"[node2 rank 2] {line}\n" for line in [*RAISED.splitlines(), "step 1"])
+    _, cause = explained(attempt(tagged + FAILED.format(code=1, local=0)), RANKS, 1, now_s=5.0)
+    assert "its last line: step 1" in cause.cause
+    assert "ValueError: no such lr (train.py, line 8)" in cause.cause
+
+
 def test_a_script_without_error_files_is_explained_by_what_its_rank_printed(attempt):
     log = (
         "[node2 rank 2] Traceback (most recent call last):\n"
