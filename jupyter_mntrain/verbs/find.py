@@ -6,6 +6,7 @@ In a notebook, which has been listening for a while, nothing waits.
 from __future__ import annotations
 
 from argparse import ArgumentTypeError, Namespace
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
@@ -105,7 +106,16 @@ def find_job(context: Context, args: Namespace) -> Job:
             "the reachable nodes have no jobs",
             fix=f"see {context.program} nodes, or start one with {context.program} launch",
         )
-    return context.cluster(args).job(jobs[0].job_id)
+    return context.cluster(args).job(newest(jobs).job_id)
+
+
+def newest(jobs: Sequence[JobView]) -> JobView:
+    """The newest one that a person launched, of at least one, newest first.
+
+    What generate, chat, bench and others start beside it is no run to look at, unless there is no
+    other.
+    """
+    return next((one for one in jobs if not one.spec.runs_beside), jobs[0])
 
 
 def caught_up_history(context: Context, job: Job) -> JobHistory:

@@ -77,7 +77,7 @@ class TrustRelay:
                 await client.tell_news(self._identity.news_for(info.node_id))
             if self._wants_news(info):
                 self._identity.take_news(await client.news())
-        except MntrainError as error:
+        except (MntrainError, OSError) as error:
             name = shown_name(info.name)
             log.info("%s: revocations and renewals were not exchanged: %s", name, error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -19,7 +19,7 @@ from jupyter_mntrain.doctor.finding import DoctorReport, Finding
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.machine import MachineQuestion
@@ -73,6 +73,8 @@ class ClusterDoctor:
         self._search.refuse_awaited(names)
         begun_s = self._clock.time()
         wanted, silent = self._chosen(names, participants)
+        if not wanted:
+            raise _nobody(silent)
         job, of_hub = None, None
         if spec is not None:
             spec, of_hub = self._driver.loop.run(_with_model(spec, progress))
@@ -161,6 +163,16 @@ class ClusterDoctor:
         except MntrainError as error:
             return error.problem
         return found and msgspec.structs.replace(found, node=head.node)
+
+
+def _nobody(silent: Mapping[str, Problem]) -> NodeError:
+    """The error where no node answers, with those that are known and why they do not."""
+    known = "; ".join(f"{name}: {why.cause}" for name, why in silent.items())
+    return NodeError(
+        f"no node answers ({known})" if known else "no node answers",
+        kind=Kind.NO_ANSWER,
+        fix="see mntrain nodes for the reason; mntrain install HOST adds a node",
+    )
 
 
 async def _with_model(spec: JobSpec, progress: Progress) -> tuple[JobSpec, Problem | None]:

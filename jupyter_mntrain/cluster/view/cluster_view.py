@@ -331,7 +331,7 @@ class ClusterView:
             try:
                 await self._settle_trust()
                 told = ""
-            except MntrainError as error:
+            except (MntrainError, OSError) as error:  # this user's home may be read-only
                 if str(error) != told:
                     log.warning("certificates and revocations are not kept up to date: %s", error)
                 told = str(error)

@@ -131,6 +131,11 @@ class JobSpec(UserRecord, frozen=True):
         """Whether it runs a program of this package: the trainer, or one beside it."""
         return self.entry[:1] == ("-m",) and self.entry[1].startswith("jupyter_mntrain.")
 
+    @property
+    def runs_beside(self) -> bool:
+        """Whether it runs a program of this package beside the trainer, like generate."""
+        return self.needs_package and not self.runs_trainer
+
     def run_of(self, job_id: JobId) -> JobId:
         """The run of a job with this spec."""
         origin = self.origin

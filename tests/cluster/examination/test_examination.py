@@ -10,7 +10,7 @@ import pytest
 
 from jupyter_mntrain.cluster.examination import before_launch, examiner
 from jupyter_mntrain.doctor.finding import DoctorReport
-from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, SpecError
+from jupyter_mntrain.model.errors import DoctorRefusedError, NodeError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
@@ -42,6 +42,11 @@ def test_all_nodes_are_examined_at_once(agents: Pair, open_cluster: Open):
     assert sorted(report.nodes) == ["node1", "node2"]
     assert found(report) == []
     assert report.can_launch
+
+
+def test_where_no_node_answers_nothing_has_passed(open_cluster: Open):
+    with pytest.raises(NodeError):
+        open_cluster().doctor.examine()
 
 
 def test_every_way_between_two_nodes_is_tried(agents: Pair, open_cluster: Open):
