@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,9 @@ _NO_CHOICE = re.compile(r"(.*): invalid choice: (.*) \(choose from (.*)\)")
 
 _MINUS = re.compile(r"-[\d.]")
 """Begins a negative number or time: no option does."""
+
+MOST_PIECES = 8
+"""Words of a path with spaces that are looked at."""
 
 K = TypeVar("K", bound=str)
 
@@ -111,12 +115,27 @@ class Parser(argparse.ArgumentParser):
             value = next(words, None) if word in self.value_options else None
             if value is None:
                 yield word
+            elif word.startswith("--") and self._is_foreign(value):
+                raise bad_command(
+                    f"{word}: its value is missing",
+                    fix=f"attach a value that begins with -: {shlex.quote(f'{word}={value}')}",
+                )
             elif _MINUS.match(value):
                 yield f"{word}={value}" if word.startswith("--") else f"{word}{value}"
             else:
                 yield from (word, value)
 
+    def _is_foreign(self, word: str) -> bool:
+        """Whether it looks like an option, and is none here."""
+        known = self.flags | self.value_options.keys()
+        return word.startswith("--") and " " not in word and word.partition("=")[0] not in known
+
     def _unknown(self, word: str, words: Sequence[str]) -> SpecError:
+        if path := _unquoted(words):
+            return bad_command(
+                f"{shortened(word)!r} is not expected here",
+                fix=f"quote a path with a space in it: {shlex.quote(path)}",
+            )
         usual = self._with_dashes(words) or self._see_help()
         if not word.startswith("-"):
             return bad_command(f"{shortened(word)!r} is not expected here", fix=usual)
@@ -158,6 +177,17 @@ class Parser(argparse.ArgumentParser):
 
     def _see_help(self) -> str:
         return f"see {self.prog} --help"
+
+
+def _unquoted(words: Sequence[str]) -> str:
+    """A path of this machine that spaces have cut into several words; empty if there is none."""
+    for begin in range(len(words)):
+        path = words[begin]
+        for word in words[begin + 1 : begin + MOST_PIECES]:
+            path = f"{path} {word}"
+            if os.path.exists(path):  # noqa: PTH110 - takes what is no path, too
+                return path
+    return ""
 
 
 class _Help(argparse.Action):

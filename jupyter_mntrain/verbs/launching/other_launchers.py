@@ -28,6 +28,9 @@ _PROCESSES: Final = re.compile(
     r"--(nproc[-_]per[-_]node|num[-_]processes|num[-_]gpus|ntasks-per-node)|-np|-n|--nproc"
 )
 
+_OF_TORCHRUN: Final = re.compile(r"--(nproc([-_]per[-_]node)?|num[-_](processes|gpus)|nnodes)")
+_MODULE: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+
 
 class Meant(NamedTuple):
     """What they run.
@@ -57,6 +60,7 @@ def refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], progra
     _refuse_program([one for one in (*words, *arguments) if one != "--"], program)
     meant = meant_by([*words, *arguments])
     if meant is None:
+        _refuse_torchruns(words, program)
         return
     target = meant.target or "SCRIPT.py"
     line = [program, "launch", *(("--module",) if meant.is_module else ()), target]
@@ -68,6 +72,32 @@ def refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], progra
         fix=f"{shlex.join(line)}{number}",
         kind=Kind.BAD_COMMAND,
     )
+
+
+def _refuse_torchruns(words: Sequence[str], program: str) -> None:
+    """Raises SpecError: what follows ``launch`` has options as torchrun has them."""
+    for at, word in enumerate(words):
+        name, is_joined, value = word.partition("=")
+        if not _OF_TORCHRUN.fullmatch(name):
+            continue
+        value = value if is_joined else next(iter(words[at + 1 :]), "")
+        number = value if value.isdigit() and not name.startswith("--nn") else "N"
+        raise SpecError(
+            f"{name} is torchrun's: launch is told its nodes and their processes by --member",
+            fix=f"use --member HOST:{number} for each node",
+            kind=Kind.BAD_COMMAND,
+        )
+    option, module, *rest = (*words, "", "")
+    has_target = any(one.endswith((".py", ".toml")) or one == "--module" for one in rest)
+    if option == "-m" and _MODULE.fullmatch(module) and not has_target and program[:1] != "%":
+        rest = [one for one in rest if one]
+        raise SpecError(
+            f"-m {module} names a node (--member), not a module",
+            fix=shlex.join(
+                [program, "launch", "--module", module, *(("--", *rest) if rest else ())]
+            ),
+            kind=Kind.BAD_COMMAND,
+        )
 
 
 def _refuse_program(words: Sequence[str], program: str) -> None:

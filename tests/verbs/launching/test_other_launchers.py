@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,41 @@ def test_programs_that_start_ranks_lead_to_what_a_rank_runs(line: str, fix: str)
         parse(["launch", *shlex.split(line)], program="mntrain")
     assert caught.value.kind is Kind.BAD_COMMAND
     assert fix in caught.value.fix
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize(
+    ("line", "fix"),
+    [
+        ("-m mypkg.train", "mntrain launch --module mypkg.train"),
+        ("-m mypkg.train --lr 1", "mntrain launch --module mypkg.train -- --lr 1"),
+        ("t.py --nproc-per-node 2", "--member HOST:2"),
+        ("t.py --nproc_per_node=4", "--member HOST:4"),
+        ("t.py --nnodes 2", "--member HOST:N"),
+        ("t.py --torchrun --rdzv-backend=c10d", "--torchrun=--rdzv-backend=c10d"),
+    ],
+)
+def test_the_options_of_torchrun_lead_to_ours(line: str, fix: str):
+    with pytest.raises(SpecError) as caught:
+        parse(["launch", *shlex.split(line)], program="mntrain")
+    assert caught.value.kind is Kind.BAD_COMMAND
+    assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    "line", ["-m node1.lan train.py", "-m node1:2 train.py", "-m node1 a.toml"]
+)
+def test_a_member_is_no_module(line: str):
+    assert parse(["launch", *line.split()], program="mntrain").args.member == [line.split()[1]]
+
+
+@pytest.mark.wording
+def test_a_path_with_a_space_is_answered_with_quotes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "my own").mkdir()
+    (tmp_path / "my own" / "train.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecError) as caught:
+        parse(["launch", "my", "own/train.py"], program="mntrain")
+    assert "'my own/train.py'" in caught.value.fix
