@@ -138,6 +138,31 @@ def test_no_request_undoes_what_keeps_turns_apart(url: str, kind: str) -> None:
     assert answer.json()["asked"]["chat_template_kwargs"] == {"enable_thinking": True}
 
 
+@pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])
+@pytest.mark.parametrize("value", [-1, 0, 1.5, "many", True])
+def test_a_length_that_is_none_is_refused(url: str, field: str, value: object) -> None:
+    answer = httpx.post(f"{url}/chat/completions", json={"messages": HELLO, field: value})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == field
+
+
+def test_a_model_without_a_chat_template_takes_no_conversation() -> None:
+    async def ask() -> list[httpx.Response]:
+        (socket,) = bind_sockets(0, "127.0.0.1")
+        server = HTTPServer(front(NAME, DIRECTORY, "http://127.0.0.1:1", has_template=False))
+        server.add_sockets([socket])
+        where = f"http://127.0.0.1:{socket.getsockname()[1]}/v1"
+        async with httpx.AsyncClient() as calls:
+            chat = await calls.post(f"{where}/chat/completions", json={"messages": HELLO})
+            text = await calls.post(f"{where}/completions", json={"prompt": "Once"})
+        server.stop()
+        return [chat, text]
+
+    chat, text = asyncio.run(ask())
+    assert (chat.status_code, chat.json()["error"]["code"]) == (400, "no_chat_template")
+    assert text.status_code == 502  # it was passed on
+
+
 def test_a_server_behind_that_is_gone_is_said(client: openai.OpenAI) -> None:
     gone = front(NAME, DIRECTORY, "http://127.0.0.1:1")
 

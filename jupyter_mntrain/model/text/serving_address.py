@@ -14,9 +14,13 @@ SERVER: Final = f"{TRAINER}.answering.serving"
 _URL: Final = re.compile(r"http://(\[[^ \]]*\]|[^ :/\[]+)(:[^ ]+)")
 
 
-def served_at(address: str, port: int) -> str:
+NO_TEMPLATE: Final = "no chat template: completions only"
+
+
+def served_at(address: str, port: int, *, has_template: bool = True) -> str:
     """The progress of a job that serves."""
-    return f"serving at http://{_host(address)}:{port}/v1"
+    said = f"serving at http://{_host(address)}:{port}/v1"
+    return said if has_template else f"{said} ({NO_TEMPLATE})"
 
 
 def address_in(progress: str, node_address: str) -> str | None:

@@ -31,12 +31,20 @@ SAFE: Final = {"sanitize_control_tokens": True}
 _TEMPLATE: Final = "chat_template_kwargs"
 _KEPT: Final = frozenset({*SAFE, "chat_template"})
 """Arguments that are not for those who ask."""
+_OF_CHAT: Final = ("/chat/completions", "/responses")
+_LENGTHS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""Fields of requests with how long an answer may be, in tokens."""
 _HOP: Final = frozenset({"connection", "content-length", "transfer-encoding", "content-encoding"})
 """Headers of one connection, not of an answer."""
 
 
 def front(
-    name: str, directory: str, behind: str, fields: Mapping[str, Set[str]] | None = None
+    name: str,
+    directory: str,
+    behind: str,
+    fields: Mapping[str, Set[str]] | None = None,
+    *,
+    has_template: bool = True,
 ) -> Application:
     """Make the application.
 
@@ -45,6 +53,7 @@ def front(
         directory: as the server behind names it.
         behind: that server's URL, without a path.
         fields: of requests, by path, that the server behind knows; of other paths, all.
+        has_template: the model has a chat template: without, it continues plain text only.
     """
     model = {"id": name, "object": "model", "created": int(time.time()), "owned_by": OWNER}
     told = {"model": model, "directory": directory, "behind": behind, "fields": fields or {}}
@@ -52,7 +61,7 @@ def front(
         [
             (r"/(?:v1/)?models", _Models, told),
             (r"/(?:v1/)?models/(.+)", _OneModel, told),
-            (r".*", _Passed, told),
+            (r".*", _Passed, {**told, "has_template": has_template}),
         ]
     )
 
@@ -98,6 +107,10 @@ class _Passed(_Handler):
 
     _is_left = False
 
+    def initialize(self, *, has_template: bool, **told: Any) -> None:  # type: ignore[override]
+        super().initialize(**told)
+        self.has_template = has_template
+
     async def get(self) -> None:
         await self._pass(None)
 
@@ -116,6 +129,8 @@ class _Passed(_Handler):
             if not self.is_served(asked.get("model") or self.model["id"]):
                 self.refuse_model(asked["model"])
                 return
+            if self._refuses(asked):
+                return
             if isinstance(given := asked.get(_TEMPLATE), dict):
                 asked[_TEMPLATE] = {key: one for key, one in given.items() if key not in _KEPT}
             if unknown := asked.keys() - self.fields.get(self.request.path, asked.keys()):
@@ -125,6 +140,20 @@ class _Passed(_Handler):
             # OpenAI's default; the server behind streams responses that do not say.
             body = json.dumps({"stream": False, **asked, "model": self.directory}).encode()
         await self._pass(body)
+
+    def _refuses(self, asked: Mapping[str, Any]) -> bool:
+        """Refuse what the server behind answers with status 500 and no text."""
+        if not self.has_template and self.request.path.endswith(_OF_CHAT):
+            told = "This model has no chat template: ask /v1/completions for a continuation of text"
+            self.refuse(400, told, "no_chat_template", "messages")
+            return True
+        for name in _LENGTHS:
+            value = asked.get(name)
+            if value is not None and (type(value) is not int or value < 1):
+                told = f"{name} is {value!r}, and not a whole number of at least 1"
+                self.refuse(400, told, "invalid_value", name)
+                return True
+        return False
 
     async def _pass(self, body: bytes | None) -> None:
         request = HTTPRequest(

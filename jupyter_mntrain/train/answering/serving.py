@@ -54,6 +54,7 @@ from jupyter_mntrain.train.answering.loaded import (
 )
 from jupyter_mntrain.train.answering.openai_front import LARGEST_BYTES, SAFE, front
 from jupyter_mntrain.train.checkpoint.keeping import export_checkpoint
+from jupyter_mntrain.train.data.tokens import read_tokenizer
 from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import join_world
 
@@ -111,8 +112,16 @@ def serve(
         while not _answers(behind):
             _refuse_ended(server)
             time.sleep(LOOK_EVERY_S)
-        app = front(name, str(directory), f"http://{LOOPBACK}:{behind}", known_fields())
-        asyncio.run(_serve(app, address, port, partial(_tell, server, progress)))
+        has_template = read_tokenizer(directory).chat_template is not None
+        app = front(
+            name,
+            str(directory),
+            f"http://{LOOPBACK}:{behind}",
+            known_fields(),
+            has_template=has_template,
+        )
+        tell = partial(_tell, server, progress, has_template=has_template)
+        asyncio.run(_serve(app, address, port, tell))
     finally:
         server.terminate()
         try:
@@ -150,10 +159,15 @@ async def _serve(
 
 
 def _tell(
-    server: subprocess.Popen[bytes], progress: ProgressWriter, address: str, port: int
+    server: subprocess.Popen[bytes],
+    progress: ProgressWriter,
+    address: str,
+    port: int,
+    *,
+    has_template: bool,
 ) -> None:
     _refuse_ended(server)
-    progress(served_at(address, port), 0)
+    progress(served_at(address, port, has_template=has_template), 0)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.model.text.serving_address import address_in, served_at
+from jupyter_mntrain.model.text.serving_address import NO_TEMPLATE, address_in, served_at
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,9 @@ def test_of_a_node_with_an_ipv6_address_the_url_has_brackets(address):
 
 def test_a_job_that_loads_does_not_serve_yet():
     assert address_in("loading the model", "10.0.0.7") is None
+
+
+def test_a_model_without_a_chat_template_has_the_same_address():
+    told = served_at("127.0.0.1", 8000, has_template=False)
+    assert NO_TEMPLATE in told
+    assert address_in(told, "10.0.0.7") == "http://127.0.0.1:8000/v1"

@@ -12,7 +12,7 @@ from rich.text import Text
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import RefusedError, SpecError, error_of
-from jupyter_mntrain.model.text.serving_address import SERVER
+from jupyter_mntrain.model.text.serving_address import NO_TEMPLATE, SERVER
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.launching.answering.model_source import (
     add_model_arguments,
@@ -71,6 +71,9 @@ class ServeVerb(Verb):
         else:
             warning = "whoever reaches this address can use the model: there is no password"
             text.append(f"  {warning}, and nothing is encrypted\n", "yellow")
+        if any(one.progress and NO_TEMPLATE in one.progress.what for one in job.summary().ranks):
+            warning = "this model has no chat template: it continues text (/v1/completions)"
+            text.append(f"  {warning}, and takes no conversations\n", "yellow")
         text.append("  clients call the model ", "dim").append(f"{name}\n", "bold")
         text.append(f"  end it: {context.program} stop {job.id}", "dim")
         return Outcome(text, {"job_id": job.id, "url": url, "model": name, "node": node}, job=job)
