@@ -123,7 +123,7 @@ class RankEnding:
         """The exception that escaped, from its hooks or from torchelastic's ``@record``."""
         record = self._record
         if record is not None and record.escaped is not None:
-            if record.escaped.kind == "KeyboardInterrupt":
+            if record.escaped.kind == "KeyboardInterrupt" and not _is_raised(record.escaped):
                 return None  # it was interrupted by a signal
             return _within_limit(of_exception(record.escaped), record.address_bytes)
         folders = sorted((self._directory / "ranks").glob(f"*/attempt_*/{self._local_rank}"))
@@ -204,6 +204,13 @@ def of_exception(raised: Raised) -> Problem:
         last_lines(raised.traceback.splitlines()),
         unix_s(raised.monotonic_s),
     )
+
+
+def _is_raised(interrupt: Raised) -> bool:
+    """Whether a KeyboardInterrupt comes from the script's own code, not from a signal."""
+    lines = [line.strip() for line in interrupt.traceback.splitlines() if line.startswith("    ")]
+    code = [line for line in lines if line.strip("~^ ")]
+    return bool(interrupt.message) or (bool(code) and code[-1].startswith("raise "))
 
 
 def _within_limit(problem: Problem, address_bytes: int | None) -> Problem:

@@ -106,6 +106,33 @@ def test_a_rank_that_was_killed_says_by_whom_if_that_is_known(attempt, has_run_o
     assert cause.fix
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [("raise KeyboardInterrupt", Kind.EXCEPTION), ("time.sleep(1)", Kind.TERMINATED)],
+)
+def test_an_interrupt_that_a_script_raises_is_no_signal(attempt, code, kind):
+    directory = attempt(FAILED.format(code=-2, local=0))
+    metrics_of(directory).mkdir()
+    stack = (
+        "Traceback (most recent call last):\n"
+        '  File "/jobs/work/train.py", line 8, in <module>\n'
+        f"    {code}\n    ^^^^^\nKeyboardInterrupt\n"
+    )
+    raised = Raised(
+        kind="KeyboardInterrupt",
+        module="builtins",
+        message="",
+        monotonic_s=time.monotonic(),
+        frames=(("/jobs/work/train.py", 8, "<module>"),),
+        traceback=stack,
+    )
+    over = ExitRecord(pid=72, monotonic_s=time.monotonic(), is_over=True, escaped=raised)
+    (metrics_of(directory) / EXIT_FILE.format(2)).write_bytes(msgspec.json.encode(over))
+    downs, _ = explained(directory, RANKS, 1, now_s=5.0)
+    assert [(down.rank, down.problem.kind) for down in downs] == [(2, kind)]
+    assert ("SIGINT" in downs[0].problem.cause) is (kind is Kind.TERMINATED)
+
+
 RAISED = (
     "Traceback (most recent call last):\n"
     '  File "/jobs/work/train.py", line 8, in main\n'
