@@ -127,6 +127,7 @@ class Meeting:
         self._next_s = now_s + INTERVAL_S
         self._begun_s = now_s if self._begun_s is None else self._begun_s
         known = {rank: self._read(pid) for rank, pid in unmet.items()}
+        is_late = now_s - self._begun_s >= PATIENCE_S and not self._has_registered()
         for rank, own in known.items():
             if own is None:
                 continue
@@ -137,7 +138,7 @@ class Meeting:
             }
             if any(self._is_to_another(one, beside) for one in own):
                 yield RankJoined(rank=rank, size=self._size)
-            elif now_s - self._begun_s >= PATIENCE_S and not self._has_registered():
+            elif is_late:
                 yield self._alone(rank)
 
     def end(self, ranks: Iterable[RankStatus]) -> Iterator[RankJoined]:

@@ -12,6 +12,7 @@ from jupyter_mntrain.agent.failure.printed import (
     DETAIL_LINES,
     LINE_LIMIT,
     LOG_TAIL_BYTES,
+    TRACEBACK,
     output_of,
 )
 from jupyter_mntrain.model import tunables
@@ -30,7 +31,6 @@ from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 
 MOST_LINES_AFTER = tunables.count("failure.lines_after_traceback")
 
-_HEAD = "Traceback (most recent call last):"
 _IGNORED = ("Exception ignored in", "Exception ignored on", "Exception ignored while")
 """What Python says of an exception in a destructor, at the end of many a good program."""
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(:.*)?$")
@@ -62,7 +62,7 @@ def last_traceback(lines: Sequence[str]) -> LastTraceback | None:
     after = 0
     index = 0
     while index < len(lines):
-        if lines[index] != _HEAD:
+        if lines[index] != TRACEBACK:
             after += not _NO_TEXT.match(lines[index])
             index += 1
             continue

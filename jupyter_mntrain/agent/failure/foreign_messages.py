@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from jupyter_mntrain.agent.failure.printed import TRACEBACK
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 
@@ -388,7 +389,6 @@ _OF_PEERS = re.compile(
 INNERMOST_LINES = 12
 """Of a traceback: the call that failed, over several lines with marks below them."""
 
-_TRACEBACK = "Traceback (most recent call last):"
 _WORKER = re.compile(r"(?:in|--) (?P<who>DataLoader worker process \d+|(?:process|Process) \d+)\b")
 
 
@@ -426,7 +426,7 @@ def recognize(message: str, traceback: str = "") -> Known | None:
 
 def own_words(message: str) -> str:
     """What a message says itself, without the traceback of a worker that it holds."""
-    head, found, rest = message.rpartition(_TRACEBACK)
+    head, found, rest = message.rpartition(TRACEBACK)
     if not found:
         return message
     lines = rest.splitlines()
@@ -443,7 +443,7 @@ def told(message: str, known: Known | None = None) -> str:
     first = words[0] if words else message.strip()
     if known is not None and known.line and known.line not in first:
         first = f"{first.rstrip(':.')}: {known.line}"
-    who = _WORKER.search(message) if _TRACEBACK in message else None
+    who = _WORKER.search(message) if TRACEBACK in message else None
     return f"{first}, in {who['who']}" if who else first
 
 

@@ -21,7 +21,7 @@ _OF_PYTHON = re.compile(r"^\S*/python[\d.]*: ")
 _NOISE = re.compile(
     r"^(E|W|I)\d{4} |^\[(W|E|I)\d{4} |^=+$|^-+$|^Root Cause|^Failures:|^\s*$|^" + re.escape(LOG_TAG)
 )
-_TRACEBACK = "Traceback (most recent call last):"
+TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: .*|:)?")
 _OF_HYDRA = "Set the environment variable HYDRA_FULL_ERROR=1"
 """What Hydra prints below an exception that it has caught, before it exits with code 1."""
@@ -86,7 +86,7 @@ def last_traceback_error(lines: Sequence[str]) -> str | None:
     What a program has printed before may reach the log after it: its standard output waits in a
     buffer.
     """
-    heads = [at for at, line in enumerate(lines) if line == _TRACEBACK]
+    heads = [at for at, line in enumerate(lines) if line == TRACEBACK]
     for at in reversed(heads):
         after = lines[at + 1 :]
         end = next((n for n, line in enumerate(after) if not line.startswith((" ", "\t"))), None)
