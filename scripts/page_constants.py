@@ -1,24 +1,41 @@
-"""Print what the page shares as TypeScript: defaults of settings, and a recipe's sections."""
+"""Print what the page shares with Python as TypeScript: constants, and a recipe's sections."""
 
+import ast
+import importlib
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.recipe.sections import Recipe
 
 SHARED = {
-    "LARGEST_RECIPE_BYTES": "verbs.recipe_bytes",
-    "MANY_RANKS": "picture.many_ranks",
-    "MOST_TEXTS": "figures.texts",
-    "SHORT_RUN_S": "picture.short_run_s",
-    "ZOOM_BELOW": "picture.zoom_below",
+    "LARGEST_RECIPE_BYTES": "jupyter_mntrain.verbs.panel.targets",
+    "MANY_RANKS": "jupyter_mntrain.show.picture.theme",
+    "MOST_TEXTS": "jupyter_mntrain.metrics.thinned.samples",
+    "SHORT_RUN_S": "jupyter_mntrain.show.picture.painter",
+    "ZOOM_BELOW": "jupyter_mntrain.show.picture.link_chart",
 }
 
-settings = {one.key: one for one in tunables.all_tunables()}
-for name, key in SHARED.items():
-    print(f"/** {settings[key].reason} */")
-    print(f"export const {name} = {settings[key].default:g};")
+
+def described(name: str, module: str) -> Iterator[str]:
+    """The constant and the text below it, in TypeScript."""
+    found = importlib.import_module(module)
+    body = ast.parse(Path(found.__file__ or "").read_text(encoding="utf-8")).body
+    (text,) = (
+        ast.literal_eval(after.value)
+        for one, after in zip(body, body[1:], strict=False)
+        if isinstance(one, ast.Assign | ast.AnnAssign)
+        and name in ast.unparse(one).split(" = ")[0].split(":")
+        and isinstance(after, ast.Expr)
+    )
+    yield f"/** {' '.join(text.split())} */"
+    yield f"export const {name} = {getattr(found, name):g};"
+
+
+for name, module in SHARED.items():
+    print(*described(name, module), sep="\n")
 sections = sorted(field.name for field in msgspec.structs.fields(Recipe))
 print("/** Sections of a recipe. */")
 print(f"export const RECIPE_SECTIONS = {json.dumps(sections)};")

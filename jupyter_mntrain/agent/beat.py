@@ -13,7 +13,6 @@ import psutil
 from jupyter_mntrain.agent.machine.devices.memory_limit import usable_memory
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.node import LocalNode
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.metrics import LinkSample
 from jupyter_mntrain.model.records.node import Beat, InterfaceRate, LinkMeasurement
@@ -21,7 +20,8 @@ from jupyter_mntrain.plan.agent_hosts import listed_interfaces
 
 log = logging.getLogger("mntrain.agent")
 
-INTERFACES_S = tunables.seconds("history.interfaces_interval_s")
+INTERFACES_S = 10.0
+"""Interval of looking which interfaces are up and have an address."""
 
 
 class BeatSampler:

@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import StreamMessage
 
-BACKLOG = tunables.count("agent.listener_backlog")
+BACKLOG = 256
+"""Messages that a listener may be behind (minutes of beats). Then it has to start over."""
 
-FAREWELL_S = tunables.seconds("agent.farewell_s")
+FAREWELL_S = 1.0
+"""Timeout for telling listeners that the agent ends."""
 
 
 class Listeners:

@@ -64,9 +64,12 @@ from jupyter_mntrain.trust.joining.announcer import Announcer
 
 log = logging.getLogger("mntrain.agent")
 
-POLL_INTERVAL_S = tunables.seconds("agent.poll_interval_s")
-SLOT_LOCK_S = tunables.seconds("allocation.lock_patience_s")
-JOIN_PORT_S = tunables.seconds("agent.join_port_s")
+POLL_INTERVAL_S = 0.1
+"""Interval of reading what ranks write: a rank's sample is sent within this time."""
+SLOT_LOCK_S = 15.0
+"""Longest wait for the lock of a slot's state directory: something may be reading it."""
+JOIN_PORT_S = 3.0
+"""Timeout for the port of an agent that joins: one that waited to join lets go of it."""
 
 
 class Done(NamedTuple):

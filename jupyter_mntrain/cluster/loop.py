@@ -8,17 +8,21 @@ from collections.abc import Coroutine, Iterable
 from concurrent.futures import CancelledError
 from typing import Any, Generic, TypeVar
 
-from jupyter_mntrain.model import tunables
-
 T = TypeVar("T")
 
-INTERRUPT_S = tunables.seconds("cluster.interrupt_timeout_s")
+INTERRUPT_S = 10.0
+"""Time that canceled work may take, after Ctrl-C, to undo what it has begun."""
 
-UNBEGUN_S = tunables.seconds("cluster.unbegun_s")
+UNBEGUN_S = 0.2
+"""Time for work handed over just before Ctrl-C to notice that it is canceled."""
 
-CANCEL_AGAIN_S = tunables.seconds("cluster.cancel_again_s")
+CANCEL_AGAIN_S = 0.5
+"""A timeout that fires at the moment of a cancellation swallows it: tasks are canceled again after
+this."""
 
-CLOSE_S = tunables.seconds("cluster.close_timeout_s")
+CLOSE_S = 5.0
+"""Time for tasks to end when a cluster is closed. It never delays the exit: the thread is a
+daemon."""
 
 
 async def end_tasks(tasks: Iterable[asyncio.Future[Any]]) -> None:

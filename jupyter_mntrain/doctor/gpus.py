@@ -9,7 +9,6 @@ from typing import Final, Literal
 from jupyter_mntrain.doctor.check import Examined, HardwareCheck, NodeCheck, chosen
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.hardware import FAULT_S
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.causes.gpus import SHARE_OF_OTHERS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import agreeing, duration_text, numbered, rough_size
@@ -300,8 +299,12 @@ class GpuUsers(NodeCheck):
 # How GPUs are set up: who may compute on them, their power, and their PCIe link.
 
 
-LEAST_PCIE_SHARE = tunables.ratio("doctor.least_pcie_share")
-LEAST_POWER_SHARE = tunables.ratio("doctor.least_power_share")
+LEAST_PCIE_SHARE = 0.3
+"""A PCIe link with a smaller share of its lanes than this is a wrong slot or a bad contact: two
+cards in an ordinary machine have half of them."""
+LEAST_POWER_SHARE = 0.7
+"""A power limit below this share of the default slows a GPU; owners lower it by 20 % for less
+noise."""
 
 
 class GpuComputeMode(HardwareCheck):

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 from jupyter_mntrain.doctor.check import Case, Check, Examined, chosen
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.doctor.network_cards import NO_RDMA
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import duration_text, numbered
 from jupyter_mntrain.model.records.doctor.hardware import (
@@ -26,8 +25,10 @@ from jupyter_mntrain.model.text.foreign import shown_line
 # The kernel's log: faults of disks, processors and memory, and what ran out.
 
 
-FAULT_S = tunables.seconds("doctor.recent_fault_s")
-SHORTAGE_S = tunables.seconds("doctor.recent_shortage_s")
+FAULT_S = 86_400.0
+"""A fault of hardware that the kernel has logged is said for this long, and a lack of memory or of
+connections that it follows for this long: those pass."""
+SHORTAGE_S = 3600.0
 
 MOST_CHARACTERS: Final = 120
 

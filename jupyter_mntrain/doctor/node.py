@@ -113,9 +113,11 @@ def _written(facts: MachineFacts) -> list[FoundPath]:
 # Memory: the machine's, and the shared memory of its processes.
 
 
-LEAST_MEMORY_SHARE = tunables.ratio("doctor.least_memory_share")
+LEAST_MEMORY_SHARE = 0.1
+"""A machine with less available memory than both of these is short of it."""
 LEAST_MEMORY_BYTES = tunables.size("doctor.least_memory_bytes")
-SHARED_BYTES = tunables.size("doctor.least_shared_memory_bytes")
+SHARED_BYTES = 256 * 2**20
+"""Docker gives 64 MiB of shared memory, which data loaders and NCCL exceed."""
 
 
 class HostMemory(NodeCheck):
@@ -169,9 +171,13 @@ class SharedMemorySize(NodeCheck):
 # The limits that ranks inherit from their agent.
 
 
-OPEN_FILES = tunables.count("doctor.least_open_files")
-LEAST_AT_START = tunables.count("doctor.least_open_files_at_start")
-LEAST_FILE = tunables.size("doctor.least_file_bytes")
+OPEN_FILES = 4096
+"""Open files that a process must be allowed: 2 per connection, and those of data loaders."""
+LEAST_AT_START = 512
+"""The same before it raises its limit itself: importing torch takes dozens, and Linux gives
+1024."""
+LEAST_FILE = 4 * 2**30
+"""A process that may write less to a file cannot write the checkpoint of a small model."""
 
 
 class OpenFileLimit(NodeCheck):
@@ -362,7 +368,8 @@ class ClockCheck(Check):
 # Names: torch.distributed looks up its own name, and that of each peer.
 
 
-SLOW_S = tunables.seconds("doctor.slow_name_s")
+SLOW_S = 1.0
+"""A look-up that takes longer delays every connection of a job: a LAN answers in milliseconds."""
 
 
 class OwnName(NodeCheck):

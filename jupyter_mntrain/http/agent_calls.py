@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from jupyter_mntrain.model import api, tunables
+from jupyter_mntrain.model import api
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import MntrainError, NodeError, bad_argument, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -56,20 +56,27 @@ from jupyter_mntrain.model.records.stall import RankStack
 from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
 from jupyter_mntrain.model.text.label import JobLabel
 
-DESCRIBED_S = tunables.seconds("connection.description_timeout_s")
+DESCRIBED_S = 30.0
+"""Added to that for the description of a machine in a report: nvidia-smi, and the packages."""
 
-CHECKPOINTS_S = tunables.seconds("connection.checkpoints_timeout_s")
+CHECKPOINTS_S = 30.0
+"""Added to that for a list of checkpoints, or a deletion: thousands of files on a slow disk."""
 
 PROBE_S = 2 * IO_TIMEOUT_S
 """Round trips, a warm-up, and what a slow link needs for the rest of what was sent."""
 
-DEVICES_S = tunables.seconds("connection.devices_timeout_s")
+DEVICES_S = 420.0
+"""Added to that for a measurement of devices: more than the programs may take."""
 
-FACTS_S = tunables.seconds("doctor.facts_timeout_s")
+FACTS_S = 15.0
+"""A node that is asked for what the doctor wants to know may take this much longer than usual to
+answer: slow disks, and name servers."""
 
-PATHS_S = tunables.seconds("doctor.paths_timeout_s")
+PATHS_S = 10.0
+"""A node whose trials of all others take longer than usual may take this much longer to answer."""
 
-BLOBS_S = tunables.seconds("connection.blobs_timeout_s")
+BLOBS_S = 30.0
+"""Added to that for a part of a project's file: it goes over a slow network, and to a slow disk."""
 
 T = TypeVar("T")
 

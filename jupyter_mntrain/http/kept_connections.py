@@ -19,15 +19,20 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse, IncompleteR
 from typing import NamedTuple
 
 from jupyter_mntrain.http.agent_calls import Into, Reply
-from jupyter_mntrain.model import tunables
 
-LARGE_REQUESTS = tunables.count("files.large_requests")
+LARGE_REQUESTS = 32
+"""Requests for pieces that a driver, or a node, has under way at once: each has a thread. Others
+wait."""
 
-CONNECT_S = tunables.seconds("files.connect_timeout_s")
+CONNECT_S = 2.0
+"""Timeout for connecting for a piece, as for other requests."""
 MOST_ANSWER_BYTES = 256 << 20
 """Of a member. The longest are a job's journal and samples, of megabytes, and pieces of files."""
-READ_BYTES = tunables.size("files.read_bytes")
-KEPT_S = tunables.seconds("files.connection_kept_s")
+READ_BYTES = 64 * 2**10
+"""How much of a piece is read at once, before it may be passed on."""
+KEPT_S = 20.0
+"""How long a connection for pieces stays open when it is idle: less than an agent keeps one,
+after which the other side closes it."""
 
 LOST = (OSError, HTTPException, ValueError)
 """Errors of a request that got no answer: a TLS error is an OSError, a bad address a ValueError."""

@@ -14,7 +14,6 @@ import msgspec
 
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     LEASE_EXPIRY_S,
     LeaseGrant,
@@ -32,9 +31,11 @@ from jupyter_mntrain.model.records.node import Workplace
 RENEW_AFTER_S = LEASE_EXPIRY_S / 3
 """If leasing took this long, all leases are renewed before the start."""
 
-ROLLBACK_S = tunables.seconds("launch.rollback_timeout_s")
+ROLLBACK_S = 5.0
+"""Timeout for ending the parts that a failed launch has started."""
 
-ROLLBACK_POLL_S = tunables.seconds("launch.rollback_interval_s")
+ROLLBACK_POLL_S = 0.1
+"""Interval of asking whether the parts of a failed launch have ended."""
 
 
 class GangMember(Protocol):

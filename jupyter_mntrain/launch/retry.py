@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from typing import TypeVar
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kind_groups import MAYBE_DONE
 from jupyter_mntrain.model.failure.kinds import Kind
 
 T = TypeVar("T")
 
-PAUSES_S = tunables.pauses("connection.retry_pauses_s")
+PAUSES_S = (0.1, 0.4, 1.0)
+"""Pauses before the second, third and fourth try of a request that got no answer."""
 
 
 async def persist(

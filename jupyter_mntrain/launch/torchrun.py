@@ -47,7 +47,9 @@ AUTO = "--auto"
 
 RENDEZVOUS_TIMEOUT_S = tunables.seconds("launch.rendezvous_timeout_s")
 
-RECORDED_CALLS = tunables.count("watchdog.recorded_calls")
+RECORDED_CALLS = 2000
+"""Torch's flight recorder keeps this many calls of torch.distributed per rank: its own default,
+which some versions lack. Each takes under 1 KB."""
 
 
 class NodeCommand(Record, frozen=True):

@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from jupyter_mntrain.metrics.summary import EventKind, JobEvent
 from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
 from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 
-TRAFFIC_SHARE = tunables.ratio("figures.traffic_share")
-TRAFFIC_S = tunables.seconds("figures.traffic_s")
+TRAFFIC_SHARE = 0.1
+"""Traffic of others on a link is told if it takes at least this share of the capacity ..."""
+TRAFFIC_S = 5.0
+"""... for at least this long."""
 MOST_TRAFFIC = 50
 """Newest stretches of other traffic that are kept of a node."""
 

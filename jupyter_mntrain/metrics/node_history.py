@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import JobState
@@ -38,8 +37,11 @@ FIGURES: Final[dict[PartKind, tuple[Figure, ...]]] = {
 
 LONGEST_S: Final = 7 * 86_400
 
-POINTS: Final = tunables.count("history.points")
-MOST_POINTS: Final = tunables.count("history.most_points")
+POINTS: Final = 600
+"""Points of a line in an answer that does not say how many: about the width of a chart in
+pixels."""
+MOST_POINTS: Final = 4000
+"""Most points that one answer has."""
 
 
 class HistoryLine(Record, frozen=True):

@@ -12,8 +12,13 @@ from typing import Final
 
 from jupyter_mntrain.model import tunables
 
-RECENT_S: Final = tunables.seconds("figures.recent_s")
-LONG_STEP: Final = tunables.ratio("figures.long_step")
+RECENT_S: Final = 60.0
+"""Headline figures of a job that runs cover the steps that ended within this time before the
+newest: long enough that what recurs (long steps, evaluations, saves) is in it as often as on
+average."""
+LONG_STEP: Final = 3.0
+"""A step that takes so many times the median of those before it is a long one."""
 STALL_S: Final = tunables.seconds("watchdog.least_s")
 """A long step that takes more is a stall."""
-WARM_UP_STEPS: Final = tunables.count("figures.warm_up_steps")
+WARM_UP_STEPS: Final = 2
+"""First steps of an attempt that never count: they allocate memory, compile kernels and connect."""

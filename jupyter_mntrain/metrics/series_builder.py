@@ -28,7 +28,6 @@ from jupyter_mntrain.metrics.summarizer import summarize
 from jupyter_mntrain.metrics.summary import JobSummary, WrittenText
 from jupyter_mntrain.metrics.thinned.samples import MOST_TEXTS
 from jupyter_mntrain.metrics.trace.sent_messages import RecentMessages
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId, Rank
 from jupyter_mntrain.model.records.metrics import RankEvaluation, RankStart, RankText
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
@@ -36,8 +35,10 @@ from jupyter_mntrain.model.records.sequences import DataPreview
 from jupyter_mntrain.plan.link_capacities import LinkCapacities
 from jupyter_mntrain.telemetry import formulas
 
-POINTS = tunables.count("figures.points")
-TEXT_CHARACTERS = tunables.count("figures.text_characters")
+POINTS = 600
+"""Rows of a whole series: about the width of a chart in pixels."""
+TEXT_CHARACTERS = 2000
+"""Maximum number of characters of a prompt and of its text."""
 
 EVALUATION_COLUMNS = ("time_s", "step", "loss")
 

@@ -14,7 +14,6 @@ from math import sqrt
 from statistics import fmean, pvariance, stdev
 
 from jupyter_mntrain.metrics.recent import WARM_UP_STEPS
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 
 LEAST_STEPS = 3
@@ -23,7 +22,8 @@ LEAST_STEPS = 3
 KEPT_STEPS = 512
 KEPT_PAUSES = 64
 
-LEAST_CERTAINTY = tunables.ratio("figures.least_certainty")
+LEAST_CERTAINTY = 0.25
+"""A time left that may be off by more than this share of itself is not shown."""
 
 SIGMAS = 2.0
 """Standard deviations: of 19 in 20 cases."""

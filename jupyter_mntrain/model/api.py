@@ -146,7 +146,8 @@ DEFAULT_PORT = 8765
 LAST_PORT = 65535
 STOP_GRACE_S = tunables.seconds("keeper.stop_grace_s")
 FAILURE_GRACE_S = tunables.seconds("keeper.failure_grace_s")
-LONGEST_GRACE_S = tunables.seconds("verbs.longest_grace_s")
+LONGEST_GRACE_S = 3600.0
+"""Longest time between SIGTERM and SIGKILL that a person may choose for `stop`."""
 SERVICE_TYPE = "_mntrain._tcp.local."
 
 DEFAULT_CLUSTER = "default"

@@ -38,7 +38,7 @@ _ASCENDING: Final = (
 )
 """Settings whose values must increase in this order."""
 
-Value = float | int | tuple[float, ...]
+Value = float | int
 
 
 class Tunable(NamedTuple):
@@ -70,8 +70,7 @@ class Tunable(NamedTuple):
         """The value and its unit, for people."""
         if self.unit == "bytes" and isinstance(self.value, int):
             return size_text(self.value)
-        values = self.value if isinstance(self.value, tuple) else (self.value,)
-        return f"{', '.join(f'{value:g}' for value in values)} {self.unit}".rstrip()
+        return f"{self.value:g} {self.unit}".rstrip()
 
 
 class Tunables(NamedTuple):
@@ -84,11 +83,6 @@ class Tunables(NamedTuple):
 def seconds(key: str) -> float:
     """Return a duration, in seconds."""
     return float(_value(key))
-
-
-def pauses(key: str) -> tuple[float, ...]:
-    """Return a sequence of durations, in seconds."""
-    return tuple(_current().by_key[key].value)  # type: ignore[arg-type]  # a list in the file
 
 
 def size(key: str) -> int:
@@ -150,7 +144,7 @@ def _current() -> Tunables:
 
 
 def _value(key: str) -> float:
-    return _current().by_key[key].value  # type: ignore[return-value]  # a list only for pauses()
+    return _current().by_key[key].value
 
 
 def _shipped() -> Iterator[Tunable]:
@@ -249,15 +243,6 @@ def _checked(key: str, value: Any, default: Any) -> Value:
     Raises:
         TypeError, ValueError: it does not match; one line says why.
     """
-    if not isinstance(default, list | tuple):
-        return _number(key, value, default)
-    values = value.split(",") if isinstance(value, str) else value
-    if not isinstance(values, list | tuple) or not values:
-        raise TypeError(f"{value!r} is not a list of durations")
-    return tuple(_number(key, one, 0.0) for one in values)
-
-
-def _number(key: str, value: Any, default: Any) -> float:
     number = _parsed(key, value.strip()) if isinstance(value, str) else value
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise TypeError(f"{value!r} is not a number")
@@ -283,7 +268,7 @@ def _parsed(key: str, text: str) -> float:
 
 
 def _check_order(lower: Tunable, higher: Tunable) -> None:
-    if lower.value >= higher.value:  # type: ignore[operator]  # numbers both
+    if lower.value >= higher.value:
         raise SpecError(
             f"{higher.key} = {higher.text} is not more than {lower.key} = {lower.text}",
             fix=f"the defaults are {higher.default} and {lower.default}",

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from jupyter_mntrain.metrics.entry_builder import job_entry
 from jupyter_mntrain.metrics.page_entries import JOB_MIME, JobBundle
 from jupyter_mntrain.metrics.series_builder import SeriesBuilder
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.hidden import cleaned, hidden_values
@@ -30,12 +29,15 @@ from jupyter_mntrain.show.job_output import (
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, JobHistory
 
-FIRST_INTERVAL_S = tunables.seconds("notebook.first_picture_after_s")
+FIRST_INTERVAL_S = 2.0
+"""Interval before the first rank reports: there is only text to draw, and people watch."""
 
 SAVED_STREAM = "saved"
 """Stream id of rows saved in a notebook; no server uses it."""
 
-MOST_OUTPUTS = tunables.count("notebook.outputs")
+MOST_OUTPUTS = 2
+"""Live views per job that are redrawn: the cell that launched it and the one that attached to
+it."""
 
 
 class LiveOutput(Protocol):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.notebook.awaited_view import AwaitedView
 from jupyter_mntrain.notebook.bar import NotebookBar, page_tqdm
 from jupyter_mntrain.notebook.liveview import LiveOutput, LiveView
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
     from jupyter_mntrain.notebook.panel.panel import WidgetPanel
 
-LOOK_EVERY_S = tunables.seconds("notebook.look_interval_s")
+LOOK_EVERY_S = 0.2
+"""Longest wait without a look: short, so that a kernel interrupt takes effect at once."""
 
 
 class PlacedOutput:

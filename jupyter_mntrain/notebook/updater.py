@@ -13,13 +13,18 @@ from jupyter_mntrain.notebook.background import background_thread
 
 INTERVAL_S = tunables.seconds("notebook.picture_interval_s")
 
-MOST_INTERVAL_S = tunables.seconds("notebook.picture_longest_interval_s")
+MOST_INTERVAL_S = 60.0
+"""Longest interval, for pictures that take long to draw."""
 
-DUTY = tunables.ratio("notebook.picture_duty")
+DUTY = 0.015
+"""Largest share of the kernel's time for drawing: a picture that takes 0.3 s is redrawn every 20
+s."""
 
-LOOK_EVERY_S = tunables.seconds("notebook.urgent_interval_s")
+LOOK_EVERY_S = 0.5
+"""Interval of looking for a view that cannot wait for its next picture."""
 
-CLOSE_S = tunables.seconds("notebook.close_timeout_s")
+CLOSE_S = 5.0
+"""Timeout for the picture in progress when the kernel ends."""
 
 
 class View(Protocol):

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id, snapshot
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.whereabouts import in_home
@@ -91,7 +90,9 @@ WIDTHS = {"float32": 4, "bfloat16": 2}
 FEWEST_QUANTIZED = 4096
 """Values of the smallest tensor that is quantized, as in bitsandbytes."""
 
-UPDATED_AT_ONCE_BYTES = tunables.size("train.updated_at_once_bytes")
+# Parameters, in float32, whose float32 copies the optimizer holds at once: few kernels against
+# memory.
+UPDATED_AT_ONCE_BYTES = 256 * 2**20
 """Most bytes of parameters, in float32, whose temporary float32 copies exist at once."""
 
 _BLOCKS: dict[OptimizerKind, int] = {"adamw-8bit": 256, "adamw-4bit": 128}

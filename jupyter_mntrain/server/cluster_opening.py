@@ -10,14 +10,15 @@ from functools import partial
 from typing import TypeVar
 
 from jupyter_mntrain.cluster import Cluster
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.server.benches import Benches
 from jupyter_mntrain.server.long_works import LongWorks, WorkTurns
 from jupyter_mntrain.server.updates import PageUpdates
 
-MOST_AT_ONCE = tunables.count("server.openings")
+MOST_AT_ONCE = 3
+"""Maximum number of requests of one kind that wait for nodes at once; others queue."""
 
-MOST_THREADS = tunables.count("server.threads")
+MOST_THREADS = 32
+"""Maximum number of threads for all kinds; a thread is created only when it is needed."""
 
 T = TypeVar("T")
 

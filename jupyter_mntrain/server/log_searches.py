@@ -7,9 +7,9 @@ from collections import OrderedDict
 
 from jupyter_mntrain.cluster import Job, LogLine
 from jupyter_mntrain.cluster.history.logs import LogSearch
-from jupyter_mntrain.model import tunables
 
-MOST_KEPT = tunables.count("server.log_searches")
+MOST_KEPT = 8
+"""Maximum number of searches in logs that go on where they were."""
 
 
 class LogSearches:

@@ -13,14 +13,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from jupyter_mntrain.launch.progress import Progress
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.server.shown_checks import Examination
 
-ANSWER_S = tunables.seconds("server.work_answer_s")
-KEPT_S = tunables.seconds("server.work_kept_s")
+ANSWER_S = 1.0
+"""How long a request for a remedy, or a first step, of the doctor waits for its end before it says
+how far that is; and how long the result is kept for a page that asks late."""
+KEPT_S = 60.0
 
 T = TypeVar("T")
 

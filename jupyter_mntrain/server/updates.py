@@ -16,7 +16,6 @@ from jupyter_mntrain import __version__
 from jupyter_mntrain.cluster import Cluster, NodeView
 from jupyter_mntrain.metrics.entry_builder import job_entry, node_entries
 from jupyter_mntrain.metrics.page_entries import JobEntry, NodeEntry
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
@@ -39,17 +38,24 @@ from jupyter_mntrain.server.messages import (
 )
 from jupyter_mntrain.server.series_feed import JobFeed, Send
 
-ROUND_S = tunables.seconds("server.round_s")
+ROUND_S = 0.25
+"""Interval of sending changes to pages. Changes in between are sent together."""
 
-SERIES_S = tunables.seconds("server.series_interval_s")
+SERIES_S = 0.9
+"""Minimum interval of sending new rows: with ROUND_S it is about once a second, as often as a page
+draws."""
 
-UNSEEN_ROUND_S = tunables.seconds("server.unseen_round_s")
+UNSEEN_ROUND_S = 60.0
+"""Interval of deriving rows while no page is open."""
 
-RELEASED_AFTER_S = tunables.seconds("server.released_after_s")
+RELEASED_AFTER_S = 60.0
+"""The rows of an ended job that no page watches are freed after this. Its nodes keep them."""
 
-MOST_READ_BACK = tunables.count("server.jobs_read_back")
+MOST_READ_BACK = 10
+"""Number of the newest ended jobs that are read at the start, for their last figures."""
 
-MOST_KEPT = tunables.count("server.messages_kept")
+MOST_KEPT = 4000
+"""Messages kept for a page that reconnects. A page away for longer gets a full snapshot."""
 
 
 class PageUpdates:

@@ -13,7 +13,6 @@ import msgspec
 from jupyter_mntrain.metrics.page_entries import JobBundle, JobEntry
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.metrics.summary import JobSummary
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.show.bundles import (
     PROGRAM,
@@ -27,13 +26,16 @@ from jupyter_mntrain.show.tables.job import status_view
 if TYPE_CHECKING:
     from jupyter_mntrain.show.picture import Picture
 
-LAST_SAMPLES_S = tunables.seconds("notebook.last_samples_s")
+# How long the last picture waits, after a job's end, for samples of unreachable nodes.
+LAST_SAMPLES_S = 5.0
 """How long a view of an ended job waits for its last samples."""
 
-ALL_POINTS = tunables.count("notebook.saved_points")
-LEAST_POINTS = tunables.count("notebook.saved_least_points")
+ALL_POINTS = 1500
+"""Rows of all ranks in a saved notebook: about 150 kB for 8 ranks."""
+LEAST_POINTS = 30
+"""Fewest and most rows per rank in a saved notebook, whatever the number of ranks."""
 ALTERNATIVE_LINES = 3
-MOST_POINTS = tunables.count("notebook.saved_most_points")
+MOST_POINTS = 500
 
 
 def saved_points(ranks: int) -> int:

@@ -12,14 +12,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.text.foreign import shown_name
 
-PATIENCE_S = tunables.seconds("terminal.bar_after_s")
+PATIENCE_S = 1.0
+"""Time after which a progress bar appears: short work needs none."""
 
-REDRAW_EVERY_S: Final = tunables.seconds("terminal.bar_redraw_interval_s")
+REDRAW_EVERY_S: Final = 0.2
+"""Interval of redrawing a progress bar."""
 
-CLOSE_S: Final = tunables.seconds("terminal.bar_close_timeout_s")
+CLOSE_S: Final = 2.0
+"""Timeout for the last redraw of a progress bar: a blocked page must not delay the work."""
 
 
 class Bar(Protocol):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show.failures import failure_lines
 from jupyter_mntrain.show.progress_bars import PatientBar, TerminalBar
@@ -22,8 +21,10 @@ from jupyter_mntrain.show.tables.job import progress_line, status_view
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job, Progress
 
-REDRAW_EVERY_S = tunables.seconds("terminal.redraw_interval_s")
-LINE_EVERY_S = tunables.seconds("terminal.line_interval_s")
+REDRAW_EVERY_S = 1.0
+"""Interval of redrawing a live table."""
+LINE_EVERY_S = 10.0
+"""Interval between lines in a log file or a pipe, where every line stays."""
 
 PIPE_WIDTH = 140
 """Columns without a terminal; rich would use 80."""

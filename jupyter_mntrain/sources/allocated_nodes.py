@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from jupyter_mntrain.cluster.loop import LoopThread
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, error_of
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.sources.allocation import Allocation
@@ -34,8 +33,12 @@ from jupyter_mntrain.trust.registrar import MOST_USES
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
-INVITED_S = tunables.seconds("sources.invitation_life_s")
-USES_PER_SLOT = tunables.count("sources.uses_per_slot")
+INVITED_S = 30 * 86_400.0
+"""Validity of the invitation for the agents of an allocation: it may wait in a queue for so
+long."""
+USES_PER_SLOT = 4
+"""Machines that may join with it, per node: a requeued job gets others, where states are not
+shared."""
 
 TOKEN = "token"  # noqa: S105 - the name of a file
 

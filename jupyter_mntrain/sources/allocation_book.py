@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.whereabouts import kept_folder
@@ -25,7 +24,8 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
 CLUSTERS = "clusters"
-REMEMBERED = tunables.count("sources.remembered")
+REMEMBERED = 100
+"""Allocations that a driver remembers, with the keys of their clusters, to read their records."""
 
 
 class AllocationNote(Record, frozen=True):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, error_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -41,7 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOOK_EVERY_S = tunables.seconds("sources.look_interval_s")
+LOOK_EVERY_S = 2.0
+"""Interval of asking a scheduler how an allocation is. Administrators dislike much less."""
 
 
 class AwaitedLaunch:

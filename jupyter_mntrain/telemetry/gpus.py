@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess
 from jupyter_mntrain.model.sources.allotment import read_allotment
@@ -28,9 +27,14 @@ SLOWED = 0x8 | 0x20 | 0x40 | 0x80
 
 CLOCKS_UNKNOWN = "clocks unknown"
 
-DRAWING_JOB_BYTES = tunables.size("telemetry.gpu_drawing_job_bytes")
+DRAWING_JOB_BYTES = 2 * 2**30
+"""A process that draws and computes on a GPU (C+G: a browser that decodes video, a desktop's
+sharing) is a job of somebody's if it holds this much of its memory; such desktops hold up to 1
+GiB (nvidia-smi)."""
 
-RETRY_S = tunables.seconds("telemetry.gpu_retry_s")
+RETRY_S = 10.0
+"""Interval of asking again for NVIDIA's driver where it does not answer: it may load after the
+agent."""
 
 _AMD = "0x1002"
 _GPU_CLASSES = ("0x03", "0x12")

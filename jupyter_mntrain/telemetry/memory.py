@@ -8,9 +8,9 @@ from collections.abc import Callable
 import psutil
 import torch
 
-from jupyter_mntrain.model import tunables
-
-READ_INTERVAL_S = tunables.seconds("telemetry.memory_interval_s")
+READ_INTERVAL_S = 1.0
+"""Interval of reading a rank's memory. Reading costs 130 µs within a step, where caches are cold
+(measured): at every step that would be 0.25 % of a step of 50 ms."""
 
 
 class MemoryGauge:

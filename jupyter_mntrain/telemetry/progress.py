@@ -6,11 +6,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
-from jupyter_mntrain.model import tunables
-
 T = TypeVar("T")
 
-EVERY_S = tunables.seconds("telemetry.progress_interval_s")
+EVERY_S = 0.2
+"""Minimum interval between reports of the same progress: a journal keeps every line."""
 
 
 class ProgressWriter(Protocol):

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Literal, Self, SupportsFloat, TypeVar
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import rank_file
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
 from jupyter_mntrain.model.files import PRIVATE, private_directory
@@ -44,11 +43,16 @@ from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import answer_with_sta
 
 T = TypeVar("T")
 
-MESSAGE_LIMIT = tunables.count("telemetry.message_characters")
+MESSAGE_LIMIT = 2000
+"""Maximum number of characters of an error's message."""
 
-TEXT_LIMIT = tunables.count("telemetry.text_characters")
+TEXT_LIMIT = 100_000
+"""Maximum number of characters of a prompt or of a text that a model wrote: a line is read in
+blocks of 1 MiB."""
 
-GROUP_STEPS = tunables.count("telemetry.group_steps")
+GROUP_STEPS = 3
+"""Number of steps after which a rank tells how many ranks its process group has: some scripts
+create it late, and an operation of the first step may do so."""
 
 MOST_OWED_BYTES = 1 << 16
 """Lines that wait for room on a full disk."""
@@ -56,7 +60,8 @@ MOST_OWED_BYTES = 1 << 16
 Pause = Literal["evaluation", "sampling", "saving"]
 """What stands between two steps."""
 
-WHAT_LIMIT = tunables.count("telemetry.progress_characters")
+WHAT_LIMIT = 200
+"""Maximum number of characters of a progress report's name, which is shown on one line."""
 
 
 class Recorder:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.whereabouts import in_home
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -25,7 +24,8 @@ from jupyter_mntrain.train.checkpoint.keeping import copy_checkpoint, export_che
 from jupyter_mntrain.train.checkpoint.resuming import find_newest
 from jupyter_mntrain.train.world import join_world
 
-TIMEOUT_S = tunables.seconds("train.keep_timeout_s")
+TIMEOUT_S = 4 * 3600.0
+"""Timeout of the ranks that copy or export a checkpoint for each other: the slowest disk counts."""
 
 
 @record

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.text.secrets import redacted
 
 log = logging.getLogger("mntrain.audit")
@@ -19,9 +18,12 @@ log = logging.getLogger("mntrain.audit")
 FILE = "audit.log"
 PRIVATE = 0o600
 
-LARGEST_BYTES = tunables.size("limits.audit_log_bytes")
+LARGEST_BYTES = 4 * 2**20
+"""Size at which audit.log is renamed to audit.log.1, replacing the previous one."""
 
-WORD_LIMIT = tunables.count("limits.audit_word_characters")
+WORD_LIMIT = 200
+"""Maximum number of characters of a word in audit.log that the caller chooses: anyone may send
+long ones."""
 
 
 class Audit:

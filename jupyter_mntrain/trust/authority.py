@@ -24,9 +24,11 @@ from jupyter_mntrain.trust.certificates import (
     subject_of,
 )
 
-AUTHORITY_LIFETIME = timedelta(seconds=tunables.seconds("trust.authority_lifetime_s"))
+AUTHORITY_LIFETIME = timedelta(seconds=3650 * 86_400.0)
+"""Life of a cluster's own certificate: 3650 days. After that the cluster must be created again."""
 CERTIFICATE_LIFETIME = timedelta(seconds=tunables.seconds("trust.certificate_lifetime_s"))
-CLOCK_ALLOWANCE = timedelta(seconds=tunables.seconds("trust.clock_allowance_s"))
+CLOCK_ALLOWANCE = timedelta(seconds=86_400.0)
+"""Certificates are valid from this long before they are signed: unset clocks are off by hours."""
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import TrustError
 
 Role = Literal["node", "driver", "viewer"]
 """A viewer is a read-only driver."""
 
-RENEWED_AT = tunables.ratio("trust.renewed_at")
+RENEWED_AT = 0.5
+"""Share of a certificate's life after which it is renewed."""
 
 NAME_FIX = "use at most 63 letters of a to z, digits, '.', '_' and '-'; a letter or digit first"
 

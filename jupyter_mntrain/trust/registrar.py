@@ -37,7 +37,8 @@ from jupyter_mntrain.trust.member_register import IssuedInvitation, Register, Re
 from jupyter_mntrain.trust.shared_file import SharedFile
 
 INVITE_LIFE_S = tunables.seconds("trust.invitation_life_s")
-MOST_USES = tunables.count("trust.invitation_uses")
+MOST_USES = 1000
+"""Maximum number of uses of one invitation."""
 
 Clock = Callable[[], float]
 """Unix time."""

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, not_answered
 from jupyter_mntrain.model.records.checkpoint import BEST, MOST_STEPS, WantedStep
 from jupyter_mntrain.model.records.job import JobView
@@ -19,7 +18,8 @@ from jupyter_mntrain.verbs.context import Context
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, Job, JobHistory, NodeView
 
-SAMPLES_S = tunables.seconds("verbs.samples_timeout_s")
+SAMPLES_S = 5.0
+"""Timeout for reading a job's journals up to the newest step."""
 RANK = bounded_int(0, 1_000_000)
 
 

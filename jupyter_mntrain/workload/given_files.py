@@ -9,13 +9,14 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from jupyter_mntrain.launch.project.stage import Found, Listing, list_folder
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.workload.workload import read_text
 
-SMALL_BYTES = tunables.size("launch.small_file_bytes")
+SMALL_BYTES = 256 * 2**10
+"""A text file of --file up to this size stands in the job itself, so that an exported job has
+it."""
 
 
 class GivenFiles(NamedTuple):

@@ -3178,7 +3178,7 @@ export interface HistoryJob {
 export const LARGEST_RECIPE_BYTES = 65536;
 /** From this many ranks on, a band and the slowest rank are drawn instead of a line per rank. */
 export const MANY_RANKS = 9;
-/** Newest texts of the model that a notebook stores. */
+/** Texts that the model wrote: the newest. */
 export const MOST_TEXTS = 50;
 /** A time axis shorter than this shows seconds. */
 export const SHORT_RUN_S = 600;

@@ -80,13 +80,6 @@ def test_the_environment_wins_over_the_file(own_file):
     assert found.by_key["agent.jobs_kept"].value == 5
 
 
-def test_pauses_are_a_list_in_the_file_and_commas_in_the_environment(own_file):
-    own_file.write_text("[trust]\nadmit_pauses_s = [1, 2]\n")
-    found = loaded(own_file, MNTRAIN_CONNECTION_RETRY_PAUSES_S="0.5, 1 s")
-    assert found.by_key["trust.admit_pauses_s"].value == (1.0, 2.0)
-    assert found.by_key["connection.retry_pauses_s"].value == (0.5, 1.0)
-
-
 @pytest.mark.wording
 @pytest.mark.parametrize(
     ("text", "said"),
@@ -103,7 +96,6 @@ def test_pauses_are_a_list_in_the_file_and_commas_in_the_environment(own_file):
         ("[agent]\njobs_kept = 1.5\n", "1.5 is not a whole number"),
         ("[agent]\njobs_kept = nan\n", "nan is not a whole number"),
         ('[limits]\nbody_bytes = "8 parsecs"\n', "is not a size; write it like"),
-        ("[trust]\nadmit_pauses_s = 3\n", "3 is not a list of durations"),
         ("[liveness]\nlost_after_s = 2\n", "is not more than liveness.suspect_after_s = 2.5 s"),
         ("[cluster\n", "is not TOML"),
     ],

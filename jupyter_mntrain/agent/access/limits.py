@@ -11,26 +11,38 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 
-MAX_HEADER_BYTES = tunables.size("limits.header_bytes")
+MAX_HEADER_BYTES = 16 * 2**10
+"""Largest headers of a request to an agent."""
 MAX_BODY_BYTES = tunables.size("limits.body_bytes")
 
-HEADERS_WITHIN_S = tunables.seconds("limits.headers_timeout_s")
+HEADERS_WITHIN_S = 60.0
+"""Timeout for the headers of a request, and for an idle connection."""
 
-BODY_WITHIN_S = tunables.seconds("limits.body_timeout_s")
+BODY_WITHIN_S = 60.0
+"""Timeout for the body of a request: 8 MiB over a slow network."""
 
 MOST_CONNECTIONS = tunables.count("limits.connections")
-MOST_CONNECTIONS_EACH = tunables.count("limits.connections_per_member")
-FILES = tunables.count("limits.open_files")
+MOST_CONNECTIONS_EACH = 512
+"""Maximum number of connections of one member: 100 notebooks of one user."""
+FILES = 4096
+"""Files that an agent may open: it raises its own limit to this, as far as the system allows."""
 
-MOST_HANDSHAKES = tunables.count("limits.handshakes")
+MOST_HANDSHAKES = 128
+"""Maximum number of TLS handshakes that are not over. Beyond it, the oldest of the address that
+has most is closed: strangers have no other places."""
 HANDSHAKE_S = tunables.seconds("limits.handshake_timeout_s")
 
-MOST_STREAMS = tunables.count("limits.streams")
+MOST_STREAMS = 1024
+"""Maximum number of open streams, in total and per member. A notebook has one, and one per job
+that it follows; all notebooks of one user are one member."""
 MOST_STREAMS_EACH = tunables.count("limits.streams_per_member")
 
-MOST_SINKS = tunables.count("limits.probe_tickets")
-MOST_SINKS_EACH = tunables.count("limits.probe_tickets_per_member")
-MOST_MEASUREMENTS = tunables.count("limits.measurements")
+MOST_SINKS = 64
+"""Maximum number of measurements that wait for their sender or receive, in total and per member:
+each has a thread, for at most 26 s. A node tries its links to all others of a job at once."""
+MOST_SINKS_EACH = 16
+MOST_MEASUREMENTS = 3
+"""Maximum number of links that a node measures at once: others wait for their own threads."""
 
 
 class TooManyError(RefusedError):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import Executor, ThreadPoolExecutor
 
-from jupyter_mntrain.model import tunables
-
-SLOW_THREADS = tunables.count("limits.slow_threads")
-PIECE_THREADS = tunables.count("limits.piece_threads")
+SLOW_THREADS = 8
+"""Threads for what may take long (a doctor's questions, interpreters, disks), and for pieces of
+large files: apart from those that read logs and samples, which people wait for. What is more
+waits."""
+PIECE_THREADS = 8
 
 
 class Threads:

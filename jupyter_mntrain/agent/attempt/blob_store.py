@@ -26,10 +26,14 @@ from jupyter_mntrain.model.files import PRIVATE, private_directory
 from jupyter_mntrain.model.quantities import rough_size
 
 STORE_BYTES = tunables.size("projects.store_bytes")
-KEPT_S = tunables.seconds("projects.kept_s")
-PATIENCE_S = tunables.seconds("projects.upload_patience_s")
-MOST_UPLOADS = tunables.count("projects.uploads")
-MOST_UPLOADS_EACH = tunables.count("projects.uploads_per_member")
+KEPT_S = 600.0
+"""Files that came within this time are not deleted, whatever the limit: their job is on its way."""
+PATIENCE_S = 600.0
+"""An upload that nobody continues is deleted after this."""
+MOST_UPLOADS = 256
+"""Files that one member, and all members, may be sending to a node at once."""
+MOST_UPLOADS_EACH = 64
+"""Files that one member, and all members, may be sending to a node at once."""
 
 UPLOADS = "uploads"
 _SHA256 = re.compile(SHA256)

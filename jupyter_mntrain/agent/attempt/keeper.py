@@ -50,7 +50,8 @@ from jupyter_mntrain.model.sources.launchers import without_launchers
 # delay lines. So the keeper notes the log's size while it grows: 16 bytes a mark.
 
 
-MOST_MARKS = tunables.count("logs.time_marks")
+MOST_MARKS = 100_000
+"""Maximum number of times of a log, of 16 bytes each. Beyond that, older ones become coarser."""
 
 Mark = tuple[int, float]
 """Offset and Unix time: the bytes before it had been written by then."""
@@ -139,11 +140,14 @@ KEPT_BYTES = tunables.size("logs.tail_bytes")
 
 NCCL_BYTES = tunables.size("logs.nccl_bytes")
 
-MOST_RECORDERS = tunables.count("logs.recorders")
+MOST_RECORDERS = 64
+"""Maximum number and total size of an attempt's flight recorders on a node, which torch writes
+when a collective times out: one per rank, the first ones are kept. 2000 calls are 1.2 MB."""
 
-RECORDERS_BYTES = tunables.size("logs.recorders_bytes")
+RECORDERS_BYTES = 64 * 2**20
 
-SLACK_BYTES = tunables.size("logs.slack_bytes")
+SLACK_BYTES = 16 * 2**20
+"""Excess size before anything is deleted, to save system calls."""
 
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 _BLOCK = 4096
@@ -289,19 +293,28 @@ def _prefix(path: Path) -> bytes:
 
 
 PR_SET_CHILD_SUBREAPER = 36
-SWEEP_GRACE_S = tunables.seconds("keeper.sweep_grace_s")
+SWEEP_GRACE_S = 1.0
+"""Time between SIGTERM and SIGKILL for processes that outlive torchrun."""
 
-LINGER_S = tunables.seconds("keeper.linger_s")
+LINGER_S = 0.5
+"""Time for a torchrun without ranks to write its last lines. Its own exit would take 1 to 2.5 s
+more (measured)."""
 
-WHERE_PATIENCE_S = tunables.seconds("keeper.where_patience_s")
+WHERE_PATIENCE_S = 0.5
+"""What does not end within the grace is asked for its stacks, and has this long to tell."""
 
-TRIM_EVERY_S = tunables.seconds("keeper.trim_interval_s")
+TRIM_EVERY_S = 10.0
+"""Interval of checks of the size of the logs."""
 
-STAMP_EVERY_S = tunables.seconds("keeper.log_time_interval_s")
+STAMP_EVERY_S = 0.2
+"""Interval of noting the size of the log, from which its lines have their times: torchrun itself
+passes lines on every 0.1 s."""
 
 FULL_DISK_PATIENCE_S = tunables.seconds("keeper.full_disk_patience_s")
-FULL_BYTES = tunables.size("keeper.full_disk_bytes")
-SPARED_BYTES = tunables.size("keeper.full_disk_log_bytes")
+FULL_BYTES = 64 * 2**10
+"""A disk with less free space than this is full: the keeper itself needs a few hundred bytes."""
+SPARED_BYTES = 64 * 2**10
+"""Size to which logs are cut if the disk is too full to write the exit status."""
 
 NOT_STARTED = 127
 """What shells report for a command that they cannot start."""

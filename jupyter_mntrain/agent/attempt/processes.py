@@ -16,12 +16,13 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import METRICS_VARIABLE
 
-SCAN_INTERVAL_S = tunables.seconds("keeper.look_interval_s")
+SCAN_INTERVAL_S = 0.05
+"""Interval of looking whether processes have ended: short, because a person waits for it."""
 
-KILL_PATIENCE_S = tunables.seconds("keeper.kill_patience_s")
+KILL_PATIENCE_S = 5.0
+"""Timeout after SIGKILL. A process ends in milliseconds, or hangs in the kernel and is reported."""
 
 Alive = dict[int, int]
 """Live processes: pid → start time, which distinguishes a process from one that reuses its pid."""

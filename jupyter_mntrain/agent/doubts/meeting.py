@@ -25,7 +25,8 @@ from jupyter_mntrain.model.records.job import Attempt, Placement, RankStatus
 
 INTERVAL_S = tunables.seconds("failure.meeting_interval_s")
 LEAST_LOOKS = tunables.count("failure.meeting_looks")
-PATIENCE_S = tunables.seconds("failure.meeting_patience_s")
+PATIENCE_S = 300.0
+"""Before its end, a rank without any connection is judged after this: it may load data first."""
 
 _TORCHRUN = re.compile(
     r"(.*/)?torchrun|torch\.distributed\.(run|launch)|.*/torch/distributed/run\.py"

@@ -24,9 +24,14 @@ from jupyter_mntrain.model.records.metrics import RankStep
 
 
 BLOCK = tunables.count("numbers.diverged_steps")
-LOST_SHARE = tunables.ratio("numbers.diverged_lost_share")
-TIMES_NOISE = tunables.ratio("numbers.diverged_noise")
-TIMES_BEST = tunables.ratio("numbers.diverged_ratio")
+LOST_SHARE = 0.5
+"""The loss has diverged if more than this share of what was gained since the first block is
+lost …"""
+TIMES_NOISE = 6.0
+"""… and it rose by more than this many standard deviations of single losses …"""
+TIMES_BEST = 1.5
+"""… and it is more than this many times the lowest: the same text in another language costs 1.2
+times."""
 
 NAN_STEPS = tunables.count("numbers.nan_gradient_steps")
 

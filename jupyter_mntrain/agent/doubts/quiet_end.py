@@ -15,7 +15,6 @@ from jupyter_mntrain.agent.failure.printed import (
     TRACEBACK,
     output_of,
 )
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -29,7 +28,10 @@ from jupyter_mntrain.model.lifecycle.events import Warned, WarningOver
 # and went on from is none of our business.
 
 
-MOST_LINES_AFTER = tunables.count("failure.lines_after_traceback")
+MOST_LINES_AFTER = 5
+"""Most lines of output after a traceback at which a rank is taken to have ended with it, although
+its exit code is 0: a program that says good-bye prints a line or two; one that goes on prints
+more."""
 
 _IGNORED = ("Exception ignored in", "Exception ignored on", "Exception ignored while")
 """What Python says of an exception in a destructor, at the end of many a good program."""
@@ -96,7 +98,9 @@ Doubt = Warned | WarningOver
 MOST_COMPARED = 200
 """Lines by which a rank's output is known to be the same as before."""
 
-QUIET_S = tunables.seconds("failure.traceback_quiet_s")
+QUIET_S = 10.0
+"""A rank whose output ends with a traceback has not gone on from it if it prints nothing, and
+finishes no step, for so long: a data loader's worker or a thread has died, and it waits for it."""
 
 
 class QuietEnd:

@@ -10,14 +10,16 @@ from pathlib import Path
 import msgspec
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.calls import Call, GroupCalls
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.telemetry.startup.mntrain_call_hooks import ASK_FILE, CALLS_FILE
 
-MOST_BYTES = tunables.size("watchdog.calls_read_bytes")
-MOST_CALLS = tunables.count("watchdog.calls_per_group")
-MOST_GROUPS = tunables.count("watchdog.call_groups")
+MOST_BYTES = 8 * 2**20
+"""Maximum size of a rank's flight recorder that is read: 2000 calls are 1.2 MB."""
+MOST_CALLS = 20
+"""Calls per process group, and groups, that are stored per rank: every record of the job has them.
+Ranks that wait for each other are a few calls apart."""
+MOST_GROUPS = 4
 MOST_WORD = 60
 
 _DTYPES = {

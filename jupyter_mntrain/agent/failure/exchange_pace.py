@@ -11,10 +11,14 @@ from collections import deque
 from jupyter_mntrain.model import tunables
 
 LEAST_S = tunables.seconds("watchdog.exchange_least_s")
-TIMES_A_PAUSE = tunables.ratio("watchdog.exchange_times")
-LEAST_BYTES = tunables.size("watchdog.exchange_bytes")
-KNOWN_PAUSES = tunables.count("watchdog.exchange_pauses")
-REMEMBERED = tunables.count("watchdog.exchange_pauses_remembered")
+TIMES_A_PAUSE = 3.0
+"""A script that reports nothing is stalled if its ranks exchange nothing with other nodes for this
+many times their longest pause, and at least LEAST_S: an evaluation is such a pause."""
+LEAST_BYTES = 4 * 2**10
+"""Fewer bytes in a second are no exchange: connections are kept alive."""
+KNOWN_PAUSES = 20
+"""Pauses that must be known, and pauses remembered: ten minutes of one per second."""
+REMEMBERED = 600
 
 
 class ExchangePace:

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from jupyter_mntrain.model import tunables
-
 KMSG = Path("/dev/kmsg")
-MOST_LINES = tunables.count("failure.kernel_lines")
+MOST_LINES = 20
+"""Maximum number of lines of the kernel's log that are kept with a failure."""
 RECORD_BYTES = 8192
 """The kernel's limit of a record."""
 

@@ -7,11 +7,11 @@ import time
 from collections import deque
 
 from jupyter_mntrain.agent.failure.printed import LINE_LIMIT
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.lifecycle.clock import Clock
 from jupyter_mntrain.model.text.foreign import shown_line
 
-MOST_ERRORS = tunables.count("failure.agent_errors")
+MOST_ERRORS = 20
+"""Maximum number of the agent's own errors that it remembers, and keeps with a failure."""
 
 
 class OwnErrors(logging.Handler):

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jupyter_mntrain.agent.attempt.topology import LOG_TAG
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 
-LOG_TAIL_BYTES = tunables.size("failure.log_tail_bytes")
-DETAIL_LINES = tunables.count("failure.detail_lines")
-LINE_LIMIT = tunables.count("failure.line_characters")
+LOG_TAIL_BYTES = 256 * 2**10
+"""Size of the end of a log that is searched for the cause."""
+DETAIL_LINES = 40
+"""Maximum number of lines of the log that are shown with a cause."""
+LINE_LIMIT = 500
+"""Maximum number of characters of such a line: scripts print whole tensors."""
 
 _ERROR_LINE = re.compile(r"^[\w.]*(Error|Exception|Interrupt|Exit)\b.*")
 _ABORT_LINE = re.compile(r"^ *what\(\): +(?P<reason>.+)")

@@ -11,17 +11,20 @@ from pathlib import Path
 
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time
 from jupyter_mntrain.agent.failure.calls import CallsRequest
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.sites import Frame, Site, pending_site, site_of
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.stall import Doing, RankStack
 from jupyter_mntrain.telemetry.startup.mntrain_rank_hooks import STACK_FILE, STACK_SIGNAL
 
-ANSWER_S = tunables.seconds("watchdog.stacks_timeout_s")
+ANSWER_S = 2.0
+"""Timeout for stacks. A rank writes them in milliseconds, or cannot."""
 
-LOOK_EVERY_S = tunables.seconds("watchdog.stacks_look_interval_s")
+LOOK_EVERY_S = 0.02
+"""Interval of looking whether ranks have written their stacks: they do in milliseconds."""
 
-MOST_TEXT = tunables.count("watchdog.stack_characters")
+MOST_TEXT = 8000
+"""Maximum number of characters of stacks that are stored per rank: every record of the job has
+them."""
 
 MOST_READ = 10 * MOST_TEXT
 """Most bytes read from the end of an answer, where the main thread is."""

@@ -19,20 +19,25 @@ from jupyter_mntrain.model.records.stall import Doing, RankStack, Stall
 
 TIMES_A_STEP = tunables.ratio("watchdog.steps")
 
-CONFIRMED_AFTER_S = tunables.seconds("watchdog.confirmed_after_s")
+CONFIRMED_AFTER_S = 5.0
+"""Of such a script nothing is said unless its ranks are in the same place after this, too."""
 
 FIRST_STEP_S = tunables.seconds("watchdog.first_step_s")
 
-EARLY_S = tunables.seconds("watchdog.early_look_s")
+EARLY_S = 60.0
+"""Before the first step, a job is also stalled if all ranks wait for each other this long: then
+none of them is loading or compiling. Often the cause is a firewall or a wrong MTU."""
 
 IDLE: frozenset[Doing] = frozenset({"waiting for others", "stopped", "in the kernel"})
 
 MEETING: frozenset[Site | None] = frozenset({"rendezvous", "new group"})
 """Places of a start: a rank that is there twice has not gone on."""
 
-ASK_AGAIN_S = tunables.seconds("watchdog.stacks_interval_s")
+ASK_AGAIN_S = 20.0
+"""Interval of reading stacks during a stall: the cause may become visible later."""
 
-REMEMBERED_STEPS = tunables.count("watchdog.steps_remembered")
+REMEMBERED_STEPS = 101
+"""Number of steps that the median is taken over."""
 
 
 class Watchdog:

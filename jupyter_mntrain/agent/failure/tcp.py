@@ -7,12 +7,13 @@ import struct
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.evidence import StuckConnection
 
 PROC = Path("/proc")
-LEAST_RESENDS = tunables.count("failure.stuck_resends")
-MOST_CONNECTIONS = tunables.count("failure.stuck_connections")
+LEAST_RESENDS = 3
+"""An open connection is stuck if its oldest packet was sent again this often: TCP waits 0.2 s,
+then twice as long each time. This many are kept with a failure."""
+MOST_CONNECTIONS = 10
 
 _ESTABLISHED = "01"
 _RESEND_TIMER = "01"

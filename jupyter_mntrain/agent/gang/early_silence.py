@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -18,8 +17,11 @@ from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.model.records.job import PartStatus, Placement
 
-PATIENCE_S = tunables.seconds("failure.early_silence_s")
-CONNECT_S = tunables.seconds("failure.early_silence_connect_s")
+PATIENCE_S = 60.0
+"""A node that has been silent for so long before the first step, and whose machine is silent, too,
+ends the attempt: all nodes make that step together. Longer than a switch takes to start."""
+CONNECT_S = 3.0
+"""Timeout for asking its machine."""
 
 
 class EarlySilence:

@@ -17,19 +17,23 @@ from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.links.probe import resent, unacknowledged
 from jupyter_mntrain.agent.machine.neighbors import neighbors
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.evidence import LinkTry, Trouble
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.probes import ProbeListen, ProbeTicket
 
-PATIENCE_S = tunables.seconds("failure.link_trial_timeout_s")
+PATIENCE_S = 3.0
+"""Timeout for trying a link. A LAN answers in milliseconds; lost packets are resent after 0.2 s."""
 
-TRIED_BYTES = tunables.size("failure.link_trial_bytes")
-SMALL_PACKETS = tunables.count("failure.link_trial_small_packets")
+TRIED_BYTES = 256 * 2**10
+"""Bytes sent to try a link when ranks wait for each other."""
+SMALL_PACKETS = 20
+"""Small packets sent one by one before that: of a link that loses a third of them, one in 3,000
+trials sees none lost."""
 SMALL_BYTES = 32
 SHORTEST_PAUSE_S = 0.001
-LOOK_EVERY_S = tunables.seconds("failure.link_trial_look_interval_s")
+LOOK_EVERY_S = 0.05
+"""Interval of looking whether the bytes of a trial were acknowledged: on a LAN, in milliseconds."""
 
 
 async def try_links(job: LocalJob, peers: Peers) -> tuple[LinkTry, ...]:

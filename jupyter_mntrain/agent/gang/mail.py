@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from jupyter_mntrain.agent.gang.notice import TIMEOUT_S, Channel, Notice
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     import smtplib
     from email.message import EmailMessage
 
-LONGEST_S = tunables.seconds("notices.longest_mail_s")
+LONGEST_S = 60.0
+"""Timeout of sending one e-mail, which takes about ten answers."""
 
 SETTINGS = "mail.toml"
 

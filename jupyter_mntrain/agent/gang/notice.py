@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 
-TIMEOUT_S = tunables.seconds("notices.timeout_s")
+TIMEOUT_S = 10.0
+"""Timeout for connecting to a job's webhook or a mail server, and for each of its answers."""
 
 
 class Notice(Record, frozen=True):

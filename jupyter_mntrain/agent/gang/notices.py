@@ -22,7 +22,6 @@ from jupyter_mntrain.agent.gang.mail import SETTINGS, Mail, read_mail_settings
 from jupyter_mntrain.agent.gang.notice import Channel, Notice
 from jupyter_mntrain.agent.gang.webhook import Webhook
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import MAIL_VARIABLE, WEBHOOK_VARIABLE, mail_addresses
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.judge import judge
@@ -34,8 +33,10 @@ from jupyter_mntrain.model.records.job import PartStatus
 
 log = logging.getLogger("mntrain.agent")
 
-TRIES: Final = tunables.count("notices.tries")
-AGAIN_AFTER_S: Final = tunables.seconds("notices.again_after_s")
+TRIES: Final = 3
+"""How often a notice is sent to a webhook or mail server that does not take it."""
+AGAIN_AFTER_S: Final = 15.0
+"""Delay between two tries."""
 
 Event = Literal["ended", "stalled"]
 

@@ -12,7 +12,6 @@ from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.simple_httpclient import SimpleAsyncHTTPClient
 
 from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.job import Placement
@@ -21,7 +20,8 @@ from jupyter_mntrain.trust.certificates import Subject
 if TYPE_CHECKING:
     from jupyter_mntrain.http.kept_connections import KeptConnections
 
-REQUEST_TIMEOUT_S = tunables.seconds("connection.peer_timeout_s")
+REQUEST_TIMEOUT_S = 2.0
+"""Timeout for an answer from one agent to another."""
 NO_ANSWER = 599
 
 

@@ -44,11 +44,13 @@ from jupyter_mntrain.plan.software.versions import refuse_mixed_versions
 
 log = logging.getLogger("mntrain.agent")
 
-RETRY_S = tunables.seconds("restarts.retry_interval_s")
+RETRY_S = 2.0
+"""Interval between tries to lease everything that an attempt needs."""
 
 LEAVE_OUT_AFTER_S = tunables.seconds("restarts.leave_out_after_s")
 
-TAKE_OVER_AFTER_S = tunables.seconds("restarts.take_over_after_s")
+TAKE_OVER_AFTER_S = 10.0
+"""A head that is unreachable this long after the other parts have ended is replaced."""
 
 
 class Restarter:

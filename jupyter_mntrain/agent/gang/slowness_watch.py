@@ -6,16 +6,18 @@ from collections.abc import Mapping
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.failure.slowness import SlowPart, judge_slowness
 from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.pressure import Pressure
 
-UNKNOWN_AFTER_S = tunables.seconds("slowness.unknown_after_s")
-OVER_AFTER_S = tunables.seconds("slowness.over_after_s")
-BETTER_AFTER_S = tunables.seconds("slowness.better_after_s")
+UNKNOWN_AFTER_S = 10.0
+"""A slow-down without a known cause is told this much later: looking at stacks takes time."""
+OVER_AFTER_S = 4.0
+"""A slow-down has ended when it was not seen for this long."""
+BETTER_AFTER_S = 8.0
+"""Another cause replaces the first if it is the better one for this long."""
 
 
 TIMES_CHANGED = 1.5

@@ -45,11 +45,15 @@ from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, PartStatus, P
 
 log = logging.getLogger("mntrain.agent")
 
-WATCH_INTERVAL_S = tunables.seconds("failure.watch_interval_s")
+WATCH_INTERVAL_S = 1.0
+"""Interval at which the head checks the other parts of its job."""
 
-SYMPTOM_PATIENCE_S = tunables.seconds("failure.symptom_patience_s")
+SYMPTOM_PATIENCE_S = 3.0
+"""If only a closed connection is known, wait this long for the rank that closed it to report the
+cause: torchrun takes a second or two to end."""
 
-LINKS_PATIENCE_S = tunables.seconds("failure.links_patience_s")
+LINKS_PATIENCE_S = 8.0
+"""Time for every node to try its links before a stall is diagnosed."""
 
 GIVE_UP_AFTER_S = tunables.seconds("restarts.give_up_after_s")
 

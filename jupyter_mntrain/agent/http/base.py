@@ -24,7 +24,6 @@ from jupyter_mntrain.agent.failure.unexpected import unexpected
 from jupyter_mntrain.agent.gang.watch_tasks import WatchTasks
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.json_handler import JsonHandler, refusal
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -37,9 +36,11 @@ T = TypeVar("T")
 
 _LENGTH = re.compile(r"[0-9]{1,19}")
 
-DRAINED_BYTES = tunables.size("limits.drained_bytes")
+DRAINED_BYTES = 64 * 2**20
+"""How much of a larger body is read and discarded: else its sender never sees the answer."""
 
-SLOW_READER_S = tunables.seconds("limits.slow_reader_s")
+SLOW_READER_S = 10.0
+"""A reader that reads nothing for this long is disconnected. It can resume by number."""
 
 
 class AgentHandler(JsonHandler):

@@ -20,7 +20,6 @@ from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.http.restart_routes import RestartHandler
 from jupyter_mntrain.agent.jobs.rank_requests import ask_for_settings, news_for, refuse_chat
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import (
     KillRequest,
     SaveRequest,
@@ -35,13 +34,17 @@ from jupyter_mntrain.model.text.conversation import ChatReply, ChatRequest
 from jupyter_mntrain.model.text.log_parts import LOG_OFFSET_HEADER, LOG_SIZE_HEADER, LogTimes
 from jupyter_mntrain.telemetry.chat_files import is_news, note_driver, put_question
 
-MAX_LOG_BYTES = tunables.size("limits.log_answer_bytes")
+MAX_LOG_BYTES = 2**20
+"""Maximum size of log text in one answer. A reader asks again for more."""
 
-CHAT_WAIT_S = tunables.seconds("agent.chat_wait_s")
+CHAT_WAIT_S = 1.0
+"""How long the answer to a driver of a chat waits for more of what the model says."""
 
-CHAT_LOOK_S = tunables.seconds("agent.chat_look_interval_s")
+CHAT_LOOK_S = 0.05
+"""Interval at which it looks meanwhile."""
 
-GONE_CHECK_S = tunables.seconds("agent.gone_check_interval_s")
+GONE_CHECK_S = 5.0
+"""Interval of checks whether the reader of a silent journal has disconnected."""
 
 
 class _SharedJob(AgentHandler):

@@ -8,12 +8,13 @@ from jupyter_mntrain.agent.http.base import AgentHandler
 from jupyter_mntrain.agent.jobs.samples.archive import Range, SamplesAnswer
 from jupyter_mntrain.http.json_handler import LARGEST, refusal
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import Rank
 
-MOST_POINTS = tunables.count("journal.most_points")
-POINTS = tunables.count("journal.points")
+MOST_POINTS = 16384
+"""Largest number of blocks, or of steps one by one, that one answer has of a rank."""
+POINTS = 2400
+"""Blocks of a rank in an answer that does not say how many."""
 MOST_RANK = 999_999
 
 

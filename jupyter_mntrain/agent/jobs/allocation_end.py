@@ -34,7 +34,8 @@ WISHED = "saved, as its allocation is about to end"
 
 FIRST_JOB_S = tunables.seconds("allocation.first_job_s")
 
-LOOK_EVERY_S = tunables.seconds("allocation.end_interval_s")
+LOOK_EVERY_S = 0.1
+"""Interval of looking whether they have ended."""
 
 
 async def save_within(notice_s: float, wish: Path, jobs: JobBook) -> None:

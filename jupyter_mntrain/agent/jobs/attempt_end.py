@@ -17,7 +17,6 @@ from jupyter_mntrain.agent.failure.cause import explain
 from jupyter_mntrain.agent.failure.foreign_messages import recognize
 from jupyter_mntrain.agent.failure.stacks import last_line
 from jupyter_mntrain.agent.jobs.rank_processes import rank_downs
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -27,7 +26,8 @@ from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.leftover import Leftover
 from jupyter_mntrain.telemetry.gpus import GpuReader
 
-RELEASE_PATIENCE_S = tunables.seconds("agent.release_patience_s")
+RELEASE_PATIENCE_S = 3.0
+"""Timeout for freeing GPU memory after a process ends: it takes milliseconds unless it hangs."""
 
 
 class AttemptEnd:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import JobId
 
-REMEMBERED_S = tunables.seconds("agent.early_stop_remembered_s")
+REMEMBERED_S = 60.0
+"""How long a stop that arrives before its start is remembered: longer than any request takes to
+arrive, as drivers give up after seconds."""
 
 
 @dataclass

@@ -16,7 +16,8 @@ from jupyter_mntrain.model.quantities import agreeing, numbered
 from jupyter_mntrain.model.records.job import JobRecord, Placement
 from jupyter_mntrain.model.records.node import LeaseInfo
 
-MAX_EXPIRY_S = tunables.seconds("launch.lease_longest_s")
+MAX_EXPIRY_S = 300.0
+"""Longest lease that an agent grants."""
 PORTS = range(tunables.count("launch.first_port"), tunables.count("launch.last_port") + 1)
 """Of the rendezvous, where a launch names none."""
 

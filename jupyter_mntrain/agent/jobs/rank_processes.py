@@ -10,13 +10,13 @@ import msgspec
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.processes import metrics_of, start_time, unreaped_exit_code
 from jupyter_mntrain.agent.failure.cause import rank_ends
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import RankDown, RankGone, RankUp
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.telemetry.startup.exit_record import read_exits
 
-SCAN_INTERVAL_S = tunables.seconds("agent.processes_interval_s")
+SCAN_INTERVAL_S = 1.0
+"""Interval of searching /proc for rank processes, until every rank is found."""
 
 
 class RankProcesses:

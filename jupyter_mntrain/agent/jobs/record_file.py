@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from jupyter_mntrain.agent.jobs.ended_jobs import place_of
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
 
 NAME = "record.json"
-STEP_PUBLISH_INTERVAL_S = tunables.seconds("agent.step_publish_interval_s")
+STEP_PUBLISH_INTERVAL_S = 1.0
+"""Interval of progress in the node's stream. The journal has every step."""
 
 _decoder = msgspec.msgpack.Decoder(JobRecord)
 

@@ -10,15 +10,18 @@ import msgspec
 from jupyter_mntrain.agent.attempt.directory import AttemptDirectory
 from jupyter_mntrain.agent.attempt.processes import Alive, describe
 from jupyter_mntrain.agent.jobs.attempt_end import AttemptEnd
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.lifecycle.events import EndAwaited
 from jupyter_mntrain.model.records.leftover import Leftover
 
 log = logging.getLogger("mntrain.agent")
 
-PATIENCE_S = tunables.seconds("agent.stop_patience_s")
+PATIENCE_S = 6.0
+"""After a stop's grace, the keeper gets this long to end the attempt; then the agent kills the
+keeper and every process. Longer than the time after SIGKILL in which a healthy keeper has ended."""
 
-LOOK_INTERVAL_S = tunables.seconds("agent.stop_look_interval_s")
+LOOK_INTERVAL_S = 1.0
+"""Interval of saying which processes a stop waits for. The first look comes after one, so that
+what ends at once is not named."""
 
 RUNNING = "running"
 

@@ -16,7 +16,8 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import MachineDescription
 
 SMI_TIMEOUT_S = tunables.seconds("agent.nvidia_smi_timeout_s")
-SMI_BYTES = tunables.size("limits.nvidia_smi_bytes")
+SMI_BYTES = 512 * 2**10
+"""Maximum size of what nvidia-smi -q says, for a report: a card says 20 KiB."""
 
 _PACKAGES = """
 import importlib.metadata as m, json

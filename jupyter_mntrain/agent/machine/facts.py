@@ -36,7 +36,6 @@ from jupyter_mntrain.agent.machine.hardware import (
 from jupyter_mntrain.launch.checkpoints.places import RUNS
 from jupyter_mntrain.launch.files.hub_names import folder_in_cache, hub_home, is_set
 from jupyter_mntrain.launch.files.large_places import place_of
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.hardware import Hardware
@@ -65,8 +64,11 @@ from jupyter_mntrain.telemetry.kernel_files import kernel_text
 # Contents: what a model or data set consists of, to be compared with the other nodes' copies.
 
 
-HASHED_BYTES = tunables.size("doctor.hashed_file_bytes")
-HASHED_IN_ALL_BYTES = tunables.size("doctor.hashed_bytes")
+HASHED_BYTES = 2**20
+"""Files of a model or data set up to this size are compared by their content, larger ones by
+size."""
+HASHED_IN_ALL_BYTES = 64 * 2**20
+"""So much of them is read before a launch, in 0.1 s, and no more."""
 
 
 def contents(path: Path) -> dict[str, str]:
@@ -192,7 +194,8 @@ def _free(path: Path) -> int | None:
 # answer, that takes seconds each time.
 
 
-PATIENCE_S = tunables.seconds("doctor.name_timeout_s")
+PATIENCE_S = 4.0
+"""Looking up a name is given up after this."""
 
 
 def look_up_own_name() -> NameLookup:

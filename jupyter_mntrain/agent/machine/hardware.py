@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from jupyter_mntrain.agent.failure.kernel_log import kernel_records
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.doctor.hardware import (
     ComputeMode,
     FabricState,
@@ -432,7 +431,8 @@ def _watts(milliwatts: int | None) -> float | None:
 # The log is the machine's: what it says of other containers is left out.
 
 
-MOST_OF_A_KIND = tunables.count("doctor.most_kernel_faults")
+MOST_OF_A_KIND = 20
+"""Newest lines of each kind of fault that are told of the kernel's log."""
 MOST_CHARACTERS = 300
 
 _KINDS: Final[tuple[tuple[KernelFaultKind, re.Pattern[str]], ...]] = (

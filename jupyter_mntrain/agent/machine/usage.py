@@ -244,9 +244,11 @@ def _single(row: Row) -> Row:
 
 log = logging.getLogger("mntrain.agent")
 
-SAVE_INTERVAL_S = tunables.seconds("history.save_interval_s")
+SAVE_INTERVAL_S = 10.0
+"""Interval of writing it to disk. So much is lost when a machine loses power."""
 
-MOST_PARTS = tunables.count("history.parts")
+MOST_PARTS = 64
+"""GPUs and interfaces that are kept, at most, and the node itself: it bounds the disk space."""
 
 DIRECTORY: Final = "history"
 _PARTS: Final = "parts.json"
@@ -372,9 +374,11 @@ def _read(path: Path) -> tuple[HistoryPart, ...]:
 # Usage answer: a time of this node's history as lines of points, and where there are none.
 
 
-GAP_S = tunables.seconds("history.gap_s")
+GAP_S = 5.0
+"""A time without values is a gap from this length on: a busy agent may miss a second."""
 
-MOST_JOBS = tunables.count("history.jobs")
+MOST_JOBS = 200
+"""Newest jobs of a time that an answer names."""
 
 POINTS_AT_ONCE = 32
 

@@ -7,13 +7,13 @@ import logging
 
 from jupyter_mntrain.agent.membership.slot_place import SlotPlace
 from jupyter_mntrain.agent.node import LocalNode
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PROTOCOL, ServiceRecord
 from jupyter_mntrain.trust.joining.announcer import Announcer
 
 log = logging.getLogger("mntrain.agent")
 
-LOOK_EVERY_S = tunables.seconds("agent.inventory_interval_s")
+LOOK_EVERY_S = 5.0
+"""Interval of checks for changed interfaces, GPUs and addresses."""
 
 
 async def announce(node: LocalNode, announcer: Announcer, place: SlotPlace | None) -> None:

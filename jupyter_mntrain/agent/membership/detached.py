@@ -11,11 +11,12 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 
-START_S = tunables.seconds("agent.detached_start_s")
-LOOK_EVERY_S = tunables.seconds("agent.detached_interval_s")
+START_S = 20.0
+"""Timeout for the start, and for the end, of an agent that is started without systemd."""
+LOOK_EVERY_S = 0.05
+"""Interval of looking whether it has started."""
 LOG = "agent.log"
 LAST_LINES = 5
 

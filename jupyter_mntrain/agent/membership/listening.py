@@ -14,12 +14,13 @@ from tornado.netutil import bind_sockets
 from jupyter_mntrain.agent.machine.ports import port_owner
 from jupyter_mntrain.agent.membership.addresses import AddressSettings
 from jupyter_mntrain.agent.membership.state import Settings
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LAST_PORT
 from jupyter_mntrain.model.errors import MntrainError
 
-NEAR_PORTS = tunables.count("launch.ports_tried")
-TRY_EVERY_S = tunables.seconds("agent.port_interval_s")
+NEAR_PORTS = 50
+"""Number of ports tried above one that is in use."""
+TRY_EVERY_S = 0.1
+"""Interval of trying that."""
 
 
 def with_port(settings: Settings, sockets: Sequence[socket.socket]) -> Settings:

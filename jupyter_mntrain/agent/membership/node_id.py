@@ -11,12 +11,13 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.files import close_to_others, private_directory, write_atomically
 from jupyter_mntrain.model.ids import NodeId, is_cluster_name, new_node_id
 
-LOCK_S = tunables.seconds("agent.lock_s")
+LOCK_S = 0.2
+"""Timeout for the lock of a state directory: longer than somebody needs to look whether it is
+held."""
 
 NODE_NAME_LIMIT = 49
 """A DNS label has at most 63; announcements add eight of the node id and four of the instance."""

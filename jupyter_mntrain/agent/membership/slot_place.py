@@ -38,9 +38,11 @@ from jupyter_mntrain.trust.credentials import Credentials
 from jupyter_mntrain.trust.joining.token import Token
 
 WHY_S, WHY_EVERY_S = (
-    tunables.seconds("allocation.why_s"),
-    tunables.seconds("allocation.why_every_s"),
+    3.0,
+    0.1,
 )
+"""Longest wait, once told to end, for the program that asks the scheduler why; it ends its parts
+then. Interval of looking for its answer."""
 LIMIT_SLACK_S = tunables.seconds("allocation.limit_slack_s")
 
 

@@ -35,7 +35,6 @@ from jupyter_mntrain.agent.membership.listening import bind, with_port
 from jupyter_mntrain.agent.membership.node_id import locked_state
 from jupyter_mntrain.agent.node import LocalNode
 from jupyter_mntrain.http.bounded_server import BoundedServer
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -52,7 +51,9 @@ from jupyter_mntrain.telemetry.gpus import GpuReader
 
 log = logging.getLogger("mntrain.agent")
 
-BEAT_S = tunables.seconds("allocation.reader_beat_s")
+BEAT_S = 1.0
+"""Interval at which what speaks for agents that are gone says that it lives, and looks whether one
+of them is back. A driver misses it after a few seconds."""
 
 
 async def read_until(directory: Path, told_to_end: Callable[[], asyncio.Event]) -> None:

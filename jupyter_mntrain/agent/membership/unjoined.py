@@ -18,7 +18,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from jupyter_mntrain.agent.membership import state as membership
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, TrustError
 from jupyter_mntrain.model.ids import new_node_id
 from jupyter_mntrain.trust.authority import self_signed
@@ -27,7 +26,9 @@ from jupyter_mntrain.trust.joining.join_server import refusing_server
 
 log = logging.getLogger("mntrain.agent")
 
-LOOK_EVERY_S = tunables.seconds("agent.unjoined_interval_s")
+LOOK_EVERY_S = 0.5
+"""Interval at which an agent that has not joined looks whether it has. It lets go of its port for
+mntrain agent join within this time."""
 
 Bind = Callable[[], Awaitable[list[socket.socket]]]
 

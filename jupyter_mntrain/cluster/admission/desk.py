@@ -24,7 +24,6 @@ from jupyter_mntrain.cluster.agents.transport import (
 from jupyter_mntrain.cluster.discovery.discovery import MOST_ANNOUNCED, FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.http.agent_calls import not_an_agent, refusal
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import MntrainError, TrustError, no_cluster
 from jupyter_mntrain.model.ids import NodeId
@@ -47,7 +46,8 @@ from jupyter_mntrain.trust.registrar import Registrar
 
 log = logging.getLogger("mntrain.cluster")
 
-RENEW_EVERY_S = tunables.seconds("trust.renew_interval_s")
+RENEW_EVERY_S = 60.0
+"""Interval of checks whether a node's certificate is due for renewal."""
 SAME_S = 1.0
 """Times in certificates are whole seconds."""
 
@@ -163,7 +163,8 @@ def _decoded(response: httpx.Response, address: str) -> Sealed:
         raise not_an_agent(address, address) from error
 
 
-ADMIT_PAUSES_S = tunables.pauses("trust.admit_pauses_s")
+ADMIT_PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+"""Pauses between tries to admit a machine that does not answer."""
 
 
 @dataclass

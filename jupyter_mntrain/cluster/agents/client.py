@@ -29,7 +29,7 @@ from jupyter_mntrain.cluster.agents.transport import (
 from jupyter_mntrain.http.agent_calls import AgentCalls, Into, Reply, not_an_agent, refusal
 from jupyter_mntrain.metrics.node_history import NodeHistory
 from jupyter_mntrain.metrics.thinned.samples import NodeSamples
-from jupyter_mntrain.model import api, tunables
+from jupyter_mntrain.model import api
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -44,7 +44,8 @@ from jupyter_mntrain.model.text.log_parts import (
 )
 from jupyter_mntrain.trust.certificates import Subject
 
-SAMPLES_S = tunables.seconds("connection.samples_timeout_s")
+SAMPLES_S = 30.0
+"""Added to that for thinned samples: a slow disk."""
 
 T = TypeVar("T")
 

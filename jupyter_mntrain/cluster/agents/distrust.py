@@ -15,15 +15,16 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from jupyter_mntrain.cluster.agents.address import host_of
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError, TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.trust.certificates import is_issued_by, subject_of
 from jupyter_mntrain.trust.credentials import Credentials
 
-CONNECT_S = tunables.seconds("connection.second_look_timeout_s")
-ALERT_S = tunables.seconds("connection.tls_alert_timeout_s")
+CONNECT_S = 2.0
+"""Timeout of the second connection, which finds out why a node's certificate was refused."""
+ALERT_S = 0.3
+"""Timeout for the other side's TLS alert: it comes in milliseconds, or not at all."""
 
 REJOIN = (
     "on that node: mntrain agent leave, then mntrain agent join, with a token from a new "

@@ -15,7 +15,6 @@ from jupyter_mntrain.cluster.discovery.slot_discovery import (
 )
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -23,9 +22,13 @@ from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.node_view import NodeView
 
-ADD_S = tunables.seconds("cluster.add_timeout_s")
-READER_S = tunables.seconds("discovery.reader_timeout_s")
-ADMITTED_RETRY_S = tunables.seconds("cluster.admitted_retry_s")
+ADD_S = 3.0
+"""Timeout for the first message of a node that was added by its address."""
+READER_S = 20.0
+"""Longest wait for what reads the records of its agents that are gone."""
+ADMITTED_RETRY_S = 0.1
+"""Pause between questions to a machine that was just admitted: a busy one starts its agent
+slowly."""
 
 
 class ClusterDiscovery:

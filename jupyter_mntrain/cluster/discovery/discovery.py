@@ -13,7 +13,6 @@ import msgspec
 from jupyter_mntrain.cluster.discovery.local_interfaces import LOOPBACK, browsing_addresses
 from jupyter_mntrain.cluster.discovery.multicast import deaf_addresses
 from jupyter_mntrain.cluster.loop import end_tasks
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import PROTOCOL, SERVICE_TYPE, ServiceRecord
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -25,13 +24,18 @@ if TYPE_CHECKING:
     from zeroconf import ServiceInfo, ServiceStateChange, Zeroconf
     from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
 
-RESOLVE_TIMEOUT_S = tunables.seconds("discovery.resolve_timeout_s")
+RESOLVE_TIMEOUT_S = 3.0
+"""Timeout for an announcement whose SRV or TXT record is not in the cache yet."""
 
-RESOLVE_TRIES = tunables.count("discovery.resolve_tries")
+RESOLVE_TRIES = 5
+"""Number of tries."""
 
-MOST_ANNOUNCED = tunables.count("trust.candidates")
+MOST_ANNOUNCED = 512
+"""Maximum number of candidates that are remembered: anyone can announce anything."""
 
-INTERFACES_EVERY_S = tunables.seconds("discovery.interfaces_interval_s")
+INTERFACES_EVERY_S = 5.0
+"""Interval of checks for new interfaces: a laptop that joins a network sees its nodes after
+this."""
 
 
 class FoundAgent(Record, frozen=True):

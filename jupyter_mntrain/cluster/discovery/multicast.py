@@ -9,14 +9,14 @@ import struct
 from collections.abc import Iterable
 from contextlib import ExitStack
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import SERVICE_TYPE
 
 GROUP, PORT = "224.0.0.251", 5353
 """Multicast group and port of mDNS, RFC 6762 §3."""
 
-TRIES = tunables.count("discovery.multicast_tries")
-TRY_S = tunables.seconds("discovery.multicast_try_s")
+TRIES = 3
+"""Multicast queries of the self-test, and the timeout of each."""
+TRY_S = 0.4
 
 
 async def deaf_addresses(addresses: Iterable[str]) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ import msgspec
 
 from jupyter_mntrain.cluster.discovery.discovery import Discovery, FoundAgent
 from jupyter_mntrain.cluster.loop import end_tasks
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.sources.slots import (
@@ -76,7 +75,8 @@ async def _end(process: Process) -> None:
 # Slot reaching: asks the source of an allocation again and again where its agents are.
 
 
-ASK_EVERY_S = tunables.seconds("discovery.slots_reach_interval_s")
+ASK_EVERY_S = 2.0
+"""Interval of asking a scheduler where agents are that tell it in no file: pods are replaced."""
 
 
 class SlotAddresses(ABC):
@@ -133,8 +133,10 @@ class SlotReaching:
 # No multicast, and no address that anybody types: the allocation's directory is on a shared disk.
 
 
-LOOK_EVERY_S = tunables.seconds("discovery.slots_interval_s")
-AGAIN_EVERY_S = tunables.seconds("discovery.slots_again_s")
+LOOK_EVERY_S = 1.0
+"""Interval of reading the files of an allocation's agents. On a shared disk, so not too often."""
+AGAIN_EVERY_S = 5.0
+"""Interval of admitting an agent of it again that still waits to join."""
 
 
 class SlotDiscovery(Discovery):

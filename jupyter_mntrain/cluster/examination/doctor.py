@@ -18,7 +18,6 @@ from jupyter_mntrain.doctor.every import examine
 from jupyter_mntrain.doctor.finding import DoctorReport, Finding
 from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -29,7 +28,8 @@ from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.lookup import find_node
 from jupyter_mntrain.plan.spec_check import check_spec
 
-LOADED_S = tunables.seconds("doctor.loaded_patience_s")
+LOADED_S = 6.0
+"""The doctor waits so long for an interpreter that was not asked yet; the next doctor knows."""
 
 
 class ClusterDoctor:

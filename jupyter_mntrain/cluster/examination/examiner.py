@@ -15,7 +15,6 @@ from jupyter_mntrain.doctor.check import Examined
 from jupyter_mntrain.doctor.every import OF_WAYS
 from jupyter_mntrain.doctor.finding import Finding
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -330,7 +329,9 @@ def _others(wanted: Sequence[AskedNode], own: AskedNode) -> list[str]:
 # Tried ways: those between nodes that were found well a short while ago, for the next launch.
 
 
-KEPT_S = tunables.seconds("doctor.kept_s")
+KEPT_S = 60.0
+"""Ways between nodes that were well are not tried again for so long, if no agent was started anew,
+no card has changed and no job failed."""
 
 
 class NodeAsTried(NamedTuple):

@@ -9,12 +9,13 @@ from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.cluster.launch.launcher import AgentLauncher
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.launch.progress import Progress
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import new_job_id
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
 
-END_S = tunables.seconds("launch.passing_job_end_s")
+END_S = 10.0
+"""How long the processes of a job that the driver starts for an answer may take to be gone, once
+that is canceled: a benchmark, or the doctor's first step."""
 
 
 @contextmanager

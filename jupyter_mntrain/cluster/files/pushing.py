@@ -21,13 +21,13 @@ from jupyter_mntrain.launch.files.records import (
 from jupyter_mntrain.launch.gang_start import all_or_error
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.launch.retry import persist
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.node import NodeInfo
 
-ASK_INTERVAL_S = tunables.seconds("files.ask_interval_s")
+ASK_INTERVAL_S = 0.3
+"""Interval of asking how far a node is with reading what it has."""
 
 
 class Pushed(Record, frozen=True):

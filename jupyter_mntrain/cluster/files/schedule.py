@@ -12,10 +12,12 @@ from collections import deque
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from jupyter_mntrain.model import tunables
-
-PEER_PIECES = tunables.count("files.peer_pieces")
-SOURCE_PIECES = tunables.count("files.source_pieces")
+PEER_PIECES = 6
+"""Most pieces that a node passes on to, and gets from, other nodes at once: more than the source
+sends, since each is passed on while it comes."""
+SOURCE_PIECES = 4
+"""Pieces that the source sends at once: it is busy while one is checked and the next is asked
+for."""
 
 
 class Send(NamedTuple):

@@ -13,15 +13,15 @@ from jupyter_mntrain.cluster.loop import end_tasks
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.metrics.history import HistoryBuilder, JobHistory
 from jupyter_mntrain.metrics.thinned.attempt_lines import most_blocks
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import JobNotFoundError, MntrainError, RefusedError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.clock import HeardClock
 from jupyter_mntrain.model.records.job import TERMINAL, JobView, Placement
 from jupyter_mntrain.model.records.metrics import JournalLine, LinkSample, PartChange
 
-FIRST_RETRY_S = tunables.seconds("cluster.journal_first_retry_s")
-LAST_RETRY_S = tunables.seconds("cluster.journal_last_retry_s")
+FIRST_RETRY_S = 0.1
+"""Pause before an interrupted journal is read on; each failure doubles it."""
+LAST_RETRY_S = 5.0
 
 
 @dataclass

@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import Rank
@@ -50,8 +49,10 @@ def placements_with(
 # Job logs: reads the last lines of every node, each with its rank and time.
 
 
-FIRST_WINDOW_BYTES = tunables.size("cluster.log_first_read_bytes")
-LAST_WINDOW_BYTES = tunables.size("cluster.log_last_read_bytes")
+FIRST_WINDOW_BYTES = 64 * 2**10
+"""How much of a log's end is read first for the last lines of one rank; each try reads more."""
+LAST_WINDOW_BYTES = 8 * 2**20
+"""How much of a log is searched backward for the last lines of one rank."""
 
 
 ReadLog = Callable[[int, int], Awaitable[LogPart]]
@@ -213,7 +214,8 @@ async def _read_end(read: ReadLog, window: int) -> LogPart:
 # A log may have 128 MiB on each of many nodes, so no more than one piece of each node is in memory.
 
 
-PIECE_BYTES = tunables.size("cluster.log_piece_bytes")
+PIECE_BYTES = 2**20
+"""How much of each node's log is held at once while all of it is read."""
 
 Pieces = AsyncGenerator[list[LogLine], None]
 

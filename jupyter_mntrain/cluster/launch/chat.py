@@ -11,14 +11,16 @@ from typing import Self
 import msgspec
 
 from jupyter_mntrain.cluster.session import DriverSession
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError, error_of
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.text.conversation import ChatAnswer, ChatMessage, ChatRequest, Sampling
 
-ALIVE_EVERY_S = tunables.seconds("verbs.chat_alive_interval_s")
-LOST_AFTER_S = tunables.seconds("verbs.chat_lost_s")
+ALIVE_EVERY_S = 5.0
+"""Interval at which `chat` tells its job that it is still there: well before the job
+gives up."""
+LOST_AFTER_S = 20.0
+"""How long `chat` goes on asking a node that does not answer."""
 
 
 class Chat:

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager, suppress
 
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch.progress import Progress
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.probes import MEASURE_LEASE_S, MeasureLease
 
-LOOK_S = tunables.seconds("links.turn_interval_s")
+LOOK_S = 0.5
+"""How long a driver that measures keeps others from it after it last said so, and how long another
+one waits for its turn."""
 RENEW_AFTER_S = MEASURE_LEASE_S / 3
 
 

@@ -14,7 +14,6 @@ from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.launch.project.tree import PART_BYTES, read_tree, sha256_of
 from jupyter_mntrain.launch.retry import persist
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import by_size
@@ -22,7 +21,8 @@ from jupyter_mntrain.model.quantities import by_size
 FRAME_BYTES = 16
 """That MessagePack puts around a content, at most."""
 
-PARALLEL = tunables.count("projects.parallel")
+PARALLEL = 4
+"""Files are sent in parts of this size, and as many at a time to each node."""
 
 T = TypeVar("T")
 

@@ -35,9 +35,11 @@ from jupyter_mntrain.model.records.node_view import FoundBy, Liveness, NodeView
 
 CONNECT_S = tunables.seconds("cluster.connect_s")
 
-PROBE_TIMEOUT_S = tunables.seconds("liveness.probe_timeout_s")
+PROBE_TIMEOUT_S = 2.5
+"""Timeout of a probe. It must end before the node could be called lost."""
 
-PROBE_EVERY_S = tunables.seconds("liveness.probe_interval_s")
+PROBE_EVERY_S = 1.0
+"""Pause between probes of a silent node."""
 
 
 def judge(
@@ -90,8 +92,10 @@ def forgiven(gap_s: float, tick_s: float) -> float:
 # Agent watch: reads one agent's stream, reopens it, and judges the node's liveness.
 
 
-FIRST_RETRY_S = tunables.seconds("cluster.first_retry_s")
-LAST_RETRY_S = tunables.seconds("cluster.last_retry_s")
+FIRST_RETRY_S = 0.25
+"""Pause before a lost stream is opened again; each failure doubles it."""
+LAST_RETRY_S = 5.0
+"""Longest pause: a node that comes back is seen within this time."""
 
 
 class Clock(Protocol):

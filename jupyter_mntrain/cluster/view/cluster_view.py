@@ -23,7 +23,6 @@ from jupyter_mntrain.cluster.view.job_ledger import JobLedger
 from jupyter_mntrain.cluster.view.peer_book import SeenNode
 from jupyter_mntrain.cluster.view.record_search import RecordSearch
 from jupyter_mntrain.cluster.view.sightings import merge
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Hello, JobChanged, JobDeleted, NodeChanged, StreamMessage
 from jupyter_mntrain.model.errors import MntrainError, job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -35,9 +34,12 @@ from jupyter_mntrain.model.records.node_view import FoundBy, NodeView
 
 log = logging.getLogger("mntrain.cluster")
 
-TICK_S = tunables.seconds("liveness.judge_interval_s")
-CHECK_DISCOVERY_S = tunables.seconds("discovery.check_interval_s")
-TRUST_EVERY_S = tunables.seconds("cluster.trust_interval_s")
+TICK_S = 0.25
+"""Interval of judging all nodes: a quarter of a heartbeat."""
+CHECK_DISCOVERY_S = 60.0
+"""Interval of checks whether multicast reaches this machine."""
+TRUST_EVERY_S = 1.0
+"""Interval of checks for invitations and revocations by other processes of this driver."""
 
 
 @dataclass(eq=False)

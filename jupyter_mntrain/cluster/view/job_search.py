@@ -7,7 +7,6 @@ from typing import get_args
 from jupyter_mntrain.cluster.session import DriverSession
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.ended_jobs import listed_jobs
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError, bad_argument, job_not_found, not_answered
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import (
@@ -22,7 +21,8 @@ from jupyter_mntrain.model.lifecycle.listing import (
 from jupyter_mntrain.model.records.job import JobView
 from jupyter_mntrain.model.records.node_view import awaited_words
 
-RECENT_S = tunables.seconds("cluster.recent_jobs_s")
+RECENT_S = 5.0
+"""Longest wait for those of nodes that have just been heard."""
 
 LONGEST_ID = 16
 """Characters that may begin a job id; for longer texts no node is asked."""

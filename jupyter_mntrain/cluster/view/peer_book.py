@@ -17,7 +17,8 @@ from jupyter_mntrain.trust.shared_file import SharedFile
 
 KEPT_S = tunables.seconds("cluster.peer_remembered_s")
 
-SEEN_AGAIN_S = tunables.seconds("cluster.peer_seen_interval_s")
+SEEN_AGAIN_S = 3600.0
+"""Interval of writing down when a node that keeps answering was last seen."""
 
 
 class SeenNode(Record, frozen=True):

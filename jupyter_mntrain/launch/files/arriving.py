@@ -16,12 +16,12 @@ from pathlib import Path
 from jupyter_mntrain.launch.files.manifest import PieceFiles
 from jupyter_mntrain.launch.files.records import PieceManifest
 from jupyter_mntrain.launch.project.tree import sha256_of
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import rough_size
 
-SPARE_BYTES = tunables.size("projects.spare_bytes")
+SPARE_BYTES = 512 * 2**20
+"""A node takes no file that leaves less than this free on its disk."""
 
 PARTIAL = ".mntrain"
 """Folder of what has not come whole, on the disk of what it becomes."""

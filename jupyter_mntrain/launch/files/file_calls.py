@@ -19,12 +19,13 @@ from jupyter_mntrain.launch.files.records import (
     TransferState,
     WantedFiles,
 )
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import Route
 from jupyter_mntrain.model.ids import JobId
 
-PIECE_S = tunables.seconds("files.piece_timeout_s")
-DISK_S = tunables.seconds("files.disk_timeout_s")
+PIECE_S = 70.0
+"""Timeout for a piece: 8 MiB at 1 Mbit/s."""
+DISK_S = 120.0
+"""An agent that is asked about its disks may take this much longer than usual to answer."""
 
 T = TypeVar("T")
 

@@ -22,10 +22,16 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.text.file_name import is_of_macos
 
 MOST_FILES = tunables.count("files.files")
-PIECE_BYTES = tunables.size("files.piece_bytes")
-LEAST_PIECE_BYTES = tunables.size("files.least_piece_bytes")
-ENOUGH_PIECES = tunables.count("files.enough_pieces")
-HASHING_THREADS = tunables.count("files.hashing_threads")
+PIECE_BYTES = 4 * 2**20
+"""Large files are sent in pieces of this size (twice as much from 64 GiB on), at most half of
+limits.body_bytes. Smaller ones, down to LEAST_PIECE_BYTES, for what would not have
+enough_pieces: a push that is broken off loses the pieces that are on their way. Each piece
+takes both sides 3 ms of a core besides its bytes (measured)."""
+LEAST_PIECE_BYTES = 2**20
+ENOUGH_PIECES = 16
+HASHING_THREADS = 4
+"""Threads that read and hash what is sent: one hashes 1 GiB in a second, slower than a fast
+disk."""
 LARGE_BYTES = 64 << 30
 """From here on pieces are twice as large, so that their list fits into one request."""
 

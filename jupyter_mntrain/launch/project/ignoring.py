@@ -8,14 +8,13 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
-from jupyter_mntrain.model import tunables
-
 GIT, OWN = ".gitignore", ".mntrainignore"
 """Both have git's patterns. What ``.mntrainignore`` says wins: ``!data.bin`` sends a file that git
 ignores. As in git, ``.gitignore`` says nothing of files that are tracked.
 """
 
-_GIT_PATIENCE_S = tunables.seconds("projects.git_patience_s")
+_GIT_PATIENCE_S = 5.0
+"""Asking git which files it tracks; after this, none."""
 
 _USUAL = GitIgnoreSpec.from_lines(
     [".git", ".hg", ".svn", "__pycache__/", "*.pyc", ".ipynb_checkpoints/", ".DS_Store", "._*"]

@@ -21,7 +21,8 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.text.file_name import is_long
 from jupyter_mntrain.model.text.foreign import is_unicode
 
-PART_BYTES = tunables.size("projects.part_bytes")
+# Files are sent in parts of this size, and as many at a time to each node.
+PART_BYTES = 4 * 2**20
 """Largest part of a file that is sent at once."""
 
 MOST_FILES = tunables.count("projects.files")

@@ -6,14 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_bit_rate
 from jupyter_mntrain.model.records.doctor.benchmark import BenchedRank, PairFigures
 from jupyter_mntrain.model.records.node import NodeInfo
 
-SLOW_SHARE = tunables.ratio("bench.slow_share")
+SLOW_SHARE = 0.8
+"""Share of the other pairs' rate, or of what the link carries, below which a pair is named as
+slow."""
 
 MOST_NAMED = 3
 """Slow pairs; of more it is said how many."""

@@ -14,15 +14,16 @@ from jupyter_mntrain.metrics.rows.columns import Table
 from jupyter_mntrain.metrics.rows.rank_rows import WARM_UP, all_tell, exchanges, short, take_rows
 from jupyter_mntrain.metrics.summary import Basis, Direction, LinkSummary
 from jupyter_mntrain.metrics.thinned.rank_series import RankSeries, together
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import Placement
 from jupyter_mntrain.model.records.metrics import LinkSample, RankStep
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
 from jupyter_mntrain.telemetry import formulas
 
-LEAST_WINDOW_S = tunables.seconds("figures.link_window_s")
-MOST_WINDOW_S = tunables.seconds("figures.link_longest_window_s")
+LEAST_WINDOW_S = 3.0
+"""Link counters are averaged over this time, or over two steps: a step sends in bursts."""
+MOST_WINDOW_S = 120.0
+"""Longest such average, for very long steps."""
 
 NO_SAMPLE = "no sample yet"
 

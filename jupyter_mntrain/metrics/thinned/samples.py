@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import (
@@ -24,10 +23,12 @@ from jupyter_mntrain.model.records.metrics import (
     RankTrace,
 )
 
-MOST_TEXTS: Final = tunables.count("figures.texts")
+# Newest texts of the model that a notebook stores.
+MOST_TEXTS: Final = 50
 """Texts that the model wrote: the newest."""
 
-MOST_TRACES: Final = tunables.count("telemetry.traces")
+# Recorded steps that are kept of each rank where its samples are thinned: the newest.
+MOST_TRACES: Final = 3
 """Recorded steps of a rank: the newest."""
 
 UNKNOWN: Final = -sys.float_info.max

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.causes.collectives import Caller, mismatched_call
 from jupyter_mntrain.model.failure.causes.links import broken_link
 from jupyter_mntrain.model.failure.causes.neighbors import another_machine, silent_neighbors
@@ -26,8 +25,11 @@ from jupyter_mntrain.model.records.job import PartStatus, RankStatus
 WHOLE_SECOND_S = 1.0
 """torchelastic reports the time of a failure in whole seconds."""
 
-RESENT_SHARE = tunables.ratio("failure.resent_share")
-UNSTABLE_LOSSES = tunables.count("failure.unstable_losses")
+RESENT_SHARE = 0.02
+"""A connection is suspected if at least this share of the machine's TCP segments was sent again."""
+UNSTABLE_LOSSES = 2
+"""A link that lost its signal this often since the launch is unstable: nobody pulls a cable so
+often."""
 
 
 def own(part: PartStatus) -> Problem | None:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure import hypotheses
 from jupyter_mntrain.model.failure.causes.gpus import broken_gpu, with_other_users
 from jupyter_mntrain.model.failure.causes.room import no_room_to_map
@@ -23,7 +22,9 @@ from jupyter_mntrain.model.failure.verdict import Verdict
 from jupyter_mntrain.model.quantities import listed
 from jupyter_mntrain.model.records.job import TERMINAL, PartStatus
 
-SAME_MOMENT_S = tunables.seconds("failure.same_moment_s")
+SAME_MOMENT_S = 0.5
+"""Two ends closer than this may have happened in either order: an agent looks for its ranks'
+processes ten times a second, and its clock is that of another machine."""
 
 WEAK: frozenset[Kind] = frozenset({Kind.EXIT_CODE, Kind.TERMINATED, Kind.CRASHED_AT_END})
 """Ends that may be a program's own reaction to another one's end."""

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from statistics import median
 from typing import NamedTuple
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.causes.slowdowns import (
     RESENT,
     RTT_TIMES,
@@ -28,11 +27,18 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.pressure import LinkPressure, Measure, Pressure, RankPressure
 
-EXPLAINED = tunables.ratio("slowness.explained")
-RATE_FELL = tunables.ratio("slowness.rate_fell")
-LINK_BUSY = tunables.ratio("slowness.link_busy")
-LEAST_LOOKS = tunables.count("slowness.least_looks")
-LOOKS_NOISE = tunables.ratio("slowness.looks_noise")
+EXPLAINED = 0.4
+"""Share of the lost time that a rank or a link must explain to be named."""
+RATE_FELL = 1.4
+"""A link is slower if it sends this many times less in the time in which it has something to
+send …"""
+LINK_BUSY = 0.25
+"""Share of the time that a link must be sending to be what the ranks wait for."""
+LEAST_LOOKS = 8
+"""A rank is what the others wait for if its stacks were looked at this often, and showed it
+waiting less often than every other one: by more than this over the root of the number of looks,
+which is about two standard deviations."""
+LOOKS_NOISE = 1.3
 
 
 class SlowPart(NamedTuple):

@@ -12,7 +12,8 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord, JobView
 from jupyter_mntrain.model.text.secrets import shown_words
 
-MOST_LISTED = tunables.count("limits.jobs_listed")
+MOST_LISTED = 200
+"""Most ended jobs in one answer. Records are small without their files: a few KiB each."""
 RECENT = tunables.count("cluster.recent_jobs")
 """Ended jobs that a driver knows without being asked for more."""
 MOST_SEARCHED = 200

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.failure.problem import Problem
 
-MOST_KEPT = tunables.count("failure.episodes_kept")
+MOST_KEPT = 40
+"""Slow-downs, stalls and warnings that a job's record keeps: newer ones, and those not over."""
 
 
 class Episode(Record, frozen=True):

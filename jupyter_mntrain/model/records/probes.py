@@ -6,14 +6,17 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 
-MOST_STREAMS = tunables.count("links.most_streams")
+MOST_STREAMS = 64
+"""Connections that a measurement may send over at once: NCCL opens at most 64 to a peer."""
 
-IO_TIMEOUT_S = tunables.seconds("links.io_timeout_s")
+IO_TIMEOUT_S = 5.0
+"""Timeout for the other end of a measurement to connect, send or receive."""
 
-MEASURE_LEASE_S = tunables.seconds("links.lease_life_s")
+MEASURE_LEASE_S = 30.0
+"""How long a driver that measures keeps others from it after it last said so, and how long another
+one waits for its turn."""
 
 Streams = Annotated[int, Meta(ge=1, le=MOST_STREAMS)]
 

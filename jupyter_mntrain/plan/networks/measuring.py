@@ -21,7 +21,9 @@ RENEWED_AT_LAUNCH = tunables.count("links.renewed_at_launch")
 Pair = tuple[int, int]
 """Sending and receiving node, as indices."""
 
-TURN_S = tunables.seconds("links.turn_s")
+TURN_S = 300.0
+"""How long a driver that measures keeps others from it after it last said so, and how long another
+one waits for its turn."""
 
 
 class Measuring(Record, frozen=True):

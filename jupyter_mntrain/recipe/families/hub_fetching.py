@@ -30,7 +30,9 @@ from jupyter_mntrain.recipe.families.directories import (
     listed_files,
 )
 
-REPORT_INTERVAL_S: Final = tunables.seconds("files.hub_report_interval_s")
+REPORT_INTERVAL_S: Final = 0.5
+"""The Hugging Face hub may take this long to say what a model is, and a download says this often
+how much has come."""
 PATIENCE_S: Final = tunables.seconds("files.hub_timeout_s")
 
 Trouble = Literal[

@@ -10,14 +10,15 @@ from typing import Any, NamedTuple
 
 from jupyter_mntrain.cluster import Cluster, Job
 from jupyter_mntrain.cluster.loop import ClosedError
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import sorted_jobs
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.sources.allocation_book import AllocationBook, follow_remembered
 
-MOST_WATCHED = tunables.count("server.allocations_watched")
+MOST_WATCHED = 16
+"""Maximum number of allocations whose jobs a server shows unasked: each is a cluster of its own,
+with a thread and a look for its nodes."""
 
 
 class _Opened(NamedTuple):

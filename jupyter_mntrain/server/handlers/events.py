@@ -12,7 +12,6 @@ from tornado.ioloop import IOLoop
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from jupyter_mntrain.metrics.series import JobSeries
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -29,12 +28,17 @@ from jupyter_mntrain.server.messages import (
 )
 from jupyter_mntrain.server.updates import PageUpdates
 
-MOST_WAITING = tunables.count("server.messages_waiting")
+MOST_WAITING = 2000
+"""Maximum number of messages that wait for one page. Beyond that, the page gets a full snapshot
+instead."""
 
-MOST_WAITING_BYTES = tunables.size("server.messages_waiting_bytes")
+MOST_WAITING_BYTES = 64 * 2**20
+"""Maximum number of bytes that wait for one page. All rows of a job of 64 ranks are about 4 MB."""
 
-MOST_MESSAGE_BYTES = tunables.size("server.page_message_bytes")
-MOST_WATCHED = tunables.count("server.jobs_watched")
+MOST_MESSAGE_BYTES = 4 * 2**10
+"""Largest message of a page: it names one job to watch, or to watch no longer."""
+MOST_WATCHED = 32
+"""Maximum number of jobs that one page can watch at once."""
 
 
 class Events(WebSocketMixin, WebSocketHandler, ClusterHandler):

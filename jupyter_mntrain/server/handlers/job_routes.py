@@ -14,7 +14,6 @@ from jupyter_mntrain.launch.spec_file import read_spec, secret_names, write_spec
 from jupyter_mntrain.metrics.entry_builder import listed_entry
 from jupyter_mntrain.metrics.page_entries import JobEntry
 from jupyter_mntrain.metrics.series_builder import POINTS
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import LONGEST_GRACE_S
 from jupyter_mntrain.model.errors import DoctorRefusedError, RefusedError, SpecError, job_not_found
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -38,7 +37,8 @@ from jupyter_mntrain.show.stacks import shown_stacks
 from jupyter_mntrain.show.tables.settings import setting_words
 from jupyter_mntrain.verbs.launching.foreign_job import what_it_does
 
-MOST_POINTS = tunables.count("server.points")
+MOST_POINTS = 100_000
+"""Maximum number of rows of a series that a request may ask for."""
 
 
 class LaunchingResource(MntrainHandler):

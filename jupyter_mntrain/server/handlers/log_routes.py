@@ -6,15 +6,15 @@ import msgspec
 from tornado.iostream import StreamClosedError
 
 from jupyter_mntrain.cluster import Job
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.text.foreign import without_color
 from jupyter_mntrain.server.handlers.base import allowed
 from jupyter_mntrain.server.handlers.job_routes import OneJobResource
 from jupyter_mntrain.server.messages import JobLog
 from jupyter_mntrain.show.log_lines import written_line
 
-DEFAULT_TAIL = tunables.count("server.log_lines")
-MOST_TAIL = tunables.count("server.most_log_lines")
+DEFAULT_TAIL = 500
+"""Number of log lines that a page gets if it does not say, and at most."""
+MOST_TAIL = 5000
 
 
 class LogResource(OneJobResource):

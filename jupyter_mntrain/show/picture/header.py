@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jupyter_mntrain.metrics.summary import JobSummary, RankSummary
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.headline import Told, what_hurts
 from jupyter_mntrain.model.quantities import agreeing
@@ -15,7 +14,8 @@ from jupyter_mntrain.show.problems import when_words
 from jupyter_mntrain.show.tables.job import headline, step_words
 from jupyter_mntrain.show.tables.ranks.rank_progress import progress_words, under_way
 
-MOST_ROWS = tunables.count("picture.progress_rows")
+MOST_ROWS = 12
+"""Maximum number of ranks whose progress is listed while a job starts."""
 
 
 class Header(Record, frozen=True):

@@ -8,14 +8,15 @@ import numpy as np
 
 from jupyter_mntrain.metrics.series import JobSeries, LinkColumns
 from jupyter_mntrain.metrics.summary import LinkSummary
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.picture.chart import Chart, Curve, Floats, Level, floats
 from jupyter_mntrain.show.picture.theme import Stroke, Theme
 
 MANY_NODES = 5
-ZOOM_BELOW = tunables.ratio("picture.zoom_below")
+ZOOM_BELOW = 0.1
+"""Links that use less than this share of their capacity are drawn on a larger scale: on a full one
+they would be a flat line."""
 
 PER_BYTE = {"Gbit/s": 8e-9, "Mbit/s": 8e-6, "kbit/s": 8e-3}
 

@@ -12,7 +12,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from jupyter_mntrain.metrics.summary import EventMark, WrittenText
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.show.picture.canvas import FONT, POINTS_PER_PX, Canvas, line_settings
 from jupyter_mntrain.show.picture.chart import Chart, Curve
@@ -42,7 +41,8 @@ from jupyter_mntrain.show.picture.theme import (
 SECONDS_PER_DAY = 86_400.0
 """matplotlib's dates are days since the epoch."""
 
-SHORT_RUN_S = tunables.seconds("picture.short_run_s")
+SHORT_RUN_S = 600.0
+"""A time axis shorter than this shows seconds."""
 
 TITLE_PX = 26
 GAP_PX = 8

@@ -26,7 +26,8 @@ LARGE: Final = 13
 TITLE: Final = 14
 """Font sizes in pixels of the page."""
 
-MANY_RANKS: Final = tunables.count("picture.many_ranks")
+MANY_RANKS: Final = 9
+"""From this many ranks on, a band and the slowest rank are drawn instead of a line per rank."""
 
 
 class Stroke(Record, frozen=True):

@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.sources.kubernetes.pod import AGENT_PORT
 
-START_S = tunables.seconds("sources.forward_timeout_s")
+START_S = 20.0
+"""Longest wait until kubectl forwards a port to a pod: a second, if the API server is near."""
 
 HOST = "127.0.0.1"
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.sources.slurm.queue_line import TIME_FORMAT
 from jupyter_mntrain.sources.slurm.refusals import no_slurm
 
-ANSWER_S = tunables.seconds("slurm.answer_timeout_s")
+ANSWER_S = 30.0
+"""Timeout for an answer of a command of SLURM. A busy controller takes seconds."""
 
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SINFO_", "SCANCEL_")
 """Variables of a person's that would change what the commands do or how they print."""

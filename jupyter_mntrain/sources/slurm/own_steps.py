@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError, SpecError, shortened
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -25,8 +24,12 @@ from jupyter_mntrain.sources.slurm.slurm_options import BEFORE, HERE, JOBID, NAM
 from jupyter_mntrain.sources.slurm.slurm_queue import SlurmQueue, StepLine, unknown_job
 from jupyter_mntrain.sources.slurm.step_script import ALIVE, CODE, HELD, step_id, step_script
 
-PATIENCE_S = tunables.seconds("slurm.step_patience_s")
-SILENCE_S = tunables.seconds("slurm.step_silence_s")
+PATIENCE_S = 40.0
+"""Grace for agents in a job of a person's own to end once their nodes are given back; then SLURM
+ends their step. Longer than agents take to end ranks."""
+SILENCE_S = 60.0
+"""Silence of the script that starts them, which tells every 2 s that it runs, after which it has
+been killed, if SLURM lists no step of it either. Clocks of machines may differ by some of it."""
 
 _CURRENT = "SLURM_JOB_ID"
 _START = 'setsid bash "$1" < /dev/null > "$2" 2>&1 &'

@@ -17,7 +17,6 @@ from typing import NoReturn
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.model.sources.slots import (
     ASK_FILE,
@@ -31,8 +30,12 @@ from jupyter_mntrain.sources.slurm.own_steps import is_step_id
 from jupyter_mntrain.sources.slurm.slurm_options import NAME
 from jupyter_mntrain.sources.slurm.slurm_source import SlurmSource
 
-TELL_EVERY_S = tunables.seconds("slurm.tell_interval_s")
-ASKED_EVERY_S = tunables.seconds("slurm.asked_interval_s")
+TELL_EVERY_S = 15.0
+"""Interval at which a program inside of an allocation asks SLURM how it is, for its agents. It
+takes SLURM minutes to notice that a node is lost (SlurmdTimeout)."""
+ASKED_EVERY_S = 0.5
+"""The same once an agent was told to end, which SLURM explains within a moment. Interval of
+looking whether one was."""
 
 
 class Teller:

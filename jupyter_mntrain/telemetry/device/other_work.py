@@ -7,9 +7,9 @@ import time
 
 import psutil
 
-from jupyter_mntrain.model import tunables
-
-OTHERS_SHARE = tunables.ratio("telemetry.peak_others_share")
+OTHERS_SHARE = 0.2
+"""A peak is marked as disturbed if other processes used more than this share of the CPUs
+meanwhile, or of the GPU just before."""
 
 BESIDE = "beside other processes"
 

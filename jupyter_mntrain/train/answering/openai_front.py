@@ -20,11 +20,11 @@ from tornado.httputil import HTTPHeaders
 from tornado.iostream import StreamClosedError
 from tornado.web import Application, RequestHandler
 
-from jupyter_mntrain.model import tunables
-
 LOGGER = logging.getLogger(__name__)
-ANSWER_S = tunables.seconds("train.serve_answer_timeout_s")
-LARGEST_BYTES = tunables.size("train.serve_request_bytes")
+ANSWER_S = 3600.0
+"""Longest time for one answer of the server: a long text on a CPU."""
+LARGEST_BYTES = 100 * 2**20
+"""Largest request to it: pictures stand in requests."""
 OWNER: Final = "mntrain"
 SAFE: Final = {"sanitize_control_tokens": True}
 """Arguments of ``apply_chat_template``, from transformers 5.20 on."""

@@ -59,10 +59,13 @@ from jupyter_mntrain.train.model.held_memory import too_large
 from jupyter_mntrain.train.world import join_world
 
 TIMEOUT_S = tunables.seconds("train.serve_timeout_s")
-LOOK_EVERY_S = tunables.seconds("train.serve_look_interval_s")
-TELL_EVERY_S = tunables.seconds("train.serve_progress_interval_s")
+LOOK_EVERY_S = 0.5
+"""Interval of looking whether the server of `serve` answers, until it does."""
+TELL_EVERY_S = 20.0
+"""Interval at which its job says where it serves: before a rank without a step is looked at."""
 LOOPBACK = "127.0.0.1"
-END_S = tunables.seconds("train.serve_end_timeout_s")
+END_S = 1.5
+"""Time for the server to end: less than the grace of a failed job."""
 
 
 @record

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jupyter_mntrain.model import tunables
-
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
@@ -38,10 +36,15 @@ from jupyter_mntrain.train.answering.loaded import (
     load_source,
 )
 
-LOOK_EVERY_S = tunables.seconds("train.chat_look_interval_s")
-WRITE_EVERY_S = tunables.seconds("train.chat_write_interval_s")
-SILENT_S = tunables.seconds("train.chat_silent_s")
-PROGRESS_EVERY_S = tunables.seconds("train.chat_progress_interval_s")
+LOOK_EVERY_S = 0.05
+"""Interval at which a chat job looks for a question."""
+WRITE_EVERY_S = 0.1
+"""Interval at which it writes an answer that grows: fast enough to read along."""
+SILENT_S = 30.0
+"""A chat job ends if its driver is silent for this long: a kernel that restarts does not say so."""
+PROGRESS_EVERY_S = 20.0
+"""Interval at which a job that waits for questions says so: before a rank without a step is looked
+at."""
 
 
 @record

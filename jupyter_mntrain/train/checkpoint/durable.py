@@ -13,7 +13,6 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -73,8 +72,10 @@ def copy_description(source: Path, target: Path) -> None:
 
 FIELD = "checkpoint.copy_to"
 
-LOOK_INTERVAL_S = tunables.seconds("train.copy_look_interval_s")
-SEEN_WITHIN_S = tunables.seconds("train.shared_folder_seen_s")
+LOOK_INTERVAL_S = 0.5
+"""Interval of looking whether a copy to checkpoint.copy_to has ended, at the end of a run."""
+# Limit within which a new file of one node has to appear on the others, in checkpoint.copy_to.
+SEEN_WITHIN_S = 60.0
 """A network file system shows a new file to other nodes after some seconds."""
 
 

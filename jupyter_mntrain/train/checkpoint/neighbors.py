@@ -22,7 +22,9 @@ from jupyter_mntrain.train.world import World
 
 LEFT_FREE_BYTES = tunables.size("train.disk_left_free_bytes")
 
-PIECE_BYTES = tunables.size("train.checkpoint_piece_bytes")
+PIECE_BYTES = 16 * 2**20
+"""Bytes of a checkpoint that are sent at once: small, so that a step's own data never waits
+long."""
 
 _NOTHING = -1
 """Sent instead of a size: this rank has no shard to send."""

@@ -57,7 +57,9 @@ from jupyter_mntrain.train.world import World, agree, gathered
 # Save intervals: when the next checkpoint is due, by steps, minutes or how often jobs fail.
 
 
-GUESSED_SAVE_S = tunables.seconds("train.guessed_save_s")
+GUESSED_SAVE_S = 5.0
+"""How long a save is taken to hold training up before the first one, for
+checkpoint.failure_hours."""
 LEAST_INTERVAL_S = tunables.seconds("train.least_save_interval_s")
 
 
@@ -371,7 +373,8 @@ class Saver:
 # Checkpoint policy: when to save, and what.
 
 
-STOPPED_S = tunables.seconds("train.copy_after_stop_s")
+STOPPED_S = 10.0
+"""Longest wait for that copy if the run was stopped: less than what preempts it gives."""
 
 
 @dataclass

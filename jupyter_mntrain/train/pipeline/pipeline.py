@@ -10,7 +10,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.plan.prediction.step import shard_bytes
 from jupyter_mntrain.recipe.layout import Layout
@@ -39,7 +38,8 @@ from jupyter_mntrain.train.world import Groups, World
 # Replicas: sums of what parallel pipelines have, stage by stage.
 
 
-BUCKET_BYTES = tunables.size("train.gradient_bucket_bytes")
+BUCKET_BYTES = 32 * 2**20
+"""Bytes of gradients that are sent at once: small buckets cost round trips, large ones memory."""
 
 
 def add_up(gradients: Iterable[torch.Tensor], group: dist.ProcessGroup) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from jupyter_mntrain.metrics.recent import RECENT_S, WARM_UP_STEPS
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.metrics import TracedAction
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.callbacks.device_number import DeviceNumber
@@ -196,8 +195,11 @@ def say(line: str) -> None:
 # The marks are those by which every step is measured. A recorded step only reads more of them.
 
 
-EVERY = tunables.count("telemetry.trace_steps")
-MOST_ACTIONS = tunables.count("telemetry.trace_actions")
+EVERY = 1000
+"""Every so many steps, a step is recorded action by action; before them 3, 5, 10, 20, 50 and so
+on."""
+MOST_ACTIONS = 8192
+"""Maximum number of actions that a rank tells of such a step: a line is read in blocks of 1 MiB."""
 
 FIRST = 3
 """First step with the numbers of microbatches in flight that are kept; see ``STEADY_AFTER``."""

@@ -7,16 +7,20 @@ from contextlib import suppress
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.train.reports.base import Reporter
 
-MOST_WAITING = tunables.count("reports.queue")
+MOST_WAITING = 10000
+"""Maximum number of entries waiting for TensorBoard, W&B and others: a few MB. More are dropped,
+and the log says so."""
 
-BEGIN_S = tunables.seconds("reports.begin_timeout_s")
+BEGIN_S = 10.0
+"""How long the first step waits for reporters to import and connect, which slows steps."""
 
-CLOSE_S = tunables.seconds("reports.close_timeout_s")
+CLOSE_S = 30.0
+"""How long the end of a run waits for reporters to finish."""
 
-FAILED_CLOSE_S = tunables.seconds("reports.failed_close_timeout_s")
+FAILED_CLOSE_S = 3.0
+"""The same after an error, which the other ranks are waiting to learn."""
 
 
 class Background:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.trust.authority import self_signed
 from jupyter_mntrain.trust.certificates import (
@@ -36,8 +35,11 @@ from jupyter_mntrain.trust.joining.token import Token
 
 PENDING_KEY = "joining.key"
 
-MOST_GREETINGS = tunables.count("trust.greetings")
-MOST_ADDRESSES = tunables.count("trust.greeting_addresses")
+MOST_GREETINGS = 32
+"""Maximum number of conversations with one address at once: several processes of one driver may
+admit a machine."""
+MOST_ADDRESSES = 256
+"""Maximum number of addresses with conversations. The one not heard for longest is forgotten."""
 
 
 class Candidate:

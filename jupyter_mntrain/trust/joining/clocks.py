@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import TrustError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -13,7 +12,8 @@ from jupyter_mntrain.model.quantities import duration_text
 from jupyter_mntrain.trust.certificates import load_certificate
 from jupyter_mntrain.trust.joining.messages import Admission
 
-TOLERANCE_S = tunables.seconds("trust.clock_tolerance_s")
+TOLERANCE_S = 60.0
+"""A larger difference between the clocks of a new member and its driver is reported."""
 
 SET_CLOCK = "set the clock that is wrong, for example with: sudo timedatectl set-ntp true"
 

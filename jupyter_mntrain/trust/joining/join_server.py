@@ -38,20 +38,26 @@ from jupyter_mntrain.trust.joining.messages import (
     Sealed,
 )
 
-MOST_BODY_BYTES = tunables.size("trust.message_bytes")
+MOST_BODY_BYTES = 64 * 2**10
+"""Largest message or headers of a driver that admits this machine: certificates, a few KiB."""
 
-IDLE_S = tunables.seconds("trust.greeting_timeout_s")
+IDLE_S = 10.0
+"""Timeout for the next message of a driver that admits this machine."""
 LATE_WAIT_S = tunables.seconds("trust.late_wait_s")
-HINT_AFTER_S = tunables.seconds("trust.hint_after_s")
-MOST_CONNECTIONS = tunables.count("trust.join_connections")
+HINT_AFTER_S = 10.0
+"""Time after which a machine that waits for admission says what may be wrong."""
+MOST_CONNECTIONS = 64
+"""Maximum number of connections to a machine that waits for admission, in total and per address:
+all of them are strangers."""
 BOUNDS = Bounds(
     handshakes=MOST_CONNECTIONS,
     handshake_s=IDLE_S,
     connections=MOST_CONNECTIONS,
-    connections_each=tunables.count("trust.join_connections_per_address"),
+    connections_each=16,
 )
-RATE_PER_S = tunables.count("trust.join_rate_per_s")
-BURST = tunables.count("trust.join_burst")
+RATE_PER_S = 10
+"""How often an address may connect to such a machine: per second in the long run, and at once."""
+BURST = 50
 
 PRIVATE_FILE = "joining.pem"
 

@@ -24,7 +24,8 @@ from jupyter_mntrain.verbs.verb import Outcome
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
-ENDED_WITHIN_S = tunables.seconds("verbs.stop_timeout_s")
+ENDED_WITHIN_S = 15.0
+"""Timeout of `stop` and `kill`; then processes that are left are named."""
 
 SAVED_WITHIN_S = tunables.seconds("verbs.save_timeout_s")
 

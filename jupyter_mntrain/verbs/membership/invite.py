@@ -10,7 +10,6 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
 from jupyter_mntrain.command_line.token_input import piped
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.quantities import parse_duration
 from jupyter_mntrain.show import formats
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
     from jupyter_mntrain.trust.certificates import Role
     from jupyter_mntrain.trust.joining.token import Token
 
-LOOK_EVERY_S = tunables.seconds("verbs.joined_interval_s")
+LOOK_EVERY_S = 0.1
+"""Interval of looking for machines that join while `invite` waits."""
 
 
 class InviteVerb(Verb):

@@ -6,14 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.trust.shared_file import SharedFile
 from jupyter_mntrain.verbs.panel.choices import Choices
 
-MOST_RECIPES = tunables.count("verbs.recipes")
+MOST_RECIPES = 100
+"""Recipes that the panel lists, and recipes whose last choices it remembers; of those, the one
+that was launched longest ago is dropped first."""
 
 
 class Remembered(Record, frozen=True):

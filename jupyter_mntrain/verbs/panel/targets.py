@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
@@ -24,7 +23,8 @@ from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.panel.last_choices import MOST_RECIPES, Memory
 from jupyter_mntrain.workload.workload import Workload, from_cell, from_path, from_spec
 
-LARGEST_RECIPE_BYTES = tunables.size("verbs.recipe_bytes")
+LARGEST_RECIPE_BYTES = 64 * 2**10
+"""Size above which a .toml file is not read as a recipe: a recipe has a few hundred bytes."""
 _SECTIONS = {field.name for field in msgspec.structs.fields(Recipe)}
 
 

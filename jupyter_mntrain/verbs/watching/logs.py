@@ -9,7 +9,6 @@ import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.whereabouts import in_home
@@ -24,7 +23,8 @@ from jupyter_mntrain.verbs.watching.following import detached_outcome
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
-FOLLOW_EVERY_S = tunables.seconds("verbs.follow_interval_s")
+FOLLOW_EVERY_S = 1.0
+"""Interval between reads of `logs --follow`."""
 DEFAULT_TAIL = 50
 MOST_LINES = 1_000_000
 LAUNCHER_WINDOW = 200

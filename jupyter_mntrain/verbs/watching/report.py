@@ -15,7 +15,6 @@ import msgspec
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.records.hidden import cleaned, hidden_values
 from jupyter_mntrain.model.records.job import JobView
@@ -32,7 +31,8 @@ if TYPE_CHECKING:
 
 _OTHER_ARCHIVES = re.compile(r"\.(tar(\.\w+)?|t[gbx]z2?|7z|rar|gz|bz2|xz|zst)$", re.IGNORECASE)
 
-LOG_LINES = tunables.count("verbs.report_log_lines")
+LOG_LINES = 20000
+"""Last lines of each node's log in a report."""
 
 
 class ReportVerb(Verb):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.model.whereabouts import in_home
@@ -25,8 +24,10 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job
 
 FOLDER = "mntrain-tensorboard"
-POINTS = tunables.count("verbs.tensorboard_points")
-WRITE_EVERY_S = tunables.seconds("verbs.tensorboard_interval_s")
+POINTS = 10000
+"""Rows of each series that `tensorboard` writes."""
+WRITE_EVERY_S = 5.0
+"""Interval at which `tensorboard` writes what running jobs have reported."""
 PORT = 6006
 """TensorBoard's own default."""
 

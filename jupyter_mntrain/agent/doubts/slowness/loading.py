@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from jupyter_mntrain.agent.doubts.slowness.counters import Counters
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.metrics import RankProgress
 
-LEAST_BYTES_PER_S = tunables.size("slowness.loading_bytes")
-OVER_AFTER_S = tunables.seconds("slowness.loading_over_s")
+LEAST_BYTES_PER_S = 2**20
+"""A rank that reports nothing is loading while it reads at least this much per second from disks,
+and until it has not for this long."""
+OVER_AFTER_S = 5.0
 WHAT = "loading"
 
 

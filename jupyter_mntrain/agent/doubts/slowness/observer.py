@@ -21,9 +21,13 @@ from jupyter_mntrain.model.records.stall import RankStack
 # History: values of one quantity over time, and what is normal for it. Pure.
 
 
-RECENT_S = tunables.seconds("slowness.recent_s")
-HELD_S = tunables.seconds("slowness.held_s")
-MOST_VALUES = tunables.count("slowness.values")
+RECENT_S = 6.0
+"""Steps that ended within this time are recent, and the last three."""
+HELD_S = 12.0
+"""Steps become normal ones after this: until then a slow-down that has just begun is not one of
+them."""
+MOST_VALUES = 1800
+"""Normal values kept: half an hour of one per second."""
 HIGH = 0.98
 NORMAL = 1.4826
 """Standard deviation of a normal distribution over its median absolute deviation."""
@@ -115,20 +119,31 @@ class History:
 
 
 TIMES = tunables.ratio("slowness.times")
-OVER_TIMES = tunables.ratio("slowness.over_times")
-NOISE = tunables.ratio("slowness.noise")
+OVER_TIMES = 1.3
+"""A slower job is no longer slower below this: less than TIMES, so that it does not flicker."""
+NOISE = 3.0
+"""It is above the median, too, by this many standard deviations of single steps: steps of some jobs
+vary."""
 SUSTAINED_S = tunables.seconds("slowness.sustained_s")
-WARM_UP_STEPS = tunables.count("slowness.warm_up_steps")
-LEAST_STEPS = tunables.count("slowness.least_steps")
-LEAST_S = tunables.seconds("slowness.least_s")
+WARM_UP_STEPS = 3
+"""First steps that never count: they allocate memory, compile kernels and connect."""
+LEAST_STEPS = 15
+"""Normal steps, and the time they took, that must be known before anything is called slow."""
+LEAST_S = 4.0
 RECENT_STEPS = 3
-LONG_TIMES = tunables.ratio("slowness.long_times")
-LONG_TIMES_HIGH = tunables.ratio("slowness.long_times_high")
-LONG_STEP_S = tunables.seconds("slowness.long_step_s")
-LONG_STEPS_SPAN_S = tunables.seconds("slowness.long_steps_span_s")
-LONG_STEPS_APART = tunables.count("slowness.long_steps_apart")
-LONG_STEPS_LOST_S = tunables.seconds("slowness.long_steps_lost_s")
-LONG_STEPS_NORMAL = tunables.count("slowness.long_steps_normal")
+LONG_TIMES = 4.0
+"""A step is a long one if it takes this many times the median, and this many times the longest
+usual ones (the 98th percentile: those with a save), and at least this long. Two within the span
+are looked at: a disk that hangs at every save does not change the median."""
+LONG_TIMES_HIGH = 1.5
+LONG_STEP_S = 0.8
+LONG_STEPS_SPAN_S = 60.0
+LONG_STEPS_APART = 8
+"""Steps between two long ones, and time that was lost, at least: chance also makes two long
+steps."""
+LONG_STEPS_LOST_S = 3.0
+LONG_STEPS_NORMAL = 60
+"""Normal steps that must be known before long ones count: they include the usual saves."""
 
 
 class StepPace:
@@ -243,11 +258,15 @@ class StepPace:
 # Gauge: turns steps and counters of a part into its pressure, now and before. Pure.
 
 
-COUNTED_LEAST_S = tunables.seconds("slowness.counted_least_s")
-COUNTED_SUSTAINED_S = tunables.seconds("slowness.counted_sustained_s")
-COUNTED_BYTES_PER_S = tunables.size("slowness.counted_bytes")
-COUNTED_CORES = tunables.ratio("slowness.counted_cores")
-MOST_LOOKS = tunables.count("slowness.most_looks")
+COUNTED_LEAST_S = 30.0
+"""Without a Recorder, bytes or CPU seconds are counted instead of steps. They say less: more
+normal time must be known, and it must last longer."""
+COUNTED_SUSTAINED_S = 10.0
+COUNTED_BYTES_PER_S = 64 * 2**10
+"""Traffic per second, or else cores, below which a rank does too little to be counted."""
+COUNTED_CORES = 0.3
+MOST_LOOKS = 24
+"""The newest looks that count. Once there are so many, the interval gets longer."""
 MOST_UNIT_S = 60.0
 """Longest of what is counted instead of steps: nothing at all moved."""
 
@@ -492,9 +511,12 @@ class Gauge:
 # Slowness observer: measures the pressure on a running part, and looks closer when it is odd.
 
 
-INTERVAL_S = tunables.seconds("slowness.interval_s")
-LOOK_INTERVAL_S = tunables.seconds("slowness.look_interval_s")
-LATER_LOOK_INTERVAL_S = tunables.seconds("slowness.later_look_interval_s")
+INTERVAL_S = 1.0
+"""Interval of reading counters of a running job: 2 ms per rank."""
+LOOK_INTERVAL_S = 0.7
+"""Interval of looking at ranks' stacks while they may be slow: each look stops a rank for a
+millisecond."""
+LATER_LOOK_INTERVAL_S = 7.0
 
 
 class Observation(NamedTuple):

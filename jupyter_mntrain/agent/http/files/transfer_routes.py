@@ -18,14 +18,17 @@ from jupyter_mntrain.http.agent_calls import Into
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.launch.files.records import CleanRequest, Deposit, PieceSource, WantedFiles
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import NodeId, Rank
 from jupyter_mntrain.model.records.job import Placement
 
-INTERVAL_S = tunables.seconds("files.passing_on_interval_s")
-PATIENCE_S = tunables.seconds("files.piece_begins_s")
+INTERVAL_S = 0.02
+"""Interval at which a node passes on what has come of a piece: it is behind by this. Each block
+costs 0.1 ms."""
+PATIENCE_S = 5.0
+"""A node that is asked for a piece that does not come yet waits for it this long: it is asked for
+as soon as somebody begins to send it there."""
 SOURCE_BYTES = 64 << 10
 """Most that is read of where a piece is to be fetched."""
 

@@ -38,7 +38,6 @@ from jupyter_mntrain.metrics.thinned.samples import (
     NodeSamples,
     RankSamples,
 )
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.system_errors import full_disk
 from jupyter_mntrain.model.files import PRIVATE, private_directory
@@ -65,7 +64,9 @@ from jupyter_mntrain.model.records.metrics import (
 # Pyramid: one series in files of blocks of 4, 16, 64, … samples, appended as they fill.
 
 
-MOST_BLOCKS = tunables.count("journal.blocks_per_file")
+MOST_BLOCKS = 32768
+"""Blocks of steps in each file of thinned samples: 4 steps each in the first file, 16 in the
+second."""
 FLOAT_BYTES = 8
 
 
@@ -222,8 +223,11 @@ class Pyramid:
 # Archive: a job's samples thinned, beside its journal, so that no reader needs all lines.
 
 
-MOST_EVALUATIONS = tunables.count("journal.evaluations")
-NEWEST_LINKS = tunables.count("journal.newest_links")
+MOST_EVALUATIONS = 4096
+"""Evaluations of a rank that are kept with them; of more, every second older one."""
+NEWEST_LINKS = 64
+"""Samples of an interface, one per second, that are answered one by one: figures are of the
+newest."""
 
 
 EARLIER_BLOCKS = 64
@@ -467,10 +471,13 @@ class Archive:
 # Samples answer: of all steps, or of a range, at most so many blocks; single steps where asked.
 
 
-STEPS_READ = tunables.count("journal.steps_read")
-BYTES_READ = tunables.size("journal.answer_bytes")
+STEPS_READ = 16384
+"""Steps that are read one by one for an answer, at most."""
+BYTES_READ = 256 * 2**20
+"""Largest part of a journal that is read for one answer."""
 
-NEWEST = tunables.count("journal.newest_steps")
+# Steps at the end of a whole answer that are told one by one: medians are taken of them.
+NEWEST = 200
 """So many steps at the end of a whole answer are told one by one: figures are taken from them."""
 
 NEAR_BYTES = 16 << 20

@@ -33,7 +33,8 @@ MARK_EVERY = 1024
 HEAD_BYTES = tunables.size("journal.head_bytes")
 KEPT_BYTES = tunables.size("journal.tail_bytes")
 
-SLACK_BYTES = tunables.size("journal.slack_bytes")
+SLACK_BYTES = 16 * 2**20
+"""Excess size before anything is deleted."""
 
 
 class _Gap(Record, frozen=True):

@@ -9,7 +9,6 @@ import msgspec
 
 from jupyter_mntrain.agent.jobs.samples.archive import Archive, KeptArchive
 from jupyter_mntrain.agent.jobs.samples.journal import Journal, JournalIndex
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.lifecycle.events import (
@@ -54,7 +53,9 @@ def event_of(sample: RankSample) -> PartEvent | None:
             return None
 
 
-LINES_PER_SAVE = tunables.count("journal.lines_per_save")
+LINES_PER_SAVE = 16384
+"""Lines after which the files of thinned samples are written: a restarted agent reads these
+again."""
 
 MOST_REPLAYED = 8 * LINES_PER_SAVE
 """Of a job whose archive is lost, no more lines are read at once: its journal is answered alone."""

@@ -20,7 +20,9 @@ from jupyter_mntrain.telemetry.device import READY
 
 PROGRAM = "jupyter_mntrain.telemetry.device.speed"
 
-LOAD_S = tunables.seconds("devices.load_timeout_s")
+LOAD_S = 120.0
+"""Time-out for a program that measures a device to load torch, and then to measure. A slow CPU
+takes 40 s for each dtype."""
 MEASURE_S = tunables.seconds("devices.measure_timeout_s")
 
 T = TypeVar("T")

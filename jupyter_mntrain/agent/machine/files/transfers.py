@@ -34,14 +34,17 @@ from jupyter_mntrain.launch.files.records import (
     TransferState,
     WantedFiles,
 )
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 
-MOST = tunables.count("files.transfers")
-ASK_S = tunables.seconds("files.reading_s")
+MOST = 16
+"""Transfers that an agent knows at once, and how long it knows one that nothing happens to. What
+has arrived stays on its disk."""
+# A node that reads what it has answers after this at the latest: for small things nobody asks
+# twice.
+ASK_S = 0.3
 """Reading that takes less is over when it is answered: nobody has to ask again."""
-IDLE_S = tunables.seconds("files.transfer_idle_s")
+IDLE_S = 3600.0
 
 
 @dataclass

@@ -20,7 +20,6 @@ from typing import NamedTuple
 from jupyter_mntrain.agent.machine.interfaces import read_interfaces
 from jupyter_mntrain.agent.machine.links.probe import unacknowledged
 from jupyter_mntrain.agent.machine.neighbors import neighbors
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.doctor.paths import (
     Flow,
@@ -106,7 +105,9 @@ def _table(path: Path, name: str) -> Mapping[str, int]:
 # Path listener: answers trials of other nodes, on a random port and on some more, for seconds.
 
 
-LIFE_S = tunables.seconds("doctor.path_listen_s")
+LIFE_S = 10.0
+"""How long an agent listens for the trials of other nodes, which the driver ends after about 3
+s."""
 TOKEN_BYTES = 16
 ECHOED = b"e"
 """What is sent back; any other byte is one of many that are only received."""
@@ -357,11 +358,19 @@ def _send(datagrams: socket.socket, data: bytes) -> None:
 # told from one that loses none; then packets that may not be divided.
 
 
-PATIENCE_S = tunables.seconds("doctor.path_patience_s")
-LOAD_S = tunables.seconds("doctor.path_load_s")
-LOAD_PACKETS = tunables.count("doctor.path_load_packets")
-TRIED_BYTES = tunables.size("doctor.path_bytes")
-SMALL_PACKETS = tunables.count("doctor.path_small_packets")
+PATIENCE_S = 1.3
+"""A connection that has not opened by then is blocked: what a LAN loses once is sent again after 1
+s."""
+LOAD_S = 2.0
+"""So many full packets are sent to each peer, if no job trains at either end; and for so long at
+most. Of 2,000, a line that loses 1 % loses 20, and one that loses 0.1 % loses 2."""
+LOAD_PACKETS = 2000
+"""So many full packets are sent to each peer, if no job trains at either end; and for so long at
+most. Of 2,000, a line that loses 1 % loses 20, and one that loses 0.1 % loses 2."""
+TRIED_BYTES = 256 * 2**10
+"""Small packets sent one by one, and bytes sent after them, to try a way."""
+SMALL_PACKETS = 20
+"""Small packets sent one by one, and bytes sent after them, to try a way."""
 
 KNOCKS = 24
 """So many more are dropped by whoever lets none in; other packets that are dropped are few."""

@@ -28,7 +28,9 @@ TICKET_LIFE_S = tunables.seconds("links.ticket_life_s")
 WARM_UP_S = tunables.seconds("links.warm_up_s")
 CHUNK_BYTES = 1 << 20
 TOKEN_BYTES = 16
-MIN_SECONDS = tunables.seconds("links.shortest_measure_s")
+MIN_SECONDS = 0.2
+"""Shortest and longest measurement that an agent makes, whatever it is asked for: a shorter one
+measures bursts, a longer one takes the link from jobs."""
 MAX_SECONDS = tunables.seconds("links.longest_measure_s")
 TCP_INFO_BYTES, SEGMENT_AT, SACKED_AT, RESENT_AT = 104, 16, 28, 100
 """``struct tcp_info``, ``linux/tcp.h``: where ``tcpi_snd_mss``, ``tcpi_sacked`` (segments) and
@@ -37,7 +39,9 @@ LEAST_CHUNK_BYTES = 16 << 10
 SHORT_S, LONG_S = 0.002, 0.02
 """Time in which a chunk is sent: if it is shorter, the next one is larger, so that a fast link is
 not limited by calls; if it is longer, smaller, so that the end is not missed on a slow one."""
-QUEUED_S = tunables.seconds("links.queued_s")
+QUEUED_S = 0.5
+"""While a link is measured, so much of what it carries waits in the kernel of its sender: enough
+to keep a fast link busy, and little enough that a slow one is free again soon."""
 LEAST_QUEUED_BYTES, MOST_QUEUED_BYTES = 64 << 10, 64 << 20
 TCP_NOTSENT_LOWAT = 25
 """Bytes that may wait unsent, ``linux/tcp.h``; the socket module does not name it."""

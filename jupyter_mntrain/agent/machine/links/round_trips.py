@@ -6,11 +6,12 @@ import socket
 import statistics
 import time
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.node import Latency
 
-MOST = tunables.count("links.round_trips")
-MOST_S = tunables.seconds("links.round_trips_s")
+MOST = 200
+"""Round trips whose median and slowest hundredth are a link's latency, and the longest time for
+them."""
+MOST_S = 0.5
 FEWEST = 3
 
 _ECHOED = b"e"

@@ -21,7 +21,6 @@ import msgspec
 
 from jupyter_mntrain.agent.machine.software.versions import ask_python
 from jupyter_mntrain.agent.membership.node_id import boot_id
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.files import write_atomically
@@ -33,7 +32,8 @@ from jupyter_mntrain.telemetry.kernel_files import kernel_text
 # Modules: which of those that a script imports an interpreter of jobs does not find.
 
 
-KEPT_S = tunables.seconds("doctor.modules_kept_s")
+KEPT_S = 60.0
+"""Modules that a job's interpreter found are not looked for again for so long."""
 
 _MODULES_QUERY = r"""
 import importlib.util, json, os, re
@@ -140,7 +140,8 @@ def lacking_modules(
 # LD_LIBRARY_PATH and a driver decide what is loaded.
 
 
-PATIENCE_S = tunables.seconds("doctor.loaded_timeout_s")
+PATIENCE_S = 180.0
+"""An interpreter that has not imported torch after this never will."""
 
 SET_BY_LAUNCH: Final = frozenset({"CUDA_VISIBLE_DEVICES"})
 """Variables of the agent that its jobs do not get as they are."""
@@ -259,7 +260,8 @@ log = logging.getLogger("mntrain.agent")
 MOST_OF_JOBS: Final = 32
 _OF_JOB: Final = "job "
 
-FAILED_AGE_S = tunables.seconds("doctor.loaded_failure_age_s")
+FAILED_AGE_S = 60.0
+"""What failed is asked again after this: loading a driver changes no file."""
 
 NO_LOADERS: Final[Mapping[str, str]] = MappingProxyType({})
 

@@ -17,7 +17,6 @@ import msgspec
 
 from jupyter_mntrain import __version__
 from jupyter_mntrain.launch.toolchain import PACKAGES, find_tools
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.records.doctor.loaded import LoadedSoftware
@@ -25,7 +24,8 @@ from jupyter_mntrain.model.records.node import GpuPlatform, Versions
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.telemetry.gpus import Driver
 
-QUERY_TIMEOUT_S = tunables.seconds("agent.versions_timeout_s")
+QUERY_TIMEOUT_S = 20.0
+"""Timeout for reading versions from another interpreter: on a cold disk it starts slowly."""
 
 _QUERY = """
 import importlib.metadata as m, importlib.util, json, os, platform, runpy, sysconfig

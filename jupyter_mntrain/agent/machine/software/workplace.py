@@ -11,7 +11,6 @@ from jupyter_mntrain import __version__
 from jupyter_mntrain.agent.machine.software.loaded import NO_LOADERS, LoadedBook, ModuleSearch
 from jupyter_mntrain.agent.machine.software.pythons import PythonReader, activated, find_python
 from jupyter_mntrain.agent.machine.software.versions import Installed, as_loaded
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -22,7 +21,9 @@ from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.software.workplaces import refuse_lacking
 from jupyter_mntrain.telemetry.gpus import Driver
 
-LOADED_INTERVAL_S = tunables.seconds("doctor.loaded_interval_s")
+LOADED_INTERVAL_S = 60.0
+"""An agent asks its jobs' interpreter what it loads so long after its start, and looks so often
+whether that may have changed: importing torch takes seconds of a core."""
 
 
 class Workplaces:

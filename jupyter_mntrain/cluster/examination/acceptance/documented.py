@@ -13,9 +13,9 @@ from typing import Final
 
 from jupyter_mntrain.launch.progress import Progress
 from jupyter_mntrain.metrics.acceptance.acceptance_report import DocumentedCommand
-from jupyter_mntrain.model import tunables
 
-LIMIT_S = tunables.seconds("acceptance.command_limit_s")
+LIMIT_S = 600.0
+"""A documented command that takes longer than this is ended, and has failed."""
 
 LAST_CHARACTERS: Final = 400
 TOO_LONG: Final = 124

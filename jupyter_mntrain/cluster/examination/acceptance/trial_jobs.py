@@ -13,15 +13,16 @@ from typing import Protocol
 from jupyter_mntrain.cluster.examination.passing_job import END_S
 from jupyter_mntrain.cluster.job import Job
 from jupyter_mntrain.launch.progress import Progress
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError, NodeError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
 
-LIMIT_S = tunables.seconds("acceptance.job_limit_s")
-SETTLE_S = tunables.seconds("acceptance.settle_s")
+LIMIT_S = 600.0
+"""A job that has not ended after this, or did not get as far as it should, has failed the run."""
+SETTLE_S = 10.0
+"""How long leases may need to be given back."""
 
 
 class AcceptedCluster(Protocol):

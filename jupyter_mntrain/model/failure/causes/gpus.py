@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kind_groups import SYMPTOMS
@@ -15,7 +14,9 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import GpuHealth
 from jupyter_mntrain.model.records.job import PartStatus
 
-SHARE_OF_OTHERS = tunables.ratio("failure.gpu_share_of_others")
+SHARE_OF_OTHERS = 0.05
+"""Another process's share of a GPU's memory from which on it is named beside "out of memory": a
+desktop holds 1 to 3 %."""
 
 _BY_A_GPU = SYMPTOMS | {Kind.GPU_ERROR, Kind.GPU_ALLOCATOR, Kind.NCCL, Kind.CRASHED}
 """Ends that a broken card can cause."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.records.job import PartStatus
 
-LEAD_S = tunables.seconds("failure.nccl_quiet_lead_s")
+LEAD_S = 3.0
+"""NCCL's log on one node must stop this long before the others' to be told: its lines have whole
+seconds, and clocks of machines differ."""
 
 
 def first_quiet(parts: Iterable[PartStatus], since_s: float) -> str:

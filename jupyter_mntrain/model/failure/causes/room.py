@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.hypothesis import Hypothesis
 from jupyter_mntrain.model.failure.kinds import Kind
@@ -18,7 +17,8 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.evidence import Disk
 from jupyter_mntrain.model.records.job import PartStatus
 
-FULL_BYTES = tunables.size("failure.full_disk_bytes")
+FULL_BYTES = 2**20
+"""A disk with less free space than this is full: file systems keep a few blocks back."""
 
 
 def no_room_to_map(parts: Sequence[PartStatus], end: Problem) -> Hypothesis | None:

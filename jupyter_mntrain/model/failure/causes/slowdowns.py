@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import rough_bit_rate
 from jupyter_mntrain.model.records.pressure import LinkPressure, Measure, Pressure, RankPressure
 
-SHARE_GREW = tunables.ratio("slowness.share_grew")
-OF_THE_LOSS = tunables.ratio("slowness.of_the_loss")
-CLOCK_FELL = tunables.ratio("slowness.clock_fell")
-FAULTS_PER_S = tunables.count("slowness.faults_per_s")
-RESENT = tunables.ratio("slowness.resent")
-RTT_TIMES = tunables.ratio("slowness.rtt_times")
-CROWDED = tunables.ratio("slowness.crowded")
-COMPETING_CORES = tunables.ratio("slowness.competing_cores")
-OTHERS_SHARE = tunables.ratio("slowness.others_share")
+SHARE_GREW = 0.12
+"""A share of time that grew by this much tells what changed: starved, throttled, stopped, disk."""
+OF_THE_LOSS = 0.5
+"""… and if that is this much of the time that steps take longer."""
+CLOCK_FELL = 0.2
+"""The clock of the CPU tells if it fell by this share."""
+FAULTS_PER_S = 200
+"""Pages of its own that a rank reads back per second while it is being swapped."""
+RESENT = 0.02
+"""… or if this much more of its segments are sent again …"""
+RTT_TIMES = 3.0
+"""… or if its round trips take this many times longer."""
+CROWDED = 0.5
+"""Share of the time in which some process of a machine waits for a core, above which many small
+programs together are what takes CPU from a rank."""
+COMPETING_CORES = 0.3
+"""Cores that another process must use to be named as what takes CPU from a rank."""
+OTHERS_SHARE = 0.2
+"""Other traffic tells if it grew by this share of what the link carried."""
 
 
 class Change(NamedTuple):

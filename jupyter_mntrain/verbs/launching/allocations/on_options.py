@@ -8,14 +8,15 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.quantities import duration_text, parse_duration
 from jupyter_mntrain.model.sources.options import SourceOption, checked_values
 from jupyter_mntrain.model.sources.request import NodesRequest
 from jupyter_mntrain.sources.registry import SOURCES, options_of, title_of
 
-IDLE_S = tunables.seconds("sources.idle_s")
+IDLE_S = 120.0
+"""An allocation without a job gives its nodes back after this time (--idle). A driver that has
+just seen the end of a job may start the next one there."""
 
 ON = "--on"
 MOST_NODES = 1000

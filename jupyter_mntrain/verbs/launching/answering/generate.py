@@ -10,7 +10,6 @@ from rich.console import Group
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser, bounded_float, bounded_int
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -29,7 +28,8 @@ if TYPE_CHECKING:
 
 MOST_TOKENS = 1_000_000
 GENERATOR = f"{TRAINER}.answering.generate"
-READ_WITHIN_S = tunables.seconds("verbs.generate_read_timeout_s")
+READ_WITHIN_S = 10.0
+"""Timeout for reading the text of `generate` after its job has ended."""
 
 
 class GenerateVerb(Verb):

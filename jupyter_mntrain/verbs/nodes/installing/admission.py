@@ -7,14 +7,16 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
-MULTICAST_S = tunables.seconds("install.multicast_s")
-INTERVAL_S = tunables.seconds("install.interval_s")
+MULTICAST_S = 3.0
+"""After this long a machine that joins is also asked at its ssh name: multicast may not reach
+it."""
+INTERVAL_S = 0.5
+"""Interval of looking for the node that was installed, and of asking it."""
 
 
 def admit(running: Future[Any], cluster: Cluster, address: str) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import DEFAULT_PORT
 from jupyter_mntrain.model.errors import MntrainError, NodeError
@@ -37,9 +36,12 @@ from jupyter_mntrain.verbs.nodes.installing.wheel import Wheel
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster, NodeView
 
-LOOK_S = tunables.seconds("install.look_timeout_s")
-SEEN_S = tunables.seconds("install.seen_timeout_s")
-JOBS_S = tunables.seconds("install.jobs_interval_s")
+LOOK_S = 60.0
+"""Timeout for a look at a host: a Python that reads a few files, twice, on a cold disk."""
+SEEN_S = 30.0
+"""Timeout for a node to be seen after its agent has started."""
+JOBS_S = 5.0
+"""Interval of asking a host whether its jobs have ended, for `upgrade --wait`."""
 LOOK = Path(look.__file__)
 NO_PYTHON = 127
 """The shell's exit code for a command that it does not find."""

@@ -18,8 +18,10 @@ from jupyter_mntrain.verbs.nodes.installing.facts import (
 )
 
 JOIN_S = tunables.seconds("install.join_timeout_s")
-STEP_S = tunables.seconds("install.step_timeout_s")
-TOKEN_LIFE_S = tunables.seconds("install.token_life_s")
+STEP_S = 300.0
+"""Timeout for making an environment, copying the package or starting the service."""
+TOKEN_LIFE_S = 2 * 3600.0
+"""Validity of the token that an installation uses: its packages may take long."""
 PACKAGES_S = tunables.seconds("install.packages_timeout_s")
 
 Input = Literal["nothing", "wheel", "token"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.quantities import duration_text, size_text
@@ -13,8 +12,10 @@ from jupyter_mntrain.trust.joining.clocks import SET_CLOCK, TOLERANCE_S
 from jupyter_mntrain.verbs.nodes.installing.facts import Facts, Wanted
 from jupyter_mntrain.verbs.nodes.installing.plan import changes_packages, member_of, right_packages
 
-ENVIRONMENT_BYTES = tunables.size("install.environment_bytes")
-PACKAGE_BYTES = tunables.size("install.package_bytes")
+ENVIRONMENT_BYTES = 8 * 2**30
+"""Free space that an environment with torch needs: CUDA's libraries have 5 GB."""
+PACKAGE_BYTES = 50 * 2**20
+"""Free space that the package itself needs, where everything else is there."""
 
 
 def refuse(facts: Facts, wanted: Wanted, host: str, *, now_s: float) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import NodeError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.verbs.nodes.installing.target import SshTarget
 
-CONNECT_S = tunables.seconds("install.connect_timeout_s")
+CONNECT_S = 10.0
+"""Timeout for connecting to a host by ssh."""
 FAILED = 255
 """ssh's exit code when ssh itself fails; no command of ours ends with it."""
 

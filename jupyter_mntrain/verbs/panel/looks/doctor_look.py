@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from jupyter_mntrain.doctor.finding import DoctorReport
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import DoctorRefusedError, MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import Participant
@@ -20,7 +19,9 @@ from jupyter_mntrain.workload.built import Built
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
-TRUSTED_S = tunables.seconds("verbs.doctor_trusted_s")
+TRUSTED_S = 60.0
+"""How long the panel trusts what the doctor found on the chosen nodes: a launch looks again
+anyway."""
 MOST_KEPT = 8
 """Launches whose answers are kept, for who goes back and forth."""
 

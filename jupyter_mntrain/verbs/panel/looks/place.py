@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.failure.problem import Problem
@@ -19,7 +18,9 @@ from jupyter_mntrain.workload.built import Built
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
-TRUSTED_S = tunables.seconds("verbs.place_trusted_s")
+TRUSTED_S = 10.0
+"""How long the panel trusts what the nodes have of a job's folder and interpreter, once asked:
+looking may take seconds on a cold disk, and something is seldom installed meanwhile."""
 
 Build = Callable[[Choices], Built]
 """Makes the job of these choices, or raises what a launch would."""

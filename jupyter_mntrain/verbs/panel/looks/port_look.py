@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.verbs.panel.choices import Choices, port_number
@@ -13,7 +12,8 @@ from jupyter_mntrain.verbs.panel.form import Form
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Cluster
 
-PORT_TRUSTED_S = tunables.seconds("verbs.port_trusted_s")
+PORT_TRUSTED_S = 5.0
+"""How long the launch panel trusts the answer that a port is free: another program may take it."""
 
 _Looked = tuple[tuple[str, int, str | None], PortStatus | MntrainError, float]
 """A question about a port, the head's answer, and its time."""
