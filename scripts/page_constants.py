@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +26,7 @@ def described(name: str, module: str) -> Iterator[str]:
     body = ast.parse(Path(found.__file__ or "").read_text(encoding="utf-8")).body
     (text,) = (
         ast.literal_eval(after.value)
-        for one, after in zip(body, body[1:], strict=False)
+        for one, after in itertools.pairwise(body)
         if isinstance(one, ast.Assign | ast.AnnAssign)
         and name in ast.unparse(one).split(" = ")[0].split(":")
         and isinstance(after, ast.Expr)
