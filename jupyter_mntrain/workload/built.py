@@ -13,7 +13,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.choosing.job_plan import JobPlan, given_capacity, plan_job
-from jupyter_mntrain.plan.prediction.speeds import NOTHING, KnownSpeeds
+from jupyter_mntrain.plan.measured_speeds import NOTHING, KnownSpeeds
 from jupyter_mntrain.recipe.fitting import Fit
 from jupyter_mntrain.workload.chosen import fit_on
 from jupyter_mntrain.workload.memory_fit import RankMemory, memory_of_ranks

@@ -24,8 +24,8 @@ from jupyter_mntrain.model.records.node import (
     LinkMeasurement,
     NodeInfo,
 )
+from jupyter_mntrain.plan.measured_speeds import PAYLOAD_SHARE
 from jupyter_mntrain.plan.networks.outdated import known_links, link_end
-from jupyter_mntrain.plan.prediction.speeds import PAYLOAD_SHARE
 
 NodePair = tuple[str, str]
 

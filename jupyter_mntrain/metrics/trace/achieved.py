@@ -6,7 +6,7 @@ import msgspec
 
 from jupyter_mntrain.metrics.trace.off_plan import Measured, message_times
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, Plan
-from jupyter_mntrain.plan.prediction.speeds import KnownSpeeds
+from jupyter_mntrain.plan.measured_speeds import KnownSpeeds
 
 
 def achieved(plan: Plan, measured: Measured, job: str) -> KnownSpeeds:

@@ -18,8 +18,8 @@ from jupyter_mntrain.model.records.plan import (
     LinkSpeed,
     MeasuredLayer,
 )
+from jupyter_mntrain.plan.measured_speeds import correction
 from jupyter_mntrain.plan.prediction.simulator import Pair
-from jupyter_mntrain.plan.prediction.speeds import correction
 from jupyter_mntrain.recipe.layout import make_grid
 from jupyter_mntrain.recipe.sections import Recipe
 

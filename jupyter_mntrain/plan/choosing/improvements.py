@@ -12,7 +12,7 @@ from jupyter_mntrain.model.records.plan import DeviceSpeed, Improvement, LinkSpe
 from jupyter_mntrain.plan.choosing.devices import Chain, LinkBetween, make_chain
 from jupyter_mntrain.plan.choosing.pricing import Choice, Priced, Setup, Task, replaced
 from jupyter_mntrain.plan.choosing.search import search
-from jupyter_mntrain.plan.prediction.speeds import PAYLOAD_SHARE
+from jupyter_mntrain.plan.measured_speeds import PAYLOAD_SHARE
 from jupyter_mntrain.recipe.memory import shown_bytes
 
 LEAST_GAIN: Final = 1.01

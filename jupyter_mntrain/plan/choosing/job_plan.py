@@ -14,13 +14,10 @@ from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed, Plan, Ste
 from jupyter_mntrain.plan.choosing.choose import make_plan
 from jupyter_mntrain.plan.choosing.devices import Device, MeasuredDevice, with_equal_speeds
 from jupyter_mntrain.plan.interfaces import choose_interfaces
+from jupyter_mntrain.plan.measured_speeds import NOTHING, KnownSpeeds, link_speeds, measurement_of
 from jupyter_mntrain.plan.prediction.simulator import Pair, predicted_spans
 from jupyter_mntrain.plan.prediction.speeds import (
-    NOTHING,
-    KnownSpeeds,
     layer_like,
-    link_speeds,
-    measurement_of,
     nominal_cpu_speed,
     nominal_gpu_speed,
     speed_by,

@@ -10,7 +10,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import LinkSpeed
 from jupyter_mntrain.plan.interfaces import choose_interfaces
-from jupyter_mntrain.plan.prediction.speeds import Pair, link_speeds
+from jupyter_mntrain.plan.measured_speeds import Pair, link_speeds
 
 Order = tuple[int, ...]
 """Participants as indices."""

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from jupyter_mntrain.model.records.plan import DeviceMeasurement
 from jupyter_mntrain.model.text.foreign import shown_line, shown_name
-from jupyter_mntrain.plan.prediction.speeds import layer_flops_per_s
+from jupyter_mntrain.plan.measured_speeds import layer_flops_per_s
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 

@@ -13,7 +13,7 @@ from jupyter_mntrain.metrics.trace.off_plan import measured_of
 from jupyter_mntrain.metrics.trace.sent_messages import RecentMessages
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.plan.choosing.job_plan import JobPlan
-from jupyter_mntrain.plan.prediction.speeds import NOTHING, KnownSpeeds
+from jupyter_mntrain.plan.measured_speeds import NOTHING, KnownSpeeds
 from jupyter_mntrain.recipe.stored import PLANNED
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import warning_texts

@@ -8,8 +8,8 @@ import pytest
 from jupyter_mntrain.metrics.benchmark.reporting import benched_links
 from jupyter_mntrain.model.records.doctor.benchmark import Transport, read_line, written_line
 from jupyter_mntrain.model.records.node import Capacity
+from jupyter_mntrain.plan.measured_speeds import PAYLOAD_SHARE, link_speeds
 from jupyter_mntrain.plan.networks.outdated import marked_at_receivers, marked_at_sender
-from jupyter_mntrain.plan.prediction.speeds import PAYLOAD_SHARE, link_speeds
 from tests.metrics.benchmark.reports import PAYLOAD, lines, nodes, placements, report
 from tests.wording import says
 

@@ -9,6 +9,7 @@ import pytest
 
 from jupyter_mntrain.model.records.node import Capacity, Interface, LinkMeasurement, NodeInfo
 from jupyter_mntrain.plan.interfaces import carries
+from jupyter_mntrain.plan.measured_speeds import link_speeds
 from jupyter_mntrain.plan.networks.outdated import (
     VALID_S,
     known_links,
@@ -18,7 +19,6 @@ from jupyter_mntrain.plan.networks.outdated import (
     old,
     with_measured,
 )
-from jupyter_mntrain.plan.prediction.speeds import link_speeds
 from tests.standin.nodes import nic, node
 from tests.wording import says
 

@@ -9,9 +9,9 @@ import pytest
 
 from jupyter_mntrain.model.records.node import Capacity, Latency, LinkMeasurement, NodeInfo
 from jupyter_mntrain.model.records.plan import LinkSpeed
+from jupyter_mntrain.plan.measured_speeds import Pair
 from jupyter_mntrain.plan.members import choose_participants, parse_members
 from jupyter_mntrain.plan.networks.rank_order import rank_order
-from jupyter_mntrain.plan.prediction.speeds import Pair
 from tests.standin.nodes import nic, node
 
 FAST, SLOW = 1e8, 1e7

@@ -9,7 +9,7 @@ import pytest
 
 from jupyter_mntrain.model.records.node import Capacity, Condition, Interface, Latency, NodeInfo
 from jupyter_mntrain.model.records.plan import LinkSpeed
-from jupyter_mntrain.plan.prediction.speeds import PAYLOAD_SHARE, Pair, link_speeds
+from jupyter_mntrain.plan.measured_speeds import PAYLOAD_SHARE, Pair, link_speeds
 from tests.standin.jobs import measured_links
 from tests.standin.nodes import LO, nic, node
 

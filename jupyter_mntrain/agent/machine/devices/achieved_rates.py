@@ -17,7 +17,8 @@ from jupyter_mntrain.model.records.job import JobSpec, Placement
 from jupyter_mntrain.model.records.metrics import RankStep
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import AchievedRate, DeviceMeasurement
-from jupyter_mntrain.plan.prediction.speeds import measurement_of, speed_of
+from jupyter_mntrain.plan.measured_speeds import measurement_of
+from jupyter_mntrain.plan.prediction.speeds import speed_of
 from jupyter_mntrain.plan.prediction.step import stage_costs
 from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
 from jupyter_mntrain.recipe.families import shape_of

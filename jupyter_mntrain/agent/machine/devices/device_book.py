@@ -11,7 +11,7 @@ import msgspec
 from jupyter_mntrain.model.files import write_atomically
 from jupyter_mntrain.model.records.node import Gpu
 from jupyter_mntrain.model.records.plan import AchievedRate, DeviceMeasurement
-from jupyter_mntrain.plan.prediction.speeds import correction
+from jupyter_mntrain.plan.measured_speeds import correction
 
 log = logging.getLogger("mntrain.agent")
 
