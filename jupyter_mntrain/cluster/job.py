@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from jupyter_mntrain.cluster.history.comparison import ComparedJobs
     from jupyter_mntrain.cluster.launch.resume import ResumeOffer, ResumePlan
     from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
-    from jupyter_mntrain.recipe.changes.settings import Setting
+    from jupyter_mntrain.model.records.setting import Setting
 
 WAITING = "waiting for the ranks to take it"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jupyter_mntrain.metrics.ranking import Ranking
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.recipe.changes.settings import Origin
+from jupyter_mntrain.model.records.setting import Origin
 
 
 class ShownSetting(Record, frozen=True):

@@ -17,15 +17,17 @@ import msgspec
 
 from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id
 from jupyter_mntrain.launch.files.names import is_large_name
+from jupyter_mntrain.launch.settings import setting_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, SetIn
+from jupyter_mntrain.model.records.setting import Setting
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.model.whereabouts import current_folder, in_home
 from jupyter_mntrain.recipe.builtin import BUILT_IN, BuiltIn
-from jupyter_mntrain.recipe.changes.settings import Setting, setting_of, settings_of_recipe
+from jupyter_mntrain.recipe.changes.settings import settings_of_recipe
 from jupyter_mntrain.recipe.parse import TOML_FIX, check, parse_recipe
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of

@@ -27,6 +27,7 @@ from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_copy, hub_id
 from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.launch.settings import setting_of
 from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -34,7 +35,6 @@ from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuestion
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.recipe.changes.settings import setting_of
 from jupyter_mntrain.recipe.families.directories import lacking_tokenizer, refuse_directory
 from jupyter_mntrain.recipe.families.hub_fetching import HubReport, has_weights, lost_files
 from jupyter_mntrain.recipe.families.hub_troubles import hub_error, hub_note

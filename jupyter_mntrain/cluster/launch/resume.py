@@ -12,6 +12,7 @@ from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.ended_jobs import jobs_of_run, whole_spec
 from jupyter_mntrain.launch.checkpoints.directory import step_in
+from jupyter_mntrain.launch.settings import exactness_notes, refuse_unfit
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import CheckpointAction, CheckpointChange
 from jupyter_mntrain.model.errors import (
@@ -34,6 +35,7 @@ from jupyter_mntrain.model.records.checkpoint import (
 )
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Placement
 from jupyter_mntrain.model.records.origin import Origin
+from jupyter_mntrain.model.records.setting import SettingChange
 from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.resume import (
     choose_checkpoint,
@@ -50,12 +52,7 @@ from jupyter_mntrain.plan.resume import (
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
 from jupyter_mntrain.plan.software.versions import unacknowledged
-from jupyter_mntrain.recipe.changes.exactness import (
-    SettingChange,
-    changed_settings,
-    exactness_notes,
-    refuse_unfit,
-)
+from jupyter_mntrain.recipe.changes.exactness import changed_settings
 from jupyter_mntrain.recipe.fitting import keeping, keeping_of
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import recipe_of

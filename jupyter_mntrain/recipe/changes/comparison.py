@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.setting import DifferentSetting, Setting, SettingsComparison
 from jupyter_mntrain.model.text.secrets import shown, shown_words
-from jupyter_mntrain.recipe.changes.settings import Setting, settings_of_job
+from jupyter_mntrain.recipe.changes.settings import settings_of_job
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
 
 DIGEST = 12
@@ -17,23 +17,6 @@ DIGEST = 12
 
 NAME = "launch.name"
 """What a job is called is not what it does."""
-
-
-class DifferentSetting(Record, frozen=True):
-    """A setting that is not the same in all of the jobs, in their order.
-
-    ``None`` = a job that has no such setting: a script has none of a recipe.
-    """
-
-    name: str
-    values: tuple[Setting | None, ...]
-
-
-class SettingsComparison(Record, frozen=True):
-    """The settings that differ, and the names of the others, in the order of a recipe."""
-
-    differing: tuple[DifferentSetting, ...]
-    same: tuple[str, ...]
 
 
 def compared_settings(spec: JobSpec) -> tuple[Setting, ...]:

@@ -5,22 +5,12 @@ With none changed a resumed run has the losses of an unbroken one, on any number
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Final
 
-from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.setting import Effect, SettingChange
 from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields
 from jupyter_mntrain.recipe.learning_rate import as_written, ratio_at
 from jupyter_mntrain.recipe.sections import MOST_WARMUP_STEPS, Recipe
-
-Effect = Literal["refused", "checked", "other", "rounding", "none"]
-"""What a changed setting does to a resumed run: ``refused``: the checkpoint does not fit.
-``checked``: the ranks refuse it if the batches differ. ``other``: other losses from there on.
-``rounding``: the same losses but for rounding. ``none``: exactly the same.
-"""
 
 EFFECTS: Final[dict[str, Effect]] = {
     "model": "refused",
@@ -77,27 +67,6 @@ _COMPARED_STEPS = 1000
 """Most steps at which two learning rates are compared."""
 
 
-class SettingChange(Record, frozen=True):
-    """A setting that differs from the job that is resumed.
-
-    Args:
-        name: ``section.field``.
-        before: what was in effect.
-        is_automatic: nobody wrote it, neither before nor now: other settings change it.
-    """
-
-    name: str
-    before: Any
-    after: Any
-    effect: Effect
-    is_automatic: bool = False
-
-    def __str__(self) -> str:
-        """Like ``train.steps 400 → 800``, or ``optimizer.warmup_steps 40 → 80 (auto)``."""
-        how = " (auto)" if self.is_automatic else ""
-        return f"{self.name} {_shown(self.before)} → {_shown(self.after)}{how}"
-
-
 def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[SettingChange, ...]:
     """What differs between two recipes, in the order of the sections; last, what changes by itself
     because it is ``auto``, where that is known.
@@ -123,38 +92,6 @@ def changed_settings(before: Recipe, after: Recipe, *, step: int) -> tuple[Setti
         if old != new or not name.startswith("model.")
     )
     return tuple(sorted(changes, key=lambda one: one.is_automatic))
-
-
-def refuse_unfit(changes: Sequence[SettingChange], whose: str) -> None:
-    """Refuse settings that a checkpoint does not fit.
-
-    Raises:
-        SpecError: as told.
-    """
-    if unfit := [one for one in changes if one.effect == "refused"]:
-        raise SpecError(
-            f"{', '.join(map(str, unfit))}: a checkpoint of {whose} does not fit",
-            fix="leave it as it was, or start over with launch",
-        )
-
-
-def exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
-    """What to tell of the losses before the start, if they are not those of an unbroken run."""
-    # By name: whoever shows them shows the changes with their values, too.
-    other = [one.name for one in changes if one.effect == "other"]
-    rounded = [one.name for one in changes if one.effect == "rounding"]
-    notes = []
-    if other:
-        cause = f"{', '.join(other)}: from here on the losses differ from those of an unbroken run"
-        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
-    if rounded:
-        cause = f"{', '.join(rounded)}: losses equal those of an unbroken run but for rounding"
-        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
-    return tuple(notes)
-
-
-def _shown(value: Any) -> str:
-    return "–" if value is None else str(value)
 
 
 def effect_of(name: str) -> Effect:

@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from jupyter_mntrain.launch.settings import setting_of
 from jupyter_mntrain.model.errors import RecipeError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.origin import ChangedValue
 from jupyter_mntrain.recipe.changes.exactness import changed_settings, effect_of
-from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields, setting_of
+from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields
 from jupyter_mntrain.recipe.combinations import check_duration
 from jupyter_mntrain.recipe.learning_rate import ratio_at
 from jupyter_mntrain.recipe.parse import recipe_from

@@ -4,44 +4,19 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
-from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.launch.settings import launch_settings, setting_of
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, SetIn
-from jupyter_mntrain.model.text.secrets import shown_words
+from jupyter_mntrain.model.records.setting import Origin, Setting
 from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET
 from jupyter_mntrain.recipe.memory import fitting_loss, model_config
 from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config
 from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of, settled
-
-Origin = Literal["default", "recipe", "panel", "--set", "option", "auto"]
-"""Where a setting came from: ``auto`` = nobody set it, and mntrain chooses; ``option`` = an option
-of the launch, like ``--restarts``."""
-
-OPTIONS: Final[Mapping[str, str]] = {
-    "name": "name",
-    "restarts": "max_restarts",
-    "min_nodes": "min_nodes",
-    "priority": "priority",
-    "port": "port",
-    "on_stall": "on_stall",
-    "on_nan": "on_nan",
-    "link_capacity": "link_capacity_bytes_per_s",
-    "mixed_versions": "mixed_versions",
-    "torchrun": "torchrun_arguments",
-    "python": "python",
-    "queue_limit": "queue_limit_s",
-    "lost_limit": "lost_limit_s",
-}
-"""Options of a launch, and the fields of :class:`JobSpec` that hold them."""
-
-
-_NO_LIMITS: Final = frozenset({"queue_limit", "lost_limit"})
-"""Options of which no value means that there is none."""
 
 _CHOSEN: Final = frozenset(
     {
@@ -52,27 +27,6 @@ _CHOSEN: Final = frozenset(
     }
 )
 """Settings for which mntrain chooses a value if they have none."""
-
-
-class Setting(Record, frozen=True, omit_defaults=False):
-    """One setting.
-
-    Args:
-        name: ``section.field``; options of the launch are in the section ``launch``.
-        value: as written, or the default.
-        origin: where the value came from.
-        chosen: what is used in place of ``auto`` or of no value; ``None`` if that is the same, or
-            is decided when the job starts.
-    """
-
-    name: str
-    value: Any
-    origin: Origin
-    chosen: Any = None
-
-    @property
-    def in_effect(self) -> Any:
-        return self.value if self.chosen is None else self.chosen
 
 
 def fields_of(recipe: Recipe) -> Iterator[tuple[str, Any]]:
@@ -98,7 +52,7 @@ def settings_of_job(spec: JobSpec, run: JobId | None = None) -> tuple[Setting, .
         text = spec.files[RECIPE_FILE]
         found = settings_of_recipe(text, overrides, set_in=spec.set_in, chosen=spec.chosen)
     on_nan = next((one.in_effect for one in found if one.name == "train.on_nan"), "report")
-    found = (*found, *_options(spec))
+    found = (*found, *launch_settings(spec))
     # Known only with the job: how reports call it, and what its recipe says.
     chosen = {"report.run_name": run, "launch.on_nan": on_nan}
     return tuple(
@@ -140,22 +94,6 @@ def settings_of_recipe(
         for other in [_other(resolved.get(key, in_effect[key]), value)]
         for origin in [_origin(key, written, changed, set_in or {}, value)]
     )
-
-
-def set_in_panel(spec: JobSpec, overrides: Sequence[str]) -> JobSpec:
-    """The same job, with these overrides and all options that differ from the default noted as
-    chosen in the panel.
-    """
-    chosen = {setting_of(override) for override in overrides}
-    chosen |= {one.name for one in _options(spec) if one.origin == "option"}
-    set_in: dict[str, SetIn] = {**spec.set_in, **dict.fromkeys(chosen, "panel")}
-    return msgspec.structs.replace(spec, set_in=set_in)
-
-
-def setting_of(override: str) -> str:
-    """The ``section.field`` that ``section.field=value`` changes."""
-    section, _, field = override.partition("=")[0].strip().partition(".")
-    return f"{section}.{field}"
 
 
 def _origin(
@@ -203,18 +141,3 @@ def resolved_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
 
 def _other(resolved: Any, value: Any) -> Any:
     return None if resolved == value else resolved
-
-
-def _options(spec: JobSpec) -> Iterator[Setting]:
-    usual = JobSpec(entry=(), participants=())
-    for option, field in OPTIONS.items():
-        name, value = f"launch.{option}", getattr(spec, field)
-        origin: Origin = "default"
-        if name in spec.set_in:
-            origin = spec.set_in[name]
-        elif value != getattr(usual, field) and option != "name":
-            origin = "option"
-        elif value is None and option not in _NO_LIMITS:
-            origin = "auto"
-        shown = shown_words(value) if option == "torchrun" else value
-        yield Setting(name=name, value=msgspec.to_builtins(shown), origin=origin)

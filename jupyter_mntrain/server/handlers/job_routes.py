@@ -21,8 +21,8 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.listing import JobSort
 from jupyter_mntrain.model.records.job import JobSpec, JobView
+from jupyter_mntrain.model.records.setting import Setting
 from jupyter_mntrain.plan.software.versions import unacknowledged
-from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.server.handlers.base import MntrainHandler, allowed
 from jupyter_mntrain.server.messages import (
     AskStacks,

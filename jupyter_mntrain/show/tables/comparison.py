@@ -10,9 +10,8 @@ from rich.text import Text
 
 from jupyter_mntrain.metrics.ranking import ALIKE, RankedJob, Ranking, whole_rate
 from jupyter_mntrain.metrics.summary import JobSummary
+from jupyter_mntrain.model.records.setting import DifferentSetting, Setting
 from jupyter_mntrain.model.text.foreign import shown_line
-from jupyter_mntrain.recipe.changes.comparison import DifferentSetting
-from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
 from jupyter_mntrain.show.tables.job import headline

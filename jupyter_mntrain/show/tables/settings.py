@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.recipe.changes.settings import Setting
+from jupyter_mntrain.model.records.setting import Setting
 from jupyter_mntrain.show.tables._plain import plain_table
 
 AUTO = "auto"

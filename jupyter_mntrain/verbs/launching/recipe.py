@@ -10,10 +10,10 @@ from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.setting import Setting
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.builtin import BUILT_IN, built_in
-from jupyter_mntrain.recipe.changes.settings import Setting
 from jupyter_mntrain.recipe.parse import refuse_both_durations
 from jupyter_mntrain.show.tables.data import data_text
 from jupyter_mntrain.show.tables.settings import settings_table

@@ -11,6 +11,7 @@ import msgspec
 from jupyter_mntrain.launch.driver_values import with_values
 from jupyter_mntrain.launch.files.hub_names import hub_id
 from jupyter_mntrain.launch.project.stage import StagedProject
+from jupyter_mntrain.launch.settings import OPTIONS
 from jupyter_mntrain.model.environment import TIMEOUT_VARIABLE
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kind_groups import SILENCES
@@ -21,7 +22,6 @@ from jupyter_mntrain.model.text.spelling import closest
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.members import parse_member
 from jupyter_mntrain.recipe.builtin import built_in
-from jupyter_mntrain.recipe.changes.settings import OPTIONS
 from jupyter_mntrain.recipe.parse import refuse_both_durations
 from jupyter_mntrain.recipe.stored import written_recipe
 from jupyter_mntrain.verbs.context import Context

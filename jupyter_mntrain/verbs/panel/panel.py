@@ -17,11 +17,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from jupyter_mntrain.command_line.parser import Parser
+from jupyter_mntrain.launch.settings import set_in_panel
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.recipe.changes.settings import set_in_panel
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import named_job
 from jupyter_mntrain.verbs.launching.allocations.launch_on import rendered

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from jupyter_mntrain.recipe.changes.exactness import (
-    EFFECTS,
-    Effect,
-    changed_settings,
-    effect_of,
-    exactness_notes,
-)
+from jupyter_mntrain.launch.settings import exactness_notes
+from jupyter_mntrain.model.records.setting import Effect
+from jupyter_mntrain.recipe.changes.exactness import EFFECTS, changed_settings, effect_of
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from tests.wording import says

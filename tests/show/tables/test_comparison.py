@@ -10,8 +10,7 @@ from rich.console import Console, RenderableType
 
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.recipe.changes.comparison import DifferentSetting
-from jupyter_mntrain.recipe.changes.settings import Setting
+from jupyter_mntrain.model.records.setting import DifferentSetting, Setting
 from jupyter_mntrain.show.tables.comparison import difference_table, figure_table
 from tests.standin.training import sample_job
 

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from jupyter_mntrain.recipe.changes.settings import Setting
+from jupyter_mntrain.model.records.setting import Setting
 from jupyter_mntrain.show.tables.settings import settings_table
 
 OPEN = Setting(name="train.device", value="auto", origin="auto")

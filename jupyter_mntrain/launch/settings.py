@@ -1,0 +1,96 @@
+"""Settings of a launch, and what changes of settings mean to a resumed run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.records.job import JobSpec, SetIn
+from jupyter_mntrain.model.records.setting import Origin, Setting, SettingChange
+from jupyter_mntrain.model.text.secrets import shown_words
+
+OPTIONS: Final[Mapping[str, str]] = {
+    "name": "name",
+    "restarts": "max_restarts",
+    "min_nodes": "min_nodes",
+    "priority": "priority",
+    "port": "port",
+    "on_stall": "on_stall",
+    "on_nan": "on_nan",
+    "link_capacity": "link_capacity_bytes_per_s",
+    "mixed_versions": "mixed_versions",
+    "torchrun": "torchrun_arguments",
+    "python": "python",
+    "queue_limit": "queue_limit_s",
+    "lost_limit": "lost_limit_s",
+}
+"""Options of a launch, and the fields of :class:`JobSpec` that hold them."""
+
+
+_NO_LIMITS: Final = frozenset({"queue_limit", "lost_limit"})
+"""Options of which no value means that there is none."""
+
+
+def launch_settings(spec: JobSpec) -> Iterator[Setting]:
+    """The options of a launch, ``launch.name`` and so on."""
+    usual = JobSpec(entry=(), participants=())
+    for option, field in OPTIONS.items():
+        name, value = f"launch.{option}", getattr(spec, field)
+        origin: Origin = "default"
+        if name in spec.set_in:
+            origin = spec.set_in[name]
+        elif value != getattr(usual, field) and option != "name":
+            origin = "option"
+        elif value is None and option not in _NO_LIMITS:
+            origin = "auto"
+        shown = shown_words(value) if option == "torchrun" else value
+        yield Setting(name=name, value=msgspec.to_builtins(shown), origin=origin)
+
+
+def set_in_panel(spec: JobSpec, overrides: Sequence[str]) -> JobSpec:
+    """The same job, with these overrides and all options that differ from the default noted as
+    chosen in the panel.
+    """
+    chosen = {setting_of(override) for override in overrides}
+    chosen |= {one.name for one in launch_settings(spec) if one.origin == "option"}
+    set_in: dict[str, SetIn] = {**spec.set_in, **dict.fromkeys(chosen, "panel")}
+    return msgspec.structs.replace(spec, set_in=set_in)
+
+
+def setting_of(override: str) -> str:
+    """The ``section.field`` that ``section.field=value`` changes."""
+    section, _, field = override.partition("=")[0].strip().partition(".")
+    return f"{section}.{field}"
+
+
+def refuse_unfit(changes: Sequence[SettingChange], whose: str) -> None:
+    """Refuse settings that a checkpoint does not fit.
+
+    Raises:
+        SpecError: as told.
+    """
+    if unfit := [one for one in changes if one.effect == "refused"]:
+        raise SpecError(
+            f"{', '.join(map(str, unfit))}: a checkpoint of {whose} does not fit",
+            fix="leave it as it was, or start over with launch",
+        )
+
+
+def exactness_notes(changes: Sequence[SettingChange]) -> tuple[Problem, ...]:
+    """What to tell of the losses before the start, if they are not those of an unbroken run."""
+    # By name: whoever shows them shows the changes with their values, too.
+    other = [one.name for one in changes if one.effect == "other"]
+    rounded = [one.name for one in changes if one.effect == "rounding"]
+    notes = []
+    if other:
+        cause = f"{', '.join(other)}: from here on the losses differ from those of an unbroken run"
+        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
+    if rounded:
+        cause = f"{', '.join(rounded)}: losses equal those of an unbroken run but for rounding"
+        notes.append(Problem(kind=Kind.OTHER_LOSSES, cause=cause))
+    return tuple(notes)
