@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
+from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import LeaseGrant
 from jupyter_mntrain.model.errors import RecipeError
@@ -15,7 +16,6 @@ from jupyter_mntrain.model.records.job import Participant, Placement
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo, Tools, Versions
 from jupyter_mntrain.recipe.combinations import check_attention, check_compile, check_precision
-from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.memory import Config, fitting_loss, forecast, gpu_overhead, model_config
 from jupyter_mntrain.recipe.schedules import KINDS

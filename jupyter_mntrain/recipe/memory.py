@@ -8,11 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id, snapshot
-from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.families import (
+from jupyter_mntrain.families import (
     families,
     family_of,
     linears,
@@ -21,7 +17,11 @@ from jupyter_mntrain.recipe.families import (
     shape_of,
     wrong_count,
 )
-from jupyter_mntrain.recipe.families.directories import CONFIG, read_object, refuse_directory
+from jupyter_mntrain.families.directories import CONFIG, read_object, refuse_directory
+from jupyter_mntrain.launch.files.hub_names import hub_copy, hub_id, snapshot
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.orders import counts_without_links
 from jupyter_mntrain.recipe.parse import check, preset_config

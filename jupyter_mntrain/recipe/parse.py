@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
+from jupyter_mntrain.families.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.model.whereabouts import in_home
@@ -29,7 +30,6 @@ from jupyter_mntrain.recipe.combinations import (
     check_stop_after,
     check_tied,
 )
-from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.orders import check_counts
 from jupyter_mntrain.recipe.schedules import KINDS, fewest_microbatches
 from jupyter_mntrain.recipe.sections import (

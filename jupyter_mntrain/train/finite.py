@@ -14,13 +14,13 @@ import msgspec
 import torch
 import torch.distributed as dist
 
+from jupyter_mntrain.families.directories import CONFIG
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import ON_NAN_VARIABLE
 from jupyter_mntrain.model.errors import NotFiniteError
 from jupyter_mntrain.model.failure.not_finite import Measure, not_finite, with_checkpoint
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
-from jupyter_mntrain.recipe.families.directories import CONFIG
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.world import World, gathered
 

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from jupyter_mntrain.families import family_of, normal
+from jupyter_mntrain.families.directories import CONFIG, listed_ends
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.sequences import DataPreview
 from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.plan.prediction.step import shard_bytes
-from jupyter_mntrain.recipe.families import family_of, normal
-from jupyter_mntrain.recipe.families.directories import CONFIG, listed_ends
 from jupyter_mntrain.recipe.layout import Grid, Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.learning_rate import with_steps
 from jupyter_mntrain.recipe.memory import adapter_values, shown_adapters, shown_bytes, trains_head

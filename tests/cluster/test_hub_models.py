@@ -14,13 +14,13 @@ import pytest
 
 from jupyter_mntrain.cluster.examination.doctor import _with_model
 from jupyter_mntrain.cluster.files.hub_models import PATH, bring_hub_model, with_hub_commit
+from jupyter_mntrain.families.hub_fetching import HubReport
 from jupyter_mntrain.launch.files.hub_names import HubId
 from jupyter_mntrain.launch.progress import SILENT
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.recipe.families.hub_fetching import HubReport
 from jupyter_mntrain.recipe.stored import recipe_of
 from jupyter_mntrain.workload.workload import from_cell
 from tests.wording import says, wording

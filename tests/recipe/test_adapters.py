@@ -7,9 +7,9 @@ import math
 
 import pytest
 
+from jupyter_mntrain.families import linears, parameters, shape_of
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.builtin import CONFIGS
-from jupyter_mntrain.recipe.families import linears, parameters, shape_of
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import (
     adapted_linears,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyter_mntrain.families.presets import FAMILIES, PRESETS
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families.presets import FAMILIES, PRESETS
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import check, load_recipe, parse_recipe, preset_config
 from jupyter_mntrain.recipe.sections import Recipe

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from jupyter_mntrain.families.presets import FAMILIES
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families.presets import FAMILIES
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import (
     MemoryEstimate,

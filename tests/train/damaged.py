@@ -36,10 +36,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from transformers.utils import logging
 
+from jupyter_mntrain.families.directories import GENERATION
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.conversation import ChatMessage, ChatRequest
-from jupyter_mntrain.recipe.families.directories import GENERATION
 from jupyter_mntrain.train import parse_recipe
 from jupyter_mntrain.train.answering.generate import load_saved, saved_of
 from jupyter_mntrain.train.answering.loaded import Answering, load_model

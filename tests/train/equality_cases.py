@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from jupyter_mntrain.recipe.families.presets import FAMILIES
+from jupyter_mntrain.families.presets import FAMILIES
 from jupyter_mntrain.recipe.parse import check
 from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 from jupyter_mntrain.recipe.sections import (

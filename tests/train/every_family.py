@@ -26,8 +26,8 @@ from msgspec.structs import replace
 from torch import multiprocessing
 from transformers.utils import logging
 
-from jupyter_mntrain.recipe.families import families
-from jupyter_mntrain.recipe.families.presets import FAMILIES
+from jupyter_mntrain.families import families
+from jupyter_mntrain.families.presets import FAMILIES
 from jupyter_mntrain.recipe.sections import AdaptersSection, Recipe
 from tests.train.equality import placed, run_case
 from tests.train.equality_cases import LAYERS, NO_ADAPTERS, Outcome, case, for_one_process

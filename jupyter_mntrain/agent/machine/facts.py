@@ -322,7 +322,7 @@ def _unusable(real: Path, asked: AskedPath) -> Problem | None:
     if asked.use not in ("model", "tokenizer"):
         return None
     # An agent at rest has not loaded recipes.
-    from jupyter_mntrain.recipe.families.directories import (
+    from jupyter_mntrain.families.directories import (
         lacking_tokenizer,
         lacking_weights,
         refuse_directory,

@@ -24,6 +24,9 @@ from jupyter_mntrain.cluster.files.pushing import FileSeat, push_large
 from jupyter_mntrain.cluster.files.swarm import MIB
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
+from jupyter_mntrain.families.directories import lacking_tokenizer, refuse_directory
+from jupyter_mntrain.families.hub_fetching import HubReport, has_weights, lost_files
+from jupyter_mntrain.families.hub_troubles import hub_error, hub_note
 from jupyter_mntrain.launch.files.file_calls import FileCalls
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_copy, hub_id
 from jupyter_mntrain.launch.progress import SILENT, Progress
@@ -35,15 +38,12 @@ from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuestion
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.recipe.families.directories import lacking_tokenizer, refuse_directory
-from jupyter_mntrain.recipe.families.hub_fetching import HubReport, has_weights, lost_files
-from jupyter_mntrain.recipe.families.hub_troubles import hub_error, hub_note
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import overrides_of, recipe_of, with_settings, written_recipe
 
 PATH = "model.path"
 
-_PROGRAM = "jupyter_mntrain.recipe.families.hub_fetching"
+_PROGRAM = "jupyter_mntrain.families.hub_fetching"
 _decoder = msgspec.json.Decoder(HubReport)
 
 

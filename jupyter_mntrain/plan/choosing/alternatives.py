@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from jupyter_mntrain.families import parameters, shape_of
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import DeviceSpeed, OtherPlan
 from jupyter_mntrain.plan.choosing.devices import Chain, make_chain
@@ -27,7 +28,6 @@ from jupyter_mntrain.plan.choosing.pricing import (
 from jupyter_mntrain.plan.choosing.search import search
 from jupyter_mntrain.plan.prediction.simulator import StageTimes
 from jupyter_mntrain.plan.prediction.step import stage_cost
-from jupyter_mntrain.recipe.families import parameters, shape_of
 from jupyter_mntrain.recipe.memory import (
     CUDA_BYTES,
     WIDTHS,

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
+from jupyter_mntrain.families import parameters
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
@@ -36,7 +37,6 @@ from jupyter_mntrain.plan.prediction.step import (
     times_under,
 )
 from jupyter_mntrain.recipe.combinations import check_memory
-from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import Layout, lay_out
 from jupyter_mntrain.recipe.memory import (
     WIDTHS,

@@ -9,6 +9,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from jupyter_mntrain.families import families
 from jupyter_mntrain.model.records.plan import LinkSpeed
 from jupyter_mntrain.plan.choosing.devices import Chain
 from jupyter_mntrain.plan.choosing.pricing import (
@@ -20,7 +21,6 @@ from jupyter_mntrain.plan.choosing.pricing import (
     Task,
     make_setups,
 )
-from jupyter_mntrain.recipe.families import families
 
 # Newest: what was asked for lately is not computed again.
 #

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from jupyter_mntrain.families import parameters, shape_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
 from jupyter_mntrain.plan.prediction.simulator import (
@@ -23,7 +24,6 @@ from jupyter_mntrain.plan.prediction.simulator import (
     StageTimes,
     simulate,
 )
-from jupyter_mntrain.recipe.families import parameters, shape_of
 from jupyter_mntrain.recipe.layout import Layout, lay_out, make_grid
 from jupyter_mntrain.recipe.memory import (
     WIDTHS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from jupyter_mntrain.families.presets import PRESETS
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.recipe.families.presets import PRESETS
 from jupyter_mntrain.recipe.memory import Config, MemoryEstimate, forecast
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
+from jupyter_mntrain.families.presets import DEFAULT_PRESET
 from jupyter_mntrain.launch.settings import launch_settings, setting_of
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec, SetIn
 from jupyter_mntrain.model.records.setting import Origin, Setting
-from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET
 from jupyter_mntrain.recipe.memory import fitting_loss, model_config
 from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config
 from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe

@@ -18,10 +18,10 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 from torch.distributed.elastic.multiprocessing.errors import record
 
+from jupyter_mntrain.families.directories import CONFIG
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.model.environment import CHECKPOINT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import MntrainError, RecipeError
-from jupyter_mntrain.recipe.families.directories import CONFIG
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.problem_file import leave_with

@@ -14,11 +14,7 @@ import msgspec
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig
 
-from jupyter_mntrain.launch.files.large_places import place_of
-from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.text.brief import first_line, some_of
-from jupyter_mntrain.model.text.conversation import ChatAnswer, ChatRequest
-from jupyter_mntrain.recipe.families.directories import (
+from jupyter_mntrain.families.directories import (
     CONFIG,
     FORMATS,
     GENERATION,
@@ -27,6 +23,10 @@ from jupyter_mntrain.recipe.families.directories import (
     read_generation,
     unreadable,
 )
+from jupyter_mntrain.launch.files.large_places import place_of
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.brief import first_line, some_of
+from jupyter_mntrain.model.text.conversation import ChatAnswer, ChatRequest
 from jupyter_mntrain.recipe.parse import load_recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter
 from jupyter_mntrain.train.answering.generate import (

@@ -19,6 +19,14 @@ import torch.distributed as dist
 import yaml
 from safetensors.torch import load_file, save_file
 
+from jupyter_mntrain.families import family_of
+from jupyter_mntrain.families.directories import (
+    CONFIG,
+    GENERATION,
+    TOKENIZER,
+    listed_ends,
+    read_generation,
+)
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory
 from jupyter_mntrain.launch.files.hub_names import hub_copy
 from jupyter_mntrain.model._record import Record
@@ -27,14 +35,6 @@ from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.families import family_of
-from jupyter_mntrain.recipe.families.directories import (
-    CONFIG,
-    GENERATION,
-    TOKENIZER,
-    listed_ends,
-    read_generation,
-)
 from jupyter_mntrain.recipe.learning_rate import as_written
 from jupyter_mntrain.recipe.sections import LinearShape, Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched

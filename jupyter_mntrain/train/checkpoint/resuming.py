@@ -12,13 +12,13 @@ import torch
 import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 
+from jupyter_mntrain.families import embedding_weights
 from jupyter_mntrain.launch.checkpoints.directory import CheckpointDirectory, shard_name
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RESUME_FROM_VARIABLE, RESUME_STEP_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.records.checkpoint import Manifest
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.families import embedding_weights
 from jupyter_mntrain.recipe.sections import AdaptersSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.checkpoint.checksums import Checksums

@@ -14,9 +14,9 @@ from jinja2 import TemplateSyntaxError, UndefinedError
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.chat_template_utils import render_jinja_template
 
+from jupyter_mntrain.families.directories import TOKENIZER_CONFIG, unreadable
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.families.directories import TOKENIZER_CONFIG, unreadable
 from jupyter_mntrain.recipe.sections import ANSWERS, DataSection
 from jupyter_mntrain.train.data.conversations import WEIGHT, Message, Tool, refuse_lost
 from jupyter_mntrain.train.data.records import RowError

@@ -22,11 +22,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.model.text.brief import some_of
-from jupyter_mntrain.model.whereabouts import kept_folder
-from jupyter_mntrain.recipe.families.directories import (
+from jupyter_mntrain.families.directories import (
     CONFIG,
     TOKENIZER,
     TOKENIZER_CONFIG,
@@ -36,6 +32,10 @@ from jupyter_mntrain.recipe.families.directories import (
     tokenizer_files,
     unreadable,
 )
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.text.brief import some_of
+from jupyter_mntrain.model.whereabouts import kept_folder
 from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.chat import (

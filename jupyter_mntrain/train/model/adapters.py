@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from jupyter_mntrain.families import Family, family_of
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.quantities import by_size
-from jupyter_mntrain.recipe.families import Family, family_of
 from jupyter_mntrain.recipe.sections import (
     NF4_BLOCK,
     AdaptersSection,

@@ -8,8 +8,8 @@ from typing import Any
 from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerBase
 
+from jupyter_mntrain.families.directories import listed_ends
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families.directories import listed_ends
 from jupyter_mntrain.train.data.chat import CHATML_OF_TOKENS, TURN_ENDS, ChatWriter
 
 

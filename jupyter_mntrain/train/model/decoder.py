@@ -18,10 +18,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from jupyter_mntrain.launch.files.large_places import place_of
-from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.text.brief import first_line
-from jupyter_mntrain.recipe.families import (
+from jupyter_mntrain.families import (
     Family,
     family_of,
     normal,
@@ -29,7 +26,7 @@ from jupyter_mntrain.recipe.families import (
     shape_of,
     wrong_count,
 )
-from jupyter_mntrain.recipe.families.directories import (
+from jupyter_mntrain.families.directories import (
     CONFIG,
     listed_ends,
     read_generation,
@@ -37,6 +34,9 @@ from jupyter_mntrain.recipe.families.directories import (
     refuse_directory,
     unreadable,
 )
+from jupyter_mntrain.launch.files.large_places import place_of
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.text.brief import first_line
 from jupyter_mntrain.recipe.parse import preset_config
 from jupyter_mntrain.recipe.sections import ModelSection
 from jupyter_mntrain.telemetry.formulas import ModelShape

@@ -12,8 +12,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import cross_entropy, linear
 from torch.utils.checkpoint import checkpoint
 
+from jupyter_mntrain.families import Family
 from jupyter_mntrain.recipe.devices import loss_for
-from jupyter_mntrain.recipe.families import Family
 from jupyter_mntrain.recipe.sections import LossKind, Recipe
 from jupyter_mntrain.train.data.sequences import NOT_COUNTED
 from jupyter_mntrain.train.own_tools import own_seat

@@ -11,9 +11,9 @@ import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.pipelining import PipelineStage
 
+from jupyter_mntrain.families import Family, normal
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.recipe.devices import attention_for
-from jupyter_mntrain.recipe.families import Family, normal
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import Recipe

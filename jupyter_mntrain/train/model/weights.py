@@ -19,11 +19,8 @@ from typing import Any, Protocol, Self
 import torch
 from safetensors import SafetensorError, safe_open
 
-from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.quantities import by_size
-from jupyter_mntrain.model.text.brief import some_of
-from jupyter_mntrain.recipe.families import Family, family_of
-from jupyter_mntrain.recipe.families.directories import (
+from jupyter_mntrain.families import Family, family_of
+from jupyter_mntrain.families.directories import (
     CONFIG,
     FORMATS,
     WEIGHT_NAMES,
@@ -31,6 +28,9 @@ from jupyter_mntrain.recipe.families.directories import (
     listed_files,
     unreadable,
 )
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.quantities import by_size
+from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.telemetry.progress import Tally
 from jupyter_mntrain.train.model.decoder import HEAD, meta_stage
 

@@ -13,8 +13,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_
 
+from jupyter_mntrain.families import embedding_weights
 from jupyter_mntrain.model.quantities import by_size
-from jupyter_mntrain.recipe.families import embedding_weights
 from jupyter_mntrain.recipe.learning_rate import ratio_at
 from jupyter_mntrain.recipe.memory import FLOAT32, UPDATED_AT_ONCE_BYTES
 from jupyter_mntrain.recipe.sections import Recipe

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from jupyter_mntrain.families.directories import listed_ends
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families.directories import listed_ends
 from jupyter_mntrain.recipe.layout import Layout
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched

@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from jupyter_mntrain.families import parameters
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.records.job import Participant, Placement
@@ -21,7 +22,6 @@ from jupyter_mntrain.plan.prediction.step import (
     ring_traffic,
     step_traffic,
 )
-from jupyter_mntrain.recipe.families import parameters
 from jupyter_mntrain.recipe.layout import make_grid
 from jupyter_mntrain.recipe.memory import WIDTHS, Config, model_config, trained_parameters
 from jupyter_mntrain.recipe.schedules import KINDS

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.families.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.model.whereabouts import in_home
-from jupyter_mntrain.recipe.families.presets import DEFAULT_PRESET, PRESETS
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.recipe.stored import overrides_of
 from jupyter_mntrain.verbs.context import Context

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model.records.plan import DeviceSpeed
 from jupyter_mntrain.plan.prediction.step import stage_costs
-from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import Config, model_config
 from jupyter_mntrain.recipe.parse import parse_recipe

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import DeviceMeasurement, DeviceSpeed, MeasuredLayer
 from jupyter_mntrain.plan.measured_speeds import measurement_of
 from jupyter_mntrain.plan.prediction.speeds import speed_of
 from jupyter_mntrain.plan.prediction.step import StageCost, stage_costs
-from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.plan.prediction.step import compute_s, least_step
-from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.telemetry.formulas import (

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model.records.plan import DeviceSpeed, LinkSpeed
 from jupyter_mntrain.plan.prediction.step import predict_step, stage_costs
-from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe

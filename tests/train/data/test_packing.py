@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from jupyter_mntrain.families.presets import FAMILIES, PRESETS
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families.presets import FAMILIES, PRESETS
 from jupyter_mntrain.recipe.sections import DataSection
 from jupyter_mntrain.train.data.batches import Batch, Batches, sample_of
 from jupyter_mntrain.train.data.sequences import NOT_COUNTED, best_fit, hold_out, rows_of

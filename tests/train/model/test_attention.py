@@ -9,7 +9,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pytest
 from transformers import AutoModelForCausalLM
 
-from jupyter_mntrain.recipe.families.presets import FAMILIES
+from jupyter_mntrain.families.presets import FAMILIES
 from jupyter_mntrain.train.model import attention as module_under_test
 from jupyter_mntrain.train.model.attention import (
     Kernel,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from transformers import GPT2Config
 
+from jupyter_mntrain.families.directories import refuse_directory
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families.directories import refuse_directory
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import model_config, place_forecast
 from jupyter_mntrain.train import parse_recipe

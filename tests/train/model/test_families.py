@@ -15,9 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from jupyter_mntrain.families import families, parameters
+from jupyter_mntrain.families.presets import FAMILIES
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families import families, parameters
-from jupyter_mntrain.recipe.families.presets import FAMILIES
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import StageShape, model_config, saved_bytes
 from jupyter_mntrain.recipe.parse import parse_recipe
@@ -245,5 +245,5 @@ def test_every_family_has_a_model_that_is_compared() -> None:
         families(),
         {*SMALL, *FAMILIES},
         "family '{}' is compared with nothing: add a config to SMALL in tests/train/families.py",
-        "'{0}' has a config, and no description: add recipe/families/{0}.toml, or remove it",
+        "'{0}' has a config, and no description: add families/{0}.toml, or remove it",
     )

@@ -13,9 +13,9 @@ from safetensors.torch import save_file
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM
 
+from jupyter_mntrain.families import families
+from jupyter_mntrain.families.presets import FAMILIES, PRESETS
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families import families
-from jupyter_mntrain.recipe.families.presets import FAMILIES, PRESETS
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.sections import DataSection, ModelSection, PipelineSection, Recipe
 from jupyter_mntrain.telemetry.formulas import stage_flops_per_token

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer
 
-from jupyter_mntrain.recipe.families import families
+from jupyter_mntrain.families import families
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train import TrainResult, train

@@ -15,8 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from jupyter_mntrain.families import families
 from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.recipe.families import families
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.train.model.decoder import EMBEDDING, HEAD, meta_stage, read_config

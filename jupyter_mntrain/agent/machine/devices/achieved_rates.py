@@ -10,6 +10,7 @@ from typing import NamedTuple
 from jupyter_mntrain.agent.attempt.metrics_tail import last_steps
 from jupyter_mntrain.agent.jobs.local_job import LocalJob
 from jupyter_mntrain.agent.node import LocalNode
+from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model.api import rank_file
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId, Rank
@@ -21,7 +22,6 @@ from jupyter_mntrain.plan.measured_speeds import measurement_of
 from jupyter_mntrain.plan.prediction.speeds import speed_of
 from jupyter_mntrain.plan.prediction.step import stage_costs
 from jupyter_mntrain.recipe.changes.fewer_ranks import on_fewer_ranks
-from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out, make_grid
 from jupyter_mntrain.recipe.memory import Config, model_config
 from jupyter_mntrain.recipe.sections import Recipe

@@ -13,6 +13,7 @@ import pytest
 
 from jupyter_mntrain.agent.machine.devices.achievements import Achievements
 from jupyter_mntrain.agent.machine.devices.device_book import DeviceBook
+from jupyter_mntrain.families import shape_of
 from jupyter_mntrain.model.ids import JobId, NodeId, Rank
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant, Placement
 from jupyter_mntrain.model.records.metrics import RankStep
@@ -20,7 +21,6 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.model.records.plan import DeviceMeasurement
 from jupyter_mntrain.plan.prediction.speeds import speed_of
 from jupyter_mntrain.plan.prediction.step import stage_costs
-from jupyter_mntrain.recipe.families import shape_of
 from jupyter_mntrain.recipe.layout import lay_out
 from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe

@@ -20,15 +20,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from jupyter_mntrain.launch.files.hub_names import HubId, hub_id, snapshot
-from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.model.text.brief import first_line
-from jupyter_mntrain.recipe.families.directories import (
+from jupyter_mntrain.families.directories import (
     CONFIG,
     FORMATS,
     listed_files,
 )
+from jupyter_mntrain.launch.files.hub_names import HubId, hub_id, snapshot
+from jupyter_mntrain.model import tunables
+from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.text.brief import first_line
 
 REPORT_INTERVAL_S: Final = 0.5
 """The Hugging Face hub may take this long to say what a model is, and a download says this often

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator
 from pathlib import Path, PurePath
 from typing import Any, Final, NamedTuple, NoReturn
 
+from jupyter_mntrain.families import refuse_unknown
 from jupyter_mntrain.launch.files.hub_names import hub_id
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.brief import first_line
-from jupyter_mntrain.recipe.families import refuse_unknown
 
 CONFIG: Final = "config.json"
 ADAPTER_CONFIG: Final = "adapter_config.json"

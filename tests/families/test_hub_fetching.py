@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from jupyter_mntrain.families.hub_fetching import HubReport, _cached, wanted_files
+from jupyter_mntrain.families.hub_troubles import hub_error, hub_note
 from jupyter_mntrain.launch.files.hub_names import HubId
 from jupyter_mntrain.model.errors import MntrainError
-from jupyter_mntrain.recipe.families.hub_fetching import HubReport, _cached, wanted_files
-from jupyter_mntrain.recipe.families.hub_troubles import hub_error, hub_note
 from jupyter_mntrain.recipe.memory import model_config
 from jupyter_mntrain.recipe.parse import parse_recipe
 from tests.standin.hub import HubServer
@@ -67,7 +67,7 @@ def environment(tmp_path: Path, hub: HubServer, monkeypatch: pytest.MonkeyPatch)
 
 
 def run(what: str, text: str) -> HubReport:
-    program = "jupyter_mntrain.recipe.families.hub_fetching"
+    program = "jupyter_mntrain.families.hub_fetching"
     done = subprocess.run([sys.executable, "-m", program, what, text], capture_output=True)  # noqa: PLW1510
     assert done.returncode == 0, done.stderr.decode()
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=HubReport)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from jupyter_mntrain.families.hub_fetching import HubReport
 from jupyter_mntrain.launch.files.hub_names import HubId, hub_cache, is_set
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.quantities import rough_size
-from jupyter_mntrain.recipe.families.hub_fetching import HubReport
 
 _TOKEN = "set HF_TOKEN, or log in with hf auth login"  # noqa: S105 - no token
 

@@ -9,16 +9,16 @@ import pytest
 
 from jupyter_mntrain.agent.machine.facts import find_path
 from jupyter_mntrain.doctor.workload.contents import WholeModel
-from jupyter_mntrain.model.errors import RecipeError
-from jupyter_mntrain.model.records.doctor.machine import AskedPath
-from jupyter_mntrain.plan.choosing.job_plan import plan_job
-from jupyter_mntrain.recipe.families.directories import (
+from jupyter_mntrain.families.directories import (
     FORMATS,
     WeightFormat,
     lacking_weights,
     listed_files,
     refuse_directory,
 )
+from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.doctor.machine import AskedPath
+from jupyter_mntrain.plan.choosing.job_plan import plan_job
 from jupyter_mntrain.recipe.sections import ModelSection, Recipe
 from jupyter_mntrain.train.model.weights import fingerprint
 from tests.doctor.healthy import changed, healthy
