@@ -144,7 +144,9 @@ def test_a_change_of_a_page_reaches_the_tests_that_name_it():
     reached = reached_tests(["docs/doctor.md"])
     assert "tests/doctor/test_page.py" in reached
     assert len(reached) < 20
-    assert "tests/train/model/test_families.py" in reached_tests(["jupyter_mntrain/families/llama.toml"])
+    assert "tests/train/model/test_families.py" in reached_tests(
+        ["jupyter_mntrain/families/llama.toml"]
+    )
 
 
 def test_a_change_is_what_differs_from_where_the_branch_began(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from jupyter_mntrain.model.api import DEFAULT_CLUSTER
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.lifecycle.listing import JobSort
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement
 from jupyter_mntrain.model.records.node_view import NodeView
@@ -212,11 +213,10 @@ class Cluster:
             NodeError, JobNotFoundError: as for :meth:`launch` and :meth:`job`.
         """
         from jupyter_mntrain.plan.software.versions import unacknowledged
-        from jupyter_mntrain.recipe.stored import with_settings
 
         job = self.job(job_id, progress=progress)
-        spec = with_settings(spec or unacknowledged(job.spec()), settings)
-        spec = with_settings(spec, [] if steps is None else [f"train.steps={steps}"])
+        spec = program_of(spec or unacknowledged(job.spec())).with_settings(settings)
+        spec = program_of(spec).with_settings([] if steps is None else [f"train.steps={steps}"])
         self._settle([one.node for one in spec.participants], progress)
         plan = job.plan_resume(spec, begin=begin)
         return self.launch(

@@ -426,7 +426,7 @@ class Job:
         Raises:
             NodeError: none of them answers.
         """
-        from jupyter_mntrain.recipe.changes.settings import settings_of_job
+        from jupyter_mntrain.launch.settings import settings_of_job
 
         return settings_of_job(self.spec(), self.view().run)
 

@@ -10,6 +10,8 @@ import msgspec
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec, SetIn
 from jupyter_mntrain.model.records.setting import Origin, Setting, SettingChange
 from jupyter_mntrain.model.text.secrets import shown_words
@@ -34,6 +36,27 @@ OPTIONS: Final[Mapping[str, str]] = {
 
 _NO_LIMITS: Final = frozenset({"queue_limit", "lost_limit"})
 """Options of which no value means that there is none."""
+
+
+def settings_of_job(spec: JobSpec, run: JobId | None = None) -> tuple[Setting, ...]:
+    """The settings of a job, before or after it ran; of a script only the launch's.
+
+    Args:
+        run: that it belongs to, if it has begun.
+
+    Raises:
+        RecipeError: its recipe is not valid.
+    """
+    found = program_of(spec).settings()
+    on_nan = next((one.in_effect for one in found if one.name == "train.on_nan"), "report")
+    # Known only with the job: how reports call it, and what its recipe says.
+    chosen = {"report.run_name": run, "launch.on_nan": on_nan}
+    return tuple(
+        msgspec.structs.replace(one, chosen=chosen[one.name])
+        if one.value is None and one.name in chosen
+        else one
+        for one in (*found, *launch_settings(spec))
+    )
 
 
 def launch_settings(spec: JobSpec) -> Iterator[Setting]:

@@ -13,7 +13,6 @@ from jupyter_mntrain.model.records.checkpoint import (
 )
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.origin import Origin
-from jupyter_mntrain.recipe.sections import Recipe
 
 SHOWN_STEPS = 8
 """Most steps that a refusal lists."""
@@ -207,19 +206,9 @@ def _not_whole(
     return RefusedError(cause, kind=Kind.NO_CHECKPOINT, fix=fix)
 
 
-def steps_in_all(recipe: Recipe, before: Recipe | None, view: JobView) -> int | None:
-    """Steps that a run is to make in all. Of epochs, what its ranks have told; ``None`` if they
-    have not, or other epochs are given now.
-
-    Args:
-        recipe: by which it is to go on.
-        before: by which the job ``view`` ran.
-    """
-    epochs, line = recipe.train.epochs, view.loss_line
-    if epochs is None:
-        return recipe.train.steps
-    is_same = before is not None and before.train.epochs == epochs
-    return line.total_steps if is_same and line is not None else None
+def told_steps(view: JobView) -> int | None:
+    """Steps that a job makes in all, as its ranks have told."""
+    return None if view.loss_line is None else view.loss_line.total_steps
 
 
 def refuse_finished(view: JobView, steps: int | None, step: int) -> None:

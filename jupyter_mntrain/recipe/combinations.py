@@ -8,11 +8,9 @@ from __future__ import annotations
 import math
 
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.records.metrics import MOST_PROMPTS
 from jupyter_mntrain.recipe.schedules import KINDS
 from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, OptimizerSection, Recipe
-
-MOST_PROMPTS = 8
-"""More would be too many samples to read during training."""
 
 
 def check_stop_after(recipe: Recipe) -> None:

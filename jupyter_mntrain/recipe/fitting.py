@@ -26,7 +26,6 @@ from jupyter_mntrain.recipe.stored import (
     PLANNED,
     as_trained,
     is_open,
-    recipe_of,
     settled,
     values_of,
     written_recipe,
@@ -137,13 +136,3 @@ def keeping(spec: JobSpec, before: Recipe) -> tuple[JobSpec, Recipe]:
     if recipe.microbatch_size > trained.microbatch_size:
         chosen.pop("memory.loss", None)  # more logits at once may need to be in chunks
     return msgspec.structs.replace(spec, chosen=chosen), trained
-
-
-def keeping_of(spec: JobSpec, last: JobSpec) -> tuple[JobSpec, Recipe | None, Recipe | None]:
-    """Like :func:`keeping`, from the run's newest job, with the new recipe in between; what runs a
-    script has none.
-    """
-    before = recipe_of(last)
-    if before is not None:
-        spec, before = keeping(spec, before)
-    return spec, recipe_of(spec), before

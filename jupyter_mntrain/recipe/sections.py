@@ -21,30 +21,12 @@ from jupyter_mntrain.recipe.schedules import KINDS, ScheduleName
 
 
 PYTHON_LIBRARY = "python-library"
-TEXT_FILES = frozenset({".txt", ".md", ".rst", ".py"})
-COMPRESSIBLE_FILES = TEXT_FILES | {".jsonl", ".ndjson", ".json", ".csv", ".tsv"}
-COMPRESSIONS = frozenset({".gz", ".zst"})
-DATA_FILES = COMPRESSIBLE_FILES | {".parquet", ".arrow"}
-"""Suffixes of what is read from a folder of data."""
-
 ANSWERS: Final = "assistant"
 Role = Literal["system", "user", "assistant", "tool"]
 """Who speaks, as chat templates take it."""
 
 TooLong = Literal["cut", "truncate", "drop", "split"]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-
-
-def data_suffix(name: str) -> str:
-    """The suffix that tells a data file's format, in lower case: ``.jsonl`` of ``A.JSONL.gz``.
-
-    Empty if it has none that is known.
-    """
-    path = PurePath(name.lower())
-    if path.suffix in COMPRESSIONS:
-        inner = PurePath(path.stem).suffix
-        return inner if inner in COMPRESSIBLE_FILES else ""
-    return path.suffix if path.suffix in DATA_FILES else ""
 
 
 class DataSource(UserRecord, frozen=True):

@@ -9,9 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from jupyter_mntrain.launch.checkpoints.places import checkpoints_of_run
 from jupyter_mntrain.model.errors import RecipeError, SpecError, bad_argument
-from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.running_changes import SET
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
 from jupyter_mntrain.model.whereabouts import in_home
@@ -197,17 +195,3 @@ def durable_directory(recipe: Recipe, run: str) -> Path | None:
     """The run's folder in the recipe's ``checkpoint.copy_to``; ``None`` if it names none."""
     given = recipe.checkpoint.copy_to
     return None if given is None else in_home(given) / run
-
-
-def checkpoints_on_node(spec: JobSpec, job_id: JobId, jobs: Path) -> Path:
-    """The directory of a job's checkpoints on the node that this runs on.
-
-    Args:
-        jobs: the directory of the node's jobs.
-
-    Raises:
-        RecipeError: its recipe is not valid.
-    """
-    run, recipe = spec.run_of(job_id), recipe_of(spec)
-    named = None if recipe is None else named_directory(recipe, run)
-    return named or checkpoints_of_run(jobs, run)

@@ -7,23 +7,26 @@ from typing import Any
 
 import pytest
 
-from jupyter_mntrain.doctor.workload.asked_paths import (
-    hub_names,
-    question_of_job,
-    question_of_recipe,
-)
+from jupyter_mntrain.doctor.workload.asked_paths import hub_names, question_of_job
 from jupyter_mntrain.doctor.workload.contents import SameContents
-from jupyter_mntrain.model.records.doctor.machine import FoundPath, PathUse
+from jupyter_mntrain.model.records.doctor.machine import AskedPath, FoundPath, PathUse
 from jupyter_mntrain.model.records.job import JobSpec, Participant
+from jupyter_mntrain.recipe.asked_paths import asked_paths
 from jupyter_mntrain.workload.workload import from_cell
 from tests.doctor.healthy import changed as with_facts
 from tests.doctor.healthy import healthy
 
 
+def asked_paths_of(text: str, directory: Path) -> tuple[AskedPath, ...]:
+    recipe = from_cell(text, directory=directory).recipe
+    assert recipe is not None
+    return asked_paths(recipe)
+
+
 def test_large_things_are_asked_for_by_name(tmp_path: Path):
     text = '[model]\npath = "models:llama"\n[data]\nsource = "corpus.txt"\n'
-    asked = question_of_recipe(from_cell(text, directory=tmp_path).recipe)
-    assert [(one.use, one.path) for one in asked.paths] == [
+    asked = asked_paths_of(text, tmp_path)
+    assert [(one.use, one.path) for one in asked] == [
         ("model", "models:llama"),
         ("tokenizer", "models:llama"),
         ("data", str(tmp_path / "corpus.txt")),
@@ -33,8 +36,8 @@ def test_large_things_are_asked_for_by_name(tmp_path: Path):
 @pytest.mark.parametrize("path", ["org/tiny", f"models:org--tiny@{'0' * 40}"])
 def test_a_model_of_the_hub_is_brought_by_the_launch(path: str, tmp_path: Path):
     text = f'[model]\npath = "{path}"\n[data]\nsource = "/corpus.txt"\n'
-    asked = question_of_recipe(from_cell(text, directory=tmp_path).recipe)
-    assert [one.use for one in asked.paths] == ["data"]
+    asked = asked_paths_of(text, tmp_path)
+    assert [one.use for one in asked] == ["data"]
 
 
 def asked_for(entry: tuple[str, ...], **fields: Any) -> list[tuple[str, str]]:
@@ -57,8 +60,8 @@ def test_a_script_that_is_not_sent_has_to_be_there():
 
 def test_a_recipe_without_a_model_of_its_own_needs_no_tokenizer(tmp_path: Path):
     text = '[model]\npath = "/llama"\n[data]\ntokenizer = "train"\n[output]\ndirectory = "/out"\n'
-    asked = question_of_recipe(from_cell(text, directory=tmp_path).recipe)
-    assert [one.use for one in asked.paths] == ["model", "output"]
+    asked = asked_paths_of(text, tmp_path)
+    assert [one.use for one in asked] == ["model", "output"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.loss_line import LossLine
+from jupyter_mntrain.model.program import Program, program_of
 from jupyter_mntrain.model.records.checkpoint import (
     HeldCheckpoint,
     Manifest,
@@ -17,7 +18,7 @@ from jupyter_mntrain.model.records.checkpoint import (
     RunCheckpoints,
     UnfinishedSave,
 )
-from jupyter_mntrain.model.records.job import JobState, Restart
+from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobState, Restart
 from jupyter_mntrain.model.records.origin import Earlier
 from jupyter_mntrain.plan.resume import (
     choose_checkpoint,
@@ -26,15 +27,21 @@ from jupyter_mntrain.plan.resume import (
     refuse_running,
     reported_step,
     step_of,
-    steps_in_all,
+    told_steps,
     whole_checkpoint,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
-from jupyter_mntrain.recipe.parse import parse_recipe
+from jupyter_mntrain.recipe.stored import RECIPE_FILE
 from tests.plan.views import job_view
 from tests.wording import says, wording
 
 RUN = JobId("j-00000001")
+
+
+def recipe_job(setting: str) -> Program:
+    """Of a job that runs a recipe with this setting."""
+    entry = ("-m", TRAINER, RECIPE_FILE, "--set", setting)
+    return program_of(JobSpec(entry=entry, participants=(), files={RECIPE_FILE: ""}))
 
 
 def node(*held: tuple[int, int, tuple[int, ...]], unfinished: object = ()) -> NodeCheckpoints:
@@ -181,15 +188,17 @@ def test_a_run_without_steps_left_is_refused() -> None:
 
 
 def test_the_steps_of_epochs_are_those_that_the_run_told() -> None:
-    three, more = parse_recipe("", ["train.epochs=3"]), parse_recipe("", ["train.epochs=5"])
+    three, more = recipe_job("train.epochs=3"), recipe_job("train.epochs=5")
     line = LossLine(1, 1, (3.0,), (3.0,), 3.0, 3.0, total_steps=411)
     view = job_view(RUN, "failed")
-    assert steps_in_all(three, three, view) is None
+    assert three.total_steps(three, told_steps(view)) is None
     refuse_finished(view, None, 400)
-    told = msgspec.structs.replace(view, loss_line=line)
-    assert steps_in_all(three, three, told) == 411
-    assert steps_in_all(more, three, told) is None
-    assert steps_in_all(parse_recipe("", ["train.steps=7"]), three, told) == 7
+    told = told_steps(msgspec.structs.replace(view, loss_line=line))
+    assert three.total_steps(three, told) == 411
+    assert more.total_steps(three, told) is None
+    assert recipe_job("train.steps=7").total_steps(three, told) == 7
+    script = program_of(JobSpec(entry=("train.py",), participants=()))
+    assert script.total_steps(three, told) is None
 
 
 def test_attempts_are_numbered_on_over_the_chain() -> None:

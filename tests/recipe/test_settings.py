@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from jupyter_mntrain.launch.settings import set_in_panel
+from jupyter_mntrain.launch.settings import set_in_panel, settings_of_job
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, Participant
 from jupyter_mntrain.model.records.setting import Setting
-from jupyter_mntrain.recipe.changes.settings import fields_of, settings_of_job, settings_of_recipe
+from jupyter_mntrain.recipe.changes.settings import fields_of, settings_of_recipe
 from jupyter_mntrain.recipe.parse import parse_recipe
 
 TEXT = """

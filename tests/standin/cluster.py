@@ -21,6 +21,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
 from jupyter_mntrain.model.lifecycle.listing import JobSort, is_found, sorted_jobs
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Participant
 from jupyter_mntrain.model.records.node import (
     Capacity,
@@ -37,9 +38,7 @@ from jupyter_mntrain.model.records.node_view import awaited_words
 from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.arrange import find_participants
-from jupyter_mntrain.plan.choosing.job_plan import planned_spec
 from jupyter_mntrain.plan.members import choose_participants, parse_member
-from jupyter_mntrain.recipe.fitting import fitted
 from tests.standin.benchmark import StandInBenchmark
 from tests.standin.doctor import StandInDoctor
 from tests.standin.files import StandInFiles
@@ -246,7 +245,7 @@ class StandInCluster:
         chosen = find_participants(spec.participants, infos)
         key = msgspec.json.encode((spec.entry, spec.files, spec.participants, chosen))
         if key not in _PLANNED:
-            _PLANNED[key] = planned_spec(fitted(spec, chosen), chosen)
+            _PLANNED[key] = program_of(spec).planned(chosen)
         spec, plan = _PLANNED[key]
         self.to_launch.take_plan(spec.chosen, plan)
 

@@ -12,12 +12,12 @@ from jupyter_mntrain.cluster import JobHistory, JobSummary, LogLine
 from jupyter_mntrain.cluster.history.logs import placements_with
 from jupyter_mntrain.cluster.launch.running_settings import SettingsChanged
 from jupyter_mntrain.launch.progress import SILENT, Progress
+from jupyter_mntrain.launch.settings import settings_of_job
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.model.records.setting import Setting
-from jupyter_mntrain.recipe.changes.settings import settings_of_job
 from tests.standin.chat import StandInChat
 from tests.standin.jobs import MACHINE
 from tests.standin.labeled import LabeledJob

@@ -14,12 +14,11 @@ from jupyter_mntrain.model.api import CheckpointAction
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.checkpoint import BEST, RunCheckpoint, RunCheckpoints, WantedStep
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.plan.resume import refuse_finished, step_of
-from jupyter_mntrain.recipe.changes.exactness import changed_settings
-from jupyter_mntrain.recipe.fitting import keeping_of
 from tests.standin.pipeline import BEGIN_S
 
 CHECKPOINTS = RunCheckpoints(
@@ -77,10 +76,9 @@ class ResumableJob(ABC):
         step = begin if isinstance(begin, int) else 400
         branch, path = begin is not None, begin if isinstance(begin, str) else None
         origin = Origin(view.job_id, view.run, is_branch=branch, step=step, path=path)
-        spec, after, before = keeping_of(spec, view.spec)
-        if after is not None:
-            refuse_finished(view, after.train.steps, step)
-        changes = changed_settings(before, after, step=step) if before and after else ()
+        program, before = program_of(spec).going_on_from(program_of(view.spec))
+        refuse_finished(view, program.total_steps(), step)
+        changes, spec = program.changes_since(before, step=step), program.spec
         return ResumePlan(
             spec=msgspec.structs.replace(spec, origin=origin),
             job=view.job_id,

@@ -37,6 +37,7 @@ from jupyter_mntrain.model.lifecycle.restarts import (
     without,
 )
 from jupyter_mntrain.model.lifecycle.rollup import is_out, lost_part
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import Attempt, JobRecord, PartStatus, Placement, Restart
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.software.gpu_builds import refuse_leased_builds
@@ -250,16 +251,13 @@ def _refuse_unfit(job: LocalJob, places: Sequence[Placement], grants: Sequence[L
     """Refuse nodes whose versions differ, whose torch cannot use their GPUs, or whose GPUs cannot
     run the recipe: one may have been upgraded, or got other cards, while the job waited.
     """
-    # An agent whose jobs never wait or restart does without it.
-    from jupyter_mntrain.recipe.fitting import refuse_leased
-
     spec, given = job.record.spec, zip(places, grants, strict=True)
     known = [(place, grant.versions) for place, grant in given if grant.versions]
     if not spec.mixed_versions:
         refuse_mixed_versions([(place.node, versions) for place, versions in known])
     refuse_leased_builds([(place.node, versions, place.gpus) for place, versions in known])
     is_resumed = spec.origin is not None or job.record.attempt.number > 0
-    refuse_leased(spec, places, grants, is_resumed=is_resumed)
+    program_of(spec).refuse_leased(places, grants, is_resumed=is_resumed)
 
 
 def _request(

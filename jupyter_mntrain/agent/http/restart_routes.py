@@ -12,6 +12,7 @@ from jupyter_mntrain.model.errors import JobNotFoundError
 from jupyter_mntrain.model.ids import JobId, NodeId
 from jupyter_mntrain.model.lifecycle.restarts import follows, may_lead
 from jupyter_mntrain.model.lifecycle.running_changes import earlier_changes, last_values
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobRecord
 
 
@@ -49,12 +50,9 @@ class RestartHandler(AgentHandler):
         self.refuse_what_is_over(request.job_id)
         if request.spec != record.spec or not follows(request.attempt, record):
             raise self.not_allowed()
-        if changes := earlier_changes(request.attempt):
-            # An agent at rest has not loaded recipes: a megabyte.
-            from jupyter_mntrain.recipe.sections import CHANGEABLE
-
-            if not last_values(changes).keys() <= CHANGEABLE:
-                raise self.not_allowed()
+        changes = earlier_changes(request.attempt)
+        if changes and not last_values(changes).keys() <= program_of(request.spec).changeable:
+            raise self.not_allowed()
 
     def lease_request(self) -> LeaseRequest:
         """The request, if the caller may make it.

@@ -15,6 +15,7 @@ from jupyter_mntrain.model.lifecycle.running_changes import (
     earlier_changes,
     with_changes,
 )
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import TERMINAL, JobRecord
 from jupyter_mntrain.model.text.conversation import CHATTER, ChatAnswer, ChatRequest
 from jupyter_mntrain.telemetry.chat_files import read_answer
@@ -67,18 +68,15 @@ def refuse_save(request: SaveRequest, record: JobRecord) -> None:
 
 def refuse_settings(request: SettingsRequest, record: JobRecord) -> None:
     """Check that the attempt can take other settings; raises as :func:`ask_for_settings`."""
-    # An agent at rest has not loaded recipes: a megabyte.
-    from jupyter_mntrain.recipe.changes.running import changed_while_running, running_recipe
-
     part = record.part
     changes = (*earlier_changes(record.attempt), *part.changes)
-    recipe = running_recipe(with_changes(record.spec, changes), record.job_id)
+    program = program_of(with_changes(record.spec, changes))
     if record.is_queued:
         cause, fix = f"job {record.job_id} has not started yet", "try again once it runs"
         raise RefusedError(cause, fix=fix, node=part.node)
     _refuse_over(request.attempt, record)
     step = max((rank.step or 0 for rank in part.ranks), default=0)
-    changed_while_running(recipe, request.settings, step=step, job_id=record.job_id)
+    program.changed(request.settings, step=step, job_id=record.job_id)
 
 
 def _refuse_over(attempt: int, record: JobRecord) -> None:

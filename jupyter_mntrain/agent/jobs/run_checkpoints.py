@@ -13,6 +13,7 @@ from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.errors import RecipeError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.checkpoint import NodeCheckpoints
 from jupyter_mntrain.model.records.job import JobRecord
 from jupyter_mntrain.model.whereabouts import in_home
@@ -98,10 +99,7 @@ def change_checkpoint(
 
 def _remove_copy(record: JobRecord, step: int) -> None:
     """Delete the durable copy, too: a restart would go on from it, as the newest."""
-    from jupyter_mntrain.recipe.stored import durable_directory, recipe_of
-
-    recipe = recipe_of(record.spec)
-    path = None if recipe is None else durable_directory(recipe, record.run)
+    path = program_of(record.spec).copies_directory(record.run)
     if path is not None:
         CheckpointDirectory(path).remove(step)
 
@@ -150,9 +148,5 @@ def _directory(record: JobRecord, jobs: Path) -> CheckpointDirectory:
 
 def _told_place(record: JobRecord, jobs: Path) -> Path:
     """Raises RecipeError: the job's recipe is not valid."""
-    if not record.spec.runs_trainer:
-        return checkpoints_of_run(jobs, record.run)
-    # An agent at rest has not loaded recipes: a megabyte.
-    from jupyter_mntrain.recipe.stored import checkpoints_on_node
-
-    return checkpoints_on_node(record.spec, record.job_id, jobs)
+    named = program_of(record.spec).checkpoint_directory(record.run)
+    return named or checkpoints_of_run(jobs, record.run)

@@ -14,10 +14,10 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.api import CheckpointAction
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints, WantedStep
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec, JobView, Participant
 from jupyter_mntrain.plan.resume import whole_checkpoint
-from jupyter_mntrain.recipe.stored import RECIPE_FILE, chosen_words, overrides_of
 
 KEEPER = f"{TRAINER}.keep"
 
@@ -132,7 +132,7 @@ class Checkpoints:
             raise SpecError(cause, fix="give one on the nodes, from / or ~")
         self._cluster.refuse_read_only()
         view, spec = self._job.view(), self._job.spec()
-        if overrides_of(spec) is None:
+        if program_of(spec).is_script:
             cause = f"job {view.job_id} runs a script, whose checkpoints are its own"
             raise SpecError(cause, fix="copy or convert them as that script says")
         one = whole_checkpoint(self.list(), step)
@@ -153,6 +153,7 @@ class Checkpoints:
         self, what: What, spec: JobSpec, view: JobView, one: RunCheckpoint, path: str
     ) -> JobSpec:
         """A job with one process, without GPUs, on each node that is needed."""
+        program = program_of(spec)
         known = {
             place.node: place
             for other in (*self._cluster.known_jobs(), view)
@@ -167,16 +168,14 @@ class Checkpoints:
                 view.run,
                 str(one.step),
                 path,
-                RECIPE_FILE,
-                *chosen_words(spec),
-                *spec.entry[3:],
+                *program.arguments(),
             ),
             participants=tuple(
                 Participant(node=known[name].node_id, nproc=1, interface=known[name].interface)
                 for name in one.fewest_nodes()
             ),
             name=f"{what} {view.run}",
-            files={RECIPE_FILE: spec.files[RECIPE_FILE]},
+            files={name: spec.files[name] for name in sorted(program.own_files)},
             python=spec.python,
             environment=spec.environment,
             from_environment=spec.from_environment,

@@ -35,11 +35,10 @@ from jupyter_mntrain.model.errors import MntrainError, RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import NodeId
+from jupyter_mntrain.model.program import Program, program_of
 from jupyter_mntrain.model.records.doctor.machine import AskedPath, MachineQuestion
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import overrides_of, recipe_of, with_settings, written_recipe
 
 PATH = "model.path"
 
@@ -63,27 +62,27 @@ async def with_hub_commit(
         RecipeError: the hub has no such model, or the trainer cannot use it.
         RefusedError: the hub does not answer, or refuses.
     """
-    recipe = written_recipe(spec)
-    asked = None if recipe is None else hub_id(recipe.model.path)
-    if recipe is None or asked is None:
+    program = program_of(spec)
+    asked = hub_id(program.model())
+    if asked is None:
         return spec
     progress.report(f"asking the hub for {asked}", 0, None)
     found = await _run("find", asked, progress)
     refuse_directory(Path(found.directory), str(asked))
     if found.is_listed:
-        _refuse_no_tokenizer(recipe, asked, found)
+        _refuse_no_tokenizer(program, asked, found)
     if (note := hub_note(asked, found)) is not None:
         on_note(note)
     copy = HubId(asked.repo, found.commit).copy
-    placed = with_settings(spec, [f'{PATH}="{copy}"'])
-    if PATH in map(setting_of, overrides_of(spec) or ()):
+    placed = program.with_settings([f'{PATH}="{copy}"'])
+    if PATH in map(setting_of, spec.entry):
         return placed  # whoever chose the model chose this
     return msgspec.structs.replace(placed, set_in={**spec.set_in, PATH: "recipe"})
 
 
-def _refuse_no_tokenizer(recipe: Recipe, asked: HubId, found: HubReport) -> None:
+def _refuse_no_tokenizer(program: Program, asked: HubId, found: HubReport) -> None:
     lacking = lacking_tokenizer(found.files, asked if found.is_listed else found.directory)
-    if recipe.data.tokenizer == "auto" and lacking is not None:
+    if program.needs_tokenizer() and lacking is not None:
         raise lacking
 
 
@@ -108,9 +107,9 @@ async def bring_hub_model(
         RefusedError: it cannot be had, or a node has no room.
         NodeError: a node does not answer.
     """
-    recipe = recipe_of(spec)
-    asked = None if recipe is None else hub_copy(recipe.model.path)
-    if recipe is None or asked is None:
+    program = program_of(spec)
+    asked = hub_copy(program.model())
+    if asked is None:
         return
     seats = await _seats(live, infos, asked)
     lacking = [seat for seat, has in seats if not has]
@@ -125,7 +124,7 @@ async def bring_hub_model(
         if not is_fetched:
             await _refuse_fetching(asked, progress)
         found = await _run("fetch", asked, progress)
-        _refuse_no_tokenizer(recipe, asked, found)
+        _refuse_no_tokenizer(program, asked, found)
         with _folder_of(asked, found) as folder:
             await _push(asked, folder, None, lacking, clock, progress)
 

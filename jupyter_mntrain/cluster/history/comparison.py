@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from jupyter_mntrain.launch.compared_settings import compare_settings, compared_settings
 from jupyter_mntrain.metrics.ranking import Ranking, rank_jobs
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.setting import SettingsComparison
-from jupyter_mntrain.recipe.changes.comparison import compare_settings, compared_settings
 
 
 class Comparable(Protocol):

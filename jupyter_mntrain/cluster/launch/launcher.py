@@ -33,6 +33,7 @@ from jupyter_mntrain.model.api import (
 from jupyter_mntrain.model.errors import MntrainError, bad_argument
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import (
     Attempt,
     JobRecord,
@@ -43,12 +44,10 @@ from jupyter_mntrain.model.records.job import (
 from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.arrange import arrange
-from jupyter_mntrain.plan.choosing.job_plan import planned_spec
 from jupyter_mntrain.plan.software.gpu_builds import refuse_gpu_builds
 from jupyter_mntrain.plan.software.versions import refuse_mixed
 from jupyter_mntrain.plan.software.workplaces import refuse_lacking, working_in
 from jupyter_mntrain.plan.spec_check import check_spec
-from jupyter_mntrain.recipe.fitting import fitted
 
 FIRST_ATTEMPT = 1
 
@@ -332,7 +331,7 @@ class AgentLauncher:
 
 async def _planned(spec: JobSpec, infos: tuple[NodeInfo, ...]) -> tuple[JobSpec, Plan | None]:
     """The job with what is chosen by its devices, and by its plan, which may take a second."""
-    return await asyncio.to_thread(planned_spec, fitted(spec, infos), infos)
+    return await asyncio.to_thread(program_of(spec).planned, infos)
 
 
 async def _told(gang: GangStart[AgentClient], work: Awaitable[list[JobRecord]]) -> list[JobRecord]:

@@ -27,6 +27,7 @@ from jupyter_mntrain.model.errors import (
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId, NodeId
+from jupyter_mntrain.model.program import Program, program_of
 from jupyter_mntrain.model.records.checkpoint import (
     BEST,
     NodeCheckpoints,
@@ -46,16 +47,12 @@ from jupyter_mntrain.plan.resume import (
     refuse_running,
     reported_step,
     step_of,
-    steps_in_all,
     still_running,
+    told_steps,
     use_steps,
 )
 from jupyter_mntrain.plan.run_checkpoints import merge_checkpoints
 from jupyter_mntrain.plan.software.versions import unacknowledged
-from jupyter_mntrain.recipe.changes.exactness import changed_settings
-from jupyter_mntrain.recipe.fitting import keeping, keeping_of
-from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import recipe_of
 
 # Begin: what a launch begins with, if a person named a directory of checkpoints on the nodes.
 #
@@ -100,11 +97,11 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
         SpecError: no steps are left, or a setting does not fit the checkpoint.
     """
     path, step = _place_of(begin)
-    recipe = recipe_of(spec)
+    program = program_of(spec)
     infos = [view.info for view in live.nodes if view.info]
     names = {info.name for info in find_participants(spec.participants, infos)}
     by_node = await _look(live, path, names)
-    if recipe is None:
+    if program.is_script:
         return _by_script(spec, path, step, {name: by_node[name] for name in names})
     listed = RunCheckpoints(
         run=JobId(""),
@@ -112,14 +109,13 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
         directories={name: one.directory for name, one in by_node.items()},
     )
     found = choose_in_directory(path, listed, step, names)
-    before = _recipe_in(by_node, found)
-    _refuse_finished(path, recipe, before, found.step)
+    before = _saved_by(program, by_node, found)
+    _refuse_finished(path, program.total_steps(before), found.step)
     changes: tuple[SettingChange, ...] = ()
     notes: tuple[Problem, ...] = (_SETTINGS_UNKNOWN,)
     if before is not None:
-        spec, before = keeping(spec, before)
-        recipe = recipe_of(spec) or recipe
-        changes = changed_settings(before, recipe, step=found.step)
+        program, before = program.going_on_from(before)
+        changes = program.changes_since(before, step=found.step)
         refuse_unfit(changes, path)
         notes = exactness_notes(changes)
     origin = Origin(
@@ -130,7 +126,7 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
         reached=found.step,
     )
     return BeginPlan(
-        spec=msgspec.structs.replace(spec, origin=origin),
+        spec=msgspec.structs.replace(program.spec, origin=origin),
         path=path,
         step=found.step,
         checkpoint=found,
@@ -139,15 +135,8 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
     )
 
 
-def _refuse_finished(path: str, recipe: Recipe, before: Recipe | None, step: int) -> None:
-    """Refuse a recipe that has no steps left after a checkpoint.
-
-    Args:
-        before: by which it was saved; it has the number of steps of the same epochs.
-    """
-    steps = recipe.train.steps
-    if before is not None and steps is None and before.train.epochs == recipe.train.epochs:
-        steps = before.train.steps
+def _refuse_finished(path: str, steps: int | None, step: int) -> None:
+    """Refuse a recipe that has no steps left after a checkpoint."""
     if steps is not None and step >= steps:
         raise SpecError(
             f"the recipe makes {steps} steps, and the checkpoint in {path} has made {step}",
@@ -221,15 +210,14 @@ def _by_script(
     return BeginPlan(spec=begun, path=path, step=step, notes=notes)
 
 
-def _recipe_in(by_node: Mapping[str, NodeCheckpoints], found: RunCheckpoint) -> Recipe | None:
-    """The settings that a checkpoint was saved with; ``None`` if this version cannot tell."""
+def _saved_by(
+    program: Program, by_node: Mapping[str, NodeCheckpoints], found: RunCheckpoint
+) -> Program | None:
+    """What saved a checkpoint; ``None`` if this version cannot tell."""
     for listed in by_node.values():
         for held in listed.checkpoints:
             if held.manifest.age == found.age and held.manifest.recipe is not None:
-                try:
-                    return msgspec.convert(held.manifest.recipe, Recipe)
-                except msgspec.ValidationError:  # another version's settings
-                    return None
+                return program.saved_by(held.manifest.recipe)
     return None
 
 
@@ -277,7 +265,7 @@ class ResumePlan(Record, frozen=True):
     @property
     def losses(self) -> Losses:
         """Of the steps to come."""
-        if recipe_of(self.spec) is None:
+        if program_of(self.spec).is_script:
             return "by-script"
         effects = {one.effect for one in self.changes}
         return "other" if "other" in effects else "rounding" if "rounding" in effects else "equal"
@@ -320,53 +308,40 @@ async def plan_resume(
     if begin is not None and not isinstance(begin, int):
         return _elsewhere(view, chain, await plan_beginning(live, spec, begin))
     last = _newest(chain)
-    spec, recipe, before = keeping_of(spec, await whole_spec(live, last))
+    program, before = program_of(spec).going_on_from(program_of(await whole_spec(live, last)))
     listed = listed or await list_checkpoints(live, chain)
     notes = _silence_notes(listed)
-    named, copies = _named_directories(before, view.run)
+    named, copies = before.named_directories()
+    copies = copies and f"{copies.rstrip('/')}/{view.run}"
     checkpoint = None
-    if recipe is None:
+    if program.is_script:
         step = reported_step(chain) if begin is None else begin
         if step is None and not any(listed.other_bytes.values()):
             notes = (*notes, _NOTHING_KNOWN)
     else:
-        names, shared = _names(live, spec), named is not None
+        names, shared = _names(live, program.spec), named is not None
         checkpoint = choose_checkpoint(listed, begin, names, is_maybe_shared=shared, copies=copies)
         step = checkpoint.step
     is_branch, changes = begin is not None, tuple[SettingChange, ...]()
-    if recipe is not None and before is not None:
-        refuse_finished(view, steps_in_all(recipe, before, last), step or 0)
-        changes = _fitting_changes(view, before, recipe, step or 0, is_branch=is_branch)
+    if not (program.is_script or before.is_script):
+        refuse_finished(view, program.total_steps(before, told_steps(last)), step or 0)
+        changes = program.changes_since(before, step=step or 0)
+        refuse_unfit(changes, f"run {view.run}")
+        if not is_branch:
+            _refuse_moved(view, changes, named)
     notes = (*notes, *exactness_notes(changes))
-    path = f"{named}/{view.run}" if is_branch and recipe and named is not None else None
+    path = f"{named}/{view.run}" if is_branch and not program.is_script and named else None
     origin = origin_of(view, chain, step, branch=is_branch, path=path)
     return ResumePlan(
-        spec=msgspec.structs.replace(spec, origin=origin),
+        spec=msgspec.structs.replace(program.spec, origin=origin),
         job=view.job_id,
         run=view.run,
         step=step,
         checkpoint=checkpoint,
         changes=changes,
-        ranks=(last.attempt.world_size, spec.world_size),
+        ranks=(last.attempt.world_size, program.spec.world_size),
         notes=notes,
     )
-
-
-def _named_directories(recipe: Recipe | None, run: JobId) -> tuple[str | None, str | None]:
-    """Those of checkpoints, and of this run's copies on durable storage, as a person names them."""
-    if recipe is None:
-        return None, None
-    given = recipe.checkpoint.copy_to
-    return recipe.checkpoint.directory, given and f"{given.rstrip('/')}/{run}"
-
-
-def _fitting_changes(
-    view: JobView, before: Recipe, recipe: Recipe, step: int, *, is_branch: bool
-) -> tuple[SettingChange, ...]:
-    changes = changed_settings(before, recipe, step=step)
-    refuse_unfit(changes, f"run {view.run}")
-    _refuse_moved(view, changes, before, is_branch=is_branch)
-    return changes
 
 
 def _elsewhere(view: JobView, chain: Sequence[JobView], found: BeginPlan) -> ResumePlan:
@@ -480,11 +455,14 @@ def _names(live: ClusterView, spec: JobSpec) -> set[str]:
     return {info.name for info in find_participants(spec.participants, infos)}
 
 
-def _refuse_moved(
-    view: JobView, changes: Sequence[SettingChange], before: Recipe, *, is_branch: bool
-) -> None:
-    if not is_branch and any(one.name == "checkpoint.directory" for one in changes):
-        where = before.checkpoint.directory or "the nodes' own directories"
+def _refuse_moved(view: JobView, changes: Sequence[SettingChange], before: str | None) -> None:
+    """Refuse another directory of checkpoints than the run has.
+
+    Args:
+        before: the run's, as a person named it.
+    """
+    if any(one.name == "checkpoint.directory" for one in changes):
+        where = before or "the nodes' own directories"
         raise SpecError(
             f"checkpoint.directory: the checkpoints of run {view.run} are in {where}",
             fix="leave it as it was; a new run may begin with them: resume --from STEP",
@@ -565,9 +543,10 @@ async def offer_resume(live: ClusterView, job_id: JobId) -> ResumeOffer:
     listed = await list_checkpoints(live, chain)
     unknown: MntrainError | None = None
     try:
-        recipe = recipe_of(await whole_spec(live, view))
+        program = program_of(await whole_spec(live, view))
+        steps = program.total_steps(program, told_steps(view))
     except MntrainError as error:
-        recipe, unknown = None, error
+        steps, unknown = None, error
     newest = max(chain, key=lambda one: one.attempt.submitted_s)
     saved = listed.checkpoints[0].step if listed.checkpoints else None
     basis = ResumeOffer(
@@ -576,7 +555,7 @@ async def offer_resume(live: ClusterView, job_id: JobId) -> ResumeOffer:
         newest_job=newest.job_id,
         checkpoints=listed,
         step=saved,
-        steps=None if recipe is None else steps_in_all(recipe, recipe, view),
+        steps=steps,
         reached=last_reached(chain),
     )
     if unknown is not None:
@@ -585,7 +564,7 @@ async def offer_resume(live: ClusterView, job_id: JobId) -> ResumeOffer:
         plan = await plan_resume(live, job_id, None, None, listed=listed)
     except MntrainError as error:
         return _hindered(basis, chain, error)
-    return _planned(basis, plan, is_script=recipe is None)
+    return _planned(basis, plan, is_script=program.is_script)
 
 
 def _hindered(basis: ResumeOffer, chain: Sequence[JobView], error: MntrainError) -> ResumeOffer:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import secrets
-
-from msgspec.structs import replace
+from typing import NamedTuple
 
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.ended_jobs import whole_spec
@@ -13,18 +12,13 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.lifecycle.listing import job_step
 from jupyter_mntrain.model.lifecycle.running_changes import SettingsRequest
+from jupyter_mntrain.model.program import Program, program_of
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 from jupyter_mntrain.model.records.origin import RunningChange
-from jupyter_mntrain.plan.resume import steps_in_all
-from jupyter_mntrain.recipe.changes.running import (
-    changed_while_running,
-    rate_notes,
-    running_recipe,
-)
-from jupyter_mntrain.recipe.sections import Recipe
+from jupyter_mntrain.plan.resume import told_steps
 
 
-class PlannedChange(Record, frozen=True):
+class PlannedChange(NamedTuple):
     """A change of a running job's settings, as its ranks were asked for it.
 
     Args:
@@ -32,8 +26,8 @@ class PlannedChange(Record, frozen=True):
     """
 
     request: SettingsRequest
-    before: Recipe
-    after: Recipe
+    before: Program
+    after: Program
 
 
 class SettingsChanged(Record, frozen=True):
@@ -63,11 +57,13 @@ async def ask_to_change(
             f"job {view.job_id} is over ({view.state})",
             fix=f"go on with other settings: mntrain resume {view.job_id} --set {settings[0]}",
         )
-    before = running_recipe(await whole_spec(live, view), view.job_id)
-    train = replace(before.train, steps=steps_in_all(before, before, view))
-    before = replace(before, train=train)
     step = job_step(view) or 0
-    after = changed_while_running(before, settings, step=step, job_id=view.job_id)
+    before, after = program_of(await whole_spec(live, view)).changed(
+        settings,
+        step=step,
+        job_id=view.job_id,
+        told_steps=told_steps(view),
+    )
     key = secrets.token_hex(8)
     request = SettingsRequest(key=key, attempt=view.attempt.number, settings=settings, by=by)
     client = live.client_of(view.attempt.head)
@@ -79,4 +75,4 @@ def outcome_of(plan: PlannedChange, change: RunningChange | None) -> SettingsCha
     """What became of a change; ``None`` if it was not taken."""
     if change is None:
         return SettingsChanged()
-    return SettingsChanged(change, rate_notes(plan.before, plan.after, step=change.step))
+    return SettingsChanged(change, plan.before.rate_notes(plan.after, step=change.step))

@@ -8,20 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
-import msgspec
-
-from jupyter_mntrain.launch.files.hub_names import hub_copy
-from jupyter_mntrain.launch.files.names import is_large_name
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.doctor.machine import (
     MOST_ASKED,
     AskedPath,
     HubName,
     MachineQuestion,
-    PathUse,
 )
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.recipe.sections import Recipe
-from jupyter_mntrain.recipe.stored import written_recipe
 
 HUB_VARIABLES: Final = frozenset(
     {
@@ -66,42 +60,15 @@ def _called(call: ast.Call) -> str:
     return ""
 
 
-def question_of_recipe(recipe: Recipe | None, python: str | None = None) -> MachineQuestion:
-    """What the doctor asks for a recipe; of a script (``None``), only about its interpreter.
-
-    Relative paths of a stored job are left out: they lie in its folder. So is a model of the hub:
-    a launch brings it.
-    """
-    if recipe is None:
-        return MachineQuestion(python=python)
-    model = None if hub_copy(recipe.model.path) else recipe.model.path
-    wanted: tuple[tuple[PathUse, str | None], ...] = (
-        ("model", model),
-        ("tokenizer", model if recipe.data.tokenizer == "auto" else None),
-        *(("data", path) for path in recipe.data.paths),
-        ("chat template", recipe.data.chat_template),
-        ("checkpoints", recipe.checkpoint.directory),
-        ("checkpoints", recipe.checkpoint.copy_to),
-        ("output", recipe.output.directory if recipe.output.at_end else None),
-    )
-    paths = [
-        AskedPath(use=use, path=path)
-        for use, path in wanted
-        if path and (path.startswith(("/", "~")) or is_large_name(path))
-    ]
-    return MachineQuestion(paths=tuple(paths), python=python)
-
-
 def question_of_job(spec: JobSpec) -> MachineQuestion:
     """What the doctor asks for a job that shall run again.
 
     Raises:
         RecipeError: its recipe is not valid.
     """
-    asked = question_of_recipe(written_recipe(spec), spec.python)
-    return msgspec.structs.replace(
-        asked,
-        paths=(*_own_paths(spec), *asked.paths),
+    return MachineQuestion(
+        python=spec.python,
+        paths=(*_own_paths(spec), *program_of(spec).asked_paths()),
         hub=_hub_of(spec),
         hub_variables={
             name: spec.environment[name] for name in HUB_VARIABLES & spec.environment.keys()

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from jupyter_mntrain.metrics.history import JobHistory
 from jupyter_mntrain.metrics.trace.off_plan import first_pipeline
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec, JobView
 from jupyter_mntrain.model.records.plan import StepSpans
 from jupyter_mntrain.model.text.foreign import shown_line
-from jupyter_mntrain.plan.choosing.job_plan import spans_as_planned
 
 
 def rank_names(view: JobView) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def predicted_step(view: JobView, read_spec: Callable[[], JobSpec]) -> StepSpans
     plan = view.attempt.plan
     if plan is None:
         raise SpecError(f"{view.job_id} has no plan, so no step is predicted")
-    spans = spans_as_planned(read_spec(), plan)
+    spans = program_of(read_spec()).spans(plan)
     if spans is None:
         raise SpecError(
             f"no step is predicted: the model of {view.job_id} is not on this machine",

@@ -18,6 +18,9 @@ from jupyter_mntrain.model.records.number import Number, carried
 from jupyter_mntrain.model.records.origin import RunningChange
 from jupyter_mntrain.model.records.sequences import DataPreview
 
+MOST_PROMPTS = 8
+"""Prompts that a model answers during training: more would be too many samples to read."""
+
 
 class RankStart(Record, frozen=True, tag_field="kind", tag="start"):
     """A rank's first line: its identity, its share of the model, and its device.

@@ -14,8 +14,6 @@ from msgspec.structs import replace
 
 from jupyter_mntrain.launch.settings import setting_of
 from jupyter_mntrain.model.errors import RecipeError, SpecError
-from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.origin import ChangedValue
 from jupyter_mntrain.recipe.changes.exactness import changed_settings, effect_of
 from jupyter_mntrain.recipe.changes.settings import fields_of, resolved_fields
@@ -23,25 +21,8 @@ from jupyter_mntrain.recipe.combinations import check_duration
 from jupyter_mntrain.recipe.learning_rate import ratio_at
 from jupyter_mntrain.recipe.parse import recipe_from
 from jupyter_mntrain.recipe.sections import CHANGEABLE, Recipe, why_fixed
-from jupyter_mntrain.recipe.stored import recipe_of
 
 _INTERVAL = "evaluation.interval_steps"
-
-
-def running_recipe(spec: JobSpec, job_id: JobId) -> Recipe:
-    """The recipe that a job trains by.
-
-    Raises:
-        SpecError: it runs a script.
-        RecipeError: it is of another version.
-    """
-    recipe = recipe_of(spec)
-    if recipe is None:
-        raise SpecError(
-            f"job {job_id} runs {' '.join(spec.entry[:2])}, not a recipe: its settings are its own",
-            fix=f"stop it, and launch it with other arguments: mntrain stop {job_id}",
-        )
-    return recipe
 
 
 def _refuse_fixed(

@@ -9,14 +9,13 @@ from typing import Any, Final
 import msgspec
 
 from jupyter_mntrain.families.presets import DEFAULT_PRESET
-from jupyter_mntrain.launch.settings import launch_settings, setting_of
-from jupyter_mntrain.model.ids import JobId
-from jupyter_mntrain.model.records.job import JobSpec, SetIn
+from jupyter_mntrain.launch.settings import setting_of
+from jupyter_mntrain.model.records.job import SetIn
 from jupyter_mntrain.model.records.setting import Origin, Setting
 from jupyter_mntrain.recipe.memory import fitting_loss, model_config
 from jupyter_mntrain.recipe.parse import SHAPE_FIELDS, parse_recipe, preset_config
 from jupyter_mntrain.recipe.sections import REPORT_PROJECT, Recipe
-from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of, settled
+from jupyter_mntrain.recipe.stored import RECIPE_FILE, settled
 
 _CHOSEN: Final = frozenset(
     {
@@ -35,32 +34,6 @@ def fields_of(recipe: Recipe) -> Iterator[tuple[str, Any]]:
         values = getattr(recipe, section)
         for field in values.__struct_fields__:
             yield f"{section}.{field}", msgspec.to_builtins(getattr(values, field))
-
-
-def settings_of_job(spec: JobSpec, run: JobId | None = None) -> tuple[Setting, ...]:
-    """The settings of a job, before or after it ran; of a script only the launch's.
-
-    Args:
-        run: that it belongs to, if it has begun.
-
-    Raises:
-        RecipeError: its recipe is not valid.
-    """
-    overrides = overrides_of(spec)
-    found: tuple[Setting, ...] = ()
-    if overrides is not None:
-        text = spec.files[RECIPE_FILE]
-        found = settings_of_recipe(text, overrides, set_in=spec.set_in, chosen=spec.chosen)
-    on_nan = next((one.in_effect for one in found if one.name == "train.on_nan"), "report")
-    found = (*found, *launch_settings(spec))
-    # Known only with the job: how reports call it, and what its recipe says.
-    chosen = {"report.run_name": run, "launch.on_nan": on_nan}
-    return tuple(
-        msgspec.structs.replace(one, chosen=chosen[one.name])
-        if one.value is None and one.name in chosen
-        else one
-        for one in found
-    )
 
 
 def settings_of_recipe(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from jupyter_mntrain.http.json_handler import refusal
+from jupyter_mntrain.launch.compared_settings import compare_settings, compared_settings
 from jupyter_mntrain.metrics.ranking import rank_jobs
 from jupyter_mntrain.model.failure.kinds import Kind
-from jupyter_mntrain.recipe.changes.comparison import compare_settings, compared_settings
 from jupyter_mntrain.server.handlers.base import allowed
 from jupyter_mntrain.server.handlers.job_routes import OneJobResource, shown_setting
 from jupyter_mntrain.server.shown_settings import DifferingSetting, JobComparison

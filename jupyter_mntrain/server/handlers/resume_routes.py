@@ -8,8 +8,8 @@ from jupyter_mntrain.cluster import Job as ClusterJob
 from jupyter_mntrain.http.json_handler import refusal
 from jupyter_mntrain.model.api import CheckpointChange
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.recipe.stored import with_settings
 from jupyter_mntrain.server.handlers.base import allowed
 from jupyter_mntrain.server.handlers.job_routes import OneJobResource
 from jupyter_mntrain.server.page_launches import ResumeJob
@@ -44,7 +44,7 @@ class CheckpointsResource(OneJobResource):
 def _planned(job: ClusterJob, body: ResumeJob) -> JobSpec:
     more = [] if body.steps is None else [f"train.steps={body.steps}"]
     before = msgspec.structs.replace(job.spec(), mixed_versions=body.mixed_versions)
-    plan = job.plan_resume(with_settings(before, more), begin=body.begin)
+    plan = job.plan_resume(program_of(before).with_settings(more), begin=body.begin)
     if body.expected_step not in (None, plan.step):
         raise refusal(
             409,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jupyter_mntrain.metrics.summary import WrittenText
 from jupyter_mntrain.model._record import Record
-from jupyter_mntrain.recipe.combinations import MOST_PROMPTS
+from jupyter_mntrain.model.records.metrics import MOST_PROMPTS
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.picture.canvas import Canvas
 from jupyter_mntrain.show.picture.theme import EDGE_PX, MEDIUM, SMALL, WIDTH_PX, Theme

@@ -11,17 +11,12 @@ from pathlib import Path
 
 import msgspec
 
+from jupyter_mntrain.launch.files.data_files import DATA_FILES, TEXT_FILES, data_suffix
 from jupyter_mntrain.launch.files.large_places import place_of
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.brief import some_of
-from jupyter_mntrain.recipe.sections import (
-    DATA_FILES,
-    PYTHON_LIBRARY,
-    TEXT_FILES,
-    DataSection,
-    data_suffix,
-)
+from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, DataSection
 from jupyter_mntrain.telemetry.progress import ProgressWriter, Tally, unwatched
 from jupyter_mntrain.train.data.conversations import Message, Tool, messages_of, tools_of
 from jupyter_mntrain.train.data.records import BadRows, RowError, SourceRow, is_utf_8, read_rows

@@ -12,11 +12,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, TextIO
 
+from jupyter_mntrain.launch.files.data_files import COMPRESSIONS, TEXT_FILES, data_suffix
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import RecipeError
 from jupyter_mntrain.model.text.brief import some_of
 from jupyter_mntrain.model.text.foreign import is_unicode
-from jupyter_mntrain.recipe.sections import COMPRESSIONS, TEXT_FILES, DataSection, data_suffix
+from jupyter_mntrain.recipe.sections import DataSection
 
 # Opening: text files, compressed or not, read piece by piece.
 

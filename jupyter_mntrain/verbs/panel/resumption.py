@@ -10,9 +10,9 @@ import msgspec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
-from jupyter_mntrain.plan.resume import reported_step, steps_in_all
-from jupyter_mntrain.recipe.stored import recipe_of
+from jupyter_mntrain.plan.resume import reported_step, told_steps
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.verbs.panel.checks.check import Fix
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
@@ -103,8 +103,8 @@ def _repeats(plan: ResumePlan, step_s: float | None) -> str:
 def _more_steps(job: Job, spec: JobSpec, choices: Choices) -> Fix | None:
     """A button for a run that has made all of its steps."""
     view = job.view()
-    step, recipe = reported_step([view]), recipe_of(spec)
-    total = None if recipe is None else steps_in_all(recipe, recipe, view)
+    step, program = reported_step([view]), program_of(spec)
+    total = program.total_steps(program, told_steps(view))
     if step is None or total is None or step < total:
         return None
     steps = str(2 * step)

@@ -8,13 +8,13 @@ import pytest
 from jupyter_mntrain.model.errors import MntrainError, RecipeError, SpecError
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.running_changes import with_changes
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import TRAINER, JobSpec
 from jupyter_mntrain.model.records.origin import ChangedValue, RunningChange
 from jupyter_mntrain.recipe.changes.running import (
     changed_values,
     changed_while_running,
     rate_notes,
-    running_recipe,
 )
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import CHANGEABLE, FIXED, Recipe, why_fixed
@@ -215,7 +215,8 @@ def test_a_job_goes_on_with_what_was_changed() -> None:
         participants=(),
         set_in={"train.steps": "panel", "data.seed": "panel"},
     )
-    before = running_recipe(spec, JobId("j-1"))
+    before = recipe_of(spec)
+    assert before is not None
     after = changed_while_running(before, ("train.steps=5000",), step=STEP)
     values = changed_values(before, after, ("train.steps=5000",))
     known = with_changes(spec, (RunningChange("a", STEP, 1.0, values=values),))
@@ -230,5 +231,5 @@ def test_a_job_goes_on_with_what_was_changed() -> None:
 def test_a_script_has_no_settings_to_change() -> None:
     script = JobSpec(entry=("train.py", "--lr", "1"), participants=())
     with pytest.raises(SpecError) as caught:
-        running_recipe(script, JobId("j-1"))
+        program_of(script).changed(["train.steps=2"], step=1, job_id=JobId("j-1"))
     assert "train.py" in caught.value.cause

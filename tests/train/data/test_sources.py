@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from jupyter_mntrain.doctor.workload.asked_paths import question_of_recipe
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.recipe.asked_paths import asked_paths
 from jupyter_mntrain.recipe.parse import parse_recipe
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.train.data.batches import Batches, Mixture, counts_of
@@ -50,7 +50,7 @@ def test_relative_paths_are_of_the_recipes_folder(recipe: Recipe, tmp_path: Path
         map(str, (tmp_path / n for n in ("a.txt", "b.txt", "test.txt")))
     )
     assert [one.weight for one in recipe.data.sources] == [3, 1]
-    asked = question_of_recipe(recipe).paths
+    asked = asked_paths(recipe)
     assert {one.path for one in asked if one.use == "data"} == set(recipe.data.paths)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from jupyter_mntrain.cli import main
+from jupyter_mntrain.launch.settings import settings_of_job
 from jupyter_mntrain.model.errors import RecipeError, SpecError
-from jupyter_mntrain.recipe.changes.settings import settings_of_job
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.workload.workload import from_path, from_spec
 from tests.standin.cluster import StandInCluster, node

@@ -28,9 +28,9 @@ from jupyter_mntrain.metrics.acceptance.acceptance_report import (
     ResumedRun,
 )
 from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobView
 from jupyter_mntrain.model.records.number import Number
-from jupyter_mntrain.recipe.stored import chosen_as_for
 
 SCRIPT_FAULTS: tuple[tuple[FaultKind, str], ...] = (
     ("rank-frozen", "frozen"),
@@ -57,7 +57,7 @@ class BrokenJob:
     ) -> None:
         self._jobs, self._steps = jobs, steps
         if unbroken is not None:
-            spec = chosen_as_for(spec, unbroken)
+            spec = program_of(spec).chosen_as_for(unbroken)
         saving = with_steps(spec, steps, saves_every=max(1, steps // 4))
         name = f"{spec.name}-broken"
         self._spec = msgspec.structs.replace(saving, name=name, max_restarts=1)

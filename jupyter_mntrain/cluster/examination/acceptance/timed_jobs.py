@@ -14,9 +14,9 @@ from jupyter_mntrain.metrics.acceptance.acceptance_report import ScalingPoint
 from jupyter_mntrain.metrics.summary import JobSummary
 from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.plan import Plan
-from jupyter_mntrain.recipe.stored import with_settings
 
 RUN_S = tunables.seconds("acceptance.run_s")
 FIRST_STEPS = tunables.count("acceptance.first_steps")
@@ -48,7 +48,7 @@ def with_steps(spec: JobSpec, steps: int, *, saves_every: int = 0) -> JobSpec:
         "checkpoint.at_end=false",
         "output.at_end=false",
     ]
-    return with_settings(spec, settings)
+    return program_of(spec).with_settings(settings)
 
 
 def steps_for(point: ScalingPoint, nodes: int) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from jupyter_mntrain.launch.compared_settings import compare_settings, compared_settings
+from jupyter_mntrain.launch.settings import settings_of_job
 from jupyter_mntrain.model.records.job import JobSpec, Participant
-from jupyter_mntrain.recipe.changes.comparison import compare_settings, compared_settings
-from jupyter_mntrain.recipe.changes.settings import settings_of_job, settings_of_recipe
+from jupyter_mntrain.recipe.changes.settings import settings_of_recipe
 
 RECIPE = '[model]\npreset = "llama-tiny"\n[train]\nsteps = 100\n'
 

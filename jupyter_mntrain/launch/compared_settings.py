@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jupyter_mntrain.launch.settings import settings_of_job
+from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.setting import DifferentSetting, Setting, SettingsComparison
 from jupyter_mntrain.model.text.secrets import shown, shown_words
-from jupyter_mntrain.recipe.changes.settings import settings_of_job
-from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
 
 DIGEST = 12
 """Characters of a SHA-256 that tell two contents apart."""
@@ -36,12 +36,13 @@ def compared_settings(spec: JobSpec) -> tuple[Setting, ...]:
 
 def _launched(spec: JobSpec) -> Iterator[Setting]:
     """What no recipe says: a script's arguments, variables, and files by what is in them."""
-    if overrides_of(spec) is None:
+    program = program_of(spec)
+    if program.is_script:
         words = " ".join(shown_words(spec.entry))
         yield Setting(name="launch.program", value=words, origin="option")
     for name, value in shown(spec.environment, spec.from_environment).items():
         yield Setting(name=f"launch.env.{name}", value=value, origin="option")
-    files = {name: text for name, text in spec.files.items() if name != RECIPE_FILE}
+    files = {name: text for name, text in spec.files.items() if name not in program.own_files}
     for name, text in sorted(files.items()):
         yield Setting(name=f"launch.files.{name}", value=_digest(text), origin="option")
     for name in ("project", "workdir"):
