@@ -75,7 +75,9 @@ def parse_options(argv: Sequence[str]) -> Options:
         TrustError: the token is malformed.
         HelpWanted: ``--help`` was among the words.
     """
-    args = menu_parser(PROGRAM, DESCRIPTION, ACTIONS, "action").parse(argv, argparse.Namespace())
+    args = menu_parser(PROGRAM, DESCRIPTION, {"actions": ACTIONS}, "action").parse(
+        argv, argparse.Namespace()
+    )
     action = check_choice(args.choice, ACTIONS, PROGRAM, "action")
     parser = Parser(f"{PROGRAM} {action}", ACTIONS[action])
     add_arguments(action, parser)

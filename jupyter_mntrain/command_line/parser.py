@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import shlex
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal, NoReturn, TypeVar
@@ -21,6 +22,9 @@ _NO_CHOICE = re.compile(r"(.*): invalid choice: (.*) \(choose from (.*)\)")
 
 _MINUS = re.compile(r"-[\d.]")
 """Begins a negative number or time: no option does."""
+
+COLUMNS = 72
+"""That a line at the end of a help has."""
 
 MOST_PIECES = 8
 """Words of a path with spaces that are looked at."""
@@ -58,10 +62,14 @@ class Parser(argparse.ArgumentParser):
         """The kind of each positional, in order."""
         self.takes_arguments = False
         """Whether those of a script may follow, after ``--``."""
+        self._folded: dict[str, str] | None = None
         self.option("--help", "-h", action=_Help, nargs=0, help="show this help")
 
     def option(self, *names: str, completes: Completion | None = None, **settings: Any) -> None:
         """``add_argument`` for an option, remembered for completion."""
+        if self._folded is not None:
+            self._folded[names[0]] = settings.get("metavar", "")
+            settings["help"] = argparse.SUPPRESS
         action = self.add_argument(*names, **settings)
         if action.nargs == 0:
             self.flags.update(names)
@@ -80,6 +88,20 @@ class Parser(argparse.ArgumentParser):
         """``add_argument`` for a positional, remembered for completion."""
         self.add_argument(name, **settings)
         self.positionals.append(completes)
+
+    def fold(self, add: Callable[[Parser], None], shown_by: str) -> None:
+        """Add options whose help stands once, elsewhere: here only their names are told.
+
+        Args:
+            add: adds them.
+            shown_by: the command that tells what they do.
+        """
+        self._folded = {}
+        add(self)
+        names = ", ".join(f"{name} {value}".strip() for name, value in self._folded.items())
+        self._folded = None
+        told = textwrap.fill(f"global options: {names}; see {shown_by}", COLUMNS)
+        self.epilog = "\n\n".join(filter(None, (self.epilog, told)))
 
     def parse(self, argv: Sequence[str], namespace: argparse.Namespace) -> argparse.Namespace:
         """Parse everything. What the namespace holds already stays, where no word changes it.
@@ -238,19 +260,24 @@ def bounded_int(low: int, high: int) -> Callable[[str], int]:
     return convert
 
 
-def menu_parser(program: str, description: str, choices: Mapping[K, str], noun: str) -> Parser:
+def menu_parser(
+    program: str, description: str, choices: Mapping[str, Mapping[K, str]], noun: str
+) -> Parser:
     """A parser for one of ``choices``, by name; the words after it are left to its own parser.
 
     Args:
-        choices: one line of help by name.
+        choices: one line of help by name, under headings.
         noun: what a choice is called in the help.
     """
-    width = max(map(len, choices)) + 2
-    lines = "\n".join(f"  {name:{width}}{text}" for name, text in choices.items())
-    parser = Parser(program, description)
+    width = max(len(name) for listed in choices.values() for name in listed) + 2
+    parts = [
+        "\n".join([f"{heading}:", *(f"  {name:{width}}{text}" for name, text in listed.items())])
+        for heading, listed in choices.items()
+    ]
+    parser = Parser(program, "\n\n".join([description, *parts]))
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.usage = f"%(prog)s [OPTIONS] {noun.upper()} ..."
-    parser.epilog = f"{noun}s:\n{lines}\n\n{program} {noun.upper()} --help shows its options."
+    parser.epilog = f"{program} {noun.upper()} --help shows its options."
     parser.argument("choice", nargs="?", metavar=noun.upper(), help=argparse.SUPPRESS)
     parser.add_argument("rest", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser

@@ -18,7 +18,7 @@ from jupyter_mntrain.command_line.parser import (
     output_options,
 )
 from jupyter_mntrain.model.text.foreign import is_unicode
-from jupyter_mntrain.verbs.table import TABLE, VERBS
+from jupyter_mntrain.verbs.table import HEADINGS, TABLE
 
 if TYPE_CHECKING:
     from jupyter_mntrain.verbs.verb import Verb
@@ -94,12 +94,14 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
 
 def top_parser(program: str) -> Parser:
     """The parser of the common options and the verb's name; the other words go to the verb."""
-    listed = {name: one.help for name, one in VERBS.items()}
+    listed = {
+        heading: {name: one.help for name, one in verbs.items()}
+        for heading, verbs in HEADINGS.items()
+    }
     description = "Train one model across several machines, and watch it."
     parser = menu_parser(program, description, listed, "verb")
     parser.flag("--version", help="show the version of mntrain")
-    _cluster_options(parser)
-    output_options(parser)
+    _global_options(parser)
     return parser
 
 
@@ -112,16 +114,20 @@ def verb_parser(verb: Verb, program: str, words: Sequence[str] = ()) -> Parser:
     name, sentence = f"{program} {verb.name}", f"{verb.help[0].upper()}{verb.help[1:]}."
     if verb.actions:
         listed = {name: action.help for name, action in verb.actions.items()}
-        parser = menu_parser(name, sentence, listed, "action")
+        parser = menu_parser(name, sentence, {"actions": listed}, "action")
     else:
         parser = Parser(name, sentence)
         parser.takes_arguments = verb.takes_cell or verb.takes_arguments
         verb.add_arguments(parser)
         verb.add_chosen_arguments(parser, words)
-    if verb.uses_cluster:
-        _cluster_options(parser)
-    output_options(parser)
+    add = _global_options if verb.uses_cluster else output_options
+    parser.fold(add, f"{program.partition(' ')[0]} --help")
     return parser
+
+
+def _global_options(parser: Parser) -> None:
+    _cluster_options(parser)
+    output_options(parser)
 
 
 def _refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], program: str) -> None:

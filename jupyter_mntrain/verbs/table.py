@@ -28,187 +28,226 @@ class ListedVerb(NamedTuple):
     help: str
 
 
-VERBS: Final[Mapping[str, ListedVerb]] = {
-    "nodes": ListedVerb(
-        "nodes.nodes", "NodesVerb", "list the nodes with state, GPUs, interfaces and versions"
-    ),
-    "add": ListedVerb(
-        "nodes.add", "AddVerb", "add a node that multicast does not reach; it is remembered"
-    ),
-    "forget": ListedVerb(
-        "nodes.forget", "ForgetVerb", "forget a node that was added, or silent ones"
-    ),
-    "invite": ListedVerb(
-        "membership.invite",
-        "InviteVerb",
-        "print a token with which a machine joins the cluster as a node",
-    ),
-    "install": ListedVerb("nodes.install", "InstallVerb", "make machines nodes through ssh"),
-    "upgrade": ListedVerb(
-        "nodes.upgrade", "UpgradeVerb", "give nodes this machine's versions through ssh"
-    ),
-    "members": ListedVerb(
-        "membership.members",
-        "MembersVerb",
-        "list members of the cluster and when their certificates expire",
-    ),
-    "revoke": ListedVerb(
-        "membership.revoke", "RevokeVerb", "revoke the certificate of a node or driver"
-    ),
-    "driver": ListedVerb(
-        "membership.driver",
-        "DriverVerb",
-        "manage drivers of jobs: invite, join, revoke, backup, restore",
-    ),
-    "agent": ListedVerb(
-        "nodes.agent", "AgentVerb", "run this machine as a node: join, run, drain, lend, leave"
-    ),
-    "doctor": ListedVerb(
-        "nodes.doctor", "DoctorVerb", "look for what keeps nodes or a launch from training"
-    ),
-    "push": ListedVerb(
-        "nodes.files.push", "PushVerb", "bring a model or data set to nodes, which pass it on"
-    ),
-    "pull": ListedVerb(
-        "nodes.files.pull", "PullVerb", "fetch what a job wrote, or a model or data set of a node"
-    ),
-    "du": ListedVerb(
-        "nodes.files.du", "DuVerb", "list what large things lie on nodes, with size and last use"
-    ),
-    "gc": ListedVerb(
-        "nodes.files.gc",
-        "GcVerb",
-        "delete from nodes what no job uses; first say what that would be",
-    ),
-    "measure": ListedVerb(
-        "nodes.measure",
-        "MeasureVerb",
-        "measure every link in both directions, and what CPUs and GPUs do",
-    ),
-    "bench": ListedVerb(
-        "nodes.bench",
-        "BenchVerb",
-        "time all-reduce, all-gather and messages, as training sends them",
-    ),
-    "accept": ListedVerb(
-        "nodes.accept", "AcceptVerb", "train, measure and break jobs on the nodes, and judge that"
-    ),
-    "history": ListedVerb(
-        "nodes.history", "HistoryVerb", "show what a node did, with and without jobs"
-    ),
-    "panel": ListedVerb(
-        "panel.open_panel",
-        "OpenPanelVerb",
-        "choose nodes, GPUs and networks by clicking, and launch",
-    ),
-    "recipes": ListedVerb(
-        "launching.recipes", "RecipesVerb", "list the built-in recipes, with purpose and GPU memory"
-    ),
-    "recipe": ListedVerb("launching.recipe", "RecipeVerb", "look at a recipe before it runs"),
-    "plan": ListedVerb(
-        "launching.planning", "PlanVerb", "predict a step of a recipe on the nodes; start none"
-    ),
-    "dry-run": ListedVerb(
-        "launching.dry_run",
-        "DryRunVerb",
-        "show the exact command and environment of each node; start none",
-    ),
-    "launch": ListedVerb(
-        "launching.launch",
-        "LaunchVerb",
-        "start a recipe, script or exported job on all nodes or none",
-    ),
-    "resume": ListedVerb(
-        "launching.resume", "ResumeVerb", "go on where a run ended, on the same or other nodes"
-    ),
-    "jobs": ListedVerb("watching.jobs", "JobsVerb", "list running jobs and the newest ended ones"),
-    "status": ListedVerb(
-        "watching.status",
-        "StatusVerb",
-        "show one job: cause of a failure, numbers per rank and link",
-    ),
-    "settings": ListedVerb(
-        "watching.settings", "SettingsVerb", "list the settings of a job, and where each came from"
-    ),
-    "compare": ListedVerb(
-        "watching.compare",
-        "CompareVerb",
-        "show jobs beside each other: figures, and settings that differ",
-    ),
-    "attach": ListedVerb(
-        "watching.attach",
-        "AttachVerb",
-        "show a job live with its history, or why it still waits for nodes",
-    ),
-    "plot": ListedVerb("watching.plot", "PlotVerb", "draw the current picture of a job"),
-    "trace": ListedVerb(
-        "watching.trace", "TraceVerb", "draw a recorded step of a job beside the predicted one"
-    ),
-    "tensorboard": ListedVerb(
-        "watching.tensorboard", "TensorBoardVerb", "show jobs in TensorBoard"
-    ),
-    "logs": ListedVerb(
-        "watching.logs", "LogsVerb", "show or write down what the ranks print, in order of time"
-    ),
-    "stacks": ListedVerb(
-        "watching.stacks", "StacksVerb", "show every rank's current stack, for jobs that hang"
-    ),
-    "report": ListedVerb(
-        "watching.report", "ReportVerb", "write logs, records and evidence of a job into one file"
-    ),
-    "export": ListedVerb(
-        "launching.export",
-        "ExportVerb",
-        "write a job to a file, with recipe, script, nodes and options",
-    ),
-    "generate": ListedVerb(
-        "launching.answering.generate",
-        "GenerateVerb",
-        "continue a text with a job's newest checkpoint, also in mid-run",
-    ),
-    "chat": ListedVerb(
-        "launching.answering.chat",
-        "ChatVerb",
-        "talk with a job's newest checkpoint or a model's directory",
-    ),
-    "serve": ListedVerb(
-        "launching.answering.serve",
-        "ServeVerb",
-        "serve a job's newest checkpoint, or a model, to OpenAI clients",
-    ),
-    "checkpoints": ListedVerb(
-        "controlling.checkpoints",
-        "CheckpointsVerb",
-        "list what a run has saved; delete, pin, copy or export one",
-    ),
-    "save": ListedVerb(
-        "controlling.save",
-        "SaveVerb",
-        "save a checkpoint after the current step; the job continues",
-    ),
-    "set": ListedVerb(
-        "controlling.set",
-        "SetVerb",
-        "change settings of a running job: steps, learning rate, intervals",
-    ),
-    "stop": ListedVerb(
-        "controlling.stop", "StopVerb", "end a job on all nodes; ranks get time to finish"
-    ),
-    "kill": ListedVerb(
-        "controlling.kill",
-        "KillVerb",
-        "end a job on all nodes immediately, or kill one of its ranks",
-    ),
-    "rename": ListedVerb("controlling.rename", "RenameVerb", "give a job another name"),
-    "note": ListedVerb("controlling.note", "NoteVerb", "keep a note with a job"),
-    "rm": ListedVerb(
-        "controlling.rm", "RmVerb", "delete ended jobs; first say what that frees, and what stays"
-    ),
-    "config": ListedVerb(
-        "config", "ConfigVerb", "list timeouts, intervals and limits, and where each was set"
-    ),
+HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
+    "Start here": {
+        "invite": ListedVerb(
+            "membership.invite",
+            "InviteVerb",
+            "print a token with which a machine joins the cluster as a node",
+        ),
+        "nodes": ListedVerb(
+            "nodes.nodes", "NodesVerb", "list the nodes with state, GPUs, interfaces and versions"
+        ),
+        "launch": ListedVerb(
+            "launching.launch",
+            "LaunchVerb",
+            "start a recipe, script or exported job on all nodes or none",
+        ),
+        "status": ListedVerb(
+            "watching.status",
+            "StatusVerb",
+            "show one job: cause of a failure, numbers per rank and link",
+        ),
+        "stop": ListedVerb(
+            "controlling.stop", "StopVerb", "end a job on all nodes; ranks get time to finish"
+        ),
+    },
+    "Nodes": {
+        "install": ListedVerb("nodes.install", "InstallVerb", "make machines nodes through ssh"),
+        "add": ListedVerb(
+            "nodes.add", "AddVerb", "add a node that multicast does not reach; it is remembered"
+        ),
+        "forget": ListedVerb(
+            "nodes.forget", "ForgetVerb", "forget a node that was added, or silent ones"
+        ),
+        "upgrade": ListedVerb(
+            "nodes.upgrade", "UpgradeVerb", "give nodes this machine's versions through ssh"
+        ),
+        "agent": ListedVerb(
+            "nodes.agent", "AgentVerb", "run this machine as a node: join, run, drain, lend, leave"
+        ),
+        "doctor": ListedVerb(
+            "nodes.doctor", "DoctorVerb", "look for what keeps nodes or a launch from training"
+        ),
+        "measure": ListedVerb(
+            "nodes.measure",
+            "MeasureVerb",
+            "measure every link in both directions, and what CPUs and GPUs do",
+        ),
+        "bench": ListedVerb(
+            "nodes.bench",
+            "BenchVerb",
+            "time all-reduce, all-gather and messages, as training sends them",
+        ),
+        "accept": ListedVerb(
+            "nodes.accept",
+            "AcceptVerb",
+            "train, measure and break jobs on the nodes, and judge that",
+        ),
+        "history": ListedVerb(
+            "nodes.history", "HistoryVerb", "show what a node did, with and without jobs"
+        ),
+    },
+    "Members of the cluster": {
+        "members": ListedVerb(
+            "membership.members",
+            "MembersVerb",
+            "list members of the cluster and when their certificates expire",
+        ),
+        "revoke": ListedVerb(
+            "membership.revoke", "RevokeVerb", "revoke the certificate of a node or driver"
+        ),
+        "driver": ListedVerb(
+            "membership.driver",
+            "DriverVerb",
+            "manage drivers of jobs: invite, join, revoke, backup, restore",
+        ),
+    },
+    "Files on nodes": {
+        "push": ListedVerb(
+            "nodes.files.push", "PushVerb", "bring a model or data set to nodes, which pass it on"
+        ),
+        "pull": ListedVerb(
+            "nodes.files.pull",
+            "PullVerb",
+            "fetch what a job wrote, or a model or data set of a node",
+        ),
+        "du": ListedVerb(
+            "nodes.files.du",
+            "DuVerb",
+            "list what large things lie on nodes, with size and last use",
+        ),
+        "gc": ListedVerb(
+            "nodes.files.gc",
+            "GcVerb",
+            "delete from nodes what no job uses; first say what that would be",
+        ),
+    },
+    "Plan and launch": {
+        "recipes": ListedVerb(
+            "launching.recipes",
+            "RecipesVerb",
+            "list the built-in recipes, with purpose and GPU memory",
+        ),
+        "recipe": ListedVerb("launching.recipe", "RecipeVerb", "look at a recipe before it runs"),
+        "plan": ListedVerb(
+            "launching.planning", "PlanVerb", "predict a step of a recipe on the nodes; start none"
+        ),
+        "dry-run": ListedVerb(
+            "launching.dry_run",
+            "DryRunVerb",
+            "show the exact command and environment of each node; start none",
+        ),
+        "panel": ListedVerb(
+            "panel.open_panel",
+            "OpenPanelVerb",
+            "choose nodes, GPUs and networks by clicking, and launch",
+        ),
+        "resume": ListedVerb(
+            "launching.resume", "ResumeVerb", "go on where a run ended, on the same or other nodes"
+        ),
+        "export": ListedVerb(
+            "launching.export",
+            "ExportVerb",
+            "write a job to a file, with recipe, script, nodes and options",
+        ),
+    },
+    "Watch jobs": {
+        "jobs": ListedVerb(
+            "watching.jobs", "JobsVerb", "list running jobs and the newest ended ones"
+        ),
+        "attach": ListedVerb(
+            "watching.attach",
+            "AttachVerb",
+            "show a job live with its history, or why it still waits for nodes",
+        ),
+        "logs": ListedVerb(
+            "watching.logs", "LogsVerb", "show or write down what the ranks print, in order of time"
+        ),
+        "compare": ListedVerb(
+            "watching.compare",
+            "CompareVerb",
+            "show jobs beside each other: figures, and settings that differ",
+        ),
+        "settings": ListedVerb(
+            "watching.settings",
+            "SettingsVerb",
+            "list the settings of a job, and where each came from",
+        ),
+        "plot": ListedVerb("watching.plot", "PlotVerb", "draw the current picture of a job"),
+        "trace": ListedVerb(
+            "watching.trace", "TraceVerb", "draw a recorded step of a job beside the predicted one"
+        ),
+        "tensorboard": ListedVerb(
+            "watching.tensorboard", "TensorBoardVerb", "show jobs in TensorBoard"
+        ),
+        "stacks": ListedVerb(
+            "watching.stacks", "StacksVerb", "show every rank's current stack, for jobs that hang"
+        ),
+        "report": ListedVerb(
+            "watching.report",
+            "ReportVerb",
+            "write logs, records and evidence of a job into one file",
+        ),
+    },
+    "Change and end jobs": {
+        "set": ListedVerb(
+            "controlling.set",
+            "SetVerb",
+            "change settings of a running job: steps, learning rate, intervals",
+        ),
+        "save": ListedVerb(
+            "controlling.save",
+            "SaveVerb",
+            "save a checkpoint after the current step; the job continues",
+        ),
+        "kill": ListedVerb(
+            "controlling.kill",
+            "KillVerb",
+            "end a job on all nodes immediately, or kill one of its ranks",
+        ),
+        "rename": ListedVerb("controlling.rename", "RenameVerb", "give a job another name"),
+        "note": ListedVerb("controlling.note", "NoteVerb", "keep a note with a job"),
+        "rm": ListedVerb(
+            "controlling.rm",
+            "RmVerb",
+            "delete ended jobs; first say what that frees, and what stays",
+        ),
+    },
+    "Use what was trained": {
+        "checkpoints": ListedVerb(
+            "controlling.checkpoints",
+            "CheckpointsVerb",
+            "list what a run has saved; delete, pin, copy or export one",
+        ),
+        "generate": ListedVerb(
+            "launching.answering.generate",
+            "GenerateVerb",
+            "continue a text with a job's newest checkpoint, also in mid-run",
+        ),
+        "chat": ListedVerb(
+            "launching.answering.chat",
+            "ChatVerb",
+            "talk with a job's newest checkpoint or a model's directory",
+        ),
+        "serve": ListedVerb(
+            "launching.answering.serve",
+            "ServeVerb",
+            "serve a job's newest checkpoint, or a model, to OpenAI clients",
+        ),
+    },
+    "mntrain itself": {
+        "config": ListedVerb(
+            "config", "ConfigVerb", "list timeouts, intervals and limits, and where each was set"
+        ),
+    },
 }
-"""All verbs, in the order of ``--help``."""
+"""All verbs under the headings of ``--help``, in its order: first the five of a newcomer."""
+
+VERBS: Final[Mapping[str, ListedVerb]] = {
+    name: one for verbs in HEADINGS.values() for name, one in verbs.items()
+}
+"""All verbs by name."""
 
 
 class VerbTable(Mapping[str, "Verb"]):

@@ -11,7 +11,7 @@ from jupyter_mntrain import verbs
 from jupyter_mntrain.command_line.parser import HelpWanted
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.verbs.command import parse, split_line
-from jupyter_mntrain.verbs.table import TABLE
+from jupyter_mntrain.verbs.table import HEADINGS, TABLE
 from jupyter_mntrain.verbs.verb import Verb, VerbGroup
 from tests.rows import same_rows
 from tests.wording import says
@@ -32,8 +32,8 @@ def test_the_table_has_every_promised_verb():
         TABLE,
         promised.split(),
         "verb '{}' is promised nowhere: add its name to `promised` in tests/verbs/test_command.py",
-        "verb '{}' is promised in tests/verbs/test_command.py, and VERBS of verbs/table.py has none"
-        " of that name: add its class there, or take the name from `promised`",
+        "verb '{}' is promised in tests/verbs/test_command.py, and HEADINGS of verbs/table.py has"
+        " none of that name: add its class there, or take the name from `promised`",
     )
 
 
@@ -49,8 +49,8 @@ def test_the_table_has_every_verb():
     same_rows(
         {one.__qualname__ for one in ours - {Verb, VerbGroup}},
         {one.__qualname__ for one in listed},
-        "class {} is a verb that nobody can call: add it to VERBS in verbs/table.py",
-        "class {} is in VERBS of verbs/table.py, and is no verb of ours: take it out",
+        "class {} is a verb that nobody can call: add it to HEADINGS in verbs/table.py",
+        "class {} is in HEADINGS of verbs/table.py, and is no verb of ours: take it out",
     )
 
 
@@ -117,6 +117,33 @@ def test_help_lists_every_verb():
         args_of("--help")
     for name in TABLE:
         assert f"\n  {name} " in str(wanted.value)
+
+
+def test_what_a_newcomer_needs_stands_first_under_its_heading():
+    with pytest.raises(HelpWanted) as wanted:
+        args_of("--help")
+    first, *others = HEADINGS
+    text = str(wanted.value)
+    assert [*HEADINGS[first]] == ["invite", "nodes", "launch", "status", "stop"]
+    titles = [text.index(f"\n{heading}:\n") for heading in (first, *others)]
+    assert titles == sorted(titles)
+    assert titles[-1] < text.index("\noptions:\n")
+
+
+GLOBAL = ("--cluster", "--agent", "--allocation", "--json", "--traceback")
+
+
+@pytest.mark.parametrize("line", ["jobs", "launch", "driver", "driver join", "config"])
+def test_global_options_are_explained_once(line):
+    def shown(line: str) -> str:
+        with pytest.raises(HelpWanted) as wanted:
+            parse([*line.split(), "--help"], program="mntrain")
+        return str(wanted.value)
+
+    assert all(f"\n  {option}" in shown("") for option in GLOBAL)
+    assert not any(f"\n  {option}" in shown(line) for option in GLOBAL)
+    assert says("global options: ", shown(line))
+    assert says("see mntrain --help", shown(line).replace("\n", " "))
 
 
 @pytest.mark.parametrize(
