@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from jupyter_mntrain.command_line.parser import Parser, bounded_int, typed
+from jupyter_mntrain.command_line.parser import Parser, bounded_duration, bounded_int, typed
 from jupyter_mntrain.command_line.token_input import add_token_arguments
 from jupyter_mntrain.model.api import DEFAULT_PORT, LAST_PORT
 from jupyter_mntrain.model.quantities import parse_duration
+
+SHORTEST_S, LONGEST_S = 0.1, 1e8
 
 PROGRAM = "mntrain agent"
 DESCRIPTION = "Run this machine as a node of a cluster."
@@ -47,8 +49,8 @@ def add_arguments(action: Action, parser: Parser) -> None:
         )
         parser.option(
             "--timeout",
-            type=typed(parse_duration),
-            metavar="TIME",
+            type=bounded_duration(SHORTEST_S, LONGEST_S),
+            metavar="DURATION",
             help="give up if no driver admits it by then, like 2m; default: when the token expires",
         )
     if action in ("join", "install-service"):
@@ -103,7 +105,7 @@ def _running_options(parser: Parser) -> None:
     parser.option(
         "--idle",
         type=typed(parse_duration),
-        metavar="TIME",
+        metavar="DURATION",
         help="with --slot: end once no agent of the allocation has had a job for so long, like 2m; "
         "default: run until told to end",
     )
@@ -156,4 +158,4 @@ def _lend_options(parser: Parser) -> None:
     parser.option(
         "--memory", metavar="SIZE", help="memory of each of these GPUs, like 20GiB, or all"
     )
-    parser.flag("--all", help="lend everything again, always")
+    parser.flag("--all", "-a", help="lend everything again, always")

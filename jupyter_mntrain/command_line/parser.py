@@ -60,6 +60,9 @@ class Parser(argparse.ArgumentParser):
         self.flags: set[str] = set()
         self.positionals: list[Completion | None] = []
         """The kind of each positional, in order."""
+        self.outdated: list[str] = []
+        """What was typed by an old name, in words."""
+        self._renamed: dict[str, str] = {}
         self.takes_arguments = False
         """Whether those of a script may follow, after ``--``."""
         self._folded: dict[str, str] | None = None
@@ -88,6 +91,23 @@ class Parser(argparse.ArgumentParser):
         """``add_argument`` for a positional, remembered for completion."""
         self.add_argument(name, **settings)
         self.positionals.append(completes)
+
+    def renamed(self, *old: str, to: str) -> None:
+        """Take old names of an option, until 1.0, and note in ``outdated`` that they are used.
+
+        Args:
+            to: its name; empty where its value now stands alone.
+        """
+        self._renamed.update(dict.fromkeys(old, to))
+
+    def outdated_value(self, what: str) -> Callable[[str], str]:
+        """A converter that takes what once stood here, until 1.0, and notes that it was used."""
+
+        def convert(text: str) -> str:
+            self.outdated.append(what)
+            return text
+
+        return convert
 
     def fold(self, add: Callable[[Parser], None], shown_by: str) -> None:
         """Add options whose help stands once, elsewhere: here only their names are told.
@@ -133,7 +153,10 @@ class Parser(argparse.ArgumentParser):
         option of its own, and says that a value is missing.
         """
         words = iter(argv)
-        for word in words:
+        for typed_word in words:
+            word = self._renewed(typed_word)
+            if word is None:
+                continue
             value = next(words, None) if word in self.value_options else None
             if value is None:
                 yield word
@@ -146,6 +169,17 @@ class Parser(argparse.ArgumentParser):
                 yield f"{word}={value}" if word.startswith("--") else f"{word}{value}"
             else:
                 yield from (word, value)
+
+    def _renewed(self, word: str) -> str | None:
+        """The word with today's name of its option; ``None`` if none is needed."""
+        name, equals, value = word.partition("=")
+        if not name.startswith("--") and name[:2] in self._renamed:  # -oFILE
+            name, equals, value = word[:2], "=" if word[2:] else "", word[2:].removeprefix("=")
+        if name not in self._renamed:
+            return word
+        new = self._renamed[name]
+        self.outdated.append(f"{name} is now {new}" if new else f"{name} is no longer needed")
+        return f"{new}{equals}{value}" if new else value or None
 
     def _is_foreign(self, word: str) -> bool:
         """Whether it looks like an option, and is none here."""
@@ -242,6 +276,24 @@ def bounded_float(low: float, high: float) -> Callable[[str], float]:
             if low <= float(text) <= high:  # not true of NaN
                 return float(text)
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low:g} to {high:g}")
+
+    return convert
+
+
+def bounded_duration(low_s: float, high_s: float) -> Callable[[str], float]:
+    """A converter for argparse: seconds, as ``90`` or ``90s``, ``30m``, ``2h`` or ``7d``."""
+    from jupyter_mntrain.model.quantities import duration_text, parse_duration
+
+    limits = f"{duration_text(low_s) if low_s >= 1 else f'{low_s:g} s'} to {duration_text(high_s)}"
+
+    def convert(text: str) -> float:
+        try:
+            value_s = float(text) if text[-1:].isdigit() else parse_duration(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        if not low_s <= value_s <= high_s:
+            raise argparse.ArgumentTypeError(f"{text!r} is out of range; use {limits}")
+        return value_s
 
     return convert
 

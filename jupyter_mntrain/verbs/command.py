@@ -29,11 +29,13 @@ class Command(NamedTuple):
 
     Args:
         arguments: the words after ``--``, for a script.
+        outdated: what was typed by an old name, in words.
     """
 
     verb: Verb
     args: Namespace
     arguments: tuple[str, ...]
+    outdated: tuple[str, ...] = ()
 
 
 def split_line(line: str) -> list[str]:
@@ -84,12 +86,13 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         verb = verb.actions[check_choice(args.choice, verb.actions, program, "action")]
     args.words = tuple(args.rest)
     del args.choice, args.rest
-    parsed = verb_parser(verb, program, args.words).parse(args.words, args)
+    parser = verb_parser(verb, program, args.words)
+    parsed = parser.parse(args.words, args)
     if arguments and not (verb.takes_cell or verb.takes_arguments):
         raise bad_command(
             f"{verb.name} takes no arguments after --", fix=f"leave {arguments[0]!r} out"
         )
-    return Command(verb, parsed, arguments)
+    return Command(verb, parsed, arguments, tuple(parser.outdated))
 
 
 def top_parser(program: str) -> Parser:

@@ -60,6 +60,14 @@ def named_job(context: Context, args: Namespace, text: str) -> Job:
         return joined_cluster(context, args).job(text, progress=progress)
 
 
+def node_option(parser: Parser, help: str) -> None:  # noqa: A002 - argparse's name
+    parser.option("--node", "-n", metavar="NODE", completes="node", help=help)
+
+
+def rank_option(parser: Parser, help: str) -> None:  # noqa: A002 - argparse's name
+    parser.option("--rank", "-r", type=RANK, metavar="RANK", help=help)
+
+
 def job_argument(parser: Parser) -> None:
     parser.argument(
         "job",

@@ -10,6 +10,11 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 
 
+def output_option(parser: Parser, *, metavar: str = "FILE", help: str) -> None:  # noqa: A002
+    """Add the option that names the file to write; its help is that of argparse."""
+    parser.option("--output", "-o", metavar=metavar, completes="file", help=help)
+
+
 def force_flag(parser: Parser) -> None:
     parser.flag("--force", help="overwrite an existing file")
 

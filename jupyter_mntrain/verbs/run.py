@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.system_errors import system_errors_told
@@ -27,5 +28,16 @@ def run(command: Command, context: Context) -> Outcome:
     if command.args.json:
         context = dataclasses.replace(context, screen=QuietScreen(context.screen))
     context = dataclasses.replace(context, arguments=command.arguments)
+    if not command.args.json:
+        _say_outdated(command, context)
     with system_errors_told():
-        return command.verb.run(context, in_its_allocation(context, command.verb, command.args))
+        outcome = command.verb.run(context, in_its_allocation(context, command.verb, command.args))
+    if command.args.json:  # of an error, stderr has its JSON and nothing else
+        _say_outdated(command, context)
+    return outcome
+
+
+def _say_outdated(command: Command, context: Context) -> None:
+    program = context.program.removeprefix("%")
+    for what in dict.fromkeys(command.outdated):
+        sys.stderr.write(f"{program}: {what}; the old form is taken until 1.0\n")

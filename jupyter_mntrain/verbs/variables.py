@@ -1,4 +1,4 @@
-"""Variables: ``-o NAME`` stores the job in a notebook variable."""
+"""Variables: ``--variable NAME`` stores the job in a notebook variable."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from jupyter_mntrain.verbs.context import Context
 
 def variable_option(parser: Parser) -> None:
     parser.option(
-        "--out",
-        "-o",
-        dest="variable",
+        "--variable",
         metavar="NAME",
         help="store the job in this variable (notebooks only)",
     )
+    parser.renamed("--out", "-o", to="--variable")
 
 
 def refuse_variable(context: Context, args: Namespace) -> None:
@@ -28,6 +27,10 @@ def refuse_variable(context: Context, args: Namespace) -> None:
     if not args.variable:
         return
     if not context.screen.has_variables:
-        raise SpecError(f"-o {args.variable}: only a notebook has variables", fix="leave it out")
+        raise SpecError(
+            f"--variable {args.variable}: only a notebook has variables", fix="leave it out"
+        )
     if not args.variable.isidentifier():
-        raise SpecError(f"-o {args.variable}: not a variable name", fix="use letters, digits and _")
+        raise SpecError(
+            f"--variable {args.variable}: not a variable name", fix="use letters, digits and _"
+        )

@@ -118,7 +118,7 @@ def test_an_environment_is_missed_on_every_node_and_used_by_every_start(
     assert all(str(prefix / "bin" / "python") in str(shown.data) for prefix in prefixes)
     first = run(cluster, tmp_path, *words, "--workdir", "~/lm")
     assert told(cluster, first) == expected
-    run(cluster, tmp_path, "export", first.data["job_id"], "job.toml")
+    run(cluster, tmp_path, "export", first.data["job_id"], "--output", "job.toml")
     assert 'python = "conda:lm"' in (tmp_path / "job.toml").read_text()
     again = run(cluster, tmp_path, "launch", "job.toml", "--queue", "--detach")
     assert told(cluster, again) == expected

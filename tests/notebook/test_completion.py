@@ -70,8 +70,8 @@ def test_jobs_to_launch_again_and_where_to_export(offers, tmp_path):
     (tmp_path / "kept.toml").touch()
     assert offers("%mntrain launch j-7") == ["j-7f3a9c21"]
     assert offers("%mntrain export j-") == ["j-7f3a9c21"]
-    assert offers("%mntrain export --force j-7f3a9c21 ke") == ["kept.toml"]
-    assert offers("%mntrain export --cluster lab j-7f3a9c21 ke") == ["kept.toml"]
+    assert offers("%mntrain export --force j-7f3a9c21 --output ke") == ["kept.toml"]
+    assert offers("%mntrain export --cluster lab j-7f3a9c21 -o ke") == ["kept.toml"]
 
 
 def test_recipe_fields(offers):

@@ -25,7 +25,7 @@ pytestmark = [
 CELL_TIMEOUT_S = 1000
 """On a machine that is busy with other work."""
 
-ENDLESS = """%%mntrain launch -o job
+ENDLESS = """%%mntrain launch --variable job
 import time
 from jupyter_mntrain import Recorder
 recorder = Recorder()
@@ -34,7 +34,7 @@ while True:
     time.sleep(0.1)"""
 """Waits between its steps, so that it leaves the cores to those who look at it."""
 
-SHORT = """%%mntrain launch --member node1:1 --env OMP_NUM_THREADS=1 -o job
+SHORT = """%%mntrain launch --member node1:1 --env OMP_NUM_THREADS=1 --variable job
 [model]
 preset = "llama-tiny"
 [pipeline]

@@ -49,9 +49,11 @@ def test_a_job_is_watched_stopped_repeated_and_one_fails_with_its_cause(executed
     assert "is at step" in cells["import time"]
     assert "long" in cells["%mntrain jobs"]
     assert "canceled" in cells["%mntrain stop {job.id}"]
-    shorter = "%mntrain launch long.toml --name unbroken --set train.steps=40 --wait -o unbroken"
+    shorter = (
+        "%mntrain launch long.toml --name unbroken --set train.steps=40 --wait --variable unbroken"
+    )
     assert "succeeded" in cells[shorter]
-    resumed = cells["%mntrain resume {first.id} --wait -o second"]
+    resumed = cells["%mntrain resume {first.id} --wait --variable second"]
     assert "succeeded" in resumed
     assert says("resumed after step", resumed)
     assert says("whole", cells["%mntrain checkpoints {first.id}"])

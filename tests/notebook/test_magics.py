@@ -168,15 +168,15 @@ def test_code_above_the_cell_magic_stays_ipythons_own_error(notebook):
 
 
 def test_the_job_is_kept_in_a_variable_or_assigned(notebook, cluster):
-    notebook.run(f"%%mntrain launch -o mine\n{RECIPE}")
+    notebook.run(f"%%mntrain launch --variable mine\n{RECIPE}")
     notebook.run("other = %mntrain attach j-7f3a")
     assert notebook.shell.user_ns["mine"] is cluster.to_launch
     assert notebook.shell.user_ns["other"] is cluster.job("j-7f3a")
 
 
 def test_a_variable_is_left_alone_where_there_is_no_job(notebook, cluster):
-    notebook.run(f"%%mntrain launch -o mine\n{RECIPE}")
-    notebook.run(f"%%mntrain launch --dry-run -o mine\n{RECIPE}")
+    notebook.run(f"%%mntrain launch --variable mine\n{RECIPE}")
+    notebook.run(f"%%mntrain launch --dry-run --variable mine\n{RECIPE}")
     assert notebook.shell.user_ns["mine"] is cluster.to_launch
 
 

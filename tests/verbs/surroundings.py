@@ -68,7 +68,7 @@ status
 settings j
 compare j
 attach j
-plot j --out x.png
+plot j --output x.png
 trace j --output ~nobody/x
 tensorboard j --no-server
 logs j

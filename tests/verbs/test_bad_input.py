@@ -33,7 +33,7 @@ from tests.wording import says, wording
         (["chat", "models/x"], ["not known which node has", "--node", "wopr"]),
         (["chat", "j-7f3a", "--node", "wopr"], ["--node is about directories"]),
         (["chat", "j-7f3a", "--completion", "--system", "x"], ["has no system message"]),
-        (["serve", "j-7f3a", "--address", "wopr"], ["'wopr' is no IP address", "0.0.0.0"]),
+        (["serve", "j-7f3a", "--listen", "wopr"], ["'wopr' is no IP address", "0.0.0.0"]),
         (["stop"], ["stop", "j-7f3a9c21"]),
         (["kill"], ["kill", "j-7f3a9c21"]),
         (["stop", "j-7f3a", "--grace", "-1"], ["-1"]),
@@ -47,8 +47,8 @@ from tests.wording import says, wording
         (["launch", "quick-chek"], ["use quick-check"]),
         (["plot", "-o", "no/such/dir/x.png"], ["no/such/dir"]),
         (
-            ["measure", "--links", "--member", "wopr"],
-            ["needs two nodes", "only wopr was chosen", "add --member "],
+            ["measure", "--links", "wopr"],
+            ["needs two nodes", "only wopr was chosen", "name "],
         ),
     ],
 )

@@ -155,7 +155,7 @@ def test_data_alone_shows_no_bar() -> None:
     [
         (["nodes"], ["looking for nodes"]),
         (
-            ["measure", "--member", "wopr", "--member", "hal"],
+            ["measure", "wopr", "hal"],
             ["looking for nodes", "measuring", "measuring devices"],
         ),
         (["status", "j-7f3a"], ["looking for job j-7f3a", "reading the job's history"]),

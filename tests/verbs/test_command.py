@@ -3,14 +3,16 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jupyter_mntrain import verbs
-from jupyter_mntrain.command_line.parser import HelpWanted
+from jupyter_mntrain.command_line.parser import HelpWanted, Parser
 from jupyter_mntrain.model.errors import MntrainError, SpecError
-from jupyter_mntrain.verbs.command import parse, split_line
+from jupyter_mntrain.model.quantities import parse_duration
+from jupyter_mntrain.verbs.command import parse, split_line, verb_parser
 from jupyter_mntrain.verbs.table import HEADINGS, TABLE
 from jupyter_mntrain.verbs.verb import Verb, VerbGroup
 from tests.rows import same_rows
@@ -130,6 +132,60 @@ def test_what_a_newcomer_needs_stands_first_under_its_heading():
     assert titles[-1] < text.index("\noptions:\n")
 
 
+def every_parser() -> Iterator[tuple[str, Parser]]:
+    """The parser of each verb and each action, by its command."""
+    for verb in TABLE.values():
+        for one in verb.actions.values() or (verb,):
+            name = f"{verb.name} {one.name}" if one is not verb else verb.name
+            yield name, verb_parser(one, name.removesuffix(one.name).strip() or "mntrain")
+
+
+def test_an_option_has_one_name_everywhere():
+    names, takes_value = {}, {}
+    for command, parser in every_parser():
+        for action in parser._actions:
+            for option in action.option_strings:
+                known = names.setdefault(option, (command, set(action.option_strings)))
+                assert known[1] == set(action.option_strings), f"{command} and {known[0]}"
+                kind = takes_value.setdefault(option, (command, action.nargs == 0))
+                if option != "--replace":  # a member, or the cluster of that name here
+                    assert kind[1] == (action.nargs == 0), f"{option}: {command}, {kind[0]}"
+    assert names["-o"][1] == {"--output", "-o"}
+
+
+def test_a_value_is_named_alike_everywhere():
+    for command, parser in every_parser():
+        for action in parser._actions:
+            kind = getattr(action.type, "__qualname__", "")
+            if action.type is parse_duration or "duration" in kind:
+                assert action.metavar == "DURATION", f"{command} {action.option_strings}"
+            if "--port" in action.option_strings:
+                assert action.metavar == "PORT", command
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("launch r.toml --out job", "launch r.toml --variable job"),
+        ("launch r.toml -o job", "launch r.toml --variable job"),
+        ("resume j-1 -ojob", "resume j-1 --variable job"),
+        ("plot --out=p.png", "plot --output=p.png"),
+        ("tensorboard j-1 --out d", "tensorboard j-1 -o d"),
+        ("plan --from j-1", "plan --speeds-of j-1"),
+        ("serve j-1 --address 0.0.0.0", "serve j-1 --listen 0.0.0.0"),
+        ("measure --member a:1 -m b --links", "measure a:1 b --links"),
+    ],
+)
+def test_an_old_name_is_taken_until_1_0_and_told(old, new):
+    was, now = (parse(split_line(line), program="mntrain") for line in (old, new))
+    told = {"words"}  # as typed
+    assert {k: v for k, v in vars(was.args).items() if k not in told} == {
+        k: v for k, v in vars(now.args).items() if k not in told
+    }
+    assert was.outdated
+    assert not now.outdated
+
+
 GLOBAL = ("--cluster", "--agent", "--allocation", "--json", "--traceback")
 
 
@@ -166,7 +222,7 @@ def test_global_options_are_explained_once(line):
         ("launch r.toml --name ''", ["--name", "at least one letter"]),
         ("stacks --rank x", ["'x'", "whole number"]),
         ("invite --uses 0", ["--uses", "'0'", "1 to 1000"]),
-        ("stop j-1 --grace inf", ["--grace", "'inf'", "0 to 3600"]),
+        ("stop j-1 --grace 2h", ["--grace", "'2h'", "out of range"]),
         ("stop j-1 --grace nan", ["--grace", "'nan'"]),
         ("generate j-1 hi --tokens 0", ["--tokens", "'0'"]),
         ("generate j-1 hi --temperature 11", ["--temperature", "'11'", "0 to 10"]),
@@ -206,6 +262,7 @@ def test_no_verb_ever_exits_the_interpreter(name):
         "compare",
         "doctor",
         "bench",
+        "measure",
         "push",
         "du",
         "gc",

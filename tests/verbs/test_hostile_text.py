@@ -39,14 +39,14 @@ WORDS = HOSTILE.replace("\x00", "")
 
 MORE: dict[str, list[list[str]]] = {
     "dry-run": [["r.toml"], ["r.toml", "--env", f"A={WORDS}"], ["r.toml", "--name", WORDS]],
-    "export": [[JOB, f"{WORDS.replace('/', '')}.toml"], [JOB, "--with-secrets"]],
+    "export": [[JOB, "--output", f"{WORDS.replace('/', '')}.toml"], [JOB, "--with-secrets"]],
     "generate": [[JOB, WORDS], [JOB, "Once"]],
     "launch": [["r.toml", "--wait"], ["hostile.toml"], ["job.toml"], ["r.toml", "--queue"]],
     "logs": [[JOB, "--follow"]],
     "plot": [[JOB, "-o", "p.png"], [JOB, "-o", f"{WORDS.replace('/', '')}.png"]],
     "trace": [[JOB, "-o", "t.json"], [JOB, "-o", f"{WORDS.replace('/', '')}.json"]],
     "status": [[JOB, "--traceback"]],
-    "tensorboard": [[JOB, "--no-server", "--out", WORDS.replace("/", "")]],
+    "tensorboard": [[JOB, "--no-server", "--output", WORDS.replace("/", "")]],
 }
 """Beside what every verb is given: nothing, a job, and hostile words everywhere."""
 
@@ -263,7 +263,7 @@ def test_an_exported_job_with_hostile_text_is_the_same_job(terminal: Any, here: 
     from jupyter_mntrain.launch.spec_file import read_spec
 
     cluster = hostile_cluster()
-    terminal(["export", JOB, "x.toml", "--with-secrets"], cluster)
+    terminal(["export", JOB, "--output", "x.toml", "--with-secrets"], cluster)
     text = (here / "x.toml").read_text()
     assert_safe(text)
     assert read_spec(text) == cluster.jobs()[0].spec

@@ -70,7 +70,7 @@ class EventFiles:
                 old.unlink()
         except OSError as error:
             cause = f"{self.directory}: cannot be written: {error.strerror}"
-            raise SpecError(cause, fix="choose another --out") from None
+            raise SpecError(cause, fix="choose another --output") from None
 
     def write(self, series: JobSeries) -> int:
         """Write the rows that are new. Returns how many numbers were written."""

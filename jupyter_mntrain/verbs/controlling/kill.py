@@ -16,7 +16,7 @@ from jupyter_mntrain.verbs.controlling.ending import (
     running_job,
     running_job_argument,
 )
-from jupyter_mntrain.verbs.find import RANK
+from jupyter_mntrain.verbs.find import rank_option
 from jupyter_mntrain.verbs.launching.allocations.waiting import stopped_waiting
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 class KillVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         running_job_argument(parser)
-        parser.option(
-            "--rank", type=RANK, metavar="RANK", help="kill only this rank, as if it had crashed"
-        )
+        rank_option(parser, "kill only this rank, as if it had crashed")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if args.rank is None and (ended := stopped_waiting(context, args)) is not None:

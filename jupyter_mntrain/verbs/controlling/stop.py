@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from jupyter_mntrain.command_line.parser import Parser, bounded_float
+from jupyter_mntrain.command_line.parser import Parser, bounded_duration
 from jupyter_mntrain.model.api import LONGEST_GRACE_S, STOP_GRACE_S
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.verbs.context import Context
@@ -28,16 +28,18 @@ class StopVerb(Verb):
         running_job_argument(parser)
         parser.option(
             "--grace",
-            type=bounded_float(0, LONGEST_GRACE_S),
+            type=bounded_duration(0, LONGEST_GRACE_S),
             default=STOP_GRACE_S,
-            metavar="SECONDS",
-            help=f"seconds until ranks are killed; default: {STOP_GRACE_S:g}",
+            metavar="DURATION",
+            help=f"time until ranks are killed, like 30s; default: {STOP_GRACE_S:g}s",
         )
         parser.flag("--save", help="save a checkpoint after the current step, then end")
         parser.flag(
             "--give-back", help="then give back its scheduler's nodes, with all jobs on them"
         )
-        parser.option("--reason", default="stopped by user", help="why, stored with the job")
+        parser.option(
+            "--reason", metavar="TEXT", default="stopped by user", help="why, stored with the job"
+        )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         if args.give_back:

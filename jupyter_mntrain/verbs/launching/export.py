@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from pathlib import Path
 
 from rich.text import Text
@@ -17,6 +17,7 @@ from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
 from jupyter_mntrain.verbs.launching.foreign_job import remember_job_file
+from jupyter_mntrain.verbs.new_file import force_flag, output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 OWNER_ONLY = 0o600
@@ -27,20 +28,23 @@ ALL_MAY_READ = 0o666
 class ExportVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.argument(
+        output_option(parser, help="where to write it; default: print it")
+        parser.add_argument(
             "file",
             nargs="?",
-            metavar="FILE",
-            completes="file",
-            help="where to write it; default: print it",
+            type=parser.outdated_value("FILE after JOB is now --output FILE"),
+            help=SUPPRESS,
         )
-        parser.flag("--force", help="overwrite an existing file")
+        force_flag(parser)
         parser.flag(
             "--with-secrets",
             help="also write the values of variables and arguments that look like secrets",
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
+        if args.output and args.file:
+            raise SpecError("--output and FILE are one thing", fix="leave FILE out")
+        name = args.output or args.file
         job = find_job(context, args)
         view = job.view()
         spec = job.spec()
@@ -53,15 +57,15 @@ class ExportVerb(Verb):
             with_secrets=args.with_secrets,
         )
         remember_job_file(text)
-        data = {"job_id": job.id, "file": args.file, "left_out": list(left_out), "text": text}
-        if args.file is None:
+        data = {"job_id": job.id, "file": name, "left_out": list(left_out), "text": text}
+        if name is None:
             return Outcome(verbatim(text), data, job=job)
         mode = OWNER_ONLY if secrets and args.with_secrets else ALL_MAY_READ
-        path = context.directory / in_home(args.file)
-        _write(path, args.file, text, mode, may_replace=args.force)
+        path = context.directory / in_home(name)
+        _write(path, name, text, mode, may_replace=args.force)
         said = Text.assemble(
             (job.id, "bold"),
-            f" written to {args.file}; launch it again: {context.program} launch {args.file}",
+            f" written to {name}; launch it again: {context.program} launch {name}",
         )
         if left_out:
             said.append(

@@ -38,12 +38,13 @@ class PlanVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         job_options(parser)
         parser.option(
-            "--from",
+            "--speeds-of",
             dest="of_job",
             metavar="JOB",
             completes="job",
             help="with the speeds of devices and links in this job; default target: its recipe",
         )
+        parser.renamed("--from", to="--speeds-of")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         args.queue = True  # GPUs of other jobs may take part: nothing starts
@@ -85,7 +86,7 @@ def achieved_by(context: Context, job: Job) -> KnownSpeeds:
     plan, step_s = history.view.attempt.plan, job.summary().step_s
     if plan is None:
         cause = f"job {job.id} has no plan, so that its speeds cannot be compared with any"
-        raise SpecError(cause, fix="plan without --from, or launch its recipe again")
+        raise SpecError(cause, fix="plan without --speeds-of, or launch its recipe again")
     if step_s is None:
         raise SpecError(f"job {job.id} has not made enough steps yet", fix="try again a bit later")
     sent = RecentMessages().of(history)

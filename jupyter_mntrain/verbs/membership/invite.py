@@ -45,7 +45,7 @@ class InviteVerb(Verb):
             "--expires",
             type=typed(parse_duration),
             default=INVITE_LIFE_S,
-            metavar="TIME",
+            metavar="DURATION",
             help=f"validity, like 30m, 2h or 7d; default: {INVITE_LIFE_S / 3600:g}h",
         )
         parser.option(

@@ -35,6 +35,7 @@ from jupyter_mntrain.verbs.launching.allocations.on_options import (
     refuse_with_on,
 )
 from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, submitter
+from jupyter_mntrain.verbs.new_file import output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.workload.workload import Workload, from_built_in, from_path
 
@@ -83,13 +84,8 @@ class AcceptVerb(Verb):
         parser.flag("--keep", help="leave its jobs and checkpoints, to look at them")
         parser.option("--python", metavar="PYTHON", help="interpreter on the nodes, as for launch")
         skip_doctor_option(parser)
-        parser.option(
-            "--output",
-            "-o",
-            metavar="NAME",
-            completes="file",
-            help="write NAME.json, NAME.html and NAME.ipynb; default: mntrain-accept-TIME",
-        )
+        told = "write NAME.json, NAME.html and NAME.ipynb; default: mntrain-accept-TIME"
+        output_option(parser, metavar="NAME", help=told)
         on_option(parser)
 
     def add_chosen_arguments(self, parser: Parser, words: Sequence[str]) -> None:

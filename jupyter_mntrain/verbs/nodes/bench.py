@@ -17,6 +17,7 @@ from jupyter_mntrain.show.tables.benchmark import benchmark_table, heading
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.launching.launch import skip_doctor_option, submitter
+from jupyter_mntrain.verbs.new_file import output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.picture_file import picture_path, write_picture
 
@@ -48,13 +49,7 @@ class BenchVerb(Verb):
             help="interpreter on the nodes, as for launch; default: the agents' own",
         )
         skip_doctor_option(parser)
-        parser.option(
-            "--output",
-            "-o",
-            metavar="FILE.png",
-            completes="file",
-            help="write the picture to this file",
-        )
+        output_option(parser, metavar="FILE.png", help="write the picture to this file")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         path = None if args.output is None else picture_path(context, args.output)

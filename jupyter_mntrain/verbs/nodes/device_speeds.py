@@ -34,7 +34,7 @@ DISTURBED = (
 
 def device_options(parser: Parser) -> None:
     """Add the options that concern devices."""
-    parser.add_argument(
+    parser.option(
         "--python",
         metavar="PYTHON",
         help="interpreter on the nodes whose torch measures the devices, as for launch; "

@@ -25,7 +25,7 @@ class HistoryVerb(Verb):
         parser.argument("node", metavar="NODE", completes="node", help="its name or id")
         parser.option(
             "--last",
-            metavar="TIME",
+            metavar="DURATION",
             type=typed(_last),
             default=3600.0,
             help="how long ago it begins, at most 7d; default: 1h",

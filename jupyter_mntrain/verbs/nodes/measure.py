@@ -36,39 +36,38 @@ SEVERAL_STREAMS = (
 
 class MeasureVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
-        parser.repeatable(
-            "--member",
-            "-m",
+        parser.argument(
+            "nodes",
+            nargs="*",
             metavar="HOST[:N[:IFACE]]",
             completes="member",
-            help="only between these nodes, over these interfaces; repeatable",
+            help="only these, over these interfaces (default: all nodes)",
         )
-        parser.add_argument(
+        parser.renamed("--member", "-m", to="")
+        parser.option(
             "--streams",
             type=int,
             default=1,
             metavar="N",
             help="send over N connections at once, as NCCL does; Gloo has one (default: 1)",
         )
-        parser.add_argument(
+        parser.flag(
             "--due",
-            action="store_true",
             help="only links that were never measured, have changed since, or were measured more "
             "than a week ago",
         )
-        parser.add_argument(
+        parser.flag(
             "--beside-jobs",
-            action="store_true",
             help="also over interfaces that a job trains over: slows it down, and reads too low",
         )
-        parser.add_argument("--links", action="store_true", help="only the links")
-        parser.add_argument("--devices", action="store_true", help="only CPUs and GPUs")
+        parser.flag("--links", help="only the links")
+        parser.flag("--devices", help="only CPUs and GPUs")
         device_options(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         cluster = joined_cluster(context, args)
         with context.screen.progress() as progress:
-            participants = cluster.participants(args.member, progress=progress)
+            participants = cluster.participants(args.nodes, progress=progress)
         outcomes = []
         if args.links or (not args.devices and len(participants) > 1):
             outcomes.append(self._links(context, cluster, participants, args))
@@ -127,7 +126,7 @@ def _too_few(cluster: Cluster, only: str, program: str) -> SpecError:
     if others:
         return SpecError(
             f"a link needs two nodes, but only {only} was chosen",
-            fix=f"add --member {others[0]}, or omit --member",
+            fix=f"name {others[0]}, too, or no node",
         )
     return SpecError(
         f"a link needs two nodes, but only {only} is up",

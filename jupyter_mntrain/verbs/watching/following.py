@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.command_line.parser import Parser, bounded_float
+from jupyter_mntrain.command_line.parser import Parser, bounded_duration
 from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.failures import ended_alike
@@ -85,9 +85,9 @@ def status_outcome(context: Context, args: Namespace, job: Job) -> Outcome:
 def timeout_option(parser: Parser) -> None:
     parser.option(
         "--timeout",
-        metavar="SECONDS",
-        type=bounded_float(LEAST_S, LONGEST_S),
-        help="stop waiting after this time, with exit code 124; the job continues",
+        metavar="DURATION",
+        type=bounded_duration(LEAST_S, LONGEST_S),
+        help="stop waiting after this time, like 90s or 2h, with exit code 124; the job continues",
     )
 
 

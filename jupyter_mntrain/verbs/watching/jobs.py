@@ -20,7 +20,7 @@ class JobsVerb(Verb):
     shows_cluster = True
 
     def add_arguments(self, parser: Parser) -> None:
-        parser.flag("--all", help=f"all ended jobs, not only the newest {RECENT}")
+        parser.flag("--all", "-a", help=f"all ended jobs, not only the newest {RECENT}")
         parser.option(
             "--search",
             metavar="TEXT",

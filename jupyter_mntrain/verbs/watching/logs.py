@@ -15,8 +15,8 @@ from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.log_follower import LogFollower
 from jupyter_mntrain.show.log_lines import last_lines, log_text, written_line
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import RANK, find_job, job_argument
-from jupyter_mntrain.verbs.new_file import force_flag, new_file
+from jupyter_mntrain.verbs.find import find_job, job_argument, node_option, rank_option
+from jupyter_mntrain.verbs.new_file import force_flag, new_file, output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import detached_outcome
 
@@ -34,8 +34,8 @@ LAUNCHER_WINDOW = 200
 class LogsVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.option("--rank", "-r", type=RANK, metavar="RANK", help="only this rank")
-        parser.option("--node", "-n", metavar="NODE", completes="node", help="only this node")
+        rank_option(parser, "only this rank")
+        node_option(parser, "only this node")
         parser.option(
             "--tail",
             "-t",
@@ -44,9 +44,7 @@ class LogsVerb(Verb):
             help=f"number of last lines of ranks; default: {DEFAULT_TAIL}; torchrun's come after",
         )
         parser.flag("--follow", "-f", help="follow until the job has ended")
-        parser.option(
-            "--output", metavar="FILE", completes="file", help="write all lines into a file"
-        )
+        output_option(parser, help="write all lines into a file")
         force_flag(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:

@@ -11,6 +11,7 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument
+from jupyter_mntrain.verbs.new_file import output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.picture_file import picture_path, write_picture
 
@@ -23,13 +24,8 @@ THEMES = ("auto", "light", "dark")
 class PlotVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.option(
-            "--out",
-            "-o",
-            metavar="FILE.png",
-            completes="file",
-            help="write the picture to this file",
-        )
+        output_option(parser, metavar="FILE.png", help="write the picture to this file")
+        parser.renamed("--out", to="--output")
         parser.option(
             "--theme",
             choices=THEMES,
@@ -38,9 +34,9 @@ class PlotVerb(Verb):
         )
 
     def run(self, context: Context, args: Namespace) -> Outcome:
-        if not args.out and not context.screen.in_background:
+        if not args.output and not context.screen.in_background:
             raise SpecError("plot: a terminal shows no pictures", fix="pass a file: -o FILE.png")
-        path = picture_path(context, args.out) if args.out else None
+        path = picture_path(context, args.output) if args.output else None
         job = find_job(context, args)
         png = _draw(context, job, args.theme)
         words = f"{job.id}: {context.program} status has the numbers"

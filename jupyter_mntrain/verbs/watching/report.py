@@ -23,7 +23,7 @@ from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.log_lines import written_line
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, job_argument
-from jupyter_mntrain.verbs.new_file import force_flag, new_file
+from jupyter_mntrain.verbs.new_file import force_flag, new_file, output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
@@ -38,12 +38,7 @@ LOG_LINES = 20000
 class ReportVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.option(
-            "--output",
-            metavar="FILE",
-            completes="file",
-            help="where to write it; default: mntrain-report-JOB.zip",
-        )
+        output_option(parser, help="where to write it; default: mntrain-report-JOB.zip")
         force_flag(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:

@@ -14,14 +14,14 @@ from jupyter_mntrain.model.records.job import TERMINAL
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.stacks import ShownStack, shown_stacks
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import RANK, find_job, job_argument
+from jupyter_mntrain.verbs.find import find_job, job_argument, rank_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
 class StacksVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         job_argument(parser)
-        parser.option("--rank", type=RANK, metavar="RANK", help="only this rank, with all threads")
+        rank_option(parser, "only this rank, with all threads")
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         job = find_job(context, args)

@@ -18,6 +18,7 @@ from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.show.exports.event_files import EventFiles, is_installed
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, named_job
+from jupyter_mntrain.verbs.new_file import output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 if TYPE_CHECKING:
@@ -41,16 +42,14 @@ class TensorBoardVerb(Verb):
             completes="job",
             help="ids or the starts of them; default: the newest",
         )
-        parser.option(
-            "--out",
-            metavar="DIR",
-            completes="file",
-            help=f"where to write the event files; default: {FOLDER}",
-        )
+        told = f"where to write the event files; default: {FOLDER}"
+        output_option(parser, metavar="DIR", help=told)
+        parser.renamed("--out", to="--output")
         parser.option(
             "--port",
             type=bounded_int(1, 65535),
             default=PORT,
+            metavar="PORT",
             help=f"TensorBoard's port; default: {PORT}",
         )
         parser.flag("--no-server", help="only write the event files")
@@ -60,7 +59,7 @@ class TensorBoardVerb(Verb):
             raise SpecError(
                 "tensorboard is not installed in this environment", fix="pip install tensorboard"
             )
-        directory = context.directory / in_home(args.out or FOLDER)
+        directory = context.directory / in_home(args.output or FOLDER)
         jobs = _jobs(context, args)
         files = []
         for job in jobs:
@@ -77,7 +76,7 @@ class TensorBoardVerb(Verb):
             one.close()
         if serves:
             return Outcome(data=data)
-        hint = _hint(context, args.out or FOLDER)
+        hint = _hint(context, args.output or FOLDER)
         return Outcome(Text.assemble(_said(written, directory), "\n", hint), data)
 
 

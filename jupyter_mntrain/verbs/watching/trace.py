@@ -28,6 +28,7 @@ from jupyter_mntrain.show.exports.chrome_trace import chrome_trace
 from jupyter_mntrain.show.tables.plans.step_bars import StepBars
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import caught_up_history, find_job, job_argument
+from jupyter_mntrain.verbs.new_file import output_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.picture_file import write_picture
 
@@ -57,13 +58,8 @@ class TraceVerb(Verb):
             type=bounded_int(1, LAST_STEP),
             help="which of the recorded steps; default: the newest",
         )
-        parser.option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            completes="file",
-            help="write it: .json as a trace for ui.perfetto.dev, .png as a picture",
-        )
+        told = "write it: .json as a trace for ui.perfetto.dev, .png as a picture"
+        output_option(parser, help=told)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         path = _path(context, args.output)

@@ -129,7 +129,7 @@ def test_ones_own_export_is_not_asked_about(do, launch, cluster, tmp_path, recip
     (tmp_path / "mine.py").write_text("import os\n")
     launch("mine.py", "--env", VARIABLE)
     job = list(cluster._jobs)[-1]
-    do("export", job, "mine.toml", directory=tmp_path)
+    do("export", job, "--output", "mine.toml", directory=tmp_path)
     printed = do("export", job, directory=tmp_path)
     (tmp_path / "printed.toml").write_text(text(printed.renderable, width=1000) + "\n")
     for file in ("mine.toml", "printed.toml"):

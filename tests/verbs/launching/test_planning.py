@@ -172,7 +172,7 @@ def test_a_plan_from_a_job_has_the_speeds_that_it_achieved(do, recipe, text, as_
     whole = after(plan_of(), "--json", "r.toml")
     # The job computes for 1.0 s: as planned, or twice as long.
     fast, slow = (
-        as_json(after(plan_of(1.2, planned), "r.toml", "--from", "j-7f3a", "--json"))
+        as_json(after(plan_of(1.2, planned), "r.toml", "--speeds-of", "j-7f3a", "--json"))
         for planned in (1.0, 0.5)
     )
     for one in (fast, slow):
@@ -181,10 +181,10 @@ def test_a_plan_from_a_job_has_the_speeds_that_it_achieved(do, recipe, text, as_
         assert "guesses" not in one
     assert slow["ranks"][0]["computing_s"] == pytest.approx(2 * fast["ranks"][0]["computing_s"])
     assert as_json(whole)["guesses"]
-    shown = text(after(plan_of(), "--from", "j-7f3a").renderable)
+    shown = text(after(plan_of(), "--speeds-of", "j-7f3a").renderable)
     assert says("with the speeds of job j-7f3a9c21", shown), "its own recipe"
 
 
 def test_a_plan_from_a_job_without_one_is_refused(do, recipe):
     with pytest.raises(SpecError, match=wording("has no plan")):
-        do("plan", "r.toml", "--from", "j-7f3a", directory=recipe)
+        do("plan", "r.toml", "--speeds-of", "j-7f3a", directory=recipe)

@@ -80,7 +80,7 @@ def test_a_job_runs_again_with_them_and_its_file_where_they_are_set(do, known, c
     known.view = lambda: msgspec.structs.replace(view, spec=plain)
     do("launch", known.id, "--detach", directory=recipe, environment={})
     assert cluster.launches[-1] == plain, "its nodes know them"
-    do("export", known.id, "kept.toml", directory=recipe)
+    do("export", known.id, "--output", "kept.toml", directory=recipe)
     with pytest.raises(SpecError, match="ORDINARY"):
         do("launch", "kept.toml", "--detach", directory=recipe, environment=HERE)
     here = {**HERE, "ORDINARY": FORMED}

@@ -195,7 +195,7 @@ def test_neither_a_file_nor_a_job(launched):
 
 
 def test_export_writes_what_launch_takes(do, launched, known, tmp_path, text):
-    outcome = do("export", known.id, "kept.toml", directory=tmp_path)
+    outcome = do("export", known.id, "--output", "kept.toml", directory=tmp_path)
     said = text(outcome.renderable)
     assert "mntrain launch kept.toml" in said
     assert says("secrets or look like it: HF_TOKEN", said)
@@ -225,19 +225,21 @@ def test_export_without_a_file_is_the_file(do, cluster, known, text):
 def test_export_writes_over_nothing_unless_told(do, known, tmp_path):
     (tmp_path / "kept.toml").write_text("precious")
     with pytest.raises(SpecError, match=wording(r"kept\.toml: already exists.*--force")):
-        do("export", known.id, "kept.toml", directory=tmp_path)
+        do("export", known.id, "--output", "kept.toml", directory=tmp_path)
     assert (tmp_path / "kept.toml").read_text() == "precious"
-    do("export", known.id, "kept.toml", "--force", directory=tmp_path)
+    do("export", known.id, "--output", "kept.toml", "--force", directory=tmp_path)
     assert "mntrain_job = 1" in (tmp_path / "kept.toml").read_text()
     with pytest.raises(SpecError, match=wording("cannot be written: No such file")):
-        do("export", known.id, "no/such/kept.toml", directory=tmp_path)
+        do("export", known.id, "--output", "no/such/kept.toml", directory=tmp_path)
 
 
 def test_secrets_are_written_only_when_asked_and_for_the_owner_alone(do, known, tmp_path):
     kept = tmp_path / "kept.toml"
-    do("export", known.id, "kept.toml", directory=tmp_path)
+    do("export", known.id, "--output", "kept.toml", directory=tmp_path)
     assert "hf_abc" not in kept.read_text()
-    outcome = do("export", known.id, "kept.toml", "--force", "--with-secrets", directory=tmp_path)
+    outcome = do(
+        "export", known.id, "--output", "kept.toml", "--force", "--with-secrets", directory=tmp_path
+    )
     assert "hf_abc" in kept.read_text()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert outcome.data["left_out"] == []

@@ -11,7 +11,7 @@ from tests.standin.cluster import node
 from tests.standin.screen import Paper
 from tests.wording import says
 
-BOTH = ("--member", "wopr", "--member", "hal")
+BOTH = ("wopr", "hal")
 BUSY = Problem(kind=Kind.STILL_RUNNING, cause="a job runs on it", fix="wait", node="hal")
 
 
@@ -22,7 +22,7 @@ BUSY = Problem(kind=Kind.STILL_RUNNING, cause="a job runs on it", fix="wait", no
         (("--links", *BOTH), {"links"}, 1),
         (("--devices", *BOTH), {"devices", "problems"}, 0),
         (("--links", "--devices", *BOTH), {"links", "devices", "problems"}, 1),
-        (("--member", "wopr"), {"devices", "problems"}, 0),  # it has no link
+        (("wopr",), {"devices", "problems"}, 0),  # it has no link
     ],
 )
 def test_links_and_devices_are_measured_unless_one_of_them_is_asked_for(
@@ -36,7 +36,7 @@ def test_links_and_devices_are_measured_unless_one_of_them_is_asked_for(
 
 def test_each_device_and_dtype_has_a_line(do, text, cluster, as_json):
     cluster.become(*cluster.nodes(), node("cards", 7, gpus=2))
-    outcome = do("measure", "--devices", "--member", "wopr:2", "--member", "cards")
+    outcome = do("measure", "--devices", "wopr:2", "cards")
     assert [
         (one["node"], one["gpu"], one["dtype"], one.get("ranks", 1))
         for one in as_json(outcome)["devices"]
@@ -58,13 +58,13 @@ def test_each_device_and_dtype_has_a_line(do, text, cluster, as_json):
 
 def test_a_disturbed_device_says_so(do, text, cluster):
     cluster.usage.disturbed = "beside other processes"
-    shown = text(do("measure", "--devices", "--member", "wopr").renderable)
+    shown = text(do("measure", "--devices", "wopr").renderable)
     assert "beside other processes" in shown
     assert says("lower bound", shown)
 
 
 def test_the_interpreter_of_a_job_is_asked_for(do, cluster):
-    do("measure", "--devices", "--member", "wopr", "--python", "conda:lm")
+    do("measure", "--devices", "wopr", "--python", "conda:lm")
     assert [python for _, python in cluster.usage.devices_asked] == ["conda:lm"]
 
 

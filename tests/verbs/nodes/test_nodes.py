@@ -115,7 +115,7 @@ def test_why_nodes_are_missing_is_said(do, text):
 
 
 def test_measure_is_every_ordered_pair(do, text, as_json):
-    outcome = do("measure", "--links", "--member", "wopr", "--member", "hal")
+    outcome = do("measure", "--links", "wopr", "hal")
     assert [(one["sender"], one["receiver"]) for one in as_json(outcome)["links"]] == [
         ("wopr", "hal"), ("hal", "wopr"),
     ]  # fmt: skip
@@ -130,7 +130,7 @@ def test_measure_is_every_ordered_pair(do, text, as_json):
 def test_from_three_nodes_on_there_is_a_matrix(do, text, cluster, monkeypatch):
     three = cluster.measure([Participant(node=name) for name in ("wopr", "hal", "eddie")])
     monkeypatch.setattr(cluster, "measure", lambda *_, **__: three)
-    shown = text(do("measure", "--links", "--member", "wopr", "--member", "hal").renderable)
+    shown = text(do("measure", "--links", "wopr", "hal").renderable)
     assert "from \\ to" in shown
     assert shown.count("0.2\u00a0ms") == 2 * 6
 
@@ -140,7 +140,7 @@ def test_a_disturbed_measurement_says_so(do, text, cluster, monkeypatch):
     capacity = msgspec.structs.replace(link.capacity, condition="beside a job")
     disturbed = msgspec.structs.replace(link, capacity=capacity)
     monkeypatch.setattr(cluster, "measure", lambda *_, **__: (disturbed,))
-    shown = text(do("measure", "--links", "--member", "wopr", "--member", "hal").renderable)
+    shown = text(do("measure", "--links", "wopr", "hal").renderable)
     assert "beside a job" in shown
     assert "lower bound" in shown
 

@@ -43,7 +43,7 @@ def on(job) -> StandInCluster:
 
 
 def test_its_reader_finds_every_number_that_the_live_view_has(do, on, job, tmp_path):
-    outcome = do("tensorboard", job.id, "--no-server", "--out", str(tmp_path), on=on)
+    outcome = do("tensorboard", job.id, "--no-server", "--output", str(tmp_path), on=on)
     (folder,) = [Path(one) for one in outcome.data["folders"]]
     series = job.series(10_000)
     found = read(folder)
@@ -66,7 +66,7 @@ def test_its_reader_finds_every_number_that_the_live_view_has(do, on, job, tmp_p
 
 
 def test_written_again_nothing_is_there_twice_and_what_others_wrote_stays(do, on, job, tmp_path):
-    words = ("tensorboard", job.id, "--no-server", "--out", str(tmp_path))
+    words = ("tensorboard", job.id, "--no-server", "--output", str(tmp_path))
     (folder,) = [Path(one) for one in do(*words, on=on).data["folders"]]
     before = read(folder)
     other = folder / "events.out.tfevents.1.somebody"
@@ -101,7 +101,7 @@ def test_without_tensorboard_it_says_what_to_install(do, on, monkeypatch, tmp_pa
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     monkeypatch.setattr(tensorboard, "is_installed", lambda: False)
     with pytest.raises(SpecError) as caught:
-        do("tensorboard", "--out", str(tmp_path), on=on)
+        do("tensorboard", "--output", str(tmp_path), on=on)
     assert says("pip install tensorboard", caught.value.fix)
     assert list(tmp_path.iterdir()) == []
 
@@ -110,5 +110,5 @@ def test_a_folder_that_cannot_be_written_is_an_error_of_its_own(do, on, tmp_path
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(SpecError) as caught:
-        do("tensorboard", "--no-server", "--out", str(blocked), on=on)
+        do("tensorboard", "--no-server", "--output", str(blocked), on=on)
     assert str(blocked) in str(caught.value)

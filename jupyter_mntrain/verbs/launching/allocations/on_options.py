@@ -116,8 +116,8 @@ def refuse_with_on(args: Namespace) -> None:
     if getattr(args, "no_wait", False) and args.wait:
         raise SpecError("--wait and --no-wait cannot be used together", fix="use one of them")
     if getattr(args, "no_wait", False) and args.variable:
-        fix = "leave one of them out; once the job has started, attach -o stores it"
-        raise SpecError(f"-o {args.variable}: with --no-wait there is no job yet", fix=fix)
+        fix = "leave one of them out; once the job has started, attach --variable stores it"
+        raise SpecError(f"--variable {args.variable}: with --no-wait there is no job yet", fix=fix)
     for name, value in given.items():
         if value:
             fix = f"leave {ON} out to use nodes that are there, else {name}"

@@ -12,7 +12,7 @@ from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
 from jupyter_mntrain.recipe.stored import RECIPE_FILE
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import find_job, joined_cluster, reachable_nodes
+from jupyter_mntrain.verbs.find import find_job, joined_cluster, node_option, reachable_nodes
 from jupyter_mntrain.verbs.launching.answering.generate import (
     changed_words,
     spec_beside,
@@ -33,9 +33,7 @@ def add_model_arguments(parser: Parser) -> None:
         "node: a path with a / in it",
     )
     step_option(parser)
-    parser.option(
-        "--node", "-n", metavar="NODE", completes="node", help="the node that has the directory"
-    )
+    node_option(parser, "the node that has the directory")
     parser.option(
         "--gpu",
         type=bounded_int(0, LARGEST_GPU),

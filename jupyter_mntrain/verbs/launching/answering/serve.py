@@ -33,7 +33,7 @@ class ServeVerb(Verb):
     def add_arguments(self, parser: Parser) -> None:
         add_model_arguments(parser)
         parser.option(
-            "--address",
+            "--listen",
             default=LOOPBACK,
             metavar="IP",
             help="listen on this address of the node: whoever reaches it can use the model, there "
@@ -46,12 +46,13 @@ class ServeVerb(Verb):
             metavar="PORT",
             help="default: any free one",
         )
+        parser.renamed("--address", to="--listen")
         variable_option(parser)
 
     def run(self, context: Context, args: Namespace) -> Outcome:
         refuse_variable(context, args)
-        listens = _ip_address(args.address)
-        words = ("--address", args.address, "--port", str(args.port))
+        listens = _ip_address(args.listen)
+        words = ("--address", args.listen, "--port", str(args.port))
         spec = answering_spec(context, args, SERVER, WHAT, words)
         name = spec.name.removeprefix(f"{WHAT} ")
         spec = msgspec.structs.replace(spec, entry=(*spec.entry, "--name", name))
@@ -66,7 +67,7 @@ class ServeVerb(Verb):
         text.append(f" on {node}\n", "default")
         if listens.is_loopback:
             port = url.rpartition(":")[2].partition("/")[0]
-            tunnel = f"ssh -N -L {port}:{args.address}:{port} {node}"
+            tunnel = f"ssh -N -L {port}:{args.listen}:{port} {node}"
             text.append(f"  only programs on {node} reach it; from elsewhere: {tunnel}\n", "dim")
         else:
             warning = "whoever reaches this address can use the model: there is no password"

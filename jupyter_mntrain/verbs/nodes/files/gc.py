@@ -26,7 +26,11 @@ class GcVerb(Verb):
             "files are to go and whose records stay; mntrain du lists them",
         )
         parser.repeatable(
-            "--node", metavar="NODE", completes="node", help="only there; repeatable; default: all"
+            "--node",
+            "-n",
+            metavar="NODE",
+            completes="node",
+            help="only there; repeatable; default: all",
         )
         parser.flag("--yes", help="delete; without it, only say what would be deleted")
         parser.flag("--dry-run", help="only say what would be deleted, as without --yes")

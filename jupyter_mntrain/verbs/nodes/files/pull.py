@@ -18,7 +18,7 @@ from jupyter_mntrain.show.tables.kept.files import (
     written_table,
 )
 from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.find import RANK, joined_cluster, named_job
+from jupyter_mntrain.verbs.find import joined_cluster, named_job, node_option, rank_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
 
@@ -38,12 +38,8 @@ class PullVerb(Verb):
             completes="file",
             help="what it is called here; default: its name, in this folder",
         )
-        parser.option(
-            "--node", metavar="NODE", completes="node", help="of a job, only what this node has"
-        )
-        parser.option(
-            "--rank", metavar="N", type=RANK, help="of a job, only what the node of this rank has"
-        )
+        node_option(parser, "of a job, only what this node has")
+        rank_option(parser, "of a job, only what the node of this rank has")
         parser.flag("--list", help="fetch nothing; say what the job wrote, and where")
 
     def run(self, context: Context, args: Namespace) -> Outcome:

@@ -64,7 +64,7 @@ def test_new_nodes_are_no_nodes_of_another_cluster(more: str) -> None:
         refuse_with_on(args(f"a.py --on slurm {more}"))
 
 
-@pytest.mark.parametrize("more", ["--wait", "-o job", "--out job"])
+@pytest.mark.parametrize("more", ["--wait", "--variable job", "-o job"])
 def test_who_does_not_wait_has_no_job_yet(more: str) -> None:
     refuse_with_on(args("a.py --on slurm --no-wait"))
     refuse_with_on(args(f"a.py --on slurm {more}"))
