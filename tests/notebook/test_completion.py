@@ -31,7 +31,7 @@ def offers(complete):
 def test_verbs(offers):
     assert "launch" in offers("%mntrain ")
     assert offers("%mntrain la") == ["launch"]
-    assert offers("%mntrain dry") == ["dry-run"]
+    assert offers("%mntrain dry") == []
     assert offers("%%mntrain lau") == ["launch"]
 
 

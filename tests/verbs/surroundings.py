@@ -57,15 +57,15 @@ accept --output ~nobody/x.json
 history
 panel
 recipes
-recipe show 1b-1gpu
 plan train.py
-dry-run train.py
+launch --dry-run train.py
 launch train.py
 launch ~nobody/train.py
 resume j
 jobs
 status
-settings j
+settings j-
+settings 1b-1gpu
 compare j
 attach j
 plot j --output x.png

@@ -25,9 +25,9 @@ def args_of(line: str):
 
 def test_the_table_has_every_promised_verb():
     promised = (
-        "nodes add forget panel launch dry-run jobs status attach logs plot stop kill measure "
+        "nodes add forget panel launch jobs status attach logs plot stop kill measure "
         "export invite members revoke driver stacks save generate recipes config agent report "
-        "resume checkpoints tensorboard recipe settings install upgrade rename note rm history "
+        "resume checkpoints tensorboard settings install upgrade rename note rm history "
         "compare plan trace doctor bench accept push pull du gc chat serve set"
     )
     same_rows(
@@ -174,6 +174,8 @@ def test_a_value_is_named_alike_everywhere():
         ("plan --from j-1", "plan --speeds-of j-1"),
         ("serve j-1 --address 0.0.0.0", "serve j-1 --listen 0.0.0.0"),
         ("measure --member a:1 -m b --links", "measure a:1 b --links"),
+        ("--json dry-run r.toml --wait", "--json launch --dry-run r.toml --wait"),
+        ("recipe show r.toml --changed", "settings r.toml --changed"),
     ],
 )
 def test_an_old_name_is_taken_until_1_0_and_told(old, new):

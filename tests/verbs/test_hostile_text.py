@@ -38,7 +38,6 @@ WORDS = HOSTILE.replace("\x00", "")
 """What a command line can hold."""
 
 MORE: dict[str, list[list[str]]] = {
-    "dry-run": [["r.toml"], ["r.toml", "--env", f"A={WORDS}"], ["r.toml", "--name", WORDS]],
     "export": [[JOB, "--output", f"{WORDS.replace('/', '')}.toml"], [JOB, "--with-secrets"]],
     "generate": [[JOB, WORDS], [JOB, "Once"]],
     "launch": [["r.toml", "--wait"], ["hostile.toml"], ["job.toml"], ["r.toml", "--queue"]],

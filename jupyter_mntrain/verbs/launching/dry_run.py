@@ -1,8 +1,7 @@
-"""``dry-run``: shows the command and environment of every node."""
+"""Dry run of a launch: shows the command and environment of every node."""
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.doctor.every import EVERY
 from jupyter_mntrain.launch import NodeCommand
 from jupyter_mntrain.model.records.job import JobSpec
@@ -21,10 +19,7 @@ from jupyter_mntrain.show.safe_console import verbatim
 from jupyter_mntrain.show.tables._plain import folding
 from jupyter_mntrain.show.tables.doctor import doctor_table
 from jupyter_mntrain.show.tables.plans.plan import plan_line
-from jupyter_mntrain.verbs.context import Context
-from jupyter_mntrain.verbs.launching.job_options import job_options
-from jupyter_mntrain.verbs.launching.spec_builder import build_spec
-from jupyter_mntrain.verbs.verb import Outcome, Verb
+from jupyter_mntrain.verbs.verb import Outcome
 from jupyter_mntrain.workload.built import Built
 from jupyter_mntrain.workload.chosen import choice_text
 from jupyter_mntrain.workload.hardware_notes import hardware_notes
@@ -32,16 +27,6 @@ from jupyter_mntrain.workload.memory_fit import memory_data, memory_text
 
 FOUND = 1
 """Exit code: something stops a launch."""
-
-
-class DryRunVerb(Verb):
-    takes_cell = True
-
-    def add_arguments(self, parser: Parser) -> None:
-        job_options(parser)
-
-    def run(self, context: Context, args: Namespace) -> Outcome:
-        return dry_run_outcome(build_spec(context, args), context.clock())
 
 
 def dry_run_outcome(built: Built, now_s: float, *, is_examined: bool = False) -> Outcome:

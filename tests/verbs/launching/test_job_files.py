@@ -124,7 +124,7 @@ def test_binary_files_are_sent_without_a_project_too(launched, cluster) -> None:
 
 def test_a_dry_run_shows_what_would_be_sent(do, project, text, as_json) -> None:
     (project / ".env").write_text("TOKEN=x")
-    outcome = do("dry-run", "train.py", directory=project)
+    outcome = do("launch", "--dry-run", "train.py", directory=project)
     assert str(project) in text(outcome.renderable, width=1000)
     data = as_json(outcome)
     assert data["project"]["files"] == 7

@@ -1,4 +1,4 @@
-"""``launch`` and ``dry-run``: the spec that they make, and what they refuse."""
+"""``launch``: the spec that they make, and what they refuse."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_dry_run_ends_with_1_if_something_would_stop_the_launch(do, cluster, r
 
 def test_a_node_that_does_not_answer_is_said_to_be_left_out(do, cluster, recipe, as_json):
     cluster.become(node("wopr", 1), node("hal", 2, liveness="lost", reason="refused"))
-    for words in (["dry-run"], ["launch", "--detach"]):
+    for words in (["launch", "--dry-run"], ["launch", "--detach"]):
         (left_out,) = as_json(do(*words, "r.toml", directory=recipe))["warnings"]
         assert left_out["node"] == "hal"
         assert left_out["kind"] in SILENCES
@@ -149,7 +149,9 @@ def test_a_drained_node_is_left_out_or_waited_for(do, cluster, recipe, as_json):
 
 def test_a_rank_has_as_much_memory_as_is_lent(do, cluster, recipe, as_json):
     cluster.become(lent(node("gpu", 1, gpus=1), Lending(memory_bytes=1 << 28)))
-    (rank,) = as_json(do("dry-run", "r.toml", "--member", "gpu:1", directory=recipe))["memory"]
+    (rank,) = as_json(do("launch", "--dry-run", "r.toml", "--member", "gpu:1", directory=recipe))[
+        "memory"
+    ]
     assert (rank["gpu_bytes"], rank["fits"]) == (1 << 28, False)
     # The tensors alone would fit.
     assert rank["total_bytes"] - sum(rank["overhead"].values()) < 1 << 28
@@ -158,13 +160,13 @@ def test_a_rank_has_as_much_memory_as_is_lent(do, cluster, recipe, as_json):
 def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     cluster.become(node("gpu", 1, gpus=2), node("wopr", 2))
     members = ("--member", "gpu:gpu0,1", "--member", "wopr:1")
-    small = do("dry-run", "r.toml", *members, directory=recipe)
+    small = do("launch", "--dry-run", "r.toml", *members, directory=recipe)
     assert "Estimated memory: rank 0 on gpu: weights " in " ".join(text(small.renderable).split())
     assert "too little" not in text(small.renderable)
     assert [one["node"] for one in as_json(small)["memory"]] == ["gpu", "gpu", "wopr"]
     changes = ("model.layers=8", "model.hidden_size=8192", "model.intermediate_size=28672")
     words = [*FIXED, *(word for one in changes for word in ("--set", one))]
-    large = do("dry-run", "r.toml", *members, *words, directory=recipe)
+    large = do("launch", "--dry-run", "r.toml", *members, *words, directory=recipe)
     shown = text(large.renderable, width=1000)
     assert says("; GPU 0 (RTX 3090) has 25.8 GB free, too little: use", shown)
     found = as_json(large)["memory"]
@@ -176,7 +178,7 @@ def test_a_dry_run_says_what_fits(do, cluster, recipe, text, as_json):
     assert says("54.5 GB with CUDA's own memory", note["cause"])
     assert says("use more ranks", note["fix"])
     (recipe / "gone.toml").write_text('[model]\npath = "gone"\n')
-    elsewhere = do("dry-run", "gone.toml", *members, directory=recipe)
+    elsewhere = do("launch", "--dry-run", "gone.toml", *members, directory=recipe)
     gone = (
         f"Memory: {recipe}/gone is not on this machine; each rank reports it before its first step."
     )
@@ -190,7 +192,7 @@ def test_a_dry_run_says_what_is_offloaded_and_whether_the_host_has_room(
     cluster.become(node("gpu", 1, gpus=2), node("wopr", 2))
     members = ("--member", "gpu:gpu0,1", "--member", "wopr:1")
     offload = ("--set", "memory.offload_activations=true", "--set", "train.device=auto")
-    small = do("dry-run", "r.toml", *members, *offload, directory=recipe)
+    small = do("launch", "--dry-run", "r.toml", *members, *offload, directory=recipe)
     assert " on the host; with CUDA 500.0 MB + NCCL " in text(small.renderable, width=1000)
     on_gpu, _, on_cpu = as_json(small)["memory"]
     assert on_gpu["estimate"]["host"] > 0
@@ -203,7 +205,7 @@ def test_a_dry_run_says_what_is_offloaded_and_whether_the_host_has_room(
     )
     long = ("--set", "data.sequence_length=4096", "--set", "train.batch_size=4096")
     many = (*members, *offload, *long, *FIXED, "--set", "optimizer.kind=adafactor")
-    large = do("dry-run", "r.toml", *many, directory=recipe)
+    large = do("launch", "--dry-run", "r.toml", *many, directory=recipe)
     assert says("its ranks keep ", text(large.renderable, width=1000))
     (note,) = short_hosts(as_json(do("launch", "r.toml", *many, "--detach", directory=recipe)))
     assert note["node"] == "gpu"
@@ -268,7 +270,7 @@ def test_debug_lets_everything_speak_and_what_is_set_by_hand_wins(do, cluster, r
     assert (train.detect_anomaly, train.deterministic) == (True, False)
     assert script.environment["NCCL_DEBUG"] == "INFO"
     assert script.environment["NCCL_DEBUG_SUBSYS"] == "NET"
-    shown = as_json(do("dry-run", "r.toml", "--debug", directory=recipe))
+    shown = as_json(do("launch", "--dry-run", "r.toml", "--debug", directory=recipe))
     environment = shown["spec"]["environment"]
     assert environment["TORCH_CPP_LOG_LEVEL"] == "INFO"
     assert "CUDA_LAUNCH_BLOCKING" not in environment, "neighbors in a pipeline would wait"

@@ -110,9 +110,9 @@ def test_a_launch_says_in_a_line_what_is_expected(do, cards, recipe, text, as_js
     schedule = as_json(launched)["plan"]["chosen"]["pipeline.schedule"]
     (line,) = [one for one in said if schedule in one]
     assert says("guessed", line)
-    for outcome in (launched, do("dry-run", "r.toml", on=cards, directory=recipe)):
+    for outcome in (launched, do("launch", "--dry-run", "r.toml", on=cards, directory=recipe)):
         assert as_json(outcome)["plan"]["step_s"] > 0
-    assert line in text(do("dry-run", "r.toml", on=cards, directory=recipe).renderable)
+    assert line in text(do("launch", "--dry-run", "r.toml", on=cards, directory=recipe).renderable)
 
 
 def test_a_launch_without_a_prediction_starts_all_the_same(do, cards, tmp_path, as_json):
@@ -152,7 +152,9 @@ def test_nodes_that_nobody_named_are_in_the_order_that_is_fastest(do, recipe, as
     words = [word for change in changes for word in ("--set", change)]
 
     def told(*more: str) -> tuple[list[str], Any]:
-        data = as_json(do("dry-run", "r.toml", *words, *more, on=cluster, directory=recipe))
+        data = as_json(
+            do("launch", "--dry-run", "r.toml", *words, *more, on=cluster, directory=recipe)
+        )
         return [one["node"] for one in data["spec"]["participants"]], data["plan"]
 
     best, plan = told()

@@ -56,7 +56,7 @@ def test_a_value_that_is_given_wins(do, cluster, recipe):
 
 def test_nothing_shows_them(do, known, recipe, text):
     rerun = ("launch", known.id, "--detach")
-    dry = ("dry-run", "r.toml", *OPTIONS)
+    dry = ("launch", "--dry-run", "r.toml", *OPTIONS)
     export = ("export", known.id)
     others = (("status", known.id), ("jobs",), ("attach", known.id), ("nodes",), rerun)
     for words in (dry, export, *others):

@@ -1,4 +1,4 @@
-"""``recipe show`` and ``settings``, and where settings of a real spec come from."""
+"""``settings``, and where settings of a real spec come from."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def shown(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, dict[str, Any]]:
-    assert main(["recipe", "show", *words, "--json"]) == 0
+    assert main(["settings", *words, "--json"]) == 0
     return {one["name"]: one for one in json.loads(capsys.readouterr().out)}
 
 
@@ -45,12 +45,18 @@ def test_a_recipe_is_shown_before_it_runs(file: Path, capsys) -> None:
     assert shown(capsys, "quick-check")["model.preset"]["value"] == "llama-8m"
 
 
+def test_what_only_a_recipe_has_is_refused_of_a_job(capsys) -> None:
+    for words in (["j-7f3a", "--data"], ["--set", "train.steps=5"]):
+        assert main(["settings", *words]) == SpecError.exit_code
+        assert says("is for a recipe", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize("words", [("gone.toml",), ("script.py",), ("small.toml", "--set", "x=1")])
 def test_what_is_no_recipe_is_refused(
     words: tuple[str, ...], file: Path, capsys, monkeypatch
 ) -> None:
     monkeypatch.chdir(file.parent)
-    assert main(["recipe", "show", *words, "--json"]) != 0
+    assert main(["settings", *words, "--json"]) != 0
     assert json.loads(capsys.readouterr().err)["fix"]
 
 
@@ -58,19 +64,19 @@ def test_the_data_of_a_recipe_is_shown_without_a_job(file: Path, capsys) -> None
     (file.parent / "texts").mkdir()
     (file.parent / "texts" / "one.txt").write_text("Once upon a time.\x1b[2J\n" * 400)
     small = [f"--set=data.{one}" for one in ("vocabulary_size=270", "sequence_length=16")]
-    assert main(["recipe", "show", str(file), "--data", *small]) == 0
+    assert main(["settings", str(file), "--data", *small]) == 0
     said = capsys.readouterr().out
     assert says("the first 3 of", said)
     assert r"Once upon a time.\x1b[2J" in said
     assert "\x1b[2J" not in said
-    assert main(["recipe", "show", str(file), "--data", *small, "--json"]) == 0
+    assert main(["settings", str(file), "--data", *small, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert [one["tokens"] for one in shown["sequences"]] == [16, 16, 16]
     assert str(file.parent / "texts") in shown["summary"][0]
 
 
 def test_data_that_is_not_here_is_said(file: Path, capsys) -> None:
-    assert main(["recipe", "show", str(file), "--data", "--json"]) == RecipeError.exit_code
+    assert main(["settings", str(file), "--data", "--json"]) == RecipeError.exit_code
     problem = json.loads(capsys.readouterr().err)
     assert says(f"{file.parent / 'texts'}: no such file or folder", problem["cause"])
     assert problem["fix"]
@@ -104,9 +110,9 @@ def test_a_relative_path_that_was_set_is_not_the_recipes(file: Path) -> None:
 def test_a_recipe_that_is_not_there_is_answered_with_recipes_only(tmp_path: Path, capsys) -> None:
     (tmp_path / "small.py").write_text("")
     (tmp_path / "small-run.toml").write_text("")
-    assert main(["recipe", "show", str(tmp_path / "smal-run.toml")]) == SpecError.exit_code
+    assert main(["settings", str(tmp_path / "smal-run.toml")]) == SpecError.exit_code
     assert says("use small-run.toml", capsys.readouterr().err)
-    assert main(["recipe", "show", "quick-chek"]) == SpecError.exit_code
+    assert main(["settings", "quick-chek"]) == SpecError.exit_code
     assert says("use quick-check", capsys.readouterr().err)
-    assert main(["recipe", "show", str(tmp_path / "small")]) == SpecError.exit_code
+    assert main(["settings", str(tmp_path / "small")]) == SpecError.exit_code
     assert "small.py" not in capsys.readouterr().err

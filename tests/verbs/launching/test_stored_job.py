@@ -152,7 +152,7 @@ def test_without_participants_they_are_chosen_as_ever(launched, keep):
 
 def test_dry_run_takes_all_of_them(do, cluster, keep, known, tmp_path, text):
     for target in (keep(SCRIPT_JOB), known.id):
-        outcome = do("dry-run", target, directory=tmp_path)
+        outcome = do("launch", "--dry-run", target, directory=tmp_path)
         assert "# muthur" in text(outcome.renderable)
         assert outcome.data["spec"]["name"] == "mine"
     assert cluster.launches == []
@@ -161,9 +161,9 @@ def test_dry_run_takes_all_of_them(do, cluster, keep, known, tmp_path, text):
 @pytest.mark.wording
 def test_nodes_that_are_gone_are_named_in_one_error(do, keep, tmp_path):
     few = StandInCluster([node("hal", 3), node("muthur", 1, liveness="lost", reason="gone")])
-    for verb in ("launch", "dry-run"):
+    for verb in ("launch", "launch --dry-run"):
         with pytest.raises(NodeError) as caught:
-            do(verb, keep(SCRIPT_JOB), on=few, directory=tmp_path)
+            do(*verb.split(), keep(SCRIPT_JOB), on=few, directory=tmp_path)
         assert str(caught.value) == (
             "wopr, muthur took part in this job and do not answer now. Fix: choose nodes with "
             "--member HOST:N (there is hal), or start the missing ones."

@@ -158,7 +158,7 @@ def test_what_is_said_of_a_desk(desk, there, do, text, as_json, recipe, asked) -
         assert says(words, shown)
     if asked[-1:] == ("desk:gpu0",) and not desk.free:
         return  # there is none, which is another test's
-    planned = as_json(do("dry-run", "r.toml", *asked, directory=recipe, on=there))
+    planned = as_json(do("launch", "--dry-run", "r.toml", *asked, directory=recipe, on=there))
     free = [one["gpu_bytes"] / GIB for one in planned["memory"] if "gpu_bytes" in one]
     expected = desk.free[:1] if "desk:gpu0" in asked else desk.free
     assert free == pytest.approx(expected, abs=0.05)
@@ -183,7 +183,7 @@ def test_a_gpu_that_computes_for_others_is_shared_by_who_names_it(
         assert says(f"pid {Cards.GONE}", str(caught.value))
         assert says("--member desk:gpu0", str(caught.value.fix))
         return
-    planned = as_json(do("dry-run", *words, directory=recipe, on=there))
+    planned = as_json(do("launch", "--dry-run", *words, directory=recipe, on=there))
     started = as_json(do("launch", *words, directory=recipe, on=there))
     for told in (planned, started):
         (warning,) = (one for one in told["warnings"] if one["kind"] == "gpu-taken")
