@@ -1,7 +1,7 @@
 """Start-up: what a command costs before it does anything, in CPU time, beside ``import httpx``.
 
-``mntrain --version``, ``--help`` ≤ 0.15 s and at most 0.5 × ``import httpx``; ``jobs``, ``nodes``
-and ``status`` of a cluster of two nodes ≤ 0.5 s; ``import jupyter_mntrain`` ≤ 0.3 s without torch.
+``mntrain --version``, ``--help`` and what a shell completes ≤ 0.15 s and at most 0.5 × ``import
+httpx``; ``jobs``, ``nodes`` and ``status`` of a cluster of two nodes ≤ 0.5 s; ``import jupyter_mntrain`` ≤ 0.3 s without torch.
 CPU time, as a busy machine makes the clock's any longer; it, too, is up to 1.5 × as much there.
 """
 
@@ -23,7 +23,17 @@ from tests.agent.forking.python import forking_python
 BESIDE = ("-c", "import httpx")
 IMPORT = ("-c", "import sys, jupyter_mntrain; assert 'torch' not in sys.modules")
 COMMAND = ("-m", "jupyter_mntrain.cli")
-LIMITS_S = {"import": 0.3, "--version": 0.15, "--help": 0.15}
+LIMITS_S = {"import": 0.3, "--version": 0.15, "--help": 0.15, "completion": 0.15}
+COMPLETED = "mntrain launch --member n"
+ASKED = (
+    "-c",
+    (
+        "import os, sys; os.environ.update(_ARGCOMPLETE='1', COMP_TYPE='9', COMP_POINT=str(len("
+        f"{COMPLETED!r})), COMP_LINE={COMPLETED!r}, _ARGCOMPLETE_STDOUT_FILENAME=os.devnull); "
+        "sys.argv = ['mntrain']; from jupyter_mntrain.cli import main; main()"
+    ),
+)
+"""What a shell asks."""
 OF_CLUSTER_S = {"jobs": 0.5, "nodes": 0.5, "status": 0.5}
 
 
@@ -54,6 +64,7 @@ def run(repeats: int) -> dict[str, list[float]]:
             "import": IMPORT,
             "--version": (*COMMAND, "--version"),
             "--help": (*COMMAND, "--help"),
+            "completion": ASKED,
             **{name: (*COMMAND, name, *told) for name in OF_CLUSTER_S},
         }
         for words in commands.values():

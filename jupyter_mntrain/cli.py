@@ -46,6 +46,10 @@ it then, and every 700 objects, took a quarter of the 0.4 s of a processor of ``
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit code."""
+    if argv is None and "_ARGCOMPLETE" in os.environ:
+        from jupyter_mntrain.verbs.shell_completion import answer
+
+        answer()
     words = list(sys.argv[1:] if argv is None else argv)
     if argv is None:  # this process is nobody else's
         gc.set_threshold(OBJECTS_OF_IMPORTS, 50, 100)
@@ -114,6 +118,7 @@ def _run(command: Command) -> int:
     from jupyter_mntrain.model import tunables
     from jupyter_mntrain.show.terminal import TerminalScreen, make_console
     from jupyter_mntrain.verbs.context import Clusters, Context, connect
+    from jupyter_mntrain.verbs.known_names import keep_names
     from jupyter_mntrain.verbs.run import run
 
     tunables.check()
@@ -123,6 +128,8 @@ def _run(command: Command) -> int:
         context = Context(clusters=clusters, screen=screen, program=PROGRAM)
         return _print(run(command, context), wants_json=command.args.json)
     finally:
+        for cluster in clusters.opened():
+            keep_names(cluster)
         clusters.close()
 
 

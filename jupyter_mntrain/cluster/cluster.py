@@ -19,7 +19,7 @@ from jupyter_mntrain.cluster.view.job_search import JobSearch
 from jupyter_mntrain.cluster.view.node_search import NodeSearch, refuse_unusable
 from jupyter_mntrain.cluster.view.peer_book import PeerBook
 from jupyter_mntrain.launch.progress import SILENT, Progress
-from jupyter_mntrain.model.api import DEFAULT_CLUSTER
+from jupyter_mntrain.model.environment import DEFAULT_CLUSTER
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.ids import JobId, is_cluster_name, new_job_id
 from jupyter_mntrain.model.lifecycle.listing import JobSort

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jupyter_mntrain.model.api import DEFAULT_CLUSTER
-from jupyter_mntrain.model.environment import AGENTS_VARIABLE, CLUSTER_VARIABLE
+from jupyter_mntrain.model.environment import (
+    AGENTS_VARIABLE,
+    CLUSTER_VARIABLE,
+    DEFAULT_CLUSTER,
+)
 
 
 def default_cluster(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:

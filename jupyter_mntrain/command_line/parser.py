@@ -43,7 +43,10 @@ Completion = Literal[
     "running-job",
     "setting",
 ]
-"""The kind of a value, for completion."""
+"""What a value names, for completion."""
+
+Values = Completion | Sequence[str] | None
+"""Of a value: what it names, the words that it may be, or unknown."""
 
 
 class HelpWanted(Exception):  # noqa: N818 - control flow, not an error
@@ -55,10 +58,10 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str | None = None) -> None:
         super().__init__(prog=prog, description=description, add_help=False, allow_abbrev=False)
-        self.value_options: dict[str, Completion | None] = {}
+        self.value_options: dict[str, Values] = {}
         """Options that take a value, and its kind."""
         self.flags: set[str] = set()
-        self.positionals: list[Completion | None] = []
+        self.positionals: list[Values] = []
         """The kind of each positional, in order."""
         self.outdated: list[str] = []
         """What was typed by an old name, in words."""
@@ -77,7 +80,7 @@ class Parser(argparse.ArgumentParser):
         if action.nargs == 0:
             self.flags.update(names)
         else:
-            self.value_options.update(dict.fromkeys(names, completes))
+            self.value_options.update(dict.fromkeys(names, completes or settings.get("choices")))
 
     def flag(self, *names: str, **settings: Any) -> None:
         """An option without a value."""
@@ -90,7 +93,7 @@ class Parser(argparse.ArgumentParser):
     def argument(self, name: str, *, completes: Completion | None = None, **settings: Any) -> None:
         """``add_argument`` for a positional, remembered for completion."""
         self.add_argument(name, **settings)
-        self.positionals.append(completes)
+        self.positionals.append(completes or settings.get("choices"))
 
     def renamed(self, *old: str, to: str) -> None:
         """Take old names of an option, until 1.0, and note in ``outdated`` that they are used.

@@ -150,7 +150,6 @@ LONGEST_GRACE_S = 3600.0
 """Longest time between SIGTERM and SIGKILL that a person may choose for `stop`."""
 SERVICE_TYPE = "_mntrain._tcp.local."
 
-DEFAULT_CLUSTER = "default"
 LEASE_EXPIRY_S = tunables.seconds("launch.lease_expiry_s")
 
 BEAT_INTERVAL_S = tunables.seconds("liveness.beat_interval_s")

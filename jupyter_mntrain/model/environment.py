@@ -75,6 +75,9 @@ MAIL_VARIABLE = "MNTRAIN_MAIL"
 CLUSTER_VARIABLE = "MNTRAIN_CLUSTER"
 """A driver's default cluster."""
 
+DEFAULT_CLUSTER = "default"
+"""Name of the cluster where none is set."""
+
 AGENTS_VARIABLE = "MNTRAIN_AGENTS"
 """``host:port`` of agents to watch in addition to those found, separated by blanks or commas."""
 

@@ -17,10 +17,10 @@ from jupyter_mntrain.cluster import Job
 from jupyter_mntrain.cluster.default import default_cluster
 from jupyter_mntrain.command_line.systems import check_driver_system
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.api import DEFAULT_CLUSTER
+from jupyter_mntrain.model.environment import DEFAULT_CLUSTER
 from jupyter_mntrain.model.errors import MntrainError
 from jupyter_mntrain.model.text.foreign import shown_name
-from jupyter_mntrain.notebook.completion import Completer
+from jupyter_mntrain.notebook.completion import LineCompleter
 from jupyter_mntrain.notebook.magics import MntrainMagics
 from jupyter_mntrain.notebook.output import NotebookOutput, client_of, show_bundle
 from jupyter_mntrain.notebook.screen import NotebookScreen
@@ -57,7 +57,7 @@ class Extension:
         self.clusters = Clusters(connect)
         self.updater = Updater()
         self.screen: Screen = self._make_screen()
-        self._completer = Completer(self.clusters)
+        self._completer = LineCompleter(self.clusters)
         self._handed_out: Job | None = None
         self._matcher = _make_matcher(self._completer)
 
@@ -165,7 +165,7 @@ def lift_cell_magic(lines: list[str]) -> list[str]:
     return lines
 
 
-def _make_matcher(completer: Completer) -> Any:
+def _make_matcher(completer: LineCompleter) -> Any:
     @context_matcher(identifier=MATCHER)  # type: ignore[untyped-decorator]
     def match(context: CompletionContext) -> dict[str, Any]:
         line = MAGIC_LINE.match(context.text_until_cursor)

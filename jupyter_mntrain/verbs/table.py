@@ -234,6 +234,9 @@ HEADINGS: Final[Mapping[str, Mapping[str, ListedVerb]]] = {
         "config": ListedVerb(
             "config", "ConfigVerb", "list timeouts, intervals and limits, and where each was set"
         ),
+        "completion": ListedVerb(
+            "completion_script", "CompletionVerb", "print what a shell needs to complete commands"
+        ),
     },
 }
 """All verbs under the headings of ``--help``, in its order: first the five of a newcomer."""

@@ -87,6 +87,7 @@ rename j k
 note j x
 rm j --yes
 config
+completion bash
 """
 """Each as on a cluster without nodes: what they do there first is what surroundings break."""
 

@@ -16,8 +16,16 @@ ROOM = "jupyter_mntrain"
 PROGRAM = """
 import contextlib, io, json, sys
 from jupyter_mntrain.cli import main
+class Words:
+    words = ["launch", "--member"]
 with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-    main(sys.argv[1:])
+    if sys.argv[1] == "completion":  # what a shell asks
+        from jupyter_mntrain.verbs.shell_completion import Finder, answer
+        Finder.__call__ = lambda *_: Finder().collect_completions((), Words(), "")
+        with contextlib.suppress(AssertionError):
+            answer()
+    else:
+        main(sys.argv[1:])
 if sys.argv[1] == "status":
     import jupyter_mntrain.cluster.job  # there is no cluster here that could have one
 print(json.dumps(sorted(sys.modules)))
@@ -50,7 +58,9 @@ OF_LISTS = OF_HELP | {
     "telemetry.kernel_files",
     "trust",
     "verbs.context",
+    "verbs.completion",
     "verbs.find",
+    "verbs.known_names",
     "verbs.launching.allocations.remembered",
     "verbs.run",
     "verbs.verb",
@@ -78,6 +88,9 @@ OF_STATUS = OF_LISTS | {
 MAY_IMPORT = {
     "--version": OF_HELP,
     "--help": OF_HELP,
+    "completion": OF_HELP
+    | {"model.environment", "model.whereabouts", "cluster.default", "verbs.completion"}
+    | {"verbs.known_names", "verbs.shell_completion"},
     "jobs": OF_LISTS | {"verbs.watching.jobs"},
     "nodes": OF_LISTS | {"plan.agent_hosts", "plan.software.versions", "verbs.nodes.nodes"},
     "status": OF_STATUS,
