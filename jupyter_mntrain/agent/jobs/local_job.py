@@ -87,6 +87,9 @@ class LocalJob:
         if samples is not None:
             self.samples = samples
         self._gpus, self._errors, self._is_broken = gpus, errors or OwnErrors(), False
+        self._is_read, self._is_told = True, True
+        """Whether the journal has all lines of ranks, and the part as it is now: a disk may have
+        refused them."""
 
     # Made on first use: a node keeps a thousand ended jobs, and needs nothing more of theirs.
     @cached_property
@@ -154,8 +157,9 @@ class LocalJob:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has ended and its end is on disk."""
-        return not self.is_active and self.file.is_written
+        """Whether it has ended and all of it is on disk."""
+        is_stored = self.file.is_written and self._is_read and self._is_told
+        return is_stored and not self.is_active
 
     @property
     def placement(self) -> Placement:
@@ -181,9 +185,8 @@ class LocalJob:
         self.file.update(is_progress=is_progress, part=new)
         if is_progress:
             return
-        with self._disk.tolerated():
-            self.file.write_changes()
-            self._journal(PartChange(time_s=self.now_s(), part=new))
+        self._is_told = False
+        self._store()
 
     def stop(self, reason: str, grace_s: float, *, after_failure: bool = False) -> None:
         """End this part. A part that has ended meanwhile keeps its own outcome.
@@ -269,16 +272,16 @@ class LocalJob:
         Args:
             now_s: monotonic seconds.
         """
+        self._store(is_over=not self.is_active)
         if not self.is_active or self.record.is_queued:
-            with self._disk.tolerated():
-                self.file.write_changes()
-            return False
+            return self._read_rest(now_s)
         # Checked before the tail is read: all that a rank wrote before the end is read before it.
         is_over, is_behind = self._end.has_begun, False
+        self._is_read = False
         with self._disk.tolerated():
-            self.file.write_changes()
             self._read_metrics(now_s)
-            is_behind = not self._is_broken and self._tail.has_more()
+            is_behind = self._has_more
+            self._is_read = True
         is_over = is_over and not is_behind
         if is_over or self.record.part.state == "stopping":
             self._look_at_end(now_s, is_over=is_over)
@@ -351,6 +354,34 @@ class LocalJob:
         self.file.update(**changes)
         with self._disk.tolerated():
             self.file.write_changes()
+
+    def _store(self, *, is_over: bool = False) -> None:
+        """Write the record, and the part to the journal, if they are not there as they are now.
+
+        Args:
+            is_over: what ranks wrote before the end comes first.
+        """
+        with self._disk.tolerated():
+            self.file.write_changes()
+        if self._is_told or (is_over and not self._is_read):
+            return
+        with self._disk.tolerated():
+            self._journal(PartChange(time_s=self.now_s(), part=self.record.part))
+            self._is_told = True
+
+    def _read_rest(self, now_s: float) -> bool:
+        """Read what the disk did not take before the end; whether there is more."""
+        is_behind = False
+        with self._disk.tolerated():
+            if not self._is_read:
+                self._read_metrics(now_s)
+                is_behind = self._has_more
+                self._is_read = not is_behind
+        return is_behind
+
+    @property
+    def _has_more(self) -> bool:
+        return not self._is_broken and self._tail.has_more()
 
     def _read_metrics(self, now_s: float) -> None:
         taken: list[RankSample] = []

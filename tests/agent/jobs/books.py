@@ -86,6 +86,11 @@ def end_all(book: JobBook) -> None:
         job.attempt.kill()
         if job.attempt.keeper is not None:
             job.attempt.keeper.wait()
+    close(book)
+
+
+def close(book: JobBook) -> None:
+    """As an agent that ends: its jobs go on, their ports are theirs."""
     for one in tuple(book.leases.all()):
         book.leases.release(one.job_id, one.attempt)
     book.close()

@@ -14,15 +14,18 @@ import psutil
 import pytest
 
 from jupyter_mntrain.agent.attempt import directory
-from jupyter_mntrain.agent.attempt.processes import marked
+from jupyter_mntrain.agent.attempt.processes import marked, metrics_of
 from jupyter_mntrain.agent.jobs.book import JobBook
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import write_atomically
+from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.events import StateLost, Warned
+from jupyter_mntrain.model.records.metrics import PartChange, RankStep, encoder, journal_decoder
 from jupyter_mntrain.model.records.origin import Origin
 from tests.agent.jobs.books import (
+    close,
     end_all,
     leased,
     make_book,
@@ -131,6 +134,40 @@ def test_a_job_whose_state_is_lost_says_so_and_ends_with_that(tmp_path: Path) ->
         assert back.record.part.state_problem is None
     finally:
         end_all(book)
+
+
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["same-agent", "next-agent"])
+def test_what_ranks_wrote_before_an_end_on_a_read_only_disk_is_journaled_later(
+    tmp_path: Path, is_restarted: bool
+) -> None:
+    """The journal is open, and takes lines all the same, or cannot be opened."""
+    book = make_book(tmp_path / "state", "exec sleep 600")
+    try:
+        first = job = start(book)
+        until(lambda: marked(job.attempt.path), "the program")
+        rank = metrics_of(job.attempt.path) / "rank-0.ndjson"
+        rank.parent.mkdir(exist_ok=True)
+        steps = [RankStep(time_s=1.0, rank=Rank(0), step=one, step_s=0.1) for one in range(1, 4)]
+        if is_restarted:
+            close(book)
+            book = make_book(tmp_path / "state", "exec sleep 600")
+            book.load()
+            job = book.get(job.job_id)
+        rank.write_bytes(b"".join(encoder.encode(one) + b"\n" for one in steps))
+        with read_only(book.directory):
+            os.kill(*marked(job.attempt.path), signal.SIGKILL)
+            polled(book, lambda: not job.is_active, "its end")
+            assert not job.is_settled
+        polled(book, lambda: job.is_settled, "all of it on disk")
+        lines = (book.directory / job.job_id / "journal.ndjson").read_bytes().splitlines()
+        bodies = [journal_decoder.decode(line).body for line in lines]
+        assert [one for one in bodies if isinstance(one, RankStep)] == steps
+        assert isinstance(bodies[-1], PartChange)
+        assert bodies[-1].part.state == "failed"
+    finally:
+        end_all(book)
+        if (keeper := first.attempt.keeper) is not None:
+            keeper.wait()
 
 
 def test_two_jobs_of_a_run_never_run_at_once(book: JobBook) -> None:
