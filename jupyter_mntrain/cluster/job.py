@@ -46,7 +46,8 @@ from jupyter_mntrain.model.api import (
 from jupyter_mntrain.model.errors import MntrainError, SpecError, bad_argument, error_of
 from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.lifecycle.running_changes import MOST_SETTINGS, changes_of
-from jupyter_mntrain.model.records.checkpoint import RunCheckpoints
+from jupyter_mntrain.model.lifecycle.saves import requested_save
+from jupyter_mntrain.model.records.checkpoint import RunCheckpoints, SavedStep
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView, Placement
 from jupyter_mntrain.model.records.node import MachineDescription
 from jupyter_mntrain.model.records.origin import RunningChange
@@ -215,30 +216,27 @@ class Job:
         return self.view()
 
     def wait_for_save(
-        self,
-        *,
-        after: int | None,
-        timeout_s: float | None = None,
-        progress: Progress = SILENT,
-    ) -> int | None:
-        """Wait for a checkpoint of a later step than ``after``. Returns its step.
+        self, before: JobView, timeout_s: float | None = None, *, progress: Progress = SILENT
+    ) -> SavedStep | None:
+        """Wait for the checkpoint that :meth:`save` asked for, past those that are due meanwhile.
 
-        ``None`` if there is none within ``timeout_s`` seconds, or the attempt ends before.
+        Returns it, or with its problem one that failed; ``None`` if neither is there within
+        ``timeout_s`` seconds, or the attempt ends before.
+
+        Args:
+            before: the job when it was asked.
         """
         progress.report("waiting for the checkpoint", 0, 1)
-        attempt = self.view().attempt.number
 
-        def newest() -> int | None:
-            step = self.view().saved_step
-            return step if step is not None and step > (after or 0) else None
-
-        def is_over() -> bool:
+        def is_answered() -> bool:
             now = self.view()
-            return now.state in TERMINAL or now.attempt.number != attempt
+            is_over = now.state in TERMINAL or now.attempt.number != before.attempt.number
+            return is_over or requested_save(now, before) is not None
 
-        self._driver.live.changes.wait_until(lambda: newest() or is_over(), timeout_s)
+        self._driver.live.changes.wait_until(is_answered, timeout_s)
         progress.report("waiting for the checkpoint", 1, 1)
-        return newest()
+        now = self.view()
+        return requested_save(now, before) if now.attempt.number == before.attempt.number else None
 
     def stacks(
         self, *, rank: int | None = None

@@ -9,6 +9,7 @@ from jupyter_mntrain.metrics.thinned.samples import UNKNOWN
 from jupyter_mntrain.model.failure.kind_groups import SLOWNESS
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import changes_of_attempt
+from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.episode import Episode
 from jupyter_mntrain.model.records.job import TERMINAL, JobView
 
@@ -42,13 +43,23 @@ def _turns(view: JobView) -> Iterator[JobEvent]:
 
 
 def _saves(view: JobView) -> Iterator[JobEvent]:
-    """Complete checkpoints: of each step once, whichever node told of it first."""
-    first: dict[int, float] = {}
+    """Checkpoints that are complete, and those that failed: each once, whichever node told of it
+    first. The newest is a warning of the job as well, if it failed.
+    """
+    first: dict[tuple[int, bool], SavedStep] = {}
     for part in view.parts:
         for save in part.saved:
-            first[save.step] = min(save.time_s, first.get(save.step, save.time_s))
-    for step, time_s in first.items():
-        yield JobEvent(kind="saved", time_s=time_s, step=step)
+            key = (save.step, save.problem is None)
+            first[key] = min(save, first.get(key, save), key=lambda one: one.time_s)
+    warned = {(one.kind, one.step) for one in view.warnings}
+    for one in first.values():
+        if one.problem is None:
+            yield JobEvent(kind="saved", time_s=one.time_s, step=one.step)
+        elif (one.problem.kind, one.problem.step) not in warned:
+            label = one.problem.kind.replace("-", " ")
+            yield JobEvent(
+                kind="warning", time_s=one.time_s, step=one.step, label=label, problem=one.problem
+            )
 
 
 def _changes(view: JobView) -> Iterator[JobEvent]:

@@ -17,6 +17,7 @@ from typing import Any, Literal, Self, SupportsFloat, TypeVar
 
 from jupyter_mntrain.model.api import rank_file
 from jupyter_mntrain.model.environment import METRICS_VARIABLE, NODE_VARIABLE
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.files import PRIVATE, private_directory
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.lifecycle.clock import Clock, clock_of
@@ -281,11 +282,19 @@ class Recorder:
         cut = {"prompt": encodable(prompt[:TEXT_LIMIT]), "text": encodable(text[:TEXT_LIMIT])}
         self._write(RankText(time_s=self._clock(), rank=self._rank, step=step, **cut))
 
-    def saved(self, step: int, *, is_scheduled: bool = False, took_s: float | None = None) -> None:
+    def saved(
+        self,
+        step: int,
+        *,
+        is_scheduled: bool = False,
+        took_s: float | None = None,
+        problem: Problem | None = None,
+    ) -> None:
         """Record that a checkpoint of ``step`` steps is complete on all ranks.
 
         Args:
             is_scheduled: it was due, and nobody had asked for it: who has asked waits on.
+            problem: why it could not be saved, though training goes on.
             took_s: seconds that training waited for it; by default all since the last step or
                 pause, if that was the step that is saved, and none if it was saved meanwhile.
         """
@@ -294,7 +303,11 @@ class Recorder:
         if took_s != 0.0:
             self.paused("saving", took_s)
         told = RankSaved(
-            time_s=self._clock(), rank=self._rank, step=step, is_scheduled=is_scheduled
+            time_s=self._clock(),
+            rank=self._rank,
+            step=step,
+            is_scheduled=is_scheduled,
+            problem=problem,
         )
         self._write(told)
 

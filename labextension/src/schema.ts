@@ -1218,8 +1218,9 @@ export interface LinkTry {
   neighbor?: Neighbor | null;
 }
 /**
- * A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time;
- *     ``is_scheduled``: as its ranks told, nobody had asked for it.
+ * A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time; with a
+ *     ``problem``, it could not be saved. ``is_scheduled``: as its ranks told, nobody had asked for
+ *     it.
  *
  * This interface was referenced by `Everything`'s JSON-Schema
  * via the `definition` "SavedStep".
@@ -1228,6 +1229,7 @@ export interface SavedStep {
   step: number;
   time_s: number;
   is_scheduled?: boolean;
+  problem?: Problem | null;
 }
 /**
  * A time in which a job was slower than before, stalled, or was warned of.

@@ -444,9 +444,11 @@ def assert_refusals(
 def test_it_saves_when_asked_and_ends_when_asked(runs: Runs) -> None:
     job = runs.launch("train.steps=100_000", "checkpoint.interval_steps=0")
     until(lambda: job.view().parts[0].saves and job.state == "running", "steps", ENDED_S)
+    before = job.view()
     job.save()
-    saved = job.wait_for_save(after=None, timeout_s=ENDED_S)
-    assert saved
+    told = job.wait_for_save(before, ENDED_S)
+    assert told is not None
+    saved = told.step
     changed = job.set(["train.steps=50_000", "optimizer.learning_rate=1e-4"], timeout_s=ENDED_S)
     assert changed.change is not None
     assert changed.change.step > saved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,10 +14,12 @@ import pytest
 from jupyter_mntrain.launch.spec_file import write_spec
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import JobSpec, Participant
+from tests.e2e.conftest import CLUSTER
 from tests.faults.bench import Bench
 from tests.faults.limits import BOTH, PATIENCE_S, STARTED_WITHIN_S
 from tests.faults.table import Outcome, report
 from tests.netlab import Host
+from tests.netlab.terminal import type_on
 from tests.waiting import until
 from tests.wording import says
 
@@ -107,37 +110,55 @@ def test_a_directory_for_checkpoints_that_is_read_only_is_told_before_the_first_
         bench.nothing_is_left()
 
 
+def saved(bench: Bench) -> tuple[int, Any]:
+    """Exit code and data of a save that a person asks for."""
+    words = ["--cluster", CLUSTER, "--json", "save", bench.job]
+    done = type_on(bench.driver, words, timeout_s=PATIENCE_S)
+    return done.returncode, json.loads(done.stdout or done.stderr)
+
+
 def test_a_disk_that_is_full_costs_a_checkpoint_and_not_the_job(
     bench: Bench, tmp_path: Path
 ) -> None:
     where = tmp_path / "kept"
+
+    def warnings(seen: dict[str, Any]) -> list[dict[str, Any]]:
+        others = seen.get("others", ()) if seen.get("job") == bench.job else ()
+        return [one for one in others if (one["field"], one["kind"]) == ("warnings", "disk-full")]
+
     with bench.cleaned_up(), mounted(bench.second, where, "size=1m"):
         refused = train(bench, where, code=RefusedError.exit_code)
         assert (refused["kind"], refused["node"]) == ("disk-full", "node2")
+        on_request = ("--set", "train.steps=1_000_000", "--set", "checkpoint.interval_steps=0")
+        train(bench, where, "--skip-doctor", *on_request)
+        until(lambda: bench.run("status", bench.job)["step"], "a step", PATIENCE_S)
         since_s = time.time()
-        train(bench, where, "--skip-doctor")
-
-        def told() -> list[str]:
-            lines = bench.log(bench.first).splitlines()
-            return [line for line in lines if "node2: " in line and str(where) in line]
-
-        until(told, "it to be told", PATIENCE_S)
-        took_s = time.time() - since_s
-        until(lambda: bench.latest["state"] == "succeeded", "its success", PATIENCE_S)
-        line = told()[0]
-        cause, _, fix = line.partition("] ")[2].partition(" Fix: ")
+        code, told = saved(bench)
+        assert (code, told["saved_step"]) == (1, None)
+        assert (told["problem"]["kind"], told["problem"]["node"]) == ("disk-full", "node2")
+        assert str(where) in told["problem"]["cause"]
+        took_s, seen = bench.first_time(since_s, warnings, PATIENCE_S)
+        (warned,) = warnings(seen)
+        assert (warned["node"], warned["fix"]) == ("node2", told["problem"]["fix"])
         report(
             Outcome(
                 "the checkpoint disk is full on a node; the job keeps running",
                 took_s,
-                cause,
-                fix.rstrip("."),
+                f"node2: {warned['cause']}",
+                warned["fix"],
                 "an exception in the middle of a save, and half a checkpoint",
             ),
             STARTED_WITHIN_S,
         )
         assert not list(where.glob(".step-*")), "no half of one is left"
-        bench.nothing_is_left()
+        more = bench.second.run(["mount", "-o", "remount,size=4g", str(where)])
+        assert more.returncode == 0, more.stderr
+        code, told = saved(bench)
+        assert code == 0
+        assert told["saved_step"] > 0
+        until(lambda: not warnings(bench.latest), "the warning to be over", PATIENCE_S)
+        assert bench.latest["state"] == "running"
+    bench.nothing_is_left()
 
 
 def test_a_disk_that_logs_have_filled_ends_the_job_with_its_reason(bench: Bench) -> None:

@@ -50,6 +50,17 @@ def test_a_checkpoint_is_saved_once_although_every_node_tells_it() -> None:
     assert told(both) == [("saved", 49.0, 5), ("saved", 100.0, 10)]
 
 
+def test_a_save_that_failed_is_told_once_also_after_the_next_one() -> None:
+    problem = Problem(Kind.DISK_FULL, "full", node="node2", step=5, time_s=50.0)
+    failed = SavedStep(step=5, time_s=50.0, problem=problem)
+    saved = {"saved": (failed, SavedStep(step=10, time_s=100.0))}
+    job = view("running", "running")
+    over = with_parts(job, saved, saved)
+    assert told(over) == [("warning", 50.0, 5), ("saved", 100.0, 10)]
+    now = msgspec.structs.replace(with_parts(job, {"saved": (failed,)}, {}), warnings=(problem,))
+    assert [one.problem for one in events_of(now, ())] == [problem]
+
+
 def test_settings_that_were_changed_are_told_once_with_who_and_what() -> None:
     value = ChangedValue("train.steps", "100", "200")
     change = RunningChange("a", 7, 70.0, by="ada@lab", values=(value,))

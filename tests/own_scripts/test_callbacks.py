@@ -127,9 +127,11 @@ def test_every_rank_shows_its_steps_saves_and_stops_when_asked(launch: Launch, s
 
     until(has_begun, "five steps", JOB_S)
     assert job.state == "running", job.logs()
+    before = job.view()
     job.save()
-    saved = job.wait_for_save(after=None, timeout_s=60)
-    assert saved
+    saved = job.wait_for_save(before, 60)
+    assert saved is not None
+    assert saved.problem is None
     job.save(is_last=True)
     view = job.wait(JOB_S)
     assert view.state == "canceled", job.logs()

@@ -15,6 +15,8 @@ from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.launch.settings import settings_of_job
 from jupyter_mntrain.metrics.series import JobSeries
 from jupyter_mntrain.model.errors import MntrainError
+from jupyter_mntrain.model.lifecycle.saves import requested_save
+from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec, JobState, JobView
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.model.records.setting import Setting
@@ -35,6 +37,7 @@ class StandInJob(ResumableJob, LabeledJob):
         self.calls: list[tuple[str, Any]] = []
         self.interrupts_wait = False
         self.refuses_save: MntrainError | None = None
+        self.on_save: Callable[[], None] = lambda: None
         self.changed = SettingsChanged()
         self.cluster = "lab"
         self.at: dict[str, Any] = {}
@@ -146,7 +149,9 @@ class StandInJob(ResumableJob, LabeledJob):
         if self.refuses_save is not None:
             raise self.refuses_save
         self.calls.append(("save", is_last))
-        return self.view()
+        asked = self.view()
+        self.on_save()
+        return asked
 
     def set(
         self, settings: Sequence[str], *, timeout_s: float, progress: Progress = SILENT
@@ -156,11 +161,11 @@ class StandInJob(ResumableJob, LabeledJob):
         return self.changed
 
     def wait_for_save(
-        self, *, after: int | None, timeout_s: float, progress: Progress = SILENT
-    ) -> int | None:
+        self, before: JobView, timeout_s: float | None = None, *, progress: Progress = SILENT
+    ) -> SavedStep | None:
         progress.report("saving", 0, None)
-        step = self.view().saved_step
-        return step if step is not None and step > (after or 0) else None
+        now = self.view()
+        return requested_save(now, before) if now.attempt.number == before.attempt.number else None
 
     def stop(
         self,

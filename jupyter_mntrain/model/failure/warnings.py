@@ -37,6 +37,7 @@ def job_warnings(
         for one in part.warnings
     ]
     told += [one.problem for one in job_episodes(parts) if one.is_slowdown and one.end_s is None]
+    told += [one.problem for part in parts for one in part.saved[-1:] if one.problem is not None]
     apart = never_met(parts, world_size)
     first: dict[Kind, Problem] = {} if apart is None else {apart.kind: apart}
     for one in sorted(told, key=lambda one: (one.step or 0, one.rank or 0, one.time_s or 0.0)):

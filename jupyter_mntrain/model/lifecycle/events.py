@@ -76,11 +76,12 @@ class EpisodesJudged(Record, frozen=True, tag=True):
 
 
 class SavedEvent(Record, frozen=True, tag=True):
-    """A checkpoint of ``step`` steps is complete since ``time_s``, Unix time."""
+    """A checkpoint of ``step`` steps is complete since ``time_s``, Unix time, or has failed."""
 
     step: int
     time_s: float = 0.0
     is_scheduled: bool = False
+    problem: Problem | None = None
 
 
 class SettingsTaken(Record, frozen=True, tag=True):

@@ -1,8 +1,10 @@
-"""Saves: what a part remembers of its complete checkpoints."""
+"""Saves: what a part remembers of its checkpoints."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import msgspec
 
 from jupyter_mntrain.model.lifecycle.events import SavedEvent
 from jupyter_mntrain.model.records.checkpoint import SavedStep
@@ -13,20 +15,34 @@ MOST_SAVED = 32
 
 
 def saved_changes(part: PartStatus, event: SavedEvent) -> dict[str, Any]:
-    """The newest step saved, and when each was complete: each step once, at its first report."""
-    changes: dict[str, Any] = {"saved_step": max(event.step, part.saved_step or 0)}
-    if event.time_s > 0 and all(one.step != event.step for one in part.saved):
-        save = SavedStep(step=event.step, time_s=event.time_s, is_scheduled=event.is_scheduled)
+    """The newest step saved, and when each was complete or failed: once, at its first report."""
+    changes: dict[str, Any] = {}
+    problem = event.problem
+    if problem is None:
+        changes["saved_step"] = max(event.step, part.saved_step or 0)
+    else:
+        problem = msgspec.structs.replace(problem, time_s=event.time_s)
+    is_known = (event.step, problem is None)
+    if event.time_s > 0 and all((one.step, one.problem is None) != is_known for one in part.saved):
+        save = SavedStep(event.step, event.time_s, event.is_scheduled, problem)
         changes["saved"] = (*part.saved, save)[-MOST_SAVED:]
     return changes
 
 
-def requested_save(job: JobView, after: int) -> int | None:
-    """Step of the newest checkpoint of a later step than ``after`` that somebody asked for, as far
-    as is known: a checkpoint that was due may become complete just after a request, which the next
-    one answers. Of a job that has ended, of any.
+def requested_save(job: JobView, before: JobView) -> SavedStep | None:
+    """What became of the checkpoint that somebody asked for; ``None`` if nothing is known yet.
+
+    One that was due may become complete or fail just after a request, which the next one answers.
+    Of a job that has ended, any later one counts.
+
+    Args:
+        before: the job when it was asked.
     """
-    steps = [one.step for part in job.parts for one in part.saved if not one.is_scheduled]
-    if job.state in TERMINAL:
-        steps.append(job.saved_step or 0)
-    return max((step for step in steps if step > after), default=None)
+    newest = before.saved_step or 0
+    known = {one.step for part in before.parts for one in part.saved if one.problem is not None}
+    asked = [one for part in job.parts for one in part.saved if not one.is_scheduled]
+    saved = [one for one in asked if one.problem is None and one.step > newest]
+    if job.state in TERMINAL and (job.saved_step or 0) > newest:
+        saved.append(SavedStep(job.saved_step or 0, 0.0))
+    failed = [one for one in asked if one.problem is not None and one.step not in known]
+    return max(saved or failed, key=lambda one: one.step, default=None)

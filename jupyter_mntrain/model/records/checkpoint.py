@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
 
 FORMAT = 1
@@ -234,10 +235,12 @@ class RunCheckpoints(Record, frozen=True):
 
 
 class SavedStep(Record, frozen=True):
-    """A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time;
-    ``is_scheduled``: as its ranks told, nobody had asked for it.
+    """A checkpoint of ``step`` steps that became complete at ``time_s``, Unix time; with a
+    ``problem``, it could not be saved. ``is_scheduled``: as its ranks told, nobody had asked for
+    it.
     """
 
     step: int
     time_s: float
     is_scheduled: bool = False
+    problem: Problem | None = None

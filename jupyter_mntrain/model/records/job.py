@@ -245,7 +245,7 @@ class PartStatus(Record, frozen=True):
     """What this node found when its part failed, stalled, or was stopped after a failure."""
     saves: bool = False  # whether its ranks save a checkpoint on request
     saved_step: int | None = None  # of its newest complete checkpoint
-    saved: tuple[SavedStep, ...] = ()  # the newest, oldest first
+    saved: tuple[SavedStep, ...] = ()  # the newest and those that failed, oldest first
     resumed_step: int | None = None  # of the checkpoint that it has loaded, as its ranks say
     warnings: tuple[Problem, ...] = ()
     """What makes its numbers doubtful, although it has not failed: one per kind."""

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import msgspec
 
 from jupyter_mntrain.model._record import Record
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import Rank
 from jupyter_mntrain.model.records.job import PartStatus
 from jupyter_mntrain.model.records.node import Capacity, LinkMeasurement
@@ -219,14 +220,15 @@ class RankTrace(Record, frozen=True, tag_field="kind", tag="trace"):
 
 
 class RankSaved(Record, frozen=True, tag_field="kind", tag="saved"):
-    """A checkpoint of ``step`` steps that is complete on all ranks; ``is_scheduled``: nobody had
-    asked for it.
+    """A checkpoint of ``step`` steps that is complete on all ranks, or with a ``problem`` could not
+    be saved; ``is_scheduled``: nobody had asked for it.
     """
 
     time_s: float
     rank: Rank
     step: int
     is_scheduled: bool = False
+    problem: Problem | None = None
 
 
 class RankSettings(Record, frozen=True, tag_field="kind", tag="settings"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import ipywidgets
 
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
 
 STOP = "Stop it"
 STOP_UNSAVED = "Stop without saving"
-
-
-class _Saving(NamedTuple):
-    """A save that the nodes have accepted, of which job and attempt, after which checkpoint."""
-
-    of: tuple[JobId, int]
-    before: int
 
 
 class JobBar:
@@ -54,7 +47,8 @@ class JobBar:
         self._ask_ranks = ask
         self._leave = leave
         self._asks = False
-        self._saving: _Saving | None = None
+        self._saving: JobView | None = None
+        """The job when the nodes accepted a save."""
         self._focus: Callable[[], None] | None = None
         self.line = html()
         self.line.add_class("mnt-grow")
@@ -125,7 +119,7 @@ class JobBar:
         Args:
             view: of the job before it was asked.
         """
-        self._saving = _Saving(_attempt(view), view.saved_step or 0)
+        self._saving = view
 
     def show_stacks(self, text: str) -> None:
         """Show stacks below the line until others are asked for; empty hides them."""
@@ -154,10 +148,12 @@ class JobBar:
 
     def _of_saving(self, view: JobView) -> str:
         """What became of the save that it was asked for; empty if it was not."""
-        if self._saving is None or self._saving.of != _attempt(view):
+        if self._saving is None or _attempt(self._saving) != _attempt(view):
             return ""
-        if (saved := requested_save(view, self._saving.before)) is not None:
-            return f"Step {formats.count(saved)} was saved."
+        if (saved := requested_save(view, self._saving)) is not None:
+            if saved.problem is not None:
+                return str(saved.problem)
+            return f"Step {formats.count(saved.step)} was saved."
         if view.state in TERMINAL:
             return "It ended before it had saved."
         return "It saves when its step has ended, then stops."

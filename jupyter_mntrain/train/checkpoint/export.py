@@ -32,6 +32,7 @@ from jupyter_mntrain.launch.files.hub_names import hub_copy
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE, RUN_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.failure.system_errors import told_of
 from jupyter_mntrain.model.quantities import by_size
 from jupyter_mntrain.model.records.checkpoint import RunFigures
 from jupyter_mntrain.model.whereabouts import in_home
@@ -309,7 +310,7 @@ def write_adapter(
             send_file(own, 0)
         elif world.is_head:
             failed = take_file(lambda: directory, _part(rank), rank)
-            problem = problem or failed
+            problem = problem or (told_of(failed) if failed else None)
     if world.is_head and problem is None:
         linears = linears_among(weights, family_of(config.to_dict()))
         problem = _join(directory, [0, *senders], linears, config, recipe)
@@ -570,8 +571,8 @@ class ModelExport:
             if self.world.rank == rank:
                 send_file(path, 0)
             elif self.world.is_head:
-                failed = take_file(lambda: folder, one.name, rank) or _difference(path, one)
-                problem = problem or failed
+                failed = take_file(lambda: folder, one.name, rank)
+                problem = problem or (told_of(failed) if failed else _difference(path, one))
                 tally.add(one.size_bytes)
         tally.end()
         return Part(problem=None if problem is None else f"{self.world.host}: {problem}")

@@ -17,7 +17,6 @@ import torch.distributed as dist
 
 from jupyter_mntrain.launch.checkpoints.directory import shard_name
 from jupyter_mntrain.model import tunables
-from jupyter_mntrain.model.failure.system_errors import told_of
 from jupyter_mntrain.train.world import World
 
 LEFT_FREE_BYTES = tunables.size("train.disk_left_free_bytes")
@@ -47,7 +46,7 @@ class Neighbors:
         self._kept = [rank for rank, keeper in enumerate(keepers) if keeper == world.rank]
         self._group = dist.new_group(backend="gloo")
 
-    def exchange(self, shard: Path | None, folder: Callable[[], Path]) -> str | None:
+    def exchange(self, shard: Path | None, folder: Callable[[], Path]) -> Exception | None:
         """Send this rank's shard and receive the copies it keeps. Collective, once per save.
 
         Args:
@@ -57,7 +56,7 @@ class Neighbors:
         Returns:
             Why it failed, or ``None``.
         """
-        problem: str | None = None
+        problem: Exception | None = None
         # Every rank uses the same order, so two ranks never wait for each other.
         for rank in sorted({self._rank, *self._kept}):
             try:
@@ -67,7 +66,7 @@ class Neighbors:
                 elif self._keeper is not None:
                     send_file(shard, self._keeper, self._group)
             except (OSError, RuntimeError) as error:
-                problem = problem or f"copying failed: {error}"
+                problem = problem or error
         return problem
 
 
@@ -88,7 +87,7 @@ def send_file(path: Path | None, rank: int, group: dist.ProcessGroup | None = No
 
 def take_file(
     folder: Callable[[], Path], name: str, rank: int, group: dist.ProcessGroup | None = None
-) -> str | None:
+) -> OSError | None:
     """Receive a file from a rank that calls :func:`send_file`.
 
     An existing file of the same size is assumed to be the same one: in a directory that all nodes
@@ -111,14 +110,14 @@ def take_file(
             refuse_to_fill(path.parent, size)
     except OSError as error:
         _tell(_NO_ROOM, rank, group)
-        return told_of(error)
+        return error
     _tell(_HAVE_IT if is_here else _SEND_IT, rank, group)
     return None if is_here else _receive(path, rank, size, group)
 
 
-def _receive(path: Path, rank: int, size: int, group: dist.ProcessGroup | None) -> str | None:
+def _receive(path: Path, rank: int, size: int, group: dist.ProcessGroup | None) -> OSError | None:
     """Receive everything even when the disk fails: the sender would block otherwise."""
-    problem = None
+    problem: OSError | None = None
     with path.open("wb") as file:
         for begin in range(0, size, PIECE_BYTES):
             piece = torch.empty(min(PIECE_BYTES, size - begin), dtype=torch.uint8)
@@ -126,7 +125,7 @@ def _receive(path: Path, rank: int, size: int, group: dist.ProcessGroup | None) 
             try:
                 file.write(piece.numpy().tobytes())
             except OSError as error:
-                problem = told_of(error)
+                problem = error
     sync(path)
     return problem
 

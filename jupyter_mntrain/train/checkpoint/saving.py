@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +23,10 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.environment import RUN_ATTEMPT_VARIABLE
 from jupyter_mntrain.model.errors import RecipeError
+from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.failure.system_errors import told_of
+from jupyter_mntrain.model.failure.system_errors import KINDS, told_of
 from jupyter_mntrain.model.records.checkpoint import Manifest, RunFigures
 from jupyter_mntrain.recipe.layout import Grid
 from jupyter_mntrain.recipe.sections import CheckpointSection, Recipe
@@ -225,15 +227,28 @@ class _Written(Record, frozen=True):
 
     host: str
     size_bytes: int = 0
-    error: str | None = None
+    problem: Problem | None = None
     checksum: str = ""
 
 
-def _not_saved(step: int, error: str) -> Problem:
+_SYSTEM_ERROR = re.compile(r"\(os error (\d+)\)")
+"""How safetensors, which is written in Rust, names an error of the system."""
+
+
+def _not_saved(step: int, host: str, error: Exception) -> Problem:
+    """Why a node could not save its part of a step."""
+    words = told_of(error) if isinstance(error, OSError) else str(error)
+    number = error.errno if isinstance(error, OSError) else None
+    if found := _SYSTEM_ERROR.search(words):
+        number = int(found[1])
+    kind = KINDS.get(number or 0, Kind.ERROR)
+    fix = "see the whole log, and check checkpoint.directory on that node"
     return Problem(
-        kind=Kind.ERROR,
-        cause=f"step {step} could not be saved: {error}. Training continues",
-        fix="check free space and permissions of checkpoint.directory on that node",
+        kind=kind,
+        cause=f"step {step} could not be saved: {words or type(error).__name__}",
+        fix=fix if kind is Kind.ERROR else fix_of(kind),
+        node=host,
+        step=step,
     )
 
 
@@ -299,33 +314,32 @@ class Saver:
         )
         self._thread.start()
 
-    def finish(self) -> Manifest | None:
-        """Wait for the save in progress; return its manifest, or ``None`` if it failed.
+    def finish(self) -> Manifest | Problem:
+        """Wait for the save in progress; return its manifest, or why it failed.
 
         Collective, at the same step. An error such as a full disk is logged, and training continues
         with the previous checkpoint.
         """
         step = self._step
-        if step is None or self._thread is None:
-            return None
+        assert step is not None and self._thread is not None  # noqa: S101, PT018 - it is pending
         self._thread.join()
         parts: list[_Written] = [_Written(host="")] * self.world.size
         dist.all_gather_object(parts, self._written)
         self._step = self._thread = None
-        error = next((f"{part.host}: {part.error}" for part in parts if part.error), None)
+        problem = next((part.problem for part in parts if part.problem is not None), None)
         manifest = self._manifest(step, parts)
-        if error is None:
-            error = self._publish(manifest)
+        if problem is None:
+            problem = self._publish(manifest)
         if self.world.is_head:
             size = sum(part.size_bytes for part in parts)
             self.say(
-                str(_not_saved(step, error))
-                if error is not None
+                f"{problem} Training continues."
+                if problem is not None
                 else f"saved step {step}, {size / 1e6:,.1f} MB"
             )
-        if error is not None and self.world.local_rank == 0:
+        if problem is not None and self.world.local_rank == 0:
             self.directory.discard(step)
-        return manifest if error is None else None
+        return manifest if problem is None else problem
 
     def _manifest(self, step: int, parts: Sequence[_Written]) -> Manifest:
         return Manifest(
@@ -340,19 +354,20 @@ class Saver:
             figures=gathered(self.world, self.figures)[0],
         )
 
-    def _publish(self, manifest: Manifest) -> str | None:
+    def _publish(self, manifest: Manifest) -> Problem | None:
         """Publish on every node; return why it failed on any, or ``None``."""
-        problem: str | None = None
+        problem: Problem | None = None
         if self.world.local_rank == 0:
             try:
                 self.directory.publish(manifest)
                 self.directory.prune(self.keep, self.keep_best, used=self.used)
             except OSError as error:
-                problem = f"{self.world.host}: {told_of(error)}"
+                problem = _not_saved(manifest.step, self.world.host, error)
         return next((one for one in gathered(self.world, problem) if one), None)
 
     def _write(self, step: int, tensors: dict[str, torch.Tensor]) -> None:
-        error, size_bytes, path, summed = None, 0, None, ""
+        error: Exception | None = None
+        size_bytes, path, summed = 0, None, ""
         try:
             folder = self.directory.begin(step)
             refuse_to_fill(folder, sum(tensor.nbytes for tensor in tensors.values()))
@@ -361,13 +376,13 @@ class Saver:
             sync(path)
             size_bytes, summed = path.stat().st_size, checksum(path)
         except Exception as trouble:  # noqa: BLE001 - all ranks must learn of any error
-            words = told_of(trouble) if isinstance(trouble, OSError) else str(trouble)
-            error = words or type(trouble).__name__
+            error = trouble
         if self._neighbors is not None:
             # Also after an error: the neighbors wait.
             folder_of = partial(self.directory.begin, step)
             error = self._neighbors.exchange(path if error is None else None, folder_of) or error
-        self._written = _Written(self.world.host, size_bytes, error, summed)
+        problem = None if error is None else _not_saved(step, self.world.host, error)
+        self._written = _Written(self.world.host, size_bytes, problem, summed)
 
 
 # Checkpoint policy: when to save, and what.
@@ -431,7 +446,6 @@ class Checkpointing:
         self._is_save_wanted = False
         self._is_stop_wanted = False
         self._is_scheduled = False
-        self._is_owed = False
         self._lowest = inf
         self._earlier: RunFigures | None = None
         self.saved_step: int | None = None
@@ -553,7 +567,7 @@ class Checkpointing:
             if self._is_lowest(loss):
                 self._finish(self._saver)  # it must not be left out
             if not self._saver.is_pending:
-                self._is_scheduled = not self._is_owed
+                self._is_scheduled = True
                 self._begin(self._saver, step, optimizer, loss)
         return stops
 
@@ -640,13 +654,14 @@ class Checkpointing:
             return
         saver.used = None if self._durable is None else self._durable.step
         saved = saver.finish()
-        # Who asked for one that failed is answered by the next.
-        self._is_owed = saved is None and not self._is_scheduled
         self.recorder.progress("saving a checkpoint", 1, 1)
-        if saved is not None:
+        problem = saved if isinstance(saved, Problem) else None
+        # What training waits for it, the loop counts: most is written while it goes on.
+        self.recorder.saved(
+            saved.step or 0, is_scheduled=self._is_scheduled, took_s=0.0, problem=problem
+        )
+        if isinstance(saved, Manifest):
             self.saved_step = saved.step
-            # What training waits for it, the loop counts: most is written while it goes on.
-            self.recorder.saved(saved.step, is_scheduled=self._is_scheduled, took_s=0.0)
             if self._durable is not None:
                 self._durable.begin(saved, self.recipe.checkpoint)
 

@@ -247,7 +247,7 @@ def test_a_directory_that_cannot_be_written_is_told_before_the_first_step(
 
 
 @pytest.mark.slow
-def test_a_save_that_fails_is_told_and_who_asked_for_it_is_answered_by_the_next(
+def test_a_save_that_fails_is_told_to_the_log_and_to_who_asked_for_it(
     text: Path,
     kept: Path,
     tmp_path: Path,
@@ -270,13 +270,19 @@ def test_a_save_that_fails_is_told_and_who_asked_for_it_is_answered_by_the_next(
     assert sorted(CheckpointDirectory(kept).manifests()) == [6, 9]
     said = capsys.readouterr().out
     assert "No space left on device" in said
-    assert reads(r"step 3 could not be saved: \S+: .*No space left on device.*continues", said)
+    assert reads(r"\S+: step 1 could not be saved: No space left on device.*continues", said)
     lines = [json.loads(line) for line in (metrics / "rank-0.ndjson").read_text().splitlines()]
     saved = [line for line in lines if line["kind"] == "saved"]
     assert [(one["step"], one.get("is_scheduled", False)) for one in saved] == [
-        (6, False),
+        (1, False),
+        (3, True),
+        (6, True),
         (9, True),
     ]
+    problems = [one.get("problem", {}) for one in saved]
+    assert [one.get("kind") for one in problems] == ["disk-full", "disk-full", None, None]
+    assert problems[0]["node"]
+    assert problems[0]["fix"]
 
 
 def test_a_disk_is_never_filled_to_the_last(

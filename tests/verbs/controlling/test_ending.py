@@ -7,9 +7,9 @@ import pytest
 
 from jupyter_mntrain.model.errors import JobNotFoundError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.checkpoint import SavedStep
 from jupyter_mntrain.model.records.leftover import Leftover
-from jupyter_mntrain.verbs.controlling import save
 from tests.wording import says
 
 
@@ -96,43 +96,52 @@ def test_a_silent_node_is_never_reported_as_stopped(do, cluster, text):
     assert "elsewhere does not answer, so the job may still run there" in said
 
 
-def test_a_save_is_named_by_the_checkpoint_that_was_asked_for(do, cluster, text, as_json):
+def become(job, *saved, **attempt):
+    """The next look at the job: what its first node has saved, and of which attempt."""
+    view = job.view()
+    parts = (msgspec.structs.replace(view.parts[0], saved=saved), *view.parts[1:])
+    attempt = msgspec.structs.replace(view.attempt, **attempt)
+    job.change_view(msgspec.structs.replace(view, parts=parts, attempt=attempt))
+
+
+def test_a_save_is_named_by_the_checkpoint_that_was_asked_for(do, cluster, as_json):
     (job,) = cluster._jobs.values()
     due, asked = SavedStep(400, 1.0, is_scheduled=True), SavedStep(403, 2.0)
-    told = iter([(due,), (due, asked)])
-
-    def wait_for_save(*, after, timeout_s, progress):
-        saved, view = next(told), job.view()
-        parts = (msgspec.structs.replace(view.parts[0], saved=saved), *view.parts[1:])
-        job.change_view(msgspec.structs.replace(view, parts=parts))
-        return saved[-1].step if saved[-1].step > (after or 0) else None
-
-    job.wait_for_save = wait_for_save
+    job.on_save = lambda: become(job, due, asked)
     outcome = do("save", job.id)
     assert ("save", False) in job.calls
     assert as_json(outcome)["saved_step"] == 403
     assert outcome.exit_code == 0
-    job.wait_for_save = lambda **_: None
-    assert do("save", job.id).exit_code == 1
 
 
-def test_a_save_that_never_comes_is_not_waited_for_because_others_do(do, cluster, monkeypatch):
+def test_a_save_that_nobody_asked_for_answers_none(do, cluster):
     (job,) = cluster._jobs.values()
-    monkeypatch.setattr(save, "SAVED_WITHIN_S", 0.0)
-    job.wait_for_save = lambda *, after, **_: (after or 0) + 10
+    job.on_save = lambda: become(job, SavedStep(400, 1.0, is_scheduled=True))
     assert do("save", job.id).exit_code == 1
+
+
+def test_a_save_that_fails_says_why_with_its_fix(do, cluster, text, as_json):
+    (job,) = cluster._jobs.values()
+    cause = "step 403 could not be saved: 1 MB are free, and 9 MB are needed: /kept"
+    full = Problem(Kind.DISK_FULL, cause, fix="free some space", node="wopr", step=403)
+    earlier = SavedStep(400, 1.0, problem=full)
+    become(job, earlier)
+    job.on_save = lambda: become(job, earlier, SavedStep(403, 2.0, problem=full))
+    outcome = do("save", job.id)
+    assert outcome.exit_code == 1
+    told = as_json(outcome)
+    assert (told["saved_step"], told["problem"]["kind"]) == (None, "disk-full")
+    said = text(outcome.renderable)
+    assert cause in said
+    assert "Fix: free some space." in said
+    # One that failed before it was asked is none of its business.
+    job.on_save = lambda: None
+    assert as_json(do("save", job.id))["problem"] is None
 
 
 def test_a_save_of_an_attempt_that_has_ended_is_not_waited_for_in_the_next(do, cluster, text):
     (job,) = cluster._jobs.values()
-
-    def wait_for_save(*, after, timeout_s, progress):
-        view = job.view()
-        again = msgspec.structs.replace(view.attempt, number=view.attempt.number + 1)
-        job.change_view(msgspec.structs.replace(view, attempt=again))
-        return (after or 0) + 10
-
-    job.wait_for_save = wait_for_save
+    job.on_save = lambda: become(job, SavedStep(403, 2.0), number=2)
     outcome = do("save", job.id)
     assert outcome.exit_code == 1
     assert says("attempt 1 ended before it had: ask the next one", text(outcome.renderable))

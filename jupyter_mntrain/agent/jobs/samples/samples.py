@@ -43,8 +43,8 @@ def event_of(sample: RankSample) -> PartEvent | None:
             return RankUp(rank=rank, pid=pid, saves=saves, resumed_step=resumed)
         case RankStep(rank=rank, step=step):
             return RankStepped(rank=rank, step=step)
-        case RankSaved(step=step, time_s=time_s, is_scheduled=is_scheduled):
-            return SavedEvent(step=step, time_s=time_s, is_scheduled=is_scheduled)
+        case RankSaved(step=step, time_s=time_s, is_scheduled=is_scheduled, problem=problem):
+            return SavedEvent(step, time_s, is_scheduled, problem)
         case RankSettings(change=change):
             return SettingsTaken(change=change)
         case RankEnd(ok=True, rank=rank, time_s=time_s):
