@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from jupyter_mntrain.cluster.files.job_files import PulledFiles, WrittenFiles
 from jupyter_mntrain.cluster.files.large_files import Pulled
 from jupyter_mntrain.cluster.files.pushing import Pushed
@@ -29,6 +31,8 @@ class StandInFiles:
         self.failed: dict[str, Problem] = {}
         self.written = WrittenFiles({})
         """What every job wrote."""
+        self.differ: tuple[str, ...] = ()
+        """Of that, what is not the same on all nodes."""
         self.job_looks: list[tuple[JobId, str, str | None, int | None]] = []
         self.job_pulls: list[tuple[JobId, Path, str, str | None, int | None]] = []
 
@@ -86,7 +90,9 @@ class StandInFiles:
         progress.report(f"pulling {path}", 0, 1)
         left_out = {"wopr: socket": "not a file"}
         nodes = {"wopr": SIZE_BYTES}
-        return PulledFiles(view.job_id, str(to), 3, SIZE_BYTES, nodes, 60.0, left_out)
+        pulled = PulledFiles(view.job_id, str(to), 3, SIZE_BYTES, nodes, 60.0, left_out)
+        folders = {one: one for one in ("wopr", "muthur") if self.differ}
+        return msgspec.structs.replace(pulled, differ=self.differ, folders=folders)
 
     def space(
         self, nodes: Sequence[str] = (), *, progress: Progress = SILENT

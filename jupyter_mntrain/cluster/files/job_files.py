@@ -1,4 +1,8 @@
-"""Job files: what a job wrote on its nodes, and how it comes home into one folder."""
+"""Job files: what a job wrote on its nodes, and how it comes home into one folder.
+
+Files of one name that are not the same on all nodes that have them are each in the folder of their
+node there: every rank writes its own ``log.txt``, and Hydra its own ``.hydra/hydra.yaml``.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,11 @@ import asyncio
 import hashlib
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -28,13 +32,14 @@ from jupyter_mntrain.model.errors import MntrainError, NodeError, RefusedError, 
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.ids import JobId
+from jupyter_mntrain.model.text.file_name import file_name
 
 AT_ONCE = 2
 """Pieces from each node: one comes while the other is asked for. A cut loses what is on its way."""
 MOST_NAMED = 3
 """Files that an error names."""
-MOST_COMPARED = 20
-"""Files of one name on two nodes that are compared one by one, to name those that differ."""
+MOST_COMPARED = 32
+"""Groups of small files that are compared at once, to find those that differ."""
 
 
 class WrittenFiles(Record, frozen=True):
@@ -73,6 +78,8 @@ class PulledFiles(Record, frozen=True):
         path: the file, or the folder of all of them.
         nodes: bytes that came from each, this time.
         left_out: what is no file, and why, by node and path.
+        differ: what is not the same on the nodes that have it, by its path in the job.
+        folders: where that of each node is, by its name: a folder in ``path``.
     """
 
     job_id: JobId
@@ -82,6 +89,8 @@ class PulledFiles(Record, frozen=True):
     nodes: dict[str, int]
     took_s: float
     left_out: dict[str, str] = {}
+    differ: tuple[str, ...] = ()
+    folders: dict[str, str] = {}
 
 
 async def fetch_job_files(
@@ -94,8 +103,7 @@ async def fetch_job_files(
         to: what it is called here; it must not exist.
 
     Raises:
-        RefusedError: nobody has it, two nodes have files of one name and different content, the
-            disk is full, or a file changes while it is fetched.
+        RefusedError: nobody has it, the disk is full, or a file changes while it is fetched.
         NodeError: a node does not answer.
     """
     held = await asyncio.gather(*(persist(partial(one.job_files, job_id, path)) for one in seats))
@@ -106,7 +114,8 @@ async def fetch_job_files(
             kind=Kind.NO_FILE,
             fix=f"see what it wrote: mntrain pull {job_id} --list",
         )
-    check_paths(list(owners))
+    for one in held:
+        check_paths([file.path for file in one.files])
     return await _Fetching(job_id, seats, path, held, owners, progress).bring(to)
 
 
@@ -184,6 +193,8 @@ class _Fetching:
     ) -> None:
         self._job_id, self._seats, self._path, self._held = job_id, seats, path, held
         self._owners, self._progress = owners, progress
+        self._differ: set[str] = set()
+        self._folders = self._folder_names()
         self._parts: list[_Part] = []
         self._news = asyncio.Condition()
         self._came = {seat: 0 for seats in owners.values() for seat in seats}
@@ -196,10 +207,12 @@ class _Fetching:
         Raises:
             RefusedError, NodeError: as for :func:`fetch_job_files`.
         """
-        manifests = await self._manifests()
         key = hashlib.sha256(f"{self._job_id}:{self._path}".encode()).hexdigest()
-        for of in manifests:
-            arriving = Arriving(to, to.parent, key, next(iter(of.values())), is_shared=True)
+        for of, apart in await self._manifests():
+            here = next(iter(of.values()))
+            if apart:
+                here = self._moved(here, next(iter(of)))
+            arriving = Arriving(to, to.parent, key, here, is_shared=True)
             transfers = {seat: transfer_of(self._job_id, "", one) for seat, one in of.items()}
             self._parts.append(_Part(arriving, transfers))
         await asyncio.to_thread(self._prepare, to)
@@ -220,7 +233,7 @@ class _Fetching:
         return PulledFiles(
             job_id=self._job_id,
             path=str(to),
-            count=len(self._owners),
+            count=sum(len(part.arriving.manifest.files) for part in self._parts),
             size_bytes=sum(part.arriving.manifest.size_bytes for part in self._parts),
             nodes={self._seats[seat].node: size for seat, size in self._came.items()},
             took_s=0.0,
@@ -230,53 +243,107 @@ class _Fetching:
                 for name, why in held.left_out.items()
                 if WantedFiles(self._path).includes(name)
             },
+            differ=tuple(sorted(self._differ)),
+            folders={
+                self._seats[seat].node: self._folders[seat]
+                for seat in sorted({seat for name in self._differ for seat in self._owners[name]})
+            },
         )
 
-    async def _manifests(self) -> list[dict[int, PieceManifest]]:
+    async def _manifests(self) -> list[tuple[dict[int, PieceManifest], bool]]:
         """Hashes of all files, from each node that has them; what only one node has comes first.
 
-        Raises:
-            RefusedError: two nodes have files of one name that are not the same.
+        Each with whether those files have a place of their own for this node: those of other nodes
+        differ.
         """
         sizes = [{one.path: one.size_bytes for one in held.files} for held in self._held]
         alike: dict[tuple[int, ...], set[str]] = {}
-        unlike: set[str] = set()
         for name, seats in self._owners.items():
+            above = (str(one) for one in PurePosixPath(name).parents)
+            # A file of one node that is a folder of another differs, as what is in it does.
+            if files := [one for one in above if one in self._owners]:
+                self._differ |= {name, *files}
             if len({sizes[seat][name] for seat in seats}) > 1:
-                unlike.add(name)
-            else:
+                self._differ.add(name)
+        for name, seats in self._owners.items():
+            if name not in self._differ:
                 alike.setdefault(tuple(seats), set()).add(name)
         found = []
         for seats, names in sorted(alike.items(), key=lambda one: len(one[0])):
+            if of := await self._same(seats, names):
+                found.append((of, False))
+        apart = [
+            {name for name in self._differ if seat in self._owners[name]}
+            for seat in range(len(self._seats))
+        ]
+        return found + [
+            ({seat: await self._manifest(seat, names)}, True)
+            for seat, names in enumerate(apart)
+            if names
+        ]
+
+    async def _same(self, seats: Sequence[int], names: set[str]) -> dict[int, PieceManifest]:
+        """Hashes of those files that are the same on nodes; the others differ."""
+        while names:
             read = await asyncio.gather(*(self._manifest(seat, names) for seat in seats))
-            of = dict(zip(seats, read, strict=True))
-            for seat in seats[1:]:
-                unlike |= await self._unlike(of[seats[0]], of[seat], seats[0], seat)
-            found.append(of)
-        if unlike:
-            self._refuse(sorted(unlike))
-        return found
+            unlike = [
+                await self._unlike(seats[0], seat, read[0], one)
+                for seat, one in zip(seats[1:], read[1:], strict=True)
+            ]
+            differ = set().union(*unlike)
+            if not differ:
+                return dict(zip(seats, read, strict=True))
+            self._differ |= differ
+            names = names - differ
+        return {}
 
     async def _unlike(
-        self, mine: PieceManifest, theirs: PieceManifest, first: int, other: int
+        self, first: int, other: int, mine: PieceManifest, theirs: PieceManifest
     ) -> set[str]:
-        """Which files, that two nodes have with the same sizes, are not the same."""
-        found = _in_other_pieces(mine, theirs)
-        if len(mine.files) == 1 or not found:
-            return found
-        # Small files share pieces.
-        unlike: set[str] = set()
-        for name in sorted(found)[:MOST_COMPARED]:
-            one = [await self._manifest(seat, {name}) for seat in (first, other)]
-            unlike |= _in_other_pieces(*one)
-        return unlike or found
+        """Files of two nodes, of the same names and sizes, that are not the same.
 
-    def _refuse(self, unlike: Sequence[str]) -> None:
-        names = [self._seats[seat].node for seat in self._owners[unlike[0]]]
-        raise RefusedError(
-            f"{_named(unlike)}: not the same on {' and '.join(names)}",
-            fix=f"fetch those of one node, and then of the other: --node {names[0]}",
+        Small files share pieces: they are halved until each group is the same, or one file. Of very
+        many that differ some that do not may be among them.
+        """
+        unlike, differing = set[str](), [_in_other_pieces(mine, theirs)]
+        while True:
+            unlike |= set().union(*(one for one in differing if len(one) == 1))
+            groups = [half for one in differing if len(one) > 1 for half in _halves(one)]
+            if len(groups) > MOST_COMPARED:
+                return unlike.union(*groups)
+            if not groups:
+                return unlike
+            differing = await asyncio.gather(
+                *(self._differing(first, other, one) for one in groups)
+            )
+
+    async def _differing(self, first: int, other: int, names: set[str]) -> set[str]:
+        """Files of those that are in pieces that differ."""
+        return _in_other_pieces(
+            *await asyncio.gather(*(self._manifest(seat, names) for seat in (first, other)))
         )
+
+    def _folder_names(self) -> dict[int, str]:
+        """The folder for what differs of each node: its name, or one like it that no file has."""
+        inside = (_within(self._path, name) for name in self._owners)
+        taken = {PurePosixPath(one).parts[0].casefold() for one in inside}
+        names: dict[int, str] = {}
+        for seat, calls in enumerate(self._seats):
+            name = file_name(calls.node)
+            while name.casefold() in taken:
+                name += "_"
+            taken.add(name.casefold())
+            names[seat] = name
+        return names
+
+    def _moved(self, manifest: PieceManifest, seat: int) -> PieceManifest:
+        """Files of a node, in its folder."""
+        folder = PurePosixPath(self._path) / self._folders[seat]
+        files = tuple(
+            msgspec.structs.replace(one, path=str(folder / _within(self._path, one.path)))
+            for one in manifest.files
+        )
+        return msgspec.structs.replace(manifest, files=files)
 
     async def _fetch_from(self, seat: int, count: Count) -> None:
         """Fetch pieces that a node has until none is missing. The faster one, the more it gives."""
@@ -334,11 +401,11 @@ class _Fetching:
     def _prepare(self, to: Path) -> None:
         to.parent.mkdir(parents=True, exist_ok=True)
         arrivings = [part.arriving for part in self._parts]
+        arrivings[0].keep_only({file.path for one in arrivings for file in one.manifest.files})
         needed = sum(one.manifest.size_bytes for one in arrivings)
         for one in arrivings:
             needed -= one.manifest.size_bytes
             one.prepare(f"{self._job_id}:{self._path}\n", self._tell_checked, others_bytes=needed)
-        arrivings[0].keep_only(self._owners)
 
     def _tell_checked(self, done_bytes: int) -> None:
         self._progress.report("checking what is here, MiB", done_bytes // MIB, None)
@@ -365,14 +432,28 @@ class _Fetching:
         return manifest
 
 
+def _halves(names: Collection[str]) -> tuple[set[str], set[str]]:
+    ordered = sorted(names)
+    half = len(ordered) // 2
+    return set(ordered[:half]), set(ordered[half:])
+
+
+def _within(path: str, name: str) -> str:
+    """The path of a file from the folder that is fetched; its name if it is what is fetched."""
+    return PurePosixPath(name).name if name == path else name.removeprefix(path).lstrip("/")
+
+
 def _in_other_pieces(mine: PieceManifest, theirs: PieceManifest) -> set[str]:
-    """Files of two lists, of the same names and sizes, with pieces that are not the same."""
-    unlike = (
-        piece
-        for piece, (one, other) in enumerate(zip(mine.pieces, theirs.pieces, strict=True))
-        if one != other
-    )
-    return set().union(*(_files_in(mine, piece) for piece in unlike))
+    """Files of two lists, of the same names, with pieces that are not the same.
+
+    If some have changed their sizes meanwhile: those.
+    """
+    sizes = zip(mine.files, theirs.files, strict=True)
+    if grown := {one.path for one, other in sizes if one.size_bytes != other.size_bytes}:
+        return grown
+    pieces = enumerate(zip(mine.pieces, theirs.pieces, strict=True))
+    unlike = (piece for piece, (one, other) in pieces if one != other)
+    return set[str]().union(*(_files_in(mine, piece) for piece in unlike))
 
 
 def _files_in(manifest: PieceManifest, piece: int) -> set[str]:

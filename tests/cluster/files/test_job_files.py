@@ -114,19 +114,95 @@ def test_one_file_and_one_folder_have_the_name_that_they_are_given(
     assert "nothing" in refused(nodes, tmp_path / "none", "nothing").cause
 
 
-def test_files_of_one_name_that_differ_are_refused_and_named(
+def test_files_of_one_name_that_differ_are_in_a_folder_of_each_node(
     nodes: list[Node], tmp_path: Path
 ) -> None:
-    nodes[0].write(log=b"rank 0", same=b"1", config=b"{}", size=b"1")
-    nodes[1].write(log=b"rank 1", same=b"1", config=b"{}", size=b"12")
-    error = refused(nodes, tmp_path / "home")
-    assert says("log, size", error.cause)
-    assert "same" not in error.cause.split(":")[0]
-    assert "config" not in error.cause
-    assert says("--node node1", error.fix)
-    assert nodes[0].pieces_read == 0
-    fetch(nodes[1:], tmp_path / "home")
-    assert (tmp_path / "home" / "log").read_bytes() == b"rank 1"
+    nodes[0].write(
+        log=b"rank 0", same=b"1", hydra__config=b"{}", size=b"1", mine=b"0", deep__x=b"1"
+    )
+    nodes[1].write(log=b"rank 1", same=b"1", hydra__config=b"{}", size=b"12", deep__x=b"2")
+    pulled = fetch(nodes, tmp_path / "home")
+    assert tree(tmp_path / "home") == {
+        "same": b"1",
+        "hydra/config": b"{}",
+        "mine": b"0",
+        "node1/log": b"rank 0",
+        "node2/log": b"rank 1",
+        "node1/size": b"1",
+        "node2/size": b"12",
+        "node1/deep/x": b"1",
+        "node2/deep/x": b"2",
+    }
+    assert pulled.differ == ("deep/x", "log", "size")
+    assert pulled.folders == {"node1": "node1", "node2": "node2"}
+    assert (pulled.count, pulled.size_bytes) == (9, sum(pulled.nodes.values()))
+    fetch(nodes, tmp_path / "deep", "deep")
+    assert tree(tmp_path / "deep") == {"node1/x": b"1", "node2/x": b"2"}
+    fetch(nodes, tmp_path / "log", "log")
+    assert tree(tmp_path / "log") == {"node1/log": b"rank 0", "node2/log": b"rank 1"}
+    assert fetch(nodes[1:], tmp_path / "one").differ == ()
+    assert (tmp_path / "one" / "log").read_bytes() == b"rank 1"
+
+
+def test_only_those_that_differ_are_apart(nodes: list[Node], tmp_path: Path) -> None:
+    names = [f"f{number:03}" for number in range(300)]
+    differ = {"f007", "f008", "f150", "f299"}
+    for node in nodes:
+        node.write(**{name: (node.node if name in differ else name).encode() for name in names})
+        node.write(model=b"m" * 3 * MIB)
+    pulled = fetch(nodes, tmp_path / "home")
+    assert set(pulled.differ) == differ
+    assert len(tree(tmp_path / "home")) == 301 + len(differ)
+
+
+def test_of_very_many_that_differ_nothing_is_lost(nodes: list[Node], tmp_path: Path) -> None:
+    for node in nodes:
+        node.write(**{f"f{number:03}": f"{node.node} {number}".encode() for number in range(300)})
+    assert len(fetch(nodes, tmp_path / "home").differ) == 300
+    there = tree(tmp_path / "home")
+    assert len(there) == 600
+    assert there["node2/f042"] == b"node2 42"
+
+
+def test_of_three_nodes_one_differs(nodes: list[Node], tmp_path: Path) -> None:
+    nodes.append(Node("node3", tmp_path / "node3"))
+    for node in nodes:
+        node.write(log=b"another" if node.node == "node3" else b"the one", same=b"1")
+    fetch(nodes, tmp_path / "home")
+    there = tree(tmp_path / "home")
+    assert there.pop("same") == b"1"
+    assert there == {"node1/log": b"the one", "node2/log": b"the one", "node3/log": b"another"}
+
+
+def test_a_name_that_is_a_file_and_a_folder_is_apart(nodes: list[Node], tmp_path: Path) -> None:
+    nodes[0].write(out=b"a file", node1=b"a name that is taken")
+    nodes[1].write(out__deep__x=b"x", NODE2__y=b"y")
+    pulled = fetch(nodes, tmp_path / "home")
+    assert tree(tmp_path / "home") == {
+        "node1": b"a name that is taken",
+        "node1_/out": b"a file",
+        "node2_/out/deep/x": b"x",
+        "NODE2/y": b"y",
+    }
+    assert pulled.folders == {"node1": "node1_", "node2": "node2_"}
+
+
+def test_what_differs_goes_on_where_it_was(nodes: list[Node], tmp_path: Path) -> None:
+    nodes[0].write(log=b"0" * MIB + b"end", model=b"m" * 3 * MIB)
+    nodes[1].write(log=b"1" * MIB + b"ending", model=b"m" * 3 * MIB)
+    away(nodes[1], 1)
+    refused(nodes, tmp_path / "home")
+    nodes[0].write(log=b"0" * MIB + b"ending")
+    nodes[1].before_piece = bool
+    read = sum(node.pieces_read for node in nodes)
+    fetch(nodes, tmp_path / "home")
+    assert sum(node.pieces_read for node in nodes) - read < 7
+    there = tree(tmp_path / "home")
+    assert {name: len(content) for name, content in there.items()} == {
+        "model": 3 * MIB,
+        "node1/log": MIB + 6,
+        "node2/log": MIB + 6,
+    }
 
 
 def test_what_was_cut_off_goes_on_where_it_was(

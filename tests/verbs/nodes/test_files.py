@@ -104,6 +104,16 @@ def test_what_a_job_wrote_is_pulled_into_this_folder(do, text, as_json, cluster,
             do("pull", "wopr:models:llama", *option)
 
 
+def test_what_differs_is_said_in_one_line(do, text, as_json, cluster, folder):
+    job = cluster.jobs()[0].job_id
+    cluster.files.differ = (".hydra/config.yaml", "a.log", "b.log", "c.log")
+    outcome = do("pull", job, directory=folder)
+    told = "4 files: .hydra/config.yaml, a.log, b.log, …"
+    (line,) = (one for one in text(outcome.renderable, 200).splitlines() if told in one)
+    assert says("not the same on all nodes, so in wopr/, muthur/", line)
+    assert as_json(outcome)["folders"] == {"wopr": "wopr", "muthur": "muthur"}
+
+
 def test_a_list_fetches_nothing_and_says_what_is_where(do, text, as_json, cluster):
     job = cluster.jobs()[0].job_id
     both, one = LargeFile("out/both.pt", 110_000), LargeFile("log.txt", 10)

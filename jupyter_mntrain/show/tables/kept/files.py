@@ -91,7 +91,19 @@ def pulled_files_text(pulled: PulledFiles) -> RenderableType:
     path = Text.assemble(
         (shown_name(pulled.path), "bold"), f": {count}, {size} from {nodes}, {speed}"
     )
-    return folding([path, *(_left_out(name, why) for name, why in pulled.left_out.items())])
+    left_out = [_left_out(name, why) for name, why in pulled.left_out.items()]
+    return folding([path, *_differing(pulled), *left_out])
+
+
+def _differing(pulled: PulledFiles) -> list[Text]:
+    """What is not the same on all nodes, and where that of each node is."""
+    if not pulled.differ:
+        return []
+    more = ", …" if len(pulled.differ) > MOST_NAMED else ""
+    named = ", ".join(map(shown_name, pulled.differ[:MOST_NAMED]))
+    folders = ", ".join(f"{shown_name(one)}/" for one in pulled.folders.values())
+    count = formats.plural(len(pulled.differ), "file")
+    return [Text(f"  not the same on all nodes, so in {folders}: {count}: {named}{more}", "yellow")]
 
 
 def _left_out(name: str, why: str) -> Text:
