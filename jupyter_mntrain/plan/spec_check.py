@@ -45,7 +45,6 @@ CONDA, UV = "conda:", "uv:"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _ADDRESS = re.compile(r"[^\s@,<>\"\x00-\x1f\x7f]{1,64}@[A-Za-z0-9.-]{1,255}")
 _PROJECT = re.compile(r"[0-9a-f]{64}")
-_NO_PYTHON = frozenset({"--no-python", "--no_python"})
 
 _OWN_OPTIONS = {
     "--nnodes": "choose nodes with --member HOST:N",
@@ -186,12 +185,17 @@ def _check_entry(spec: JobSpec) -> None:
     if not spec.entry or not spec.entry[0]:
         raise SpecError("nothing to run", fix="name a script, or -m and a module")
     script = spec.entry[0]
+    if spec.runs_program:
+        if script == "-m":
+            raise SpecError(
+                "torchrun's --no-python runs a program, and no module of Python",
+                fix="omit --torchrun=--no-python",
+            )
+        return  # the entry is sent with the job, or on every node's PATH
     if script == "-m":
         if len(spec.entry) < 2:
             raise SpecError("-m without a module", fix="add the module's name")
         return
-    if _NO_PYTHON.intersection(spec.torchrun_arguments):
-        return  # the entry is a program on every node's PATH
     if script.startswith("-"):
         raise SpecError(
             f"{script!r} is not a script",

@@ -5,13 +5,16 @@ Both are checked before any node is asked: a recipe field by field, a script by 
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 import re
+import shlex
 import tokenize
 import tomllib
 import warnings
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
@@ -22,7 +25,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.lifecycle.running_changes import SET
-from jupyter_mntrain.model.records.job import TRAINER, JobSpec, SetIn
+from jupyter_mntrain.model.records.job import PYTHON, TRAINER, JobSpec, SetIn
 from jupyter_mntrain.model.records.setting import Setting
 from jupyter_mntrain.model.text.spelling import use_nearest
 from jupyter_mntrain.model.whereabouts import current_folder, in_home
@@ -33,6 +36,8 @@ from jupyter_mntrain.recipe.sections import PYTHON_LIBRARY, Recipe
 from jupyter_mntrain.recipe.stored import RECIPE_FILE, overrides_of
 
 CELL_SCRIPT = "cell.py"
+SHELL_SCRIPTS = (".sh", ".bash")
+_SHEBANG = re.compile(r"#!.*")
 _DECLARED = re.compile(r"^([ \t\f]*#.*?coding[:=][ \t]*)[-\w.]+")
 """A script's encoding, in one of its first two lines: PEP 263."""
 
@@ -73,22 +78,93 @@ class Workload(Record, frozen=True):
 def from_path(
     path: Path, *, arguments: Sequence[str] = (), overrides: Sequence[str] = ()
 ) -> Workload:
-    """Read a recipe (``.toml``) or a script (``.py``).
+    """Read a recipe (``.toml``) or a Python script, whatever its name ends with.
 
     Raises:
-        SpecError: it does not exist, cannot be read, or does not compile; with the line number.
+        SpecError: it does not exist, cannot be read, is none, or does not compile; with the line
+            number.
         RecipeError: a field of the recipe is wrong.
     """
     text = read_text(path, known=[one.name for one in BUILT_IN])
     if path.suffix == ".toml":
         _refuse_arguments(arguments)
         return _recipe(text, overrides, name=path.name, directory=path.parent, job=path.stem)
-    if path.suffix != ".py":
-        raise SpecError(
-            f"{path.name}: neither a recipe nor a script",
-            fix="name a file that ends in .toml or .py",
-        )
+    if not _is_python(path.name, text):
+        raise _not_python(path.name, text)
     return _script(text, path.name, arguments, overrides, took=f"script {path.name}")
+
+
+def _is_python(name: str, text: str) -> bool:
+    """Whether a text is a Python script: by its name, its first line, or what it imports."""
+    if name.endswith(PYTHON):
+        return True
+    if shebang := _SHEBANG.match(text):
+        return "python" in shebang[0]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    # JSON, tables and much of YAML are valid Python, too.
+    return any(isinstance(one, ast.Import | ast.ImportFrom) for one in ast.walk(tree))
+
+
+def _not_python(name: str, text: str) -> SpecError:
+    """The error for what is neither a recipe nor a Python script."""
+    if name.endswith(".ipynb"):
+        return SpecError(
+            f"{name}: a notebook, which no rank can run",
+            fix=f"write its cells into a script: jupyter nbconvert --to script {name}; or launch "
+            "one of its cells: %%mntrain launch",
+            kind=Kind.BAD_COMMAND,
+        )
+    is_program = _SHEBANG.match(text) or name.endswith(SHELL_SCRIPTS)
+    what = "a program, and no Python script" if is_program else "neither a recipe nor a script"
+    return SpecError(
+        f"{name}: {what}",
+        fix=f"if every rank shall run it: --torchrun=--no-python {shlex.quote(name)}; else name "
+        "the Python script that it starts"
+        if is_program
+        else "name a recipe (.toml) or a Python script; what ranks run without Python is "
+        "launched with --torchrun=--no-python",
+        kind=Kind.BAD_COMMAND,
+    )
+
+
+def from_program(path: Path | None, name: str, arguments: Sequence[str] = ()) -> Workload:
+    """Make a workload of a program that every rank runs by itself (torchrun's ``--no-python``).
+
+    Args:
+        path: where it is here; ``None`` if it is one of the nodes.
+        name: what it is called on the nodes: with a ``/``, or on their ``PATH``.
+
+    Raises:
+        SpecError: it cannot be run.
+    """
+    if path is not None:
+        _refuse_unrunnable(path)
+    stem = PurePosixPath(name).stem or name
+    return Workload(entry=(name, *arguments), files={}, name=stem, took=f"program {name}")
+
+
+def _refuse_unrunnable(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            begin = file.read(1024)
+    except OSError:
+        read_text(path, "program")  # says what is wrong with it
+        raise
+    if not os.access(path, os.X_OK):
+        raise SpecError(
+            f"{path.name}: may not be executed, as --no-python does",
+            fix=f"allow it: chmod +x {shlex.quote(path.name)}",
+        )
+    if not begin.startswith(b"#!") and b"\0" not in begin:
+        raise SpecError(
+            f"{path.name}: says in no first line what runs it",
+            fix="begin it with a line like #!/bin/bash or #!/usr/bin/env python3",
+        )
 
 
 def from_built_in(
@@ -167,7 +243,7 @@ def from_spec(
         )
     program = spec.entry[: 2 if spec.entry[:1] == ("-m",) else 1]
     for script in program:
-        if script.endswith(".py") and script in spec.files:
+        if script in spec.files:
             compile_script(spec.files[script], script)
     entry = (*program, *arguments) if arguments else spec.entry
     return Workload(
@@ -205,14 +281,23 @@ def read_text(path: Path, what: str = "recipe or script", *, known: Sequence[str
     """
     try:
         place = in_home(path)
-        return _script_text(place) if path.suffix == ".py" else place.read_text("utf-8-sig")
+        return place.read_text("utf-8-sig") if path.suffix == ".toml" else _script_text(place)
     except FileNotFoundError:
         fix = use_nearest(path.name, [*_neighbors(path), *known], "check the path")
         raise SpecError(f"{path}: no such {what}", fix=fix) from None
     except IsADirectoryError:
-        raise SpecError(f"{path}: is a directory", fix=f"name a {what} in it") from None
+        fix = f"name a {what} in it"
+        if (path / "__main__.py").is_file():
+            fix = f"launch what is in it: {path.name}/__main__.py"
+        raise SpecError(f"{path}: is a directory", fix=fix) from None
     except (UnicodeDecodeError, SyntaxError):
-        raise SpecError(f"{path}: is not UTF-8 text", fix="save it as UTF-8") from None
+        is_program = b"\0" in in_home(path).read_bytes()[:1024]
+        raise SpecError(
+            f"{path}: is {'a program' if is_program else 'not UTF-8 text'}",
+            fix="if every rank shall run it, add --torchrun=--no-python"
+            if is_program
+            else "save it as UTF-8",
+        ) from None
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}", fix="check the path") from None
 
@@ -237,9 +322,8 @@ def _script_text(path: Path) -> str:
 
 def _neighbors(path: Path) -> list[str]:
     try:
-        return [
-            one.name for one in in_home(path).parent.iterdir() if one.suffix in {".py", ".toml"}
-        ]
+        there = in_home(path).parent.iterdir()
+        return [one.name for one in there if one.suffix in {*PYTHON, ".toml"}]
     except OSError:
         return []
 

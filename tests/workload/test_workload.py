@@ -63,6 +63,56 @@ def test_a_cell_is_told_apart_by_parsing(tmp_path):
     assert from_cell(with_recipe, directory=tmp_path).entry == ("cell.py",)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.pyw", "print(1)\n"),
+        ("train", "#!/usr/bin/env python3\nprint(1)\n"),
+        ("train", "import torch\n"),
+        ("train.v2", "from torch import nn\n"),
+        ("train.pyw", "# -*- coding: latin-1 -*-\nprint('\xe9')\n"),
+    ],
+)
+def test_a_script_is_what_python_can_run(tmp_path, name, text):
+    (tmp_path / name).write_text(text, "latin-1")
+    workload = from_path(tmp_path / name, arguments=["--lr", "3"])
+    assert workload.entry == (name, "--lr", "3")
+    assert workload.name == "train"
+    (tmp_path / "bad.pyw").write_text("def f(:\n")
+    with pytest.raises(SpecError) as caught:
+        from_path(tmp_path / "bad.pyw")
+    assert caught.value.kind is Kind.EXCEPTION
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize(
+    ("name", "text", "fix"),
+    [
+        ("conf.json", '{"lr": 1}', "(.toml) or a Python script"),
+        ("conf.yaml", "lr: 1\n", "(.toml) or a Python script"),
+        ("table.csv", "1,2\n3,4\n", "--torchrun=--no-python"),
+        ("run.sh", "python train.py\n", "--torchrun=--no-python run.sh"),
+        ("run", "#!/bin/sh\npython train.py\n", "--torchrun=--no-python run"),
+        ("demo.ipynb", '{"cells": []}', "nbconvert --to script demo.ipynb"),
+        ("a.out", "\x7fELF\0\xff", "--torchrun=--no-python"),
+    ],
+)
+def test_what_is_no_script_says_how_to_run_it(tmp_path, name, text, fix):
+    (tmp_path / name).write_text(text, "latin-1")
+    with pytest.raises(SpecError) as caught:
+        from_path(tmp_path / name)
+    assert fix in caught.value.fix
+
+
+@pytest.mark.wording
+def test_a_folder_with_a_main_names_it(tmp_path):
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "__main__.py").touch()
+    with pytest.raises(SpecError) as caught:
+        from_path(tmp_path / "app")
+    assert "app/__main__.py" in caught.value.fix
+
+
 @pytest.mark.wording
 @pytest.mark.parametrize(
     ("cell", "says"),

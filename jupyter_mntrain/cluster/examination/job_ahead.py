@@ -32,7 +32,7 @@ from jupyter_mntrain.model.records.doctor.machine import (
     FoundScript,
     MachineQuestion,
 )
-from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.job import PYTHON, JobSpec
 from jupyter_mntrain.model.whereabouts import current_folder
 
 _CACHE = re.compile(r"\.|__pycache__$")
@@ -64,7 +64,7 @@ async def find_script(
 
 def _asked_script(spec: JobSpec) -> AskedScript | None:
     names = tuple(_script_names(spec))
-    if not names or not names[0].endswith(".py") or any(one in spec.files for one in names):
+    if not names or not names[0].endswith(PYTHON) or any(one in spec.files for one in names):
         return None
     if names[0].startswith("/"):
         path = PurePosixPath(names[0])
@@ -288,7 +288,7 @@ def _script(spec: JobSpec, project: StagedProject | None) -> tuple[str, str | No
 
 def _script_names(spec: JobSpec) -> list[str]:
     """What the script's file may be called; none if it is no script."""
-    if spec.needs_package or not spec.entry:
+    if spec.needs_package or not spec.entry or spec.runs_program:
         return []
     if spec.entry[0] != "-m":
         return [spec.entry[0]]

@@ -78,7 +78,7 @@ def question_of_job(spec: JobSpec) -> MachineQuestion:
 
 def _hub_of(spec: JobSpec) -> tuple[HubName, ...]:
     """What the script of a job loads from the hub, if it is sent with it."""
-    text = spec.files.get(spec.entry[0]) if spec.entry[0].endswith(".py") else None
+    text = spec.files.get(spec.entry[0])
     try:
         return () if text is None else hub_names(text)
     except SyntaxError:  # of another Python's
@@ -90,7 +90,9 @@ def _own_paths(spec: JobSpec) -> Iterator[AskedPath]:
     if spec.workdir is not None:
         yield AskedPath(use="working directory", path=spec.workdir)
     script = spec.entry[0]
+    if spec.runs_program and "/" not in script:  # on the nodes' PATH
+        return
     if script.startswith("/"):
         yield AskedPath(use="script", path=script)
-    elif spec.workdir is not None and script.endswith(".py") and script not in spec.files:
+    elif spec.workdir is not None and script != "-m" and script not in spec.files:
         yield AskedPath(use="script", path=f"{spec.workdir}/{script}")

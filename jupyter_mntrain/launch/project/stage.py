@@ -122,7 +122,7 @@ def with_project(
     spec = msgspec.structs.replace(spec, project=project.sha256)
     script = spec.entry[0] if spec.entry else ""
     is_sent = script in spec.files or str(PurePosixPath(script)) in project.names
-    if not is_sent and script.endswith(".py") and not script.startswith("/"):
+    if not is_sent and not spec.runs_program and script not in ("", "-m") and script[0] != "/":
         raise SpecError(
             f"the script {script!r} is not in the project {project.root}",
             fix="name a script in it, by its path from there; or check what .gitignore and "

@@ -27,6 +27,11 @@ SPEC_VERSION = 1
 TRAINER = "jupyter_mntrain.train"
 """Module of the built-in trainer."""
 
+PYTHON = (".py", ".pyw")
+"""Ends of scripts' names. torchrun takes any."""
+NO_PYTHON = frozenset({"--no-python", "--no_python"})
+"""Options of torchrun with which ranks run a program by itself, and not Python."""
+
 JobState = Literal[
     "pending", "starting", "running", "stopping", "succeeded", "failed", "canceled", "unknown"
 ]
@@ -62,7 +67,8 @@ class JobSpec(UserRecord, frozen=True):
 
     Args:
         entry: what every rank runs: ``("-m", "jupyter_mntrain.train", "recipe.toml")`` or
-            ``("script.py", "--flag")``. Paths are relative to the attempt's working directory,
+            ``("script.py", "--flag")``; with torchrun's ``--no-python``, a program: one with a
+            ``/``, or on the nodes' ``PATH``. Paths are relative to the attempt's working directory,
             where ``files`` are written.
         participants: in node-rank order; the first is the head.
         name: for people.
@@ -125,6 +131,11 @@ class JobSpec(UserRecord, frozen=True):
     def runs_trainer(self) -> bool:
         """Whether it is a recipe for the built-in trainer, not a script."""
         return self.entry[:2] == ("-m", TRAINER)
+
+    @property
+    def runs_program(self) -> bool:
+        """Whether its entry is a program with its arguments, which torchrun runs by itself."""
+        return bool(NO_PYTHON.intersection(self.torchrun_arguments))
 
     @property
     def needs_package(self) -> bool:

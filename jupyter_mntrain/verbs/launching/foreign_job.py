@@ -22,12 +22,13 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.spec_file import is_spec, read_spec
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import SpecError
-from jupyter_mntrain.model.records.job import JobSpec
+from jupyter_mntrain.model.records.job import PYTHON, JobSpec
 from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.model.text.secrets import shown_words
 from jupyter_mntrain.model.whereabouts import in_home, kept_folder
 from jupyter_mntrain.recipe.stored import RECIPE_FILE
 from jupyter_mntrain.verbs.context import Context
+from jupyter_mntrain.verbs.launching.job_files import runs_program
 from jupyter_mntrain.workload.workload import read_text
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def ask_about_job_file(context: Context, args: Namespace, target: str | None) ->
         SpecError: the person does not agree, or nobody can be asked; or it is no valid job file.
     """
     path = context.directory / in_home(target or "")
-    if not target or path.suffix == ".py" or not path.is_file():
+    is_script = path.suffix in PYTHON or runs_program(args)
+    if not target or is_script or not path.is_file():
         return
     text = read_text(path)
     if not is_spec(text):

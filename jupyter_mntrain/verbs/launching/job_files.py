@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -17,12 +19,21 @@ from jupyter_mntrain.launch.project.stage import (
     staged,
 )
 from jupyter_mntrain.model.errors import SpecError
+from jupyter_mntrain.model.records.job import NO_PYTHON, PYTHON
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.workload.given_files import GivenFiles, found_file, joined, same_name
-from jupyter_mntrain.workload.workload import CELL_SCRIPT, Workload, read_text
+from jupyter_mntrain.workload.workload import (
+    CELL_SCRIPT,
+    SHELL_SCRIPTS,
+    Workload,
+    from_program,
+    read_text,
+)
 
 _NAMED = 3
+_WORD = re.compile(r"[\w./-]+")
+"""What may name a file in a shell script."""
 
 
 class Chosen(NamedTuple):
@@ -34,6 +45,39 @@ class Chosen(NamedTuple):
 
     root: Path
     because: str = ""
+
+
+def runs_program(args: Namespace) -> bool:
+    """Whether ranks are to run a program by itself, and not Python."""
+    return bool(NO_PYTHON.intersection(args.torchrun))
+
+
+def program_here(context: Context, args: Namespace) -> list[str]:
+    """The program that ranks are to run, as it is to be sent; none if it is one of the nodes."""
+    target = getattr(args, "target", None)
+    if not target or args.workdir or not runs_program(args):
+        return []
+    return [target] if (context.directory / in_home(target)).is_file() else []
+
+
+def program_workload(context: Context, args: Namespace, sent: GivenFiles) -> Workload:
+    """What every rank runs by itself: a file from here, or a program of the nodes.
+
+    Raises:
+        SpecError: there is no such file, or it cannot be run.
+    """
+    target, path = args.target, context.directory / in_home(args.target)
+    if program_here(context, args):
+        name = next(one for one, place in sent.paths.items() if place.samefile(path))
+        return from_program(path, f"./{name}", context.arguments)
+    is_relative = "/" in target and not target.startswith(("/", "~"))
+    if not args.workdir and (is_relative or target.endswith((*SHELL_SCRIPTS, *PYTHON))):
+        read_text(path, "program")  # says what is wrong with it
+    inside = (context.directory / in_home(target)).resolve()
+    root = in_home(args.workdir).resolve() if args.workdir else None
+    if root is not None and inside.is_relative_to(root) and inside.is_file():
+        target = f"./{inside.relative_to(root).as_posix()}"
+    return from_program(None, target, context.arguments)
 
 
 def refuse_contradictions(context: Context, args: Namespace) -> None:
@@ -75,17 +119,34 @@ def choose_project(context: Context, args: Namespace, *, is_stored: bool) -> Cho
     if context.cell is not None:
         return _of_imports(context.cell, context.directory, "the cell")
     path = context.directory / in_home(args.target or "")
-    if path.suffix == ".py" and path.is_file():
-        return _of_imports(read_text(path), path.parent, path.name)
-    return None
+    if path.suffix == ".toml" or not path.is_file():
+        return None
+    if runs_program(args):
+        return _of_names(path)
+    return _of_imports(read_text(path), path.parent, path.name)
+
+
+def _of_names(program: Path) -> Chosen | None:
+    """The folder of a program that names files in it, as a shell script that starts another."""
+    try:
+        words = dict.fromkeys(_WORD.findall(program.read_text()))
+    except (OSError, UnicodeDecodeError):
+        return None
+    folder, own = program.parent, program.name
+    inside = (one for one in words if not one.startswith(("/", "..")) and Path(one).name != own)
+    names = [one for one in inside if (folder / one).is_file()]
+    return _chosen(program.parent, f"{program.name} names", names, "in")
 
 
 def _of_imports(source: str, folder: Path, what: str) -> Chosen | None:
-    names = own_imports(source, folder)
+    return _chosen(folder, f"{what} imports", own_imports(source, folder), "from")
+
+
+def _chosen(folder: Path, what: str, names: Sequence[str], where: str) -> Chosen | None:
     if not names:
         return None
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return Chosen(folder.resolve(), f"{what} imports {', '.join(names[:_NAMED])}{more} from it")
+    return Chosen(folder.resolve(), f"{what} {', '.join(names[:_NAMED])}{more} {where} it")
 
 
 def module_workload(module: str, arguments: tuple[str, ...]) -> Workload:
@@ -163,7 +224,7 @@ def stage_files(
 def with_script(listing: Listing, root: Path, directory: Path, target: str | None) -> Listing:
     """A folder's files with the script that a person named, also where git ignores it."""
     script = (directory / Path(target or "").expanduser()).resolve()
-    if not (script.is_relative_to(root) and script.suffix == ".py" and script.is_file()):
+    if not (script.is_relative_to(root) and script.suffix != ".toml" and script.is_file()):
         return listing
     name = script.relative_to(root).as_posix()
     if name in {one.name for one in listing.files}:
@@ -191,10 +252,12 @@ def in_project(
         if CELL_SCRIPT in project.names:
             raise same_name(CELL_SCRIPT, chosen.root / CELL_SCRIPT, Path("the cell"))
         return workload
+    path = (context.directory / in_home(args.target or "")).resolve()
+    inside = path.relative_to(chosen.root).as_posix() if path.is_relative_to(chosen.root) else ""
+    if runs_program(args) and inside in project.names:
+        return msgspec.structs.replace(workload, entry=(f"./{inside}", *workload.entry[1:]))
     if script not in workload.files:
         return workload
-    path = (context.directory / in_home(args.target)).resolve()
-    inside = path.relative_to(chosen.root).as_posix() if path.is_relative_to(chosen.root) else ""
     if inside not in project.names:
         raise SpecError(
             f"the script {args.target} is not in the project {chosen.root}",

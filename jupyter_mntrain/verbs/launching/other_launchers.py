@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
+from jupyter_mntrain.model.records.job import NO_PYTHON, PYTHON
 
 _PYTHON: Final = re.compile(r"(.*/)?python(3(\.\d+)?)?")
 _LAUNCHERS: Final = frozenset(
@@ -23,6 +24,7 @@ _PROGRAMS: Final = {
 _OWN_STARTERS: Final = frozenset({"tune", "yolo", "lightning", "fabric", "torchx", "ray"})
 """Programs that start ranks themselves; which module a rank runs depends on what they are told."""
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "fish"})
+_PROGRAM: Final = "--torchrun=--no-python"
 _MODULES: Final = ("torch.distributed.", "accelerate.", "deepspeed.")
 _PROCESSES: Final = re.compile(
     r"--(nproc[-_]per[-_]node|num[-_]processes|num[-_]gpus|ntasks-per-node)|-np|-n|--nproc"
@@ -38,6 +40,7 @@ class Meant(NamedTuple):
     Args:
         processes: on each node; empty if it was not said.
         is_module: whether the target is one, by its name.
+        is_program: whether it is a program that ranks run by itself.
     """
 
     launcher: str
@@ -45,6 +48,7 @@ class Meant(NamedTuple):
     arguments: tuple[str, ...] = ()
     processes: str = ""
     is_module: bool = False
+    is_program: bool = False
 
 
 def refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], program: str) -> None:
@@ -57,13 +61,18 @@ def refuse_other_launcher(words: Sequence[str], arguments: Sequence[str], progra
     Raises:
         SpecError: they do.
     """
-    _refuse_program([one for one in (*words, *arguments) if one != "--"], program)
     meant = meant_by([*words, *arguments])
+    if meant is None and {f"--torchrun={one}" for one in NO_PYTHON} & {*words}:
+        return
+    _refuse_program([one for one in (*words, *arguments) if one != "--"], program)
     if meant is None:
         _refuse_torchruns(words, program)
         return
     target = meant.target or "SCRIPT.py"
-    line = [program, "launch", *(("--module",) if meant.is_module else ()), target]
+    line = [program, "launch"]
+    line += ["--module"] if meant.is_module else []
+    line += [_PROGRAM] if meant.is_program else []
+    line.append(target)
     if meant.arguments:
         line += ["--", *meant.arguments]
     number = f", with --member HOST:{meant.processes} for each node" * bool(meant.processes)
@@ -78,6 +87,12 @@ def _refuse_torchruns(words: Sequence[str], program: str) -> None:
     """Raises SpecError: what follows ``launch`` has options as torchrun has them."""
     for at, word in enumerate(words):
         name, is_joined, value = word.partition("=")
+        if name in NO_PYTHON:
+            raise SpecError(
+                f"{name} is torchrun's",
+                fix=shlex.join([program, "launch", *words[:at], _PROGRAM, *words[at + 1 :]]),
+                kind=Kind.BAD_COMMAND,
+            )
         if not _OF_TORCHRUN.fullmatch(name):
             continue
         value = value if is_joined else next(iter(words[at + 1 :]), "")
@@ -88,7 +103,7 @@ def _refuse_torchruns(words: Sequence[str], program: str) -> None:
             kind=Kind.BAD_COMMAND,
         )
     option, module, *rest = (*words, "", "")
-    has_target = any(one.endswith((".py", ".toml")) or one == "--module" for one in rest)
+    has_target = any(one.endswith((*PYTHON, ".toml")) or one == "--module" for one in rest)
     if option == "-m" and _MODULE.fullmatch(module) and not has_target and program[:1] != "%":
         rest = [one for one in rest if one]
         raise SpecError(
@@ -108,7 +123,9 @@ def _refuse_program(words: Sequence[str], program: str) -> None:
         script = first if is_shell_script else " ".join(words[:2])
         raise SpecError(
             f"{script}: launch runs Python on every rank, not a shell",
-            fix=f"launch the Python script that it starts: {program} launch SCRIPT.py -- ARGUMENTS",
+            fix=f"launch the Python script that it starts: {program} launch SCRIPT.py -- "
+            f"ARGUMENTS; or, if every rank shall run it: {program} launch {_PROGRAM} "
+            f"{shlex.quote(script.rpartition(' ')[2])}",
             kind=Kind.BAD_COMMAND,
         )
     name = next((one for one in (" ".join(words[:2]), first) if one in _PROGRAMS), None)
@@ -133,7 +150,7 @@ def meant_by(words: Sequence[str]) -> Meant | None:
     launcher = _launcher(todo)
     if launcher is None:
         return None
-    processes = ""
+    processes, is_program = "", False
     while todo:
         if (inner := _launcher(todo)) is not None:  # srun torchrun …, mpirun python …
             launcher = f"{launcher} {inner}"
@@ -145,8 +162,10 @@ def meant_by(words: Sequence[str]) -> Meant | None:
             processes = value if value.isdigit() and int(value) else processes
         elif word in ("-m", "--module") and todo:
             return Meant(launcher, todo[0], tuple(todo[1:]), processes, is_module=True)
-        elif word.endswith(".py") and not word.startswith("-"):
-            return Meant(launcher, word, tuple(todo), processes)
+        elif word in NO_PYTHON:
+            is_program = True
+        elif not word.startswith("-") and (is_program or word.endswith(PYTHON)):
+            return Meant(launcher, word, tuple(todo), processes, is_program=is_program)
     return Meant(launcher, processes=processes)
 
 

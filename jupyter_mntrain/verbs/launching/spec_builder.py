@@ -32,12 +32,15 @@ from jupyter_mntrain.verbs.launching.job_files import (
     in_project,
     in_workdir,
     module_workload,
+    program_here,
+    program_workload,
     refuse_contradictions,
+    runs_program,
     stage_files,
 )
 from jupyter_mntrain.verbs.launching.stored_job import StoredJob, find_saved, refuse_gone
 from jupyter_mntrain.workload.built import Built
-from jupyter_mntrain.workload.given_files import given_files
+from jupyter_mntrain.workload.given_files import GivenFiles, given_files
 from jupyter_mntrain.workload.workload import (
     Workload,
     from_built_in,
@@ -75,11 +78,11 @@ def build_spec(
     saved = saved or find_saved(context, args)
     before = saved.spec if saved else JobSpec(entry=(), participants=())
     refuse_contradictions(context, args)
-    sent = given_files(args.file, context.directory)
-    workload = _workload(context, args, saved, sent.texts, needs_target=needs_target)
+    sent = given_files([*args.file, *program_here(context, args)], context.directory)
+    workload = _workload(context, args, saved, sent, needs_target=needs_target)
     if args.debug and workload.recipe is not None:
         args.set = [*SETTINGS, *args.set]  # what is set by hand wins
-        workload = _workload(context, args, saved, sent.texts, needs_target=needs_target)
+        workload = _workload(context, args, saved, sent, needs_target=needs_target)
     folder = choose_project(context, args, is_stored=saved is not None)
     project = stage_files(context, args, folder, sent, before.project)
     if folder is not None and project is not None and saved is None:
@@ -136,8 +139,8 @@ def refuse_unlaunchable(context: Context, args: Namespace) -> None:
         SpecError, RecipeError: the job is invalid, or names something missing.
     """
     refuse_contradictions(context, args)
-    sent = given_files(args.file, context.directory)
-    _workload(context, args, find_saved(context, args), sent.texts, needs_target=True)
+    sent = given_files([*args.file, *program_here(context, args)], context.directory)
+    _workload(context, args, find_saved(context, args), sent, needs_target=True)
 
 
 def _spec(
@@ -246,7 +249,7 @@ def _workload(
     context: Context,
     args: Namespace,
     saved: StoredJob | None,
-    extra: dict[str, str],
+    sent: GivenFiles,
     *,
     needs_target: bool,
 ) -> Workload:
@@ -255,7 +258,7 @@ def _workload(
         return module_workload(args.module, context.arguments)
     if saved is not None:
         return from_spec(
-            msgspec.structs.replace(saved.spec, files=saved.spec.files | extra),
+            msgspec.structs.replace(saved.spec, files=saved.spec.files | sent.texts),
             took=saved.took,
             directory=saved.directory,
             arguments=context.arguments,
@@ -279,11 +282,13 @@ def _workload(
         raise SpecError(
             "nothing to launch", fix="name a recipe (.toml), a script (.py), a job file or a job"
         )
+    if runs_program(args):
+        return program_workload(context, args, sent)
     path = context.directory / in_home(args.target)
     ours = built_in(args.target)
     if ours is not None and not path.exists():
         return from_built_in(ours, arguments=context.arguments, overrides=args.set)
-    if args.workdir and path.suffix == ".py" and not path.exists():
+    if args.workdir and path.suffix != ".toml" and not path.exists():
         return in_workdir(context, args, None)
     made = from_path(path, arguments=context.arguments, overrides=args.set)
     return in_workdir(context, args, made) if args.workdir else made

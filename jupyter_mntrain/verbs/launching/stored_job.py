@@ -14,7 +14,7 @@ from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.errors import JobNotFoundError, NodeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import SPEC_VERSION, JobSpec, JobView, Participant
+from jupyter_mntrain.model.records.job import PYTHON, SPEC_VERSION, JobSpec, JobView, Participant
 from jupyter_mntrain.model.text.spelling import closest
 from jupyter_mntrain.model.whereabouts import in_home
 from jupyter_mntrain.plan.resume import reported_step
@@ -22,6 +22,7 @@ from jupyter_mntrain.plan.software.versions import unacknowledged
 from jupyter_mntrain.recipe.sections import Recipe
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import named_job
+from jupyter_mntrain.verbs.launching.job_files import runs_program
 from jupyter_mntrain.workload.workload import read_text
 
 if TYPE_CHECKING:
@@ -64,8 +65,8 @@ def find_saved(context: Context, args: Namespace) -> StoredJob | None:
         return None
     path = context.directory / in_home(args.target)
     if path.is_file():
-        return None if path.suffix == ".py" else _from_file(path)
-    if path.exists() or not _JOB.fullmatch(args.target):
+        return None if path.suffix in PYTHON or runs_program(args) else _from_file(path)
+    if path.exists() or runs_program(args) or not _JOB.fullmatch(args.target):
         return None
     return _from_job(context, args)
 

@@ -57,7 +57,7 @@ class Target(Record, frozen=True):
         """Whether it is a script, which has no recipe fields."""
         if self.spec is not None:
             return overrides_of(self.spec) is None
-        return self.path is not None and self.path.endswith(".py")
+        return self.path is not None and not self.path.endswith(".toml")
 
     @property
     def brings_files(self) -> bool:

@@ -81,13 +81,14 @@ def _read(context: Context, args: Namespace) -> Workload:
     path, ours = context.directory / in_home(args.target), built_in(args.target)
     if ours is not None and not path.exists():
         return from_built_in(ours, overrides=args.set)
-    if path.suffix == ".py":
-        raise SpecError(
-            f"{args.target}: a script has no settings of a recipe", fix="name a recipe (.toml)"
-        )
     if not path.exists():
         beside = [one.name for one in path.parent.glob("*.toml")]
         known = [*beside, *(one.name for one in BUILT_IN)]
         fix = use_nearest(path.name, known, f"see: {context.program} recipes")
         raise SpecError(f"{args.target}: no such recipe", fix=fix)
-    return from_path(path, overrides=args.set)
+    made = from_path(path, overrides=args.set)
+    if made.recipe is None:
+        raise SpecError(
+            f"{args.target}: a script has no settings of a recipe", fix="name a recipe (.toml)"
+        )
+    return made

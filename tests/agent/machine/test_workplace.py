@@ -83,6 +83,8 @@ def test_the_environment_of_an_interpreter_comes_first_and_the_jobs_own_wins(
     own = JobSpec(entry=(), participants=(), python=spec.python, environment={"PATH": "/mine"})
     assert python_of(own, "")[1]["PATH"] == "/mine"
     assert python_of(JobSpec(entry=(), participants=()), "/usual/python") == ("/usual/python", {})
+    program = JobSpec(entry=("x",), participants=(), torchrun_arguments=("--no-python",))
+    assert python_of(program, "/usual/python")[1]["PATH"].startswith("/usual" + os.pathsep)
 
 
 def test_all_that_a_node_lacks_is_told_at_once(tmp_path: Path, bare: Path) -> None:

@@ -69,6 +69,61 @@ def test_a_module_runs_by_its_name(launched) -> None:
             launched(*words)
 
 
+def write_program(path: Path, text: str = "#!/bin/sh\nexec python train.py\n") -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+NO_PYTHON = "--torchrun=--no-python"
+
+
+def test_a_program_is_sent_with_what_it_names(launched, cluster, project) -> None:
+    write_program(project / "run.sh")
+    spec, _ = launched("run.sh", NO_PYTHON)
+    assert (spec.entry, spec.files) == (("./run.sh",), {})
+    (sent,) = cluster.projects
+    assert {"run.sh", "train.py", "pkg/run.py"} <= sent.names
+    assert next(one for one in sent.tree.files if one.path == "run.sh").is_executable
+    write_program(project / "lone.sh", "#!/bin/sh\necho $RANK\n")
+    spec, _ = launched("./lone.sh", NO_PYTHON)
+    assert spec.entry == ("./lone.sh",)
+    assert cluster.projects[-1].names == {"lone.sh"}
+    spec, _ = launched("../run.sh", NO_PYTHON, "--project", "..", directory=project / "pkg")
+    assert spec.entry == ("./run.sh",)
+    assert cluster.projects[-1].names >= {"run.sh", "train.py"}
+
+
+def test_a_program_of_the_nodes_is_found_there(launched, project) -> None:
+    for name in ("bash", "/opt/bin/x"):
+        spec, _ = launched(name, NO_PYTHON)
+        assert (spec.entry, spec.project, spec.files) == ((name,), None, {})
+    (project / "there").mkdir()
+    write_program(project / "there" / "run.sh")
+    place = str(project / "there")
+    spec, _ = launched(f"{place}/run.sh", NO_PYTHON, "--workdir", place)
+    assert (spec.entry, spec.project) == (("./run.sh",), None)
+
+
+@pytest.mark.wording
+@pytest.mark.parametrize(
+    ("words", "cause", "fix"),
+    [
+        (["plain.sh"], "may not be executed", "chmod +x plain.sh"),
+        (["no_line.sh"], "says in no first line", "#!/bin/bash"),
+        (["gone.sh"], "no such program", "check"),
+        (["./gone"], "no such program", "use alone.py"),
+        ([], "nothing to launch", "name"),
+    ],
+)
+def test_a_program_that_cannot_run_is_refused(launched, project, words, cause, fix) -> None:
+    (project / "plain.sh").write_text("#!/bin/sh\n")
+    write_program(project / "no_line.sh", "echo 1\n")
+    with pytest.raises(SpecError) as caught:
+        launched(*words, NO_PYTHON)
+    assert cause in caught.value.cause
+    assert fix in caught.value.fix
+
+
 def test_a_cell_may_import_what_lies_beside_the_notebook(launched, cluster, project) -> None:
     spec, _ = launched(cell="import pkg.run\n")
     assert (spec.entry, list(spec.files)) == (("cell.py",), ["cell.py"])

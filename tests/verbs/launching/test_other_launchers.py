@@ -73,6 +73,8 @@ def test_what_is_meant_is_written_out(program: str):
         ("tune run full_finetune_distributed", "--module MODULE"),
         ("bash run.sh", "SCRIPT.py"),
         ("./run.sh --lr 1", "SCRIPT.py"),
+        ("./run.sh --lr 1", "--torchrun=--no-python ./run.sh"),
+        ("bash run.sh", "--torchrun=--no-python run.sh"),
     ],
 )
 def test_programs_that_start_ranks_lead_to_what_a_rank_runs(line: str, fix: str):
@@ -91,6 +93,8 @@ def test_programs_that_start_ranks_lead_to_what_a_rank_runs(line: str, fix: str)
         ("t.py --nproc-per-node 2", "--member HOST:2"),
         ("t.py --nproc_per_node=4", "--member HOST:4"),
         ("t.py --nnodes 2", "--member HOST:N"),
+        ("--no-python run --lr 1", "mntrain launch --torchrun=--no-python run --lr 1"),
+        ("torchrun --no-python run.sh a", "launch --torchrun=--no-python run.sh -- a"),
         ("t.py --torchrun --rdzv-backend=c10d", "--torchrun=--rdzv-backend=c10d"),
     ],
 )
@@ -99,6 +103,11 @@ def test_the_options_of_torchrun_lead_to_ours(line: str, fix: str):
         parse(["launch", *shlex.split(line)], program="mntrain")
     assert caught.value.kind is Kind.BAD_COMMAND
     assert fix in caught.value.fix
+
+
+@pytest.mark.parametrize("line", ["run.sh", "bash -- run.sh", "./a.out -- --lr 1"])
+def test_what_ranks_run_without_python_is_no_other_launcher(line: str):
+    assert parse(["launch", "--torchrun=--no-python", *line.split()], program="mntrain")
 
 
 @pytest.mark.parametrize(

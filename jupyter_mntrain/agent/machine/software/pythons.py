@@ -61,7 +61,9 @@ def python_of(spec: JobSpec, usual: str) -> tuple[str, dict[str, str]]:
         RefusedError: as for :func:`find_python`.
     """
     if spec.python is None:
-        return usual, {}
+        # A program that ranks run by itself calls "python", as in an environment that is active.
+        own = activated(Path(usual)) | spec.environment if spec.runs_program else {}
+        return usual, own
     python = find_python(spec.python)
     return str(python), activated(python) | spec.environment
 

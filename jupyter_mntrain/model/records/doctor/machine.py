@@ -133,7 +133,9 @@ class AskedScript(Record, frozen=True):
 
     folder: Annotated[str, Meta(min_length=1, max_length=4096)]
     names: Annotated[
-        tuple[Annotated[str, Meta(pattern=r"\.py$", max_length=4096, examples=["train.py"])], ...],
+        tuple[
+            Annotated[str, Meta(pattern=r"\.pyw?$", max_length=4096, examples=["train.py"])], ...
+        ],
         Meta(max_length=2),
     ]
 
