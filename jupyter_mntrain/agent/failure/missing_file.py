@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from jupyter_mntrain.launch.project.tree import BLOBS, Tree, blob_path, read_tree
@@ -15,33 +16,52 @@ from jupyter_mntrain.model.failure.fixes import fix_of
 from jupyter_mntrain.model.failure.kinds import Kind
 
 _NAMED = re.compile(r"No such file or directory: b?(['\"])(?P<path>.+?)\1")
+_OF_PATH = re.compile(r"[./]")
 
 
 def fix_of_missing(message: str, attempt: Path) -> str | None:
     """The fix for a file that was left out, or never sent; ``None`` if it is neither.
 
     Args:
-        message: what Python said of it.
+        message: what Python, or a library, said of it.
         attempt: its directory, ``jobs/ID/attempt-N``.
     """
-    named = _NAMED.search(message)
-    if named is None:
-        return None
     try:
         command = json.loads((attempt / "command.json").read_bytes())
         folder, project = str(command["directory"]), command["project"]
         tree = _tree(attempt, project) if project else Tree(files=())
+        path = _named(message, attempt / "work", command["argv"])
     except (OSError, ValueError, KeyError, SpecError):
         return None
-    work, path = attempt / "work", PurePosixPath(named["path"])
-    if folder != str(work):
+    if folder != str(attempt / "work"):
         return None  # in a folder of the nodes
-    if path.is_relative_to(work):
-        path = path.relative_to(work)
-    if path.is_absolute() or ".." in path.parts:
+    if path is None or path.is_absolute() or ".." in path.parts:
         return None
     special = "left out" if tree.leaves_out(str(path)) else "unsent"
     return fix_of(Kind.NO_FILE, special, path=path)
+
+
+def _named(message: str, work: Path, argv: Sequence[str]) -> PurePosixPath | None:
+    """The path that a message is about: as Python names one, below the folder that the ranks run
+    in, or an argument of the job that is not there.
+    """
+    if found := _NAMED.search(message):
+        path = PurePosixPath(found["path"])
+        return path.relative_to(work) if path.is_relative_to(work) else path
+    if found := re.search(rf"{re.escape(str(work))}/([^'\"\s]+)", message):
+        return PurePosixPath(found[1])
+    for word in argv:
+        # Hydra's are written key=path.
+        given = word.rpartition("=")[2]
+        path = PurePosixPath(given)
+        if not given or given.startswith("-") or path.is_absolute() or (work / path).exists():
+            continue
+        before, after = (
+            (r"(?<![\w./-])", r"(?![\w/-])") if _OF_PATH.search(given) else ("['\"]",) * 2
+        )
+        if re.search(f"{before}{re.escape(given)}{after}", message):
+            return path
+    return None
 
 
 def _tree(attempt: Path, sha256: str) -> Tree:

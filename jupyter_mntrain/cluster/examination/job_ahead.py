@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -418,7 +419,7 @@ def _how_to_send(path: str, project: StagedProject | None) -> str:
         return f"--project {folder}" if (root / path).exists() else ""
     if project is not None and project.tree.leaves_out(path) and (project.root / path).exists():
         return f"the line !{path} in {project.root / OWN}"
-    return f"--file {path}" if (current_folder() / path).exists() else ""
+    return f"--file {shlex.quote(path)}" if (current_folder() / path).exists() else ""
 
 
 def _relative(script: ScriptNeeds, sent: Iterable[str]) -> Iterator[str]:

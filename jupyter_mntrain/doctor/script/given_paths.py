@@ -19,35 +19,43 @@ _MADE: Final = re.compile(
 """In the name of an option, or of a file: the script makes it, or did so on one node alone."""
 
 
-_PATH: Final = re.compile(r"(?![-/~])(?!.*://)[^\s:]*[./][^\s:]*")
-"""What may be a relative path: a plain word may name anything."""
+_PATH: Final = re.compile(r"(?![-/~])(?!.*://)[^:]*[./][^:]*")
+"""What may be a relative path."""
+_OVERRIDE: Final = re.compile(r"\+{0,2}([\w./]+)=(.+)")
+"""Of Hydra: ``data.path=x/train.json``."""
+_WORD: Final = re.compile(r"(?![-/~])[^:=]+")
+_OF_PATH: Final = re.compile(r"file|path|dir|folder|root|config|data|model|tokenizer")
+"""In the name of an option: its value is rather a path, also if it is a plain word."""
 
 
 def given_paths(arguments: Sequence[str], script: ScriptNeeds) -> Iterator[str]:
     """Those that it is not seen to read or to write itself."""
     known = {one.what for one in script.reads}
     made = {first_folder(one.what) for one in script.writes}
-    for value in _values(arguments):
+    for _, value in _values(arguments):
         if _FILE.fullmatch(value) and value not in known and first_folder(value) not in made:
             yield value
 
 
 def named_paths(arguments: Sequence[str]) -> Iterator[str]:
     """All that may be relative paths, whatever the script does with them."""
-    return filter(_PATH.fullmatch, _values(arguments))
+    for option, value in _values(arguments):
+        if _PATH.fullmatch(value) or (_OF_PATH.search(option) and _WORD.fullmatch(value)):
+            yield value
 
 
-def _values(arguments: Sequence[str]) -> Iterator[str]:
-    """Of arguments that do not look like what the script makes."""
+def _values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Arguments that do not look like what the script makes, each with its option's name."""
     option = ""
     for word in arguments:
         if word.startswith("-"):
             option, has_value, value = word.partition("=")
             if not has_value:
                 continue
+        elif not option and (override := _OVERRIDE.fullmatch(word)):
+            option, value = override.groups()
         else:
             value = word
-        names = f"{option} {value}".lower()
-        option = ""
-        if not _MADE.search(names):
-            yield value
+        of, option = option.lower(), ""
+        if not _MADE.search(f"{of} {value.lower()}"):
+            yield of, value

@@ -17,7 +17,14 @@ from jupyter_mntrain.telemetry.startup.exit_record import ExitRecord, Raised
 UNKNOWN = fix_of(Kind.NO_FILE)
 
 
-def told(tmp_path: Path, named: str, *, has_project: bool = True, folder: str = "") -> str:
+def told(
+    tmp_path: Path,
+    named: str,
+    *arguments: str,
+    has_project: bool = True,
+    folder: str = "",
+    text: str = "[Errno 2] No such file or directory: {!r}",
+) -> str:
     attempt = tmp_path / "jobs" / "j1" / "attempt-1"
     attempt.mkdir(parents=True)
     content = encode_tree(Tree(files=(), left_out=("data", "a.bin")))
@@ -28,10 +35,11 @@ def told(tmp_path: Path, named: str, *, has_project: bool = True, folder: str = 
     command = {
         "directory": folder or str(attempt / "work"),
         "project": sha256 if has_project else None,
+        "argv": ("python", "-m", "torch.distributed.run", "--nnodes=1", "a.py", *arguments),
     }
     (attempt / "command.json").write_text(json.dumps(command))
     named = named.replace("WORK", str(attempt / "work"))
-    message = f"[Errno 2] No such file or directory: {named!r}"
+    message = text.format(named)
     raised = Raised("FileNotFoundError", "builtins", message, monotonic_s=1.0)
     record = ExitRecord(pid=7, monotonic_s=1.0, is_over=True, escaped=raised)
     problem = RankEnding(attempt, Rank(0), 0, record, None, ()).problem()
@@ -48,6 +56,30 @@ def test_a_file_that_was_left_out_is_named_with_what_sends_it(tmp_path: Path, na
 def test_a_file_that_was_never_sent_is_named_too(tmp_path: Path, has_project: bool):
     found = told(tmp_path, "x/train.bin", has_project=has_project)
     assert found == fix_of(Kind.NO_FILE, "unsent", path="x/train.bin")
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments", "text"),
+    [
+        ("x/t.json", (), "Unable to find 'WORK/{}'"),  # datasets
+        ("x/t.json", ("--train_file", "x/t.json"), "Directory {} not found"),
+        ("x/t.json", ("--train_file=x/t.json",), "No such file or directory: {}"),  # safetensors
+        ("x/t.parquet", ("data.path=x/t.parquet",), "{}"),  # pyarrow
+        ("./model", ("--model", "./model"), "Repo id must use alphanumeric chars: '{}'."),
+        ("model", ("--model", "model"), "There is no folder '{}'"),
+    ],
+)
+def test_an_argument_that_a_library_does_not_find_is_named(
+    tmp_path: Path, named: str, arguments: tuple[str, ...], text: str
+):
+    work = tmp_path / "jobs" / "j1" / "attempt-1" / "work"
+    found = told(tmp_path, named, *arguments, text=text.replace("WORK", str(work)))
+    assert found == fix_of(Kind.NO_FILE, "unsent", path=named.removeprefix("./"))
+
+
+@pytest.mark.parametrize("arguments", [("--mode", "train"), ("--x", "/train"), ("a=",), ()])
+def test_a_word_of_a_message_is_no_path(tmp_path: Path, arguments: tuple[str, ...]):
+    assert told(tmp_path, "", *arguments, text="no train split in /train") == UNKNOWN
 
 
 @pytest.mark.parametrize("named", ["/data/train.bin", "../train.bin"])

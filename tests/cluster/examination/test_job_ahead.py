@@ -216,17 +216,21 @@ def test_what_is_ignored_here_and_may_be_read_is_named(
     assert all(one.part in ("", "data/small/train.bin") for one in found.values())
 
 
+MORE = ("my own.json", "c.json")
+
+
 def test_arguments_that_name_what_is_here_and_not_sent_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
-    for name in ("conf/a.yaml", "conf/sent.yaml", "data/x.bin", "out/old.pt", "ds.json"):
+    for name in ("conf/a.yaml", "conf/sent.yaml", "data/x.bin", "out/old.pt", "ds.json", *MORE):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
     arguments = (
         *("--config", "conf/a.yaml", "--data=./data", "--ds", "ds.json", "--output_dir", "./out"),
         *("--other", "conf/sent.yaml", "--folder", "conf", "--hub", "org/model", "--lr", "0.1"),
         *("--url", "https://data/x.bin", "../conf", "/data/x.bin", "data"),
+        *("--Train_Dir", "data", "--mode", "data", "--eval_files", "my own.json", "+a.b=c.json"),
     )
     sent = {"train.py": "", "conf/sent.yaml": ""}
     for entry in (("train.py",), ("-m", "pkg.train")):
@@ -235,6 +239,9 @@ def test_arguments_that_name_what_is_here_and_not_sent_are_told(
             "conf/a.yaml": "--file conf/a.yaml",
             "./data": "--file data",
             "ds.json": "--file ds.json",
+            "data": "--file data",
+            "my own.json": "--file 'my own.json'",
+            "c.json": "--file c.json",
         }
         shared = msgspec.structs.replace(job, workdir="/shared")
         assert job_ahead(shared, "node1").unsent_arguments == {}
