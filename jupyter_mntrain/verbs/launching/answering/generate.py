@@ -20,6 +20,7 @@ from jupyter_mntrain.recipe.stored import RECIPE_FILE, chosen_words
 from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import find_job, wanted_step
+from jupyter_mntrain.verbs.launching.answering.written_model import refuse_script
 from jupyter_mntrain.verbs.launching.launch import submitter
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 
@@ -68,6 +69,7 @@ class GenerateVerb(Verb):
         if not args.prompt.strip():
             raise SpecError("the prompt is empty", fix='give one: "Once upon a time"')
         job = find_job(context, args)
+        refuse_script(context, args, job, "chat")
         spec = generating_spec(job.view(), job.spec(), args, step_words(job, args.step))
         cluster = context.cluster(args)
         with context.screen.progress() as progress:
@@ -131,19 +133,11 @@ def spec_beside(
     """A job with one process on each node of another job, without GPUs, which may be in use.
 
     Args:
-        spec: of that job, with its files.
+        spec: of that job, which runs the built-in trainer.
         entry: module of ours and its arguments.
         what: it does.
 
-    Raises:
-        SpecError: the job does not run the built-in trainer.
     """
-    if spec.entry[:3] != ("-m", TRAINER, RECIPE_FILE):
-        raise SpecError(
-            f"job {view.job_id} runs {' '.join(spec.entry[:2])}, not a recipe of the built-in "
-            "trainer",
-            fix="load its checkpoint with your script",
-        )
     return JobSpec(
         entry=("-m", *entry),
         participants=tuple(

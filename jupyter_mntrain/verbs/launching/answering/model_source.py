@@ -19,6 +19,7 @@ from jupyter_mntrain.verbs.launching.answering.generate import (
     step_option,
     step_words,
 )
+from jupyter_mntrain.verbs.launching.answering.written_model import refuse_script
 
 LARGEST_GPU = 1023
 
@@ -53,7 +54,7 @@ def answering_spec(
 
     Args:
         module: of ours.
-        what: it does, for its name.
+        what: it does, for its name: that of the verb.
         words: more arguments of the module.
 
     Raises:
@@ -69,6 +70,7 @@ def answering_spec(
             cause = "--node is about directories: a job's checkpoint lies where it ran"
             raise SpecError(cause, fix="omit --node")
         job = find_job(context, Namespace(**{**vars(args), "job": args.model}))
+        refuse_script(context, args, job, what)
         view, stored = job.view(), job.spec()
         where = ("--checkpoint-of", view.run, "--recipe", RECIPE_FILE, *changed_words(stored))
         entry = (module, *where, *step_words(job, args.step), *words)
