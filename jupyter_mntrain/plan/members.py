@@ -9,7 +9,7 @@ another job, or not lent, nobody gets.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -18,6 +18,7 @@ from jupyter_mntrain.model.errors import RefusedError, SpecError, bad_argument
 from jupyter_mntrain.model.failure.kind_groups import PASSING
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.quantities import agreeing, listed, numbered, rough_size
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import Gpu, NodeInfo
@@ -238,15 +239,19 @@ def free_gpus(node: NodeInfo, taken: Iterable[str] = ()) -> list[Gpu]:
 
 
 def shared_notes(
-    participants: Iterable[Participant], nodes: Iterable[NodeInfo]
+    participants: Iterable[Participant],
+    nodes: Iterable[NodeInfo],
+    ended: Collection[JobId] = (),
 ) -> Iterator[Problem]:
     """Warnings of named GPUs that somebody else computes on now, and of CPUs that another job uses.
 
     Args:
         nodes: of each participant, in the same order.
+        ended: jobs that are known to have ended, though a node has not told so of its leases.
     """
     for participant, node in zip(participants, nodes, strict=True):
-        others = list(dict.fromkeys(lease.job_id for lease in node.leases if not lease.gpus))
+        runs = (one for one in node.leases if one.expires_s is None and one.job_id not in ended)
+        others = list(dict.fromkeys(lease.job_id for lease in runs if not lease.gpus))
         if others and not participant.gpus:
             yield Problem(
                 kind=Kind.JOBS_RUNNING,

@@ -8,7 +8,7 @@ from jupyter_mntrain.model.environment import RDMA_CHOICES
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.model.records.job import Placement
+from jupyter_mntrain.model.records.job import TERMINAL, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.arrange import arrange, find_participants
 from jupyter_mntrain.plan.members import shared_notes
@@ -31,7 +31,9 @@ def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
         placements = arrange(participants, nodes)
     except SpecError:
         return  # the launch says so itself
-    yield from shared_notes(participants, nodes)
+    known = built.cluster.known_jobs()
+    ended = {one.job_id for one in known if one.state in TERMINAL}
+    yield from shared_notes(participants, nodes, ended)
     gpus = (participant.gpus for participant in participants)
     if amd := unused_amd_note(zip(nodes, gpus, strict=True)):
         yield amd

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jupyter_mntrain.model.errors import RefusedError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
+from jupyter_mntrain.model.ids import JobId
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.lending import Lending
 from jupyter_mntrain.model.records.node import Gpu, GpuProcess, NodeInfo
@@ -203,6 +204,10 @@ def test_who_computes_on_the_same_cpu_cores_is_named(leased: dict[str, tuple[int
         (Kind.JOBS_RUNNING, "a") for gpus in leased.values() if not gpus
     ]
     assert all("j-00000001" in one.cause for one in told)
+    assert not list(shared_notes([chosen], [there], [JobId("j-00000001")]))
+    begun = [msgspec.structs.replace(one, expires_s=1.0) for one in there.leases]
+    starting = msgspec.structs.replace(there, leases=tuple(begun))
+    assert not list(shared_notes([chosen], [starting]))
 
 
 @pytest.mark.parametrize("used_bytes", [0, 3 << 30, 9 << 30])

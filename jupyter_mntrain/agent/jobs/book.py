@@ -59,6 +59,7 @@ class JobBook:
         gpus: tells, at the end of an attempt, whether their memory is free again.
         lent_memory: bytes of each GPU that ranks may use; ``None`` = all.
         errors: the agent's own.
+        on_release: called once a job that has ended has given its lease back.
     """
 
     directory: Path
@@ -70,6 +71,7 @@ class JobBook:
     gpus: GpuReader
     lent_memory: Callable[[], int | None] = lambda: None
     errors: OwnErrors = field(default_factory=OwnErrors)
+    on_release: Callable[[], object] = bool
     _jobs: dict[JobId, LocalJob] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -253,6 +255,7 @@ class JobBook:
         record = job.record
         if not job.is_active and self.leases.release(record.job_id, record.attempt.number):
             log.info("job %s %s", record.job_id, record.part.state)
+            self.on_release()  # who hears that it has ended knows already what is free
         self.listeners.publish(JobChanged(record=record))
 
     def _refuse_out_of_turn(self, request: StartRequest, known: LocalJob | None) -> None:

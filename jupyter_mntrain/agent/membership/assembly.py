@@ -60,7 +60,7 @@ def make_node(
     devices = DeviceBook(state / "devices.json")
     workplaces = Workplaces(told.python, lambda: inventory.gpus.driver, state)
     inventory = elsewhere or InventoryReader(told.python, links, devices, workplaces.usual)
-    return LocalNode(
+    node = LocalNode(
         node_id=node_id,
         name=told.name,
         cluster=membership.joined(state).cluster,
@@ -91,6 +91,8 @@ def make_node(
         owner=owner,
         usage=UsageBook(state / HISTORY),
     )
+    node.jobs.on_release = node.tell_leases
+    return node
 
 
 def _own_id(state: Path, credentials: Credentials) -> NodeId:

@@ -67,6 +67,20 @@ def test_a_part_that_cannot_be_started_is_refused_and_nothing_is_left(
     assert not list(book.directory.glob("j-*"))
 
 
+def test_who_hears_that_a_job_has_ended_knows_that_its_lease_is_free(tmp_path: Path) -> None:
+    book = make_book(tmp_path / "state", "exit 0")
+    told: list[int] = []
+    book.on_release = lambda: told.append(len(book.leases.all()))
+    job = start(book)
+    assert len(book.leases.all()) == 1
+    try:
+        polled(book, lambda: told, "its end")
+    finally:
+        end_all(book)
+    assert not job.is_active
+    assert told == [0]
+
+
 def test_a_read_only_state_directory_refuses_a_start(book: JobBook) -> None:
     with read_only(book.directory.parent):
         problem = refused(book).problem
