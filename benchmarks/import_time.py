@@ -1,7 +1,8 @@
 """Start-up: what a command costs before it does anything, in CPU time, beside ``import httpx``.
 
 ``mntrain --version``, ``--help`` and what a shell completes ≤ 0.15 s and at most 0.5 × ``import
-httpx``; ``jobs``, ``nodes`` and ``status`` of a cluster of two nodes ≤ 0.5 s; ``import jupyter_mntrain`` ≤ 0.3 s without torch.
+httpx``; ``jobs``, ``nodes`` and ``status`` of a cluster of two nodes ≤ 0.5 s; ``import
+jupyter_mntrain`` ≤ 0.3 s without torch.
 CPU time, as a busy machine makes the clock's any longer; it, too, is up to 1.5 × as much there.
 """
 
