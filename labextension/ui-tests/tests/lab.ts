@@ -61,8 +61,23 @@ async function open(browser: Browser, baseURL: string): Promise<Lab> {
     false
   );
   (lab as any).waitForAppStarted = () => ready(lab);
+  await closeLostFolders(lab);
   await lab.goto('');
   return lab;
+}
+
+/**
+ * Close JupyterLab's own dialog, whenever it is there: a page comes back in the folder that the one before it
+ * showed, and the folder of a test that has ended is deleted.
+ */
+async function closeLostFolders(lab: Lab): Promise<void> {
+  const { page } = lab as unknown as { page: Page };
+  const dialog = page
+    .getByRole('dialog')
+    .filter({ hasText: 'Directory not found' });
+  await page.addLocatorHandler(dialog, async () => {
+    await dialog.getByRole('button').last().click();
+  });
 }
 
 export const VIEWPORT = { width: 1400, height: 1000 };
