@@ -461,7 +461,7 @@ class Job:
 
         Args:
             settings: like ``["train.steps=5000", "optimizer.learning_rate=1e-4"]``; what may be
-                changed is in docs/recipe.md.
+                changed is in docs/recipe_checkpoints.md.
 
         Raises:
             SpecError: the job runs a script, or a setting does not change while it runs.

@@ -5,7 +5,7 @@
 Each kind of run is trained for six steps on two ranks, unbroken. Then it goes on from its third
 step, once with each change of each row of tests/train/exactness_rows.py, and its losses are
 compared. Ends with 1 if a change does more than was recorded; ``--write`` records what it does, and
-writes the table of docs/recipe.md. One world of up to four ranks runs all of it.
+writes the table of docs/recipe_checkpoints.md. One world of up to four ranks runs all of it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import msgspec
 
 from jupyter_mntrain.recipe.sections import Recipe
 
-PAGE = Path(__file__).parents[2] / "docs" / "recipe.md"
+PAGE = Path(__file__).parents[2] / "docs" / "recipe_checkpoints.md"
 RECORD = Path(__file__).with_name("exactness.json")
 """What was measured last, by kind of run and row."""
 BEGIN = "<!-- written by python -m tests.train.exactness -->\n"
@@ -248,7 +248,7 @@ def table(measured: Measured) -> str:
 
 
 def page_with(measured: Measured) -> str:
-    """docs/recipe.md with the table of these results."""
+    """docs/recipe_checkpoints.md with the table of these results."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{table(measured)}{END}{after}"

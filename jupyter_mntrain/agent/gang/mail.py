@@ -81,7 +81,7 @@ def read_mail_settings(directory: Path) -> MailSettings | None:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         # A validation error names the field, not its value; a syntax error may quote the line.
         what = str(error) if isinstance(error, msgspec.ValidationError) else "it is no TOML"
-        raise SpecError(f"{path}: {what}", fix="see Notices in docs/jupyter.md") from None
+        raise SpecError(f"{path}: {what}", fix="see docs/notices.md") from None
     if settings.security not in PORTS:
         names = ", ".join(PORTS)
         raise SpecError(f"{path}: its security is unknown", fix=f"use one of {names}")
