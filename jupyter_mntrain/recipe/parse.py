@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -40,6 +41,9 @@ from jupyter_mntrain.recipe.sections import (
     check_checkpoint,
     check_meetings,
 )
+
+MOST_KNOWN = 64
+"""Recipes that are kept as they were parsed: a launch, its plan and its checks ask for the same."""
 
 # Overrides: changes of a recipe on the command line, before it is checked. Pure.
 
@@ -151,7 +155,12 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def parse_recipe(text: str, overrides: Sequence[str] = (), *, name: str = "recipe") -> Recipe:
-    """Parse a recipe from TOML text; see :func:`load_recipe`."""
+    """Parse a recipe from TOML text; see :func:`load_recipe`. One that was parsed is known."""
+    return _parsed(text, tuple(overrides), name)
+
+
+@functools.lru_cache(maxsize=MOST_KNOWN)
+def _parsed(text: str, overrides: tuple[str, ...], name: str) -> Recipe:
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

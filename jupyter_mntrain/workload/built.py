@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+from rich.text import Text
 
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.model.errors import MntrainError, SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import JobSpec
-from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.choosing.job_plan import JobPlan, given_capacity, plan_job
 from jupyter_mntrain.plan.measured_speeds import NOTHING, KnownSpeeds
-from jupyter_mntrain.recipe.fitting import Fit
-from jupyter_mntrain.workload.chosen import fit_on
+from jupyter_mntrain.plan.resolved import ResolvedJob, resolve
+from jupyter_mntrain.recipe.devices import seats_of
+from jupyter_mntrain.recipe.fitting import Fit, fit
 from jupyter_mntrain.workload.memory_fit import RankMemory, memory_of_ranks
 from jupyter_mntrain.workload.workload import Workload
 
@@ -87,6 +88,14 @@ class Built(NamedTuple):
             return f"{len(names)} files: {', '.join(names)}" if len(names) > 1 else ""
         return " and ".join([*self.spec.files, *filter(None, [self.project_line])])
 
+    def resolved(self) -> ResolvedJob:
+        """The job with its nodes as they are now.
+
+        Raises:
+            SpecError: one is unknown or takes part twice.
+        """
+        return resolve(self.spec, [view.newest for view in self.cluster.nodes()])
+
     def fit(self, kept: Mapping[str, str] | None = None) -> Fit | None:
         """The recipe with what its nodes' GPUs decide; ``None`` for a script.
 
@@ -98,7 +107,11 @@ class Built(NamedTuple):
             return None
         if kept is None:
             kept = {} if spec.origin is None else spec.chosen
-        return fit_on(recipe, spec, self.cluster.nodes(), kept)
+        try:
+            nodes = self.resolved().nodes
+        except SpecError:
+            return Fit(recipe, (), {}, "")  # the launch says so itself
+        return fit(recipe, seats_of(recipe, spec.participants, nodes), kept)
 
     def memory(self, expected: JobPlan | None) -> list[RankMemory] | None:
         """Estimate memory by rank; ``None`` for a script, or if the model is not on this machine.
@@ -165,14 +178,18 @@ class Built(NamedTuple):
             raise SpecError(
                 f"{self.workload.took}: only recipes can be planned", fix="name a recipe (.toml)"
             )
-        spec = self.spec
-        infos = [view.info for view in self.cluster.nodes() if view.info]
+        spec, nodes = self.spec, self.resolved().nodes
         return plan_job(
             fit.recipe,
             spec.participants,
-            find_participants(spec.participants, infos),
+            nodes,
             given=given_capacity(spec),
             known=known,
             order_is_free=order_is_free,
             advises=advises,
         )
+
+
+def choice_text(found: Fit | None) -> Text | None:
+    """The line that says what was chosen for the nodes' GPUs, if anything was."""
+    return Text(found.said, style="dim") if found is not None and found.said else None

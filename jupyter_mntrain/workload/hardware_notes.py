@@ -10,7 +10,7 @@ from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.job import TERMINAL, Placement
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.plan.arrange import arrange, find_participants
+from jupyter_mntrain.plan.arrange import arrange
 from jupyter_mntrain.plan.members import shared_notes
 from jupyter_mntrain.plan.networks.rdma import unused_rdma, uses_rdma
 from jupyter_mntrain.plan.software.gpu_builds import unused_amd_note
@@ -24,10 +24,9 @@ def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
     Args:
         now_s: Unix time.
     """
-    infos = [info for view in built.cluster.nodes() if (info := view.newest)]
     participants = built.spec.participants
     try:
-        nodes = find_participants(participants, infos)
+        nodes = built.resolved().nodes
         placements = arrange(participants, nodes)
     except SpecError:
         return  # the launch says so itself
@@ -37,7 +36,8 @@ def hardware_notes(built: Built, now_s: float) -> Iterator[Problem]:
     gpus = (participant.gpus for participant in participants)
     if amd := unused_amd_note(zip(nodes, gpus, strict=True)):
         yield amd
-    if slow := slow_link_note(infos, placements):
+    everyone = [info for view in built.cluster.nodes() if (info := view.newest)]
+    if slow := slow_link_note(everyone, placements):
         yield slow
     if due := due_links_note(nodes, participants, now_s):
         yield due

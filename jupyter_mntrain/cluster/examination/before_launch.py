@@ -30,9 +30,8 @@ from jupyter_mntrain.model import tunables
 from jupyter_mntrain.model.errors import DoctorRefusedError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.records.doctor.paths import PathsFound
-from jupyter_mntrain.model.records.job import JobSpec
 from jupyter_mntrain.model.records.node import NodeInfo
-from jupyter_mntrain.plan.arrange import find_participants
+from jupyter_mntrain.plan.resolved import ResolvedJob
 
 PATIENCE_S = tunables.seconds("doctor.before_launch_s")
 NETWORK_PATIENCE_S = tunables.seconds("doctor.network_before_launch_s")
@@ -77,13 +76,13 @@ class BeforeLaunch:
     live: ClusterView
     clock: Clock
     known: TriedWays
-    spec: JobSpec
+    job: ResolvedJob
 
     @property
     def _examiner(self) -> Examiner:
         return Examiner(
             self.clock,
-            self.spec,
+            self.job.spec,
             is_loaded=False,
             patience_s=PATIENCE_S,
             network_patience_s=NETWORK_PATIENCE_S,
@@ -98,18 +97,16 @@ class BeforeLaunch:
 
         Raises:
             RecipeError: the job's recipe is not valid.
-            SpecError: a node is unknown, or named twice.
         """
-        spec, live = self.spec, self.live
-        infos = find_participants(spec.participants, [one.info for one in live.nodes if one.info])
+        spec, nodes, live = self.job.spec, self.job.nodes, self.live
         wanted = [
-            AskedNode(info, live.client_at(info.node_id), participant)
-            for info, participant in zip(infos, spec.participants, strict=True)
+            AskedNode(node, live.client_at(node.node_id), participant)
+            for node, participant in zip(nodes, spec.participants, strict=True)
         ]
         trying = asyncio.ensure_future(self._ways(wanted))
         try:
             there = await find_script(spec, wanted[0].client, PATIENCE_S)
-            job = job_ahead(spec, infos[0].name, project, there)
+            job = job_ahead(spec, nodes[0].name, project, there)
             question = msgspec.structs.replace(question_of(job, spec, there), looks_up_names=False)
             told = await self._examiner.ask(wanted, question)
             # Who is silent keeps the others waiting: those are tried without it.
@@ -151,7 +148,7 @@ class BeforeLaunch:
 
     async def _ways(self, nodes: Sequence[AskedNode]) -> _FoundWays:
         """As they were found a short while ago, or are found now."""
-        known = self.known.look(nodes, ports_of(self.spec), self.live.jobs)
+        known = self.known.look(nodes, ports_of(self.job.spec), self.live.jobs)
         if known is not None:
             return _FoundWays(as_tried(nodes), known.paths, known.age_s)
         return await self._try(nodes)

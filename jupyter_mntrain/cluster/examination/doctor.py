@@ -154,7 +154,8 @@ class ClusterDoctor:
         try:
             if spec.entry:  # otherwise only its options are asked about
                 check_spec(spec)
-            agreed = await self._driver.launcher().agreed(spec)
+            launcher = self._driver.launcher()
+            agreed = await launcher.agreed(launcher.resolved(spec))
             if spec.port is None:
                 return None
             head = agreed.placements[0]

@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 from jupyter_mntrain.cluster.agents.client import AgentClient
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.cluster.view.node_search import refuse_unusable
-from jupyter_mntrain.launch.gang_start import all_or_error
+from jupyter_mntrain.launch.gang_start import all_or_error, workplace_of
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
-from jupyter_mntrain.model.records.job import Participant
-from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo, Workplace
-from jupyter_mntrain.plan.arrange import find_participants
+from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo
+from jupyter_mntrain.plan.resolved import ResolvedJob
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -33,15 +32,14 @@ async def both(first: Coroutine[Any, Any, A], second: Coroutine[Any, Any, B]) ->
 
 
 async def ask_participants(
-    live: ClusterView, participants: Sequence[Participant], progress: Progress = SILENT
+    live: ClusterView, nodes: Sequence[NodeInfo], progress: Progress = SILENT
 ) -> tuple[NodeInfo, ...]:
     """Ask each participant for its current state; the live view only supplies addresses.
 
     Raises:
-        SpecError: a node is unknown or named twice.
         NodeError: a node does not answer, or two machines claim its id.
     """
-    clients = _clients(live, participants)
+    clients = _clients(live, nodes)
     asked = Count(progress, "asking the nodes", len(clients))
 
     async def ask(client: AgentClient) -> NodeInfo:
@@ -54,19 +52,17 @@ async def ask_participants(
 
 
 async def find_workplaces(
-    live: ClusterView,
-    participants: Sequence[Participant],
-    asked: Workplace | None,
-    progress: Progress = SILENT,
+    live: ClusterView, job: ResolvedJob, progress: Progress = SILENT
 ) -> list[FoundWorkplace]:
-    """Ask each participant what it has of what a job runs in; nothing if nothing is asked for.
+    """Ask each participant what it has of what a job runs in; nothing if that is the agents' own.
 
     Raises:
-        SpecError, NodeError: as for :func:`ask_participants`.
+        NodeError: as for :func:`ask_participants`.
     """
+    asked = workplace_of(job.spec)
     if asked is None:
         return []
-    clients = _clients(live, participants)
+    clients = _clients(live, job.nodes)
     told = Count(progress, "looking for what the job runs in", len(clients))
 
     async def look(client: AgentClient) -> FoundWorkplace:
@@ -77,11 +73,9 @@ async def find_workplaces(
     return all_or_error(await asyncio.gather(*map(look, clients), return_exceptions=True))
 
 
-def _clients(live: ClusterView, participants: Sequence[Participant]) -> list[AgentClient]:
-    views = [view for view in live.nodes if view.info]
-    chosen = find_participants(participants, [view.info for view in views if view.info])
-    by_id = {view.info.node_id: view for view in views if view.info}
-    for node in chosen:
+def _clients(live: ClusterView, nodes: Sequence[NodeInfo]) -> list[AgentClient]:
+    by_id = {view.info.node_id: view for view in live.nodes if view.info}
+    for node in nodes:
         refuse_unusable(by_id[node.node_id])
     client_at = live.desk.client
-    return [client_at(by_id[n.node_id].address, n.node_id, n.name) for n in chosen]
+    return [client_at(by_id[n.node_id].address, n.node_id, n.name) for n in nodes]

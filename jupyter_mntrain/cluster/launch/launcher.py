@@ -18,7 +18,7 @@ from jupyter_mntrain.cluster.launch.sending import send_project
 from jupyter_mntrain.cluster.view.agent_watch import Clock
 from jupyter_mntrain.cluster.view.cluster_view import ClusterView
 from jupyter_mntrain.launch import NodeCommand, torchrun_command
-from jupyter_mntrain.launch.gang_start import GangStart, all_or_error, workplace_of
+from jupyter_mntrain.launch.gang_start import GangStart, all_or_error
 from jupyter_mntrain.launch.progress import SILENT, Count, Progress
 from jupyter_mntrain.launch.project.stage import StagedProject
 from jupyter_mntrain.launch.retry import PAUSES_S, persist
@@ -44,6 +44,7 @@ from jupyter_mntrain.model.records.job import (
 from jupyter_mntrain.model.records.node import FoundWorkplace, NodeInfo
 from jupyter_mntrain.model.records.plan import Plan
 from jupyter_mntrain.plan.arrange import arrange
+from jupyter_mntrain.plan.resolved import ResolvedJob, resolve
 from jupyter_mntrain.plan.software.gpu_builds import refuse_gpu_builds
 from jupyter_mntrain.plan.software.versions import refuse_mixed
 from jupyter_mntrain.plan.software.workplaces import refuse_lacking, working_in
@@ -94,7 +95,7 @@ class AgentLauncher:
         head's agent chooses a free one.
         """
         check_spec(spec)
-        infos, placements = await self.agreed(spec)
+        infos, placements = await self.agreed(self.resolved(spec))
         spec, plan = await _planned(spec, infos)
         job_id = JobId("j-00000000")
         attempt = self._attempt(placements, plan, spec.port or 0)
@@ -200,8 +201,9 @@ class AgentLauncher:
         """Check the spec, ask the nodes, choose what it leaves to them, and place the ranks."""
         check_spec(spec)
         spec = await with_hub_commit(spec, progress, self.on_note)
-        doctor = BeforeLaunch(self.live, self.clock, self.ways or TriedWays(self.clock), spec)
-        agreed, told = await both(self.agreed(spec, progress), self._told(doctor, project))
+        job = self.resolved(spec)
+        doctor = BeforeLaunch(self.live, self.clock, self.ways or TriedWays(self.clock), job)
+        agreed, told = await both(self.agreed(job, progress), self._told(doctor, project))
         infos, placements = agreed
         if told is not None:
             for note in await doctor.examine(infos, told, progress):
@@ -219,28 +221,36 @@ class AgentLauncher:
         """What the nodes tell the doctor; ``None`` if it is not asked."""
         return await doctor.ask(project) if self.is_checked else None
 
-    async def agreed(self, spec: JobSpec, progress: Progress = SILENT) -> Agreed:
+    def resolved(self, spec: JobSpec) -> ResolvedJob:
+        """The job with the participants that the live view knows.
+
+        Raises:
+            SpecError: a node is unknown or takes part twice.
+        """
+        return resolve(spec, [view.info for view in self.live.nodes])
+
+    async def agreed(self, job: ResolvedJob, progress: Progress = SILENT) -> Agreed:
         """The participants and their ranks, if they and the job fit each other.
 
         Raises:
             MntrainError: what the job itself makes impossible.
         """
-        infos = await self._agreeing(spec, progress)
-        return Agreed(infos, arrange(spec.participants, infos))
+        infos = await self._agreeing(job, progress)
+        return Agreed(infos, arrange(job.spec.participants, infos))
 
-    async def _agreeing(self, spec: JobSpec, progress: Progress = SILENT) -> tuple[NodeInfo, ...]:
+    async def _agreeing(self, job: ResolvedJob, progress: Progress) -> tuple[NodeInfo, ...]:
         """Ask the participants; raises SpecError if their versions differ, and RefusedError if one
         lacks what the job runs in or its torch cannot use its GPUs.
         """
         infos, found = await both(
-            ask_participants(self.live, spec.participants, progress),
-            find_workplaces(self.live, spec.participants, workplace_of(spec), progress),
+            ask_participants(self.live, job.nodes, progress),
+            find_workplaces(self.live, job, progress),
         )
-        gpus = [participant.gpus for participant in spec.participants]
+        gpus = [participant.gpus for participant in job.spec.participants]
         if found:
             refuse_lacking([(info.name, one) for info, one in zip(infos, found, strict=True)])
             infos = tuple(map(working_in, infos, found))
-        if not spec.mixed_versions:
+        if not job.spec.mixed_versions:
             refuse_mixed(infos)
         refuse_gpu_builds(zip(infos, gpus, strict=True))
         return infos
@@ -251,7 +261,7 @@ class AgentLauncher:
         Raises:
             SpecError, NodeError: a node is unknown, or does not answer.
         """
-        return tuple(await find_workplaces(self.live, spec.participants, workplace_of(spec)))
+        return tuple(await find_workplaces(self.live, self.resolved(spec)))
 
     async def stop(
         self, job_id: JobId, *, reason: str, grace_s: float, progress: Progress = SILENT

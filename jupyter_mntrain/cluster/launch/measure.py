@@ -12,6 +12,7 @@ from jupyter_mntrain.launch.progress import SILENT, Progress
 from jupyter_mntrain.model.errors import RefusedError
 from jupyter_mntrain.model.records.job import Participant
 from jupyter_mntrain.model.records.node import LinkMeasurement
+from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.networks.measuring import MEASURING, Measuring, due, links_between
 
 
@@ -35,7 +36,10 @@ async def measure_participants(
         RefusedError: an agent cannot reach another one on any of their networks, a job trains
             over one of the interfaces, or others measure for too long.
     """
-    infos = await ask_participants(launcher.live, participants, progress)
+    nodes = find_participants(
+        participants, [view.info for view in launcher.live.nodes if view.info]
+    )
+    infos = await ask_participants(launcher.live, nodes, progress)
     links = links_between(infos, [one.interface for one in participants])
     if how.is_only_due:
         links = due(links, infos, time.time())

@@ -37,7 +37,7 @@ from jupyter_mntrain.model.records.checkpoint import (
 from jupyter_mntrain.model.records.job import JobSpec, JobView, Placement
 from jupyter_mntrain.model.records.origin import Origin
 from jupyter_mntrain.model.records.setting import SettingChange
-from jupyter_mntrain.plan.arrange import find_participants
+from jupyter_mntrain.plan.resolved import resolve
 from jupyter_mntrain.plan.resume import (
     choose_checkpoint,
     choose_in_directory,
@@ -97,9 +97,8 @@ async def plan_beginning(live: ClusterView, spec: JobSpec, begin: str) -> BeginP
         SpecError: no steps are left, or a setting does not fit the checkpoint.
     """
     path, step = _place_of(begin)
-    program = program_of(spec)
-    infos = [view.info for view in live.nodes if view.info]
-    names = {info.name for info in find_participants(spec.participants, infos)}
+    job = resolve(spec, [view.info for view in live.nodes])
+    program, names = job.program, job.names
     by_node = await _look(live, path, names)
     if program.is_script:
         return _by_script(spec, path, step, {name: by_node[name] for name in names})
@@ -319,7 +318,8 @@ async def plan_resume(
         if step is None and not any(listed.other_bytes.values()):
             notes = (*notes, _NOTHING_KNOWN)
     else:
-        names, shared = _names(live, program.spec), named is not None
+        names = resolve(program.spec, [view.info for view in live.nodes]).names
+        shared = named is not None
         checkpoint = choose_checkpoint(listed, begin, names, is_maybe_shared=shared, copies=copies)
         step = checkpoint.step
     is_branch, changes = begin is not None, tuple[SettingChange, ...]()
@@ -448,11 +448,6 @@ def _merged(
         other_bytes={name: one.other_bytes for name, one in by_node.items()},
         silent=tuple(silent),
     )
-
-
-def _names(live: ClusterView, spec: JobSpec) -> set[str]:
-    infos = [view.info for view in live.nodes if view.info]
-    return {info.name for info in find_participants(spec.participants, infos)}
 
 
 def _refuse_moved(view: JobView, changes: Sequence[SettingChange], before: str | None) -> None:

@@ -20,8 +20,7 @@ from jupyter_mntrain.show.tables._plain import folding
 from jupyter_mntrain.show.tables.doctor import doctor_table
 from jupyter_mntrain.show.tables.plans.plan import plan_line
 from jupyter_mntrain.verbs.verb import Outcome
-from jupyter_mntrain.workload.built import Built
-from jupyter_mntrain.workload.chosen import choice_text
+from jupyter_mntrain.workload.built import Built, choice_text
 from jupyter_mntrain.workload.hardware_notes import hardware_notes
 from jupyter_mntrain.workload.memory_fit import memory_data, memory_text
 

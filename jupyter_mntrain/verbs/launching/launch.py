@@ -15,7 +15,6 @@ from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.model.whereabouts import user_name
-from jupyter_mntrain.plan.arrange import find_participants
 from jupyter_mntrain.plan.software.versions import version_notes
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.problems import warning_texts
@@ -35,8 +34,7 @@ from jupyter_mntrain.verbs.launching.spec_builder import build_spec
 from jupyter_mntrain.verbs.variables import refuse_variable, variable_option
 from jupyter_mntrain.verbs.verb import Outcome, Verb
 from jupyter_mntrain.verbs.watching.following import follow, timeout_option
-from jupyter_mntrain.workload.built import Built
-from jupyter_mntrain.workload.chosen import choice_text
+from jupyter_mntrain.workload.built import Built, choice_text
 from jupyter_mntrain.workload.hardware_notes import hardware_notes
 from jupyter_mntrain.workload.memory_fit import memory_notes
 from jupyter_mntrain.workload.workload import (
@@ -228,9 +226,8 @@ def _shown(context: Context, args: Namespace, job: Job, data: Mapping[str, objec
 
 def _version_notes(built: Built) -> tuple[Problem, ...]:
     """What is to be said of nodes whose versions differ: what is harmless, or acknowledged."""
-    infos = [view.info for view in built.cluster.nodes() if view.info]
     try:
-        chosen = find_participants(built.spec.participants, infos)
+        chosen = built.resolved().nodes
     except SpecError:
         return ()  # the launch says so itself
     return version_notes(
