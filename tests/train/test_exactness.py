@@ -1,4 +1,4 @@
-"""The exactness table of docs/recipe_checkpoints.md: what the program measured last, of every setting."""
+"""The exactness table of docs/recipe_checkpoints.md: what was measured last, of every setting."""
 
 from __future__ import annotations
 

@@ -6,13 +6,17 @@ from html import escape
 
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import LIVENESS_ICONS
-from jupyter_mntrain.verbs.panel.checks.check import RowCheck
-from jupyter_mntrain.verbs.panel.node_row import FormRow
+from jupyter_mntrain.verbs.panel.node_row import FormRow, RowCheck
 from jupyter_mntrain.verbs.panel.prediction import LinkLoad, Prediction
 from jupyter_mntrain.verbs.panel.text import memory_words, pace, plan_notes, unknown_step
 from jupyter_mntrain.workload.memory_fit import RankMemory
 
-CHECK_ICONS = {"passed": ("✓", "ok"), "warning": ("△", "warn"), "error": ("✕", "bad")}
+CHECK_ICONS = {
+    "passed": ("✓", "ok"),
+    "unknown": ("?", "warn"),
+    "slows": ("△", "warn"),
+    "stops": ("✕", "bad"),
+}
 LIVENESS_COLORS = {"up": "ok", "suspect": "warn", "lost": "bad"}
 MOST_SLOTS, MOST_RANKS = 48, 8
 """Largest schedule that is drawn slot by slot."""

@@ -28,9 +28,9 @@ from jupyter_mntrain.notebook.panel.widgets import blocked, box, html, put, put_
 from jupyter_mntrain.notebook.panel.worker import Worker
 from jupyter_mntrain.show.bundles import Bundle, plain_text
 from jupyter_mntrain.show.stacks import shown_stacks, stacks_text
-from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.form import Form
+from jupyter_mntrain.verbs.panel.node_row import RowCheck
 from jupyter_mntrain.verbs.panel.panel import Panel
 from jupyter_mntrain.verbs.panel.text import form_text
 

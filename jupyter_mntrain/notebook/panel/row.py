@@ -11,9 +11,8 @@ import msgspec
 from jupyter_mntrain.model.text.foreign import shown_name
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.widgets import box, html, put, put_lines
-from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.choices import Choices
-from jupyter_mntrain.verbs.panel.node_row import FormRow
+from jupyter_mntrain.verbs.panel.node_row import FormRow, RowCheck
 
 Change = Callable[[Callable[[Choices], Choices]], None]
 """Applies a change to the choices, in the panel's own thread."""

@@ -21,14 +21,17 @@ from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.recipe.devices import refuse_unable, seats_of
 from jupyter_mntrain.recipe.fitting import Fit, fit
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.panel.checks.check import RowCheck
-from jupyter_mntrain.verbs.panel.checks.doctor_check import check_doctor
-from jupyter_mntrain.verbs.panel.checks.findings import Findings
-from jupyter_mntrain.verbs.panel.checks.gpu_check import check_members, mark_busy
-from jupyter_mntrain.verbs.panel.checks.network_check import check_network
-from jupyter_mntrain.verbs.panel.checks.place_check import check_place, placed
-from jupyter_mntrain.verbs.panel.checks.port_check import check_port
-from jupyter_mntrain.verbs.panel.checks.version_check import check_versions
+from jupyter_mntrain.verbs.panel.checks import (
+    Findings,
+    check_doctor,
+    check_members,
+    check_network,
+    check_place,
+    check_port,
+    check_versions,
+    mark_busy,
+    placed,
+)
 from jupyter_mntrain.verbs.panel.choices import Choices, check_variables
 from jupyter_mntrain.verbs.panel.fields import (
     FormField,
@@ -42,6 +45,7 @@ from jupyter_mntrain.verbs.panel.looks.place import Place
 from jupyter_mntrain.verbs.panel.looks.plan_look import PlanQuestion
 from jupyter_mntrain.verbs.panel.node_row import (
     FormRow,
+    RowCheck,
     gone_rows,
     is_usable,
     name_automatic,
@@ -267,7 +271,7 @@ def _planned(
 
 def _note_memory(prediction: Prediction | None, findings: Findings) -> None:
     for note in memory_notes((prediction and prediction.memory) or ()):
-        findings.put(note.node, RowCheck(level="warning", problem=note))
+        findings.put(note.node, RowCheck(level="slows", problem=note))
 
 
 def _capacities(placements: Sequence[Placement], usable: Sequence[NodeInfo]) -> LinkCapacities:

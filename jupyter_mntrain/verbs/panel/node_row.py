@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from jupyter_mntrain.doctor.finding import Level
 from jupyter_mntrain.model._record import Record
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
@@ -15,12 +16,44 @@ from jupyter_mntrain.model.records.node import NodeInfo
 from jupyter_mntrain.plan.lookup import reference
 from jupyter_mntrain.plan.members import free_gpus, idle_gpus, will_take_jobs
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.panel.checks.check import RowCheck, leave_out
 from jupyter_mntrain.verbs.panel.choices import Choices
 from jupyter_mntrain.verbs.panel.interface_options import interface_options
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import NodeView
+
+
+class Fix(Record, frozen=True):
+    """A button that fixes the problem, and the choices that it sets."""
+
+    label: str
+    choices: Choices
+
+
+def leave_out(choices: Choices, name: str) -> Fix:
+    return Fix(label="Leave it out", choices=choices.with_node(name, is_used=False))
+
+
+class RowCheck(Record, frozen=True):
+    """One line below a row: what a launch says, at the level that the doctor has for it.
+
+    Args:
+        problem: what is wrong; ``None`` if the checks passed.
+        passed: number of checks that passed.
+        fix: a button for the problem's fix, if there is one.
+    """
+
+    level: Level
+    problem: Problem | None = None
+    fix: Fix | None = None
+    passed: int = 0
+
+    @property
+    def text(self) -> str:
+        """The finding in one sentence. It does not name the node, as the row does."""
+        if self.problem is None:
+            return f"{formats.plural(self.passed, 'check')} passed"
+        return str(self.problem)
 
 
 class FormRow(Record, frozen=True):
@@ -116,7 +149,7 @@ def _silent(
     if not problem.fix:
         problem = msgspec.structs.replace(problem, fix="wait until it answers, or leave it out")
     fix = leave_out(choices, name) if is_used else None
-    return (RowCheck(level="error" if is_used else "warning", problem=problem, fix=fix),)
+    return (RowCheck(level="stops" if is_used else "slows", problem=problem, fix=fix),)
 
 
 def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
@@ -138,7 +171,7 @@ def gone_rows(choices: Choices, there: set[str]) -> list[FormRow]:
             interfaces=(("auto", None),),
             checks=(
                 RowCheck(
-                    level="error",
+                    level="stops",
                     problem=Problem(
                         kind=Kind.SILENT,
                         cause="participated last time but is not found now",

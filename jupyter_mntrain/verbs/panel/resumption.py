@@ -14,8 +14,8 @@ from jupyter_mntrain.model.program import program_of
 from jupyter_mntrain.model.records.job import TERMINAL, JobSpec
 from jupyter_mntrain.plan.resume import reported_step, told_steps
 from jupyter_mntrain.show import formats
-from jupyter_mntrain.verbs.panel.checks.check import Fix
 from jupyter_mntrain.verbs.panel.choices import Choices, NodeChoice
+from jupyter_mntrain.verbs.panel.node_row import Fix
 
 if TYPE_CHECKING:
     from jupyter_mntrain.cluster import Job

@@ -16,17 +16,16 @@ from jupyter_mntrain.show.problems import problem_text
 from jupyter_mntrain.show.tables._plain import folding, plain_table
 from jupyter_mntrain.show.tables.plans.plan import against_equal_split, foreseen, times
 from jupyter_mntrain.sources.registry import title_of
-from jupyter_mntrain.verbs.panel.checks.check import RowCheck
 from jupyter_mntrain.verbs.panel.form import Form
-from jupyter_mntrain.verbs.panel.node_row import FormRow
+from jupyter_mntrain.verbs.panel.node_row import FormRow, RowCheck
 from jupyter_mntrain.verbs.panel.prediction import Prediction
 from jupyter_mntrain.workload.memory_fit import RankMemory
 
 if TYPE_CHECKING:
     from jupyter_mntrain.verbs.panel.panel import Panel
 
-ICONS = {"passed": "✓", "warning": "⚠", "error": "✕"}
-STYLES = {"passed": "green", "warning": "yellow", "error": "red"}
+ICONS = {"passed": "✓", "unknown": "?", "slows": "⚠", "stops": "✕"}
+STYLES = {"passed": "green", "unknown": "yellow", "slows": "yellow", "stops": "red"}
 
 
 def form_text(panel: Panel, form: Form, reason: str) -> RenderableType:
@@ -74,7 +73,7 @@ def _check(name: str | None, check: RowCheck) -> Text:
 
 
 def _wrong(problem: Problem) -> Text:
-    return _check(None, RowCheck(level="error", problem=problem))
+    return _check(None, RowCheck(level="stops", problem=problem))
 
 
 def unknown_step(prediction: Prediction) -> str:

@@ -120,7 +120,7 @@ def test_a_version_that_differs_is_told_with_what_mends_it_and_may_be_accepted(
     nodes = [node("a", 1), node("b", 2), node("c", 3, torch="2.12.0")]
     panel = open_panel(StandInCluster(nodes), here, "small.toml")
     (check,) = row(panel.form(), "c").checks
-    assert check.level == "error"
+    assert check.level == "stops"
     assert says("torch 2.12.0, the others have 2.13.0. Fix: pip install torch==2.13.0", check.text)
     blocked = panel.form().blocked
     assert blocked is not None
@@ -129,7 +129,7 @@ def test_a_version_that_differs_is_told_with_what_mends_it_and_may_be_accepted(
     assert check.fix.label == "Launch anyway"
     panel.choices = check.fix.choices
     form = panel.form()
-    assert [one.level for one in row(form, "c").checks] == ["warning"]
+    assert [one.level for one in row(form, "c").checks] == ["slows"]
     assert form.blocked is None
     assert form.summary == "3 ranks on 3 nodes. 1 warning at c."
     assert "--mixed-versions" in panel.command(form)
@@ -141,7 +141,7 @@ def test_busy_gpus_are_no_error_for_a_job_that_may_wait(here: Path) -> None:
     panel.choices = Choices(nodes={name: NodeChoice(is_used=True, gpus="1") for name in "ab"})
     assert panel.form().blocked is None, "they were asked for"
     (shared,) = panel.form().rows[0].checks
-    assert shared.level == "warning"
+    assert shared.level == "slows"
     assert "kim (pid 7)" in shared.text
     panel.choices = Choices(nodes={name: NodeChoice(is_used=True) for name in "ab"})
     assert "kim (pid 7)" in str(panel.form().blocked)

@@ -167,7 +167,7 @@ def test_nodes_that_could_not_be_asked_are_a_warning_and_no_refusal(
     two.found["wopr"] = NodeError("does not answer any more", node="wopr")
     form = looked(script, python=ELSEWHERE)
     assert form.blocked is None
-    assert [check.level for check in row(form, "wopr").checks] == ["warning"]
+    assert [check.level for check in row(form, "wopr").checks] == ["slows"]
 
 
 def test_nodes_are_asked_again_only_for_another_place(script: Panel, two: StandInCluster) -> None:

@@ -11,7 +11,7 @@ from jupyter_mntrain.model.failure.problem import Problem
 from jupyter_mntrain.notebook.panel import html as pieces
 from jupyter_mntrain.notebook.panel.row import Change, Listen, check_line
 from jupyter_mntrain.notebook.panel.widgets import block, box, html, put, put_lines, show
-from jupyter_mntrain.verbs.panel.checks.check import RowCheck
+from jupyter_mntrain.verbs.panel.node_row import RowCheck
 
 
 class DoctorPart:
@@ -57,7 +57,7 @@ class DoctorPart:
         block(self.again, is_blocked=is_busy)
         if tuple(said) != self._said:
             self._said = tuple(said)
-            checks = [RowCheck(level="warning", problem=one) for one in said]
+            checks = [RowCheck(level="slows", problem=one) for one in said]
             put_lines(self.said, [check_line(one, self._change) for one in checks])
 
     def _skip(self, value: bool) -> None:

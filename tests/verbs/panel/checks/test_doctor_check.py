@@ -46,7 +46,7 @@ def test_what_stops_a_launch_is_an_error_that_leaving_the_node_out_mends(
     two.doctor.case = FULL
     form = examined(panel)
     (check,) = row(form, "muthur").checks
-    assert check.level == "error"
+    assert check.level == "stops"
     assert form.blocked is not None
     assert form.blocked.node == "muthur"
     assert says("1 stops a launch", form.doctor)
@@ -59,7 +59,7 @@ def test_the_last_node_cannot_be_left_out(panel: Panel, two: StandInCluster) -> 
     two.doctor.case = FULL
     choose(panel, nodes={"wopr": NodeChoice(is_used=False)})
     (check,) = row(examined(panel), "muthur").checks
-    assert (check.level, check.fix) == ("error", None)
+    assert (check.level, check.fix) == ("stops", None)
 
 
 def test_who_knows_better_launches_anyway_this_time(panel: Panel, two: StandInCluster) -> None:
@@ -67,7 +67,7 @@ def test_who_knows_better_launches_anyway_this_time(panel: Panel, two: StandInCl
     assert panel.doctor.refuses(examined(panel).participants)
     form = choose(panel, skips_doctor=True)
     assert form.blocked is None
-    assert [check.level for check in row(form, "muthur").checks] == ["warning"]
+    assert [check.level for check in row(form, "muthur").checks] == ["slows"]
     assert "--skip-doctor" in panel.command(form)
     panel.launch(form, SILENT)
     assert two.unchecked == 1
@@ -91,7 +91,7 @@ def test_a_launch_that_the_doctor_refused_is_known_until_the_next(
 def test_what_may_slow_it_down_is_a_warning(panel: Panel, two: StandInCluster) -> None:
     two.doctor.case = SHORT
     form = examined(panel)
-    assert [check.level for check in row(form, "muthur").checks] == ["warning"]
+    assert [check.level for check in row(form, "muthur").checks] == ["slows"]
     assert form.blocked is None
 
 
@@ -150,7 +150,7 @@ def test_a_node_that_tells_nothing_is_a_warning(panel: Panel, two: StandInCluste
         "wopr": Problem(kind=Kind.SLOW_TO_ANSWER, cause="did not answer within 15 s")
     }
     (check,) = row(examined(panel), "wopr").checks
-    assert check.level == "warning"
+    assert check.level == "slows"
     assert check.problem is not None
     assert says("was not examined: did not answer", check.problem.cause)
 

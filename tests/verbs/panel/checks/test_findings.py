@@ -9,15 +9,13 @@ from jupyter_mntrain.model.api import PortStatus
 from jupyter_mntrain.model.errors import NodeError, SpecError
 from jupyter_mntrain.model.failure.kinds import Kind
 from jupyter_mntrain.model.failure.problem import Problem
-from jupyter_mntrain.verbs.panel.checks.check import RowCheck
-from jupyter_mntrain.verbs.panel.checks.findings import Findings
-from jupyter_mntrain.verbs.panel.checks.port_check import check_port
+from jupyter_mntrain.verbs.panel.checks import Findings, check_port
 from jupyter_mntrain.verbs.panel.choices import Choices
-from jupyter_mntrain.verbs.panel.node_row import FormRow, node_row
+from jupyter_mntrain.verbs.panel.node_row import FormRow, RowCheck, node_row
 from tests.standin.cluster import node
 from tests.wording import says
 
-SLOW = RowCheck(level="warning", problem=Problem(kind=Kind.BAD_SPEC, cause="slow", node="b"))
+SLOW = RowCheck(level="slows", problem=Problem(kind=Kind.BAD_SPEC, cause="slow", node="b"))
 CHOICES = Choices(port="29500")
 
 
@@ -38,7 +36,7 @@ def test_what_passed_is_counted_where_nothing_was_found(rows: tuple[FormRow, For
     assert [(one.level, one.passed, one.text) for one in a.checks] == [
         ("passed", 2, "2 checks passed")
     ]
-    assert [one.level for one in b.checks] == ["warning"]
+    assert [one.level for one in b.checks] == ["slows"]
     assert findings.warnings == ["b"]
     assert findings.first_error is None
 
@@ -79,7 +77,7 @@ def test_the_first_error_stays_the_one_that_blocks(rows: tuple[FormRow, FormRow]
 
 
 def test_an_error_that_its_row_came_with_blocks_too(rows: tuple[FormRow, FormRow]) -> None:
-    silent = RowCheck(level="error", problem=Problem(kind=Kind.SILENT, cause="went away"))
+    silent = RowCheck(level="stops", problem=Problem(kind=Kind.SILENT, cause="went away"))
     findings = Findings([msgspec.structs.replace(rows[0], checks=(silent,)), rows[1]])
     assert findings.first_error is not None
     assert (findings.first_error.kind, findings.first_error.node) == (Kind.SILENT, "a")
@@ -98,7 +96,7 @@ def test_a_taken_port_blocks_and_the_next_free_one_is_offered(
     status = PortStatus(port=29500, address="10.0.0.1", problem=TAKEN, next_free=next_free)
     check_port(rows[0], CHOICES, status, findings)
     (check,) = findings.rows(rows)[0].checks
-    assert check.level == "error"
+    assert check.level == "stops"
     assert check.problem is not None
     assert says(fix, check.problem.fix)
     assert (check.fix.choices.port if check.fix else None) == chosen
@@ -108,7 +106,7 @@ def test_a_port_that_nobody_could_look_at_is_a_warning(rows: tuple[FormRow, Form
     findings = Findings(rows)
     check_port(rows[0], CHOICES, NodeError("no answer", kind=Kind.NO_ANSWER), findings)
     (check,) = findings.rows(rows)[0].checks
-    assert (check.level, check.fix) == ("warning", None)
+    assert (check.level, check.fix) == ("slows", None)
     assert findings.first_error is None
 
 
@@ -126,4 +124,4 @@ def test_a_free_port_passes_and_none_chosen_is_not_looked_at(
 def test_what_is_no_port_stands_with_the_settings(rows: tuple[FormRow, FormRow]) -> None:
     findings = Findings(rows)
     check_port(rows[0], Choices(port="ssh"), None, findings)
-    assert [one.level for one in findings.settings] == ["error"]
+    assert [one.level for one in findings.settings] == ["stops"]

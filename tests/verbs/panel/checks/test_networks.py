@@ -44,7 +44,7 @@ def test_what_the_second_node_lacks_is_a_warning(
     assert form.blocked is None
     if said:
         assert says(said, words(form))
-        assert any(one.level == "warning" for one in form.settings)
+        assert any(one.level == "slows" for one in form.settings)
         own = choose(panel, environment="NCCL_IB_DISABLE=1")
         assert not says(said, words(own)), "the job decides itself"
     else:

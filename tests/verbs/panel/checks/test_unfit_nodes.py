@@ -69,7 +69,7 @@ def test_a_node_left_out_because_its_gpus_are_taken_says_who_has_them(
     form = panel.form()
     assert (form.members, form.blocked) == (("b",), None)
     (check,) = row(form, "a").checks
-    assert check.level == "warning"
+    assert check.level == "slows"
     assert "ada" in check.text
     chosen = choose(panel, nodes={"a": NodeChoice(is_used=True)}, waits=True)
     assert (chosen.blocked, chosen.members) == (None, ("a", "b"))

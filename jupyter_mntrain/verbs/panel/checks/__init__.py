@@ -1,1 +1,0 @@
-"""Panel checks: the checks of a launch, made beforehand and shown at the row concerned."""
