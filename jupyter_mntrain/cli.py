@@ -139,7 +139,8 @@ def _say_error(text: str) -> None:
     from jupyter_mntrain.show.terminal import make_console
 
     line = Text.assemble((f"{PROGRAM}: ", "red"), text)
-    make_console(stderr=True).print(line, soft_wrap=True)
+    console = make_console(stderr=True)
+    console.print(line, soft_wrap=not console.is_terminal)  # a terminal would break in mid-word
 
 
 def _print(outcome: Outcome, *, wants_json: bool) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from scripts.releasing.refusal import Refusal
@@ -19,9 +20,11 @@ def build(root: Path) -> Path:
     """Build the site; the folder with its pages.
 
     Raises:
-        Refusal: Sphinx warns, or a page loads something from elsewhere.
+        Refusal: Sphinx is missing or warns, or a page loads something from elsewhere.
     """
     source, site, trees = (root / "build" / name for name in ("site-source", "site", "doctrees"))
+    if find_spec("sphinx") is None:
+        raise Refusal("Sphinx is not installed. Fix: scripts/docs, which installs it")
     Assembly(root, source).assemble(REFERENCE)
     options = ["--fail-on-warning", "--quiet", "--jobs", "auto"]
     places = ["--conf-dir", str(Path(__file__).parent), "--doctree-dir", str(trees)]

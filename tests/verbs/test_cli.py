@@ -264,3 +264,19 @@ def test_what_nohup_ignores_ends_nothing(run, monkeypatch):
         assert run("nodes")[0] == 0
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_an_error_breaks_between_words_in_a_terminal(tmp_path):
+    """A terminal itself would break in mid-word."""
+    command = f"{sys.executable} -m jupyter_mntrain.cli status --allocation {tmp_path}/gone j-nope"
+    done = subprocess.run(
+        ["script", "--quiet", "--return", "--command", command, "/dev/null"],
+        env={**os.environ, "COLUMNS": "60", "TERM": "xterm"},
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    lines = done.stdout.replace("\r", "").splitlines()
+    assert len(lines) > 1
+    assert max(map(len, lines[1:])) <= 60

@@ -19,7 +19,7 @@ from jupyter_mntrain.model.text.foreign import shown_line
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.formats import count, percent
 from jupyter_mntrain.show.problems import problem_text, when_words
-from jupyter_mntrain.show.tables._plain import plain_table
+from jupyter_mntrain.show.tables._plain import folding, plain_table
 from jupyter_mntrain.show.tables.plans.off_plan import predicted_line
 from jupyter_mntrain.show.tables.ranks.rank_progress import ranks_progress
 from jupyter_mntrain.show.tables.ranks.rank_table import RankTable, state_text
@@ -106,7 +106,7 @@ def status_view(
         parts.append(Text(f"  {doing}"))
     parts.extend(_endings(view) if view else ())
     if any(rank.step for rank in summary.ranks):
-        parts += [Text(), _numbers(summary), *_number_notes(summary)]
+        parts += [Text(), _numbers(summary), folding(_number_notes(summary))]
     hint = f"{program} status {summary.job_id} --ranks"
     parts += [Text(), RankTable(summary, every=every_rank, hint=hint)]
     if view is not None and reports_nothing(summary, view):

@@ -284,9 +284,11 @@ def _option(name: str, value: str) -> list[str]:
 
 
 def with_field(choices: Choices, name: str, text: str) -> Choices:
-    """The choices with another text in a field; a number of restarts allows them."""
+    """The choices with another text in a field; a number of restarts allows them, and 0 none."""
     changed = msgspec.structs.replace(choices, **{name: text})
-    if name == "restarts" and text and choices.restart == "never":
+    if name == "restarts" and text.strip() == "0":
+        return with_restart(changed, "never")
+    if name == "restarts" and text.strip().isdecimal() and choices.restart == "never":
         return msgspec.structs.replace(changed, restart="failed")
     return changed
 

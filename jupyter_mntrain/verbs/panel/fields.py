@@ -178,22 +178,23 @@ def _option_problem(choices: Choices, name: str, nodes: int) -> Problem | None:
             return error.problem
         return None
     if name == "priority":
-        return _out_of_range(text, -HIGHEST_PRIORITY, HIGHEST_PRIORITY, "0")
-    if choices.restart == "never":
+        return _out_of_range(name, text, (-HIGHEST_PRIORITY, HIGHEST_PRIORITY), "0")
+    if choices.restart == "never" and (name != "restarts" or text.isdecimal()):
         return _needs_restarts(name)
     most = MOST_RESTARTS if name == "restarts" else min(nodes or MOST_NODES, MOST_NODES)
     instead = str(RESTARTS) if name == "restarts" else "all nodes"
-    return _out_of_range(text, 1, most, instead)
+    return _out_of_range(name, text, (1, most), instead)
 
 
-def _out_of_range(text: str, low: int, high: int, default: str) -> Problem | None:
+def _out_of_range(name: str, text: str, limits: tuple[int, int], default: str) -> Problem | None:
+    low, high = limits
     digits = text.removeprefix("-")
     is_number = digits.isascii() and digits.isdigit() and len(digits) < 10
     if is_number and low <= int(text) <= high:
         return None
     return Problem(
         kind=Kind.BAD_SPEC,
-        cause=f"{text!r} is not a whole number from {low} to {high}",
+        cause=f"{name.replace('_', ' ')}: {text!r} is not a whole number from {low} to {high}",
         fix=f"give one, or leave it empty for {default}",
     )
 

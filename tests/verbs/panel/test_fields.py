@@ -25,6 +25,7 @@ from jupyter_mntrain.verbs.panel.form import Form
 from jupyter_mntrain.verbs.panel.panel import Panel
 from tests.standin.cluster import StandInCluster
 from tests.verbs.panel.opened import choose, open_panel
+from tests.wording import says
 
 
 def field(form: Form, name: str) -> FormField:
@@ -125,6 +126,16 @@ def test_going_on_with_fewer_nodes_needs_restarts(panel: Panel) -> None:
     assert (spec.max_restarts, spec.min_nodes) == (5, 1)
     panel.choices = with_restart(panel.choices, "never")
     assert (panel.choices.restarts, list(wrong(panel.form()))) == ("", ["min_nodes"])
+
+
+def test_no_restarts_are_never_and_what_is_no_number_allows_none(panel: Panel) -> None:
+    for text in ("-1", "many"):
+        panel.choices = with_field(with_restart(panel.choices, "never"), "restarts", text)
+        assert panel.choices.restart == "never"
+        assert list(wrong(panel.form())) == ["restarts"]
+        assert says("restarts: ", str(panel.form().blocked))
+    panel.choices = with_field(with_restart(panel.choices, "failed"), "restarts", "0")
+    assert (panel.choices.restart, wrong(panel.form())) == ("never", {})
 
 
 def test_a_script_has_no_fields_of_a_recipe(two: StandInCluster, here: Path) -> None:

@@ -241,13 +241,15 @@ def test_status_has_the_predicted_step_beside_the_measured_one_and_why_it_differ
         return do("status", on=StandInCluster([], [job]))
 
     outcome = status(0.8)
-    shown = text(outcome.renderable, width=100).replace("\N{NO-BREAK SPACE}", " ")
+    lines = text(outcome.renderable, width=100).splitlines()
+    assert max(map(len, lines)) <= 100
+    shown = " ".join(map(str.strip, lines)).replace("\N{NO-BREAK SPACE}", " ")
     assert says("predicted: 800 ms per step; it is ", shown)
     assert says(": rank 1 computes 61\u202f% slower than planned; rank 0 computes", shown)
     data = as_json(outcome)
     assert data["predicted_step_s"] == 0.8
     assert data["step_s"] > 1
-    guessed = text(status(0.8, is_measured=False).renderable, width=100)
+    guessed = text(status(0.8, is_measured=False).renderable, width=300)
     assert says("(its speed was guessed)", guessed)
     near = status(1.2)
     shown = text(near.renderable, width=100).replace("\N{NO-BREAK SPACE}", " ")

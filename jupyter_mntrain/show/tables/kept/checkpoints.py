@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from jupyter_mntrain.model.quantities import rough_size
 from jupyter_mntrain.model.records.checkpoint import RunCheckpoint, RunCheckpoints
 from jupyter_mntrain.show import formats
 from jupyter_mntrain.show.tables._plain import plain_table
@@ -26,7 +27,7 @@ def checkpoint_table(listed: RunCheckpoints, *, now_s: float, program: str) -> R
         said = f"Run {listed.run} has no checkpoint on the nodes that answer."
         others = sum(listed.other_bytes.values())
         if others:
-            said += f" {formats.memory(others)} of other files are in its directories."
+            said += f" {rough_size(others)} of other files are in its directories."
         return Group(Text(said), *below)
     has_losses = any(one.evaluation_loss is not None for one in listed.checkpoints)
     names = ["step", "saved", "size", "ranks", *([LOSS] if has_losses else []), "on", ""]
@@ -36,7 +37,7 @@ def checkpoint_table(listed: RunCheckpoints, *, now_s: float, program: str) -> R
         table.add_row(
             formats.count(one.step),
             f"{formats.duration(age_s)} ago",
-            formats.memory(one.size_bytes),
+            rough_size(one.size_bytes),
             str(one.world_size),
             *([_loss(one)] if has_losses else []),
             ", ".join(one.nodes),

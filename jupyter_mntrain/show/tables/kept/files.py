@@ -30,7 +30,7 @@ def pushed_text(pushed: Pushed) -> RenderableType:
     lines = []
     came = [node for node in pushed.nodes if node not in pushed.had]
     if came:
-        size, took = formats.memory(pushed.size_bytes), formats.duration(pushed.took_s)
+        size, took = rough_size(pushed.size_bytes), formats.duration(pushed.took_s)
         speed = formats.byte_rate(pushed.size_bytes / max(pushed.took_s, 1e-3))
         text = Text.assemble((pushed.name, "bold"), f" is on {_names(came)}")
         lines.append(text.append(f": {size} in {took}, {speed} to each"))
@@ -44,7 +44,7 @@ def pushed_text(pushed: Pushed) -> RenderableType:
 
 def pulled_text(pulled: Pulled) -> RenderableType:
     speed = formats.byte_rate(pulled.size_bytes / max(pulled.took_s, 1e-3))
-    size = formats.memory(pulled.size_bytes)
+    size = rough_size(pulled.size_bytes)
     return folding(
         [Text.assemble((shown_name(pulled.path), "bold"), f": {size} from {pulled.node}, {speed}")]
     )
@@ -121,9 +121,9 @@ def space_table(found: Mapping[str, NodeSpace | Problem], *, now_s: float) -> Re
         for thing in space.things:
             used = "—" if thing.used_s is None else formats.age(max(0.0, now_s - thing.used_s))
             what = shown_line(thing.what)
-            table.add_row(shown_name(node), what, formats.memory(thing.size_bytes), used)
+            table.add_row(shown_name(node), what, rough_size(thing.size_bytes), used)
         free = ", ".join(
-            f"{name} {shown_name(path)} ({formats.memory(space.free_bytes.get(name))} free)"
+            f"{name} {shown_name(path)} ({_free(space.free_bytes.get(name))} free)"
             for name, path in space.roots.items()
         )
         below.append(Text(f"{shown_name(node)}: {free}", "dim"))
@@ -143,7 +143,7 @@ def cleaned_text(found: Mapping[str, Cleaned | Problem], command: str) -> Render
             lines.append(_silence(node, cleaned))
             continue
         size = sum(one.size_bytes for one in cleaned.things)
-        what = f"{does} {formats.memory(size)}" if cleaned.things else "nothing to delete"
+        what = f"{does} {rough_size(size)}" if cleaned.things else "nothing to delete"
         lines.append(Text.assemble((shown_name(node), "bold"), f": {what}"))
         lines += [_thing(one) for one in cleaned.things]
         lines += [
@@ -156,7 +156,7 @@ def cleaned_text(found: Mapping[str, Cleaned | Problem], command: str) -> Render
 
 
 def _thing(one: HeldThing) -> Text:
-    return Text(f"  {shown_line(one.what)}, {formats.memory(one.size_bytes)}")
+    return Text(f"  {shown_line(one.what)}, {rough_size(one.size_bytes)}")
 
 
 def _silence(node: str, problem: Problem) -> Text:
@@ -165,3 +165,7 @@ def _silence(node: str, problem: Problem) -> Text:
 
 def _names(nodes: tuple[str, ...] | list[str]) -> str:
     return ", ".join(map(shown_name, nodes))
+
+
+def _free(value_bytes: int | None) -> str:
+    return formats.ABSENT if value_bytes is None else rough_size(value_bytes)
