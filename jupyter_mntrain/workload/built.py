@@ -69,7 +69,7 @@ class Built(NamedTuple):
         if project is None:
             return {}
         tree = project.tree
-        told = {"root": str(project.root), "files": len(tree.files), "size_bytes": tree.size_bytes}
+        told = {"root": str(project.root), "count": len(tree.files), "size_bytes": tree.size_bytes}
         return {"project": {**told, "sha256": project.sha256}}
 
     @property

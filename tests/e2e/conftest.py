@@ -111,7 +111,7 @@ def token_file(host: Host, token: str) -> str:
 
 def up(host: Host, mntrain: str, *, cluster: str = CLUSTER) -> list[str]:
     nodes = ours(host, mntrain, "nodes", cluster=cluster)
-    return [node["name"] for node in nodes if node["liveness"] == "up"]
+    return [node["node"] for node in nodes if node["liveness"] == "up"]
 
 
 def start(

@@ -64,7 +64,7 @@ def test_each_driver_sees_the_nodes_of_its_own_cluster(lab: Lab, mntrain: str) -
         (third, "lab", {"node3"}),
         (fourth, "other", {"node4"}),
     ):
-        assert {node["name"] for node in ours(host, mntrain, "nodes", cluster=cluster)} == own
+        assert {node["node"] for node in ours(host, mntrain, "nodes", cluster=cluster)} == own
     text = shown(first, mntrain, "nodes")
     told = "Also announced here: node3 of another cluster called lab, node4 of other."
     assert told in text
@@ -171,7 +171,7 @@ def test_a_node_behind_a_firewall_is_told_from_one_that_is_off(
     until(lambda: up(first, mntrain) == ["node1", "node2"], "both nodes")
     refuse = ("--reject-with", "tcp-reset") if "REJECT" in rule else ()
     with second.firewall("INPUT", "-p", "tcp", "--dport", "8765", *rule, *refuse):
-        (node,) = (n for n in ours(first, mntrain, "nodes") if n["name"] == "node2")
+        (node,) = (n for n in ours(first, mntrain, "nodes") if n["node"] == "node2")
         assert node["problem"]["kind"] == kind, json.dumps(node)
     until(lambda: up(first, mntrain) == ["node1", "node2"], "both nodes again")
 
@@ -205,7 +205,7 @@ def test_a_node_in_a_container_is_found_where_it_says_it_is(lab: Lab, mntrain: s
     agent = start(host, words, host.home / "boxed.log")
     try:
         until(lambda: "boxed" in up(first, mntrain), "the container to be up")
-        (node,) = (n for n in ours(first, mntrain, "nodes") if n["name"] == "boxed")
+        (node,) = (n for n in ours(first, mntrain, "nodes") if n["node"] == "boxed")
         assert node["address"] == reached
         assert node["info"]["addresses"] == [reached]
     finally:
@@ -236,7 +236,7 @@ def test_an_agent_without_any_network_says_that_nobody_can_reach_it(lab: Lab, mn
 def test_a_card_called_docker0_or_of_its_range_is_judged_by_what_it_is(
     lab: Lab, mntrain: str
 ) -> None:
-    (node,) = (n for n in ours(lab.host("node1"), mntrain, "nodes") if n["name"] == "node1")
+    (node,) = (n for n in ours(lab.host("node1"), mntrain, "nodes") if n["node"] == "node1")
     kinds = {i["name"]: i["kind"] for i in node["info"]["inventory"]["interfaces"]}
     assert kinds[DATA] == kinds[MANAGEMENT] == "ethernet"
     assert kinds["docker0"] == "virtual"

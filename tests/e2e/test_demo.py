@@ -51,7 +51,7 @@ def test_it_trains_across_two_nodes_and_keeps_the_plots(tmp_path):
     found = json.loads(figures.read_text())
     assert found["state"] == "succeeded"
     assert found["nodes"] == ["node1", "node2"]
-    assert found["ranks"] == 2
+    assert found["world_size"] == 2
     assert found["job_id"] in said
     assert found["loss"] < found["first_loss"] - 0.5
     assert found["tokens_per_s"] > 0

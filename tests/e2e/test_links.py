@@ -63,7 +63,7 @@ def test_each_direction_is_measured_and_kept_by_its_sender(driver: Host, mntrain
     assert (links["node1"]["receiver"], links["node2"]["receiver"]) == ("node2", "node1")
     for node in ours(driver, mntrain, "nodes"):
         interfaces = {one["name"]: one for one in node["info"]["inventory"]["interfaces"]}
-        assert interfaces[DATA]["links"] == [links[node["name"]]]
+        assert interfaces[DATA]["links"] == [links[node["node"]]]
 
 
 def test_of_a_job_each_direction_is_divided_by_its_own_capacity_and_measuring_beside_it_is_told(

@@ -75,7 +75,7 @@ def recipe(driver: Host) -> Path:
 
 def test_every_host_is_found_by_multicast_with_both_its_networks(run):
     nodes = run("nodes")
-    assert sorted(node["name"] for node in nodes) == ["node1", "node2", "node3"]
+    assert sorted(node["node"] for node in nodes) == ["node1", "node2", "node3"]
     for node in nodes:
         assert node["found_by"] == "mdns"
         interfaces = {i["name"]: i for i in node["info"]["inventory"]["interfaces"]}

@@ -162,7 +162,7 @@ def test_a_job_runs_on_nodes_of_slurm_which_are_given_back(slurm: SlurmLab, user
         *("launch", "few.py", "--on", "slurm", "--nodes", "3", "--gpus", "2", "--time", "10m"),
         *("--idle", "1s", "--no-wait"),
     )
-    assert asked["allocation"] in slurm.queue()
+    assert asked["allocation_id"] in slurm.queue()
     attached = user.types("attach", asked["cluster"])
     assert attached.returncode == 0, attached.stdout + attached.stderr
     assert set(hosts(user.newest).values()) == {node.name for node in slurm.nodes}

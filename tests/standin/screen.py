@@ -14,6 +14,7 @@ from jupyter_mntrain.verbs.command import parse
 from jupyter_mntrain.verbs.context import Clusters, Context
 from jupyter_mntrain.verbs.run import run
 from jupyter_mntrain.verbs.verb import Outcome
+from tests.standin.answers import check_answer
 from tests.standin.cluster import StandInCluster
 from tests.standin.heard import Heard
 from tests.standin.training import BEGIN_S
@@ -62,8 +63,11 @@ class StillClock:
 
 
 def run_words(words: Sequence[str], context: Context) -> Outcome:
-    """Parse and run."""
-    return run(parse(words, program=context.program), context)
+    """Parse and run, and compare the answer with what is published of it."""
+    command = parse(words, program=context.program)
+    outcome = run(command, context)
+    check_answer(command.verb, outcome.data)
+    return outcome
 
 
 def make_context(cluster: StandInCluster, **changes: Any) -> Context:

@@ -137,7 +137,7 @@ def node_data(nodes: Sequence[NodeView]) -> list[dict[str, Any]]:
     different = divergences([node.info for node in nodes if node.info])
     return [
         {
-            "name": node.name,
+            "node": node.name,
             "divergences": [msgspec.to_builtins(one) for one in different if one.node == node.name],
             **msgspec.to_builtins(node),
         }

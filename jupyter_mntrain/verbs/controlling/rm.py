@@ -67,5 +67,5 @@ def _words(one: JobRemoval, *, is_done: bool, with_checkpoints: bool) -> Text:
 def _data(removals: Sequence[JobRemoval], *, is_done: bool) -> dict[str, Any]:
     return {
         "is_done": is_done,
-        "jobs": [msgspec.to_builtins(one) | {"size_bytes": one.size_bytes} for one in removals],
+        "removals": [msgspec.to_builtins(one) | {"size_bytes": one.size_bytes} for one in removals],
     }

@@ -37,7 +37,7 @@ def dry_run_outcome(built: Built, now_s: float, *, is_examined: bool = False) ->
     """
     spec, recipe = built.spec, built.workload.recipe
     commands = [_without_secrets(command, spec) for command in built.cluster.dry_run(spec)]
-    data = {"spec": _data(spec), "nodes": msgspec.to_builtins(commands)}
+    data = {"spec": _data(spec), "commands": msgspec.to_builtins(commands)}
     data |= built.project_data
     shown = [dry_run_text(commands, spec, built.project_line)]
     sent = built.project.notes if built.project else ()

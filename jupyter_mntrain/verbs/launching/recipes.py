@@ -54,6 +54,9 @@ def _shown(name: str, program: str) -> Outcome:
 
 def _data(one: BuiltIn) -> dict[str, Any]:
     estimate = one.estimate()
-    memory = None if estimate is None else msgspec.to_builtins(estimate) | {"total": estimate.total}
+    memory = None
+    if estimate is not None:
+        memory = msgspec.to_builtins(estimate) | {"total_bytes": estimate.total}
     data: dict[str, Any] = msgspec.to_builtins(one)
-    return data | {"memory_bytes": memory}
+    data["world_size"] = data.pop("gpus")
+    return data | {"estimate": memory}

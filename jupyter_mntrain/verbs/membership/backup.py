@@ -87,7 +87,7 @@ class RestoreAuthority(Verb):
         )
         data = {
             "cluster": done.cluster,
-            "members": done.members,
+            "member_count": done.members,
             "made_s": done.made_s,
             "moved_to": done.moved_to,
         }

@@ -85,7 +85,7 @@ class JoinAsDriver(Verb):
         option = "" if cluster == "default" else f" --cluster {cluster}"
         text.append(f"{context.program} nodes{option}")
         text.append("\nRestart notebooks that already use a cluster of this name.", "dim")
-        data = {"driver": name, "cluster": cluster, "role": token.role}
+        data = {"member": name, "cluster": cluster, "role": token.role}
         return Outcome(text, data | warnings)
 
 

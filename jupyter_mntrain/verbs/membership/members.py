@@ -30,8 +30,8 @@ class MembersVerb(Verb):
             table.add_row(name, role, f"{joined} ago", state)
             data.append(
                 {
-                    "name": member.title,
-                    "id": member.name,
+                    "member": member.title,
+                    "member_id": member.name,
                     "role": member.role,
                     "joined_s": member.joined_s,
                     "expires_s": until.timestamp(),

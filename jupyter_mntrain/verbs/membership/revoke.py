@@ -44,4 +44,4 @@ class RevokeVerb(Verb):
                 "reaches it.",
                 "yellow",
             )
-        return Outcome(text, {"revoked": gone.title, "id": gone.name, "not_told": silent})
+        return Outcome(text, {"member": gone.title, "member_id": gone.name, "silent": silent})

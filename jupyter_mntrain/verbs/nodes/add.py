@@ -19,4 +19,4 @@ class AddVerb(Verb):
     def run(self, context: Context, args: Namespace) -> Outcome:
         node = context.cluster(args).discovery.add(args.address)
         text = Text.assemble(("✓ ", "green"), (node.name, "bold"), f" at {node.address} is up")
-        return Outcome(text, {"name": node.name, **msgspec.to_builtins(node)})
+        return Outcome(text, {"node": node.name, **msgspec.to_builtins(node)})

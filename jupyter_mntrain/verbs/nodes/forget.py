@@ -31,7 +31,7 @@ class ForgetVerb(Verb):
         cluster = context.cluster(args)
         if not args.silent:
             cluster.discovery.forget(args.address)
-            return Outcome(Text(f"{args.address} is forgotten"), {"forgotten": args.address})
+            return Outcome(Text(f"{args.address} is forgotten"), {"forgotten": [args.address]})
         silent = [node for node in cluster.nodes() if node.liveness == "lost"]
         for node in silent:
             cluster.discovery.forget(node.address)

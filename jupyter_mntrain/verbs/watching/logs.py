@@ -73,7 +73,7 @@ class LogsVerb(Verb):
                 file.write("".join(map(written_line, piece)).encode())
                 count += len(piece)
         said = Text.assemble((job.id, "bold"), f": {count:,} lines written to {args.output}")
-        return Outcome(said, {"job_id": job.id, "file": args.output, "lines": count}, job=job)
+        return Outcome(said, {"job_id": job.id, "file": args.output, "count": count}, job=job)
 
     def _follow(self, context: Context, job: Job, args: Namespace) -> Outcome:
         follower = LogFollower()

@@ -40,7 +40,7 @@ class PlotVerb(Verb):
         job = find_job(context, args)
         png = _draw(context, job, args.theme)
         words = f"{job.id}: {context.program} status has the numbers"
-        data = {"job_id": job.id, "bytes": len(png), "file": str(path) if path else None}
+        data = {"job_id": job.id, "size_bytes": len(png), "file": str(path) if path else None}
         if path is None:
             return Outcome(data=data, job=job, picture=png, picture_text=words)
         write_picture(path, png)

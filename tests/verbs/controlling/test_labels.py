@@ -42,8 +42,8 @@ def test_nothing_is_deleted_without_yes(do, cluster, as_json):
     (job, *_) = cluster._jobs.values()
     job.become("succeeded")
     planned = as_json(do("rm", JOB))
-    assert (planned["is_done"], [one["job_id"] for one in planned["jobs"]]) == (False, [JOB])
-    assert planned["jobs"][0]["size_bytes"] == 2 * (3 << 20)
+    assert (planned["is_done"], [one["job_id"] for one in planned["removals"]]) == (False, [JOB])
+    assert planned["removals"][0]["size_bytes"] == 2 * (3 << 20)
     assert ("remove", False) not in job.calls
     assert as_json(do("rm", JOB, "--yes"))["is_done"]
     assert job.calls[-1] == ("remove", False)

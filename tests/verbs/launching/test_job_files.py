@@ -37,7 +37,7 @@ def test_a_script_that_imports_from_its_folder_brings_it_along(launched, cluster
     assert spec.project == sent.sha256 == data["project"]["sha256"]
     assert (spec.entry, spec.files) == (("train.py",), {})
     assert sent.names >= {"train.py", "pkg/run.py", "data.bin"}
-    assert data["project"]["files"] == len(sent.names)
+    assert data["project"]["count"] == len(sent.names)
     for words in (["alone.py"], ["train.py", "--no-project"]):
         spec, data = launched(*words)
         assert (spec.project, list(spec.files)) == (None, words[:1])
@@ -61,7 +61,7 @@ def test_a_script_runs_by_its_path_in_the_named_project(launched, cluster, proje
 def test_a_module_runs_by_its_name(launched) -> None:
     spec, data = launched("--module", "pkg.run")
     assert (spec.entry, spec.name) == (("-m", "pkg.run"), "run")
-    assert data["project"]["files"] > 1
+    assert data["project"]["count"] > 1
     spec, data = launched("--module", "lm_eval")
     assert spec.project is None, "it is installed on the nodes"
     for words in (["train.py", "--module", "pkg"], ["--module", "pkg/run.py"]):
@@ -182,7 +182,7 @@ def test_a_dry_run_shows_what_would_be_sent(do, project, text, as_json) -> None:
     outcome = do("launch", "--dry-run", "train.py", directory=project)
     assert str(project) in text(outcome.renderable, width=1000)
     data = as_json(outcome)
-    assert data["project"]["files"] == 7
+    assert data["project"]["count"] == 7
     assert "private-file" in [one["kind"] for one in data["warnings"]]
 
 

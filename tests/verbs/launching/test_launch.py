@@ -104,7 +104,7 @@ def test_dry_run_is_shell_to_paste_and_starts_nothing(do, cluster, recipe, text,
         assert "export A='two words'\n" in shown
         assert "python -P -m torch.distributed.run -m jupyter_mntrain.train recipe.toml\n" in shown
         data = as_json(outcome)
-        assert data["nodes"][0]["argv"][0] == "python"
+        assert data["commands"][0]["argv"][0] == "python"
         assert data["spec"]["files"] == {"recipe.toml": RECIPE}
     assert cluster.launches == []
 

@@ -134,7 +134,7 @@ def test_a_new_laptop_launches_on_old_nodes_and_invites_new_ones(tmp_path, loopb
         assert json.loads(second.run(*both, *words))["state"] == "succeeded"
         assert says("2 nodes know about it", second.run(*both, "revoke", "new"))
         found = json.loads(second.run(*both, "--json", "members"))
-        known = {one["name"]: one["revoked_s"] is None for one in found if one["role"] == "node"}
+        known = {one["member"]: one["revoked_s"] is None for one in found if one["role"] == "node"}
         assert known == {"old": True, "new": False}
     finally:
         for agent in agents:

@@ -147,7 +147,7 @@ def test_members_are_shown_and_revoked_by_name(run, identity):
     assert code == 0
     assert "kim is revoked" in out
     code, out, _ = run("--json", "members")
-    found = {one["name"]: one for one in json.loads(out)}
+    found = {one["member"]: one for one in json.loads(out)}
     assert found["kim"]["revoked_s"]
     assert found["wopr"]["revoked_s"] is None
     code, _, err = run("revoke", "hal")

@@ -156,7 +156,7 @@ def test_what_lies_on_nodes_is_listed_with_size_and_age(do, text, as_json, clust
     assert "models:llama" in shown
     assert "/data/models" in shown
     assert "hal: the disk has 1 GB free" in shown
-    assert as_json(outcome)["wopr"]["things"][0]["what"] == "models:llama"
+    assert as_json(outcome)["spaces"]["wopr"]["things"][0]["what"] == "models:llama"
 
 
 def test_nothing_is_deleted_without_yes(do, text, as_json, cluster):

@@ -92,7 +92,7 @@ def test_nodes_says_why_a_node_has_fewer_gpus_than_cards(do, text, cluster):
 def test_nodes_data_keeps_everything(do, as_json, cluster):
     cluster.become(node("muthur", 2, torch="2.12.0"), *cluster.nodes()[1:])
     data = as_json(do("nodes"))
-    assert [one["name"] for one in data] == ["muthur", "wopr", "hal", "10.0.0.9:8765"]
+    assert [one["node"] for one in data] == ["muthur", "wopr", "hal", "10.0.0.9:8765"]
     assert data[0]["divergences"][0]["key"] == "torch"
     assert data[3]["liveness"] == "lost"
 

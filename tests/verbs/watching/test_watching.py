@@ -172,7 +172,7 @@ def test_logs_name_node_and_rank(do, text, as_json):
 def test_all_lines_are_written_into_a_new_file(do, tmp_path, as_json):
     path = tmp_path / "ranks.log"
     outcome = do("logs", "--output", str(path))
-    assert as_json(outcome)["lines"] == 3
+    assert as_json(outcome)["count"] == 3
     assert path.read_text().splitlines()[1] == "[wopr rank 0] step 1 loss 7.1"
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(SpecError, match=wording("already exists")):

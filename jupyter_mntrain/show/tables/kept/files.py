@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -62,6 +63,17 @@ def written_text(job_id: str, written: WrittenFiles, program: str) -> Text:
 
 def written_data(written: WrittenFiles) -> dict[str, object]:
     return {"count": written.count, "size_bytes": written.size_bytes, "paths": written.paths}
+
+
+def by_node(name: str, found: Mapping[str, object]) -> dict[str, object]:
+    """What each node said, under a name, and the problems of those that did not."""
+    said = {node: one for node, one in found.items() if not isinstance(one, Problem)}
+    problems = [
+        one if one.node else msgspec.structs.replace(one, node=node)
+        for node, one in found.items()
+        if isinstance(one, Problem)
+    ]
+    return {name: msgspec.to_builtins(said), "problems": msgspec.to_builtins(problems)}
 
 
 def written_table(written: WrittenFiles) -> RenderableType:

@@ -163,7 +163,7 @@ def _leave(context: Context, args: Namespace) -> Outcome:
             raise
         text = asked_line(title_of(args.on), nodes.allocation, cluster=name)
         hint = f"\nfollow: {context.program} attach {name}; cancel: {context.program} stop {name}"
-        data = {"allocation": nodes.allocation.id, "cluster": name, "log": str(log)}
+        data = {"allocation_id": nodes.allocation.id, "cluster": name, "log": str(log)}
         return Outcome(text.append(hint, "dim"), data)
 
 

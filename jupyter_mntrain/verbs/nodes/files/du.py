@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-import msgspec
-
 from jupyter_mntrain.command_line.parser import Parser
-from jupyter_mntrain.show.tables.kept.files import space_table
+from jupyter_mntrain.show.tables.kept.files import by_node, space_table
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -23,4 +21,4 @@ class DuVerb(Verb):
         cluster = joined_cluster(context, args)
         with context.screen.progress() as progress:
             found = cluster.files.space(args.nodes, progress=progress)
-        return Outcome(space_table(found, now_s=context.clock()), msgspec.to_builtins(found))
+        return Outcome(space_table(found, now_s=context.clock()), by_node("spaces", found))

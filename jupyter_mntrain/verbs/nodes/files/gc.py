@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-import msgspec
-
 from jupyter_mntrain.command_line.parser import Parser
 from jupyter_mntrain.launch.files.names import parse_large_name
 from jupyter_mntrain.model.errors import SpecError
 from jupyter_mntrain.model.ids import JobId, is_job_id
-from jupyter_mntrain.show.tables.kept.files import cleaned_text
+from jupyter_mntrain.show.tables.kept.files import by_node, cleaned_text
 from jupyter_mntrain.verbs.context import Context
 from jupyter_mntrain.verbs.find import joined_cluster
 from jupyter_mntrain.verbs.verb import Outcome, Verb
@@ -49,4 +47,4 @@ class GcVerb(Verb):
             )
         again = " ".join(["gc", *args.names, *(f"--node {one}" for one in args.node or ())])
         text = cleaned_text(found, "" if args.yes else f"{context.program} {again} --yes")
-        return Outcome(text, {"is_done": args.yes, "nodes": msgspec.to_builtins(found)})
+        return Outcome(text, {"is_done": args.yes, **by_node("cleaned", found)})

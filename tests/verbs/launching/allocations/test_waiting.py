@@ -33,7 +33,7 @@ def test_what_waits_is_seen_and_canceled(
 ) -> None:
     context = make_context(cluster, directory=tmp_path)
     told = run_words(LAUNCH, context)
-    assert told.data == {"allocation": "7", "cluster": left[0], "log": "its.log"}
+    assert told.data == {"allocation_id": "7", "cluster": left[0], "log": "its.log"}
     assert run_words(["status"], context).data["state"] == "pending"
     assert run_words(["stop", left[0]], context).data["state"] == "canceled"
     assert slurm.state == "CANCELLED"
