@@ -26,6 +26,9 @@ def schema() -> dict[str, Any]:
         (command, at): one for command, answers in ANSWERS.items() for at, one in enumerate(answers)
     } | {(ERROR, 0): Problem}
     made, components = msgspec.json.schema_components(types.values())
+    for one in components.values():
+        if "description" in one:  # a docstring, of which the first line says what it is
+            one["description"] = one["description"].partition("\n")[0]
     found: dict[str, list[Any]] = {}
     for (command, _), one in zip(types, made, strict=True):
         found.setdefault(command, []).append(one)

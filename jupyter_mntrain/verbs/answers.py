@@ -301,7 +301,7 @@ ANSWERS: Final[Mapping[str, tuple[Any, ...]]] = {
             predicted=StepSpans | None,
         ),
     ),
-    "tensorboard": (answer("EventFiles", job_ids=list[JobId], folders=Names, numbers=int),),
+    "tensorboard": (answer("EventFiles", job_ids=list[JobId], paths=Names, numbers=int),),
     "stacks": (rows(answer("Stack", RankStack, node=str)),),
     "report": (answer("Report", Written, parts=Names),),
     "set": (answer("ChangedJob", SettingsChanged, job_id=JobId),),

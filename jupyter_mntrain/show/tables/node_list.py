@@ -42,6 +42,7 @@ WIDE_COLUMNS = 100
 INTERFACE_COLUMNS = 24
 """``eno1 192.168.100.109/24``."""
 
+NO_JOBS = "none"
 UNKNOWN = (Text(formats.ABSENT),) * 4
 """The cells of a node that has not said what it has."""
 
@@ -83,7 +84,7 @@ class NodeRows:
 def _narrow(
     title: Text, state: Text, gpus: Text, machine: Text, interfaces: Text, jobs: Text
 ) -> tuple[Text, ...]:
-    if jobs.plain != formats.ABSENT:
+    if jobs.plain not in (formats.ABSENT, NO_JOBS):
         state = Text("\n").join([state, jobs])
     hardware = machine if gpus.plain == machine.plain else Text("\n").join([gpus, machine])
     return title, state, hardware, interfaces
@@ -177,7 +178,7 @@ def _cells(info: NodeInfo, beat: Beat | None, *, every: bool, now_s: float) -> I
     yield _gpus(info, beat)
     yield _machine(info.inventory, beat)
     yield _interfaces(info, beat, every=every, now_s=now_s)
-    yield Text("\n".join(lease.job_id for lease in info.leases) or formats.ABSENT)
+    yield Text("\n".join(lease.job_id for lease in info.leases) or NO_JOBS)
 
 
 def _gpus(info: NodeInfo, beat: Beat | None) -> Text:

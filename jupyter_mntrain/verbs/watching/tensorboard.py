@@ -67,7 +67,7 @@ class TensorBoardVerb(Verb):
             files.append(EventFiles(directory, job.series(POINTS)))
         written = _write(jobs, files)
         folders = [str(one.directory) for one in files]
-        data = {"job_ids": [job.id for job in jobs], "folders": folders, "numbers": written}
+        data = {"job_ids": [job.id for job in jobs], "paths": folders, "numbers": written}
         serves = not (args.no_server or args.json or context.screen.in_background)
         if serves:
             context.screen.say(_said(written, directory))

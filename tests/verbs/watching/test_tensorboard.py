@@ -44,7 +44,7 @@ def on(job) -> StandInCluster:
 
 def test_its_reader_finds_every_number_that_the_live_view_has(do, on, job, tmp_path):
     outcome = do("tensorboard", job.id, "--no-server", "--output", str(tmp_path), on=on)
-    (folder,) = [Path(one) for one in outcome.data["folders"]]
+    (folder,) = [Path(one) for one in outcome.data["paths"]]
     series = job.series(10_000)
     found = read(folder)
     told = [
@@ -67,7 +67,7 @@ def test_its_reader_finds_every_number_that_the_live_view_has(do, on, job, tmp_p
 
 def test_written_again_nothing_is_there_twice_and_what_others_wrote_stays(do, on, job, tmp_path):
     words = ("tensorboard", job.id, "--no-server", "--output", str(tmp_path))
-    (folder,) = [Path(one) for one in do(*words, on=on).data["folders"]]
+    (folder,) = [Path(one) for one in do(*words, on=on).data["paths"]]
     before = read(folder)
     other = folder / "events.out.tfevents.1.somebody"
     other.write_bytes(b"")
