@@ -99,8 +99,7 @@ def _write_page(options: argparse.Namespace) -> None:
 
 def _play(seeds: list[int], options: argparse.Namespace) -> None:
     mntrain = str(Path(sys.executable).with_name("mntrain"))
-    how = {"prepare": stories.with_defaults} if options.stories or options.sequences else {}
-    stage = Stage(mntrain, options.patience, **how)
+    stage = Stage(mntrain, options.patience)
     try:
         for seed in seeds:
             if options.stories:
